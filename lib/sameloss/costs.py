@@ -1,0 +1,139 @@
+"""What a setting costs: an estimate before, the record after."""
+
+import os
+import time
+
+import pandas as pd
+import torch
+
+from sameloss.errors import ParameterError
+from sameloss.experiments import Pretraining
+from sameloss.experiments.pretraining import best_device
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.presets import Setting
+from sameloss.runs import Run, device_name, with_ancestors
+
+UTILISATION = 0.35
+"""Training's share of the speed of its own matrix products, measured on a laptop's core."""
+
+
+def block_parameters(shape: EncoderShape) -> int:
+    """Return the parameters that multiply every token: the matrices of the blocks.
+
+    >>> block_parameters(EncoderShape(64, 1, 1, 256))
+    49152
+    """
+    return shape.layers * (4 * shape.d_model**2 + 2 * shape.d_model * shape.d_inter)
+
+
+def training_flops(run: Pretraining) -> float:
+    """Return the floating-point operations of a pre-training.
+
+    Per token 6 for each block parameter (forward 2, backward 4) and 12 d T a layer for attention;
+    per sentence the head, at the one masked position. Sentences are counted at full length.
+    """
+    shape, length = run.shape, 2**run.corpus.language.levels
+    token = 6 * block_parameters(shape) + 12 * shape.layers * shape.d_model * length
+    head = 6 * shape.d_model * (shape.d_model + run.corpus.language.words)
+    sentences = run.optimisation.steps * run.optimisation.batch
+    return float(sentences * (length * token + head))
+
+
+def training_bytes(run: Pretraining) -> float:
+    """Return a rough peak of memory: weights, gradients, two moments, and activations."""
+    shape, length = run.shape, 2**run.corpus.language.levels
+    words = run.corpus.language.words
+    parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
+    activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
+    return 4.0 * (4 * parameters + run.micro_batch * length * activations)
+
+
+def flops_per_second(width: int, seconds: float = 0.1) -> float:
+    """Measure this device's matrix products at a model's width, on one CPU thread or the GPU."""
+    device = best_device()
+    a = torch.randn(2048, width, device=device)
+    b = torch.randn(width, 4 * width, device=device)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    repeats, start = 0, time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        a @ b
+        repeats += 1
+    if device == "cuda":
+        torch.cuda.synchronize()
+    torch.set_num_threads(threads)
+    return repeats * 2.0 * a.numel() * 4 * width / (time.perf_counter() - start)
+
+
+def missing_pretrainings(setting: Setting) -> list[Pretraining]:
+    """Return the pre-trainings that are not in the store yet."""
+    return [run for run in setting.pretrainings().values() if not setting.store.has(run)]
+
+
+def announce(setting: Setting) -> str:
+    """Say what the missing pre-trainings will cost here; refuse what would take too long.
+
+    Returns:
+        One sentence.
+
+    Raises:
+        ParameterError: where the estimate is above `max_hours`.
+
+    """
+    missing = missing_pretrainings(setting)
+    name = f"preset {setting.preset.name}, size {', '.join(setting.sizes)}"
+    if not missing:
+        return (
+            f"{name}: all {len(setting.pretrainings())} pre-trainings are in the store; nothing is trained."
+        )
+    speed = {width: flops_per_second(width) for width in {run.shape.d_model for run in missing}}
+    flops = sum(training_flops(run) for run in missing)
+    workers = setting.preset.workers or os.cpu_count() or 1
+    core_s = sum(training_flops(r) / (UTILISATION * speed[r.shape.d_model]) for r in missing)
+    hours = core_s / min(workers, len(missing)) / 3600
+    gigabytes = max(training_bytes(run) for run in missing) / 1e9
+    cost = (
+        f"about {flops:.2g} FLOPs, {_duration(hours)} and {gigabytes:.2g} GB a process "
+        f"on this device ({device_name()})"
+    )
+    if hours > setting.preset.max_hours:
+        raise ParameterError(
+            f"{name}: {len(missing)} pre-training(s) would take {cost}, above "
+            f"max_hours = {setting.preset.max_hours:g}; lift the limit with the parameter "
+            f"max_hours, or choose a smaller size or fewer steps."
+        )
+    return f"{name}: {len(missing)} pre-training(s) will take {cost}."
+
+
+def _duration(hours: float) -> str:
+    if hours >= 1:
+        return f"{hours:,.1f} hours"
+    return f"{60 * hours:.1f} minutes" if hours >= 1 / 60 else f"{3600 * hours:.0f} seconds"
+
+
+def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
+    """Tabulate what the setting's finished runs took, from their manifests."""
+    rows = []
+    for run in with_ancestors(runs or setting.runs()):
+        if setting.store.has(run):
+            manifest = setting.store.manifest(run)
+            rows.append(
+                {
+                    "stage": run.kind,
+                    "device": manifest["device"],
+                    "core_s": manifest["wall_s"],
+                    "memory": manifest["peak_memory_bytes"],
+                }
+            )
+    table = pd.DataFrame(rows).groupby(["stage", "device"], sort=False, as_index=False)
+    table = table.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("memory", "max"))
+    table["peak_gb"] /= 1e9
+    table.insert(0, "preset", setting.preset.name)
+    return table
+
+
+def true_count(setting: Setting, size: str) -> int:
+    """Return the number of parameters of a size, as this book builds it."""
+    language = setting.preset.language
+    with torch.device("meta"):
+        return Encoder(setting.preset.sizes[size], language.words, 2**language.levels).parameter_count

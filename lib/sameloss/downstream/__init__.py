@@ -1,0 +1,1 @@
+"""Downstream evaluation: features, linear probes, bootstrap intervals."""

@@ -1,0 +1,35 @@
+"""What a probe reads: representations of sentences, computed once (Section 2.1, App. A.4)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sameloss.languages import Language, Sentences
+
+CHUNK = 4096
+
+
+@torch.no_grad()
+def contextual_features(model: nn.Module, sentences: Sentences) -> Float[Tensor, "sentence seq_d_model"]:
+    """Concatenate the final representations of all tokens, nothing masked; zero beyond the end."""
+    device = next(model.parameters()).device
+    parts = []
+    for start in range(0, len(sentences.lengths), CHUNK):
+        tokens, lengths = (x.to(device) for x in sentences.rows(slice(start, start + CHUNK)))
+        ragged = bool((lengths < tokens.shape[1]).any())
+        features = model.features(tokens.long(), lengths if ragged else None)
+        inside = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+        parts.append((features * inside[..., None]).flatten(1).float().cpu())
+    return torch.cat(parts)
+
+
+def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
+    """Represent each token by its true conditional: the lookup table of Section 2.3, App. A.4."""
+    return language.conditionals(sentences).float().flatten(1)
+
+
+def one_hot_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
+    """Represent each token by itself: what a probe does with no pre-training at all."""
+    rows = torch.eye(language.words + 1)[:, 1:]
+    inside = torch.arange(sentences.tokens.shape[1]) < sentences.lengths[:, None]
+    return rows[sentences.tokens.long() * inside].flatten(1)

@@ -1,0 +1,111 @@
+"""Linear probes: softmax regression on frozen features, all seeds and tasks in one pass (App. A.4)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+SMALLEST_SPREAD = 1e-6
+"""Features that vary less than this are constant: they are centred, not scaled."""
+
+
+@dataclass(frozen=True)
+class ProbeSettings:
+    """AdamW as in Appendix A.4 (learning rate 1e-3, 100 epochs); the batch is the released code's.
+
+    `standardise` gives every feature mean 0 and variance 1 on the training sentences. Without it
+    a fixed learning rate favours representations of a large scale: see `04_flatness`'s companion
+    discussion in `02_existence`.
+    """
+
+    epochs: int = 100
+    batch: int = 512
+    lr: float = 1e-3
+    weight_decay: float = 0.0
+    standardise: bool = True
+
+
+@dataclass(frozen=True)
+class LinearProbes:
+    """One probe for each seed; the logits of the tasks stand side by side."""
+
+    weight: Float[Tensor, "seed feature logit"]
+    bias: Float[Tensor, "seed 1 logit"]
+    centre: Float[Tensor, "seed 1 feature"]
+    spread: Float[Tensor, "seed 1 feature"]
+    classes: tuple[int, ...]
+
+    def logits(self, features: Float[Tensor, "*seed example feature"]) -> list[Tensor]:
+        """Return each task's logits, axes (seed, example, class)."""
+        scaled = (features - self.centre) / self.spread
+        return list((scaled @ self.weight + self.bias).split(self.classes, dim=-1))
+
+    def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
+        """Return the most probable class."""
+        return torch.stack([task.argmax(-1) for task in self.logits(features)], dim=-1)
+
+    def correct(
+        self,
+        features: Float[Tensor, "*seed example feature"],
+        labels: Int[Tensor, "example task"],
+    ) -> Bool[Tensor, "seed example task"]:
+        """Return which predictions are right."""
+        return self.predict(features) == labels
+
+
+def fit_probes(
+    features: Float[Tensor, "seed example feature"],
+    labels: Int[Tensor, "seed example task"],
+    classes: Sequence[int],
+    settings: ProbeSettings,
+    seed: int,
+) -> LinearProbes:
+    """Train one probe for each seed, each on its own sentences, from its own start, in its own order.
+
+    Different tasks share no parameter and AdamW treats every parameter alone, so training them
+    together changes nothing.
+
+    Args:
+        features: the training representations of each seed.
+        labels: 0-based classes of each task.
+        classes: number of classes of each task.
+        settings: optimiser and length of training.
+        seed: of initial weights and orders.
+
+    """
+    seeds, examples, width = features.shape
+    generator = torch.Generator().manual_seed(seed)
+    centre, spread = _scaling(features, settings.standardise)
+    start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
+    weight = start.to(features).requires_grad_()
+    bias = features.new_zeros(seeds, 1, sum(classes)).requires_grad_()
+    probes = LinearProbes(weight, bias, centre, spread, tuple(classes))
+    optimiser = torch.optim.AdamW([weight, bias], lr=settings.lr, weight_decay=settings.weight_decay)
+    rows = torch.arange(seeds)[:, None]
+    with torch.enable_grad():
+        for _ in range(settings.epochs):
+            order = torch.rand(seeds, examples, generator=generator).argsort(1)
+            for chosen in order.split(settings.batch, dim=1):
+                optimiser.zero_grad()
+                _loss(probes, features[rows, chosen], labels[rows, chosen]).backward()
+                optimiser.step()
+    return LinearProbes(weight.detach(), bias.detach(), centre, spread, tuple(classes))
+
+
+def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
+    centre = features.mean(1, keepdim=True)
+    spread = features.std(1, keepdim=True)
+    if not standardise:
+        return torch.zeros_like(centre), torch.ones_like(spread)
+    return centre, spread.where(spread > SMALLEST_SPREAD, 1.0)
+
+
+def _loss(probes: LinearProbes, features: Tensor, labels: Tensor) -> Tensor:
+    """Sum over seeds and tasks of the mean cross-entropy: each probe's gradient is its own."""
+    return sum(
+        F.cross_entropy(logits.flatten(0, 1), labels[..., task].flatten()) * len(logits)
+        for task, logits in enumerate(probes.logits(features))
+    )

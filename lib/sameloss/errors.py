@@ -1,0 +1,25 @@
+"""Faults a user can meet: each says in one sentence what is wrong and what is valid."""
+
+
+class BookError(Exception):
+    """Base of the faults below."""
+
+
+class LanguageError(BookError, ValueError):
+    """A grammar or a sentence that the language cannot accept."""
+
+
+class CorpusError(BookError, ValueError):
+    """A corpus that is empty or cannot be stored."""
+
+
+class NonFiniteLoss(BookError, FloatingPointError):
+    """Training diverged."""
+
+
+class ParameterError(BookError, ValueError):
+    """A parameter that cannot be used."""
+
+
+class StoreError(BookError, OSError):
+    """The artifacts folder cannot be used; what was already computed is untouched."""

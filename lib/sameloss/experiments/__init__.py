@@ -1,0 +1,24 @@
+"""The runs of the book: language → corpus → pre-training → {saturation, flatness, downstream}."""
+
+from sameloss.experiments.measurements import SaturationMeasurement, TraceMeasurement
+from sameloss.experiments.pretraining import Checkpoints, CorpusSampling, Pretraining
+from sameloss.experiments.probing import (
+    BaselineProbing,
+    Downstream,
+    LabelledSampling,
+    ProbeResult,
+    Probing,
+)
+
+__all__ = [
+    "BaselineProbing",
+    "Checkpoints",
+    "CorpusSampling",
+    "Downstream",
+    "LabelledSampling",
+    "Pretraining",
+    "ProbeResult",
+    "Probing",
+    "SaturationMeasurement",
+    "TraceMeasurement",
+]

@@ -1,0 +1,158 @@
+"""The runs that test representations downstream: labelled sentences and linear probes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from sameloss.corpus import stream_seed
+from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
+from sameloss.downstream.probe import ProbeSettings, fit_probes
+from sameloss.errors import ParameterError
+from sameloss.experiments.measurements import PROBE_TEST, PROBE_TRAINING, held_out
+from sameloss.experiments.pretraining import Pretraining
+from sameloss.languages import PCFGSpec, Sentences
+from sameloss.languages.language import LabelKind
+from sameloss.runs import Report, Run, Store
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """The downstream data and the probes trained on it (App. A.1, A.4)."""
+
+    tasks: tuple[str, ...]
+    label_kind: LabelKind
+    train: int  # sentences of each probe seed
+    test: int
+    probe_seeds: int
+    probe: ProbeSettings
+    seed: int
+
+
+class LabelledSentences(NamedTuple):
+    """Sentences with one column of labels for each task."""
+
+    sentences: Sentences
+    labels: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LabelledSampling(Run):
+    """Downstream sentences and labels: one training part for each probe seed, one test part."""
+
+    language: PCFGSpec
+    downstream: Downstream
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Sample and label."""
+        language, d = self.language.build(), self.downstream
+        counts = {PROBE_TRAINING: d.train * d.probe_seeds, PROBE_TEST: d.test}
+        for stream, count in counts.items():
+            sentences = held_out(language, count, d.seed, stream)
+            labels = [language.labels(sentences, task, d.label_kind) for task in d.tasks]
+            np.savez(
+                folder / f"part-{stream}.npz",
+                tokens=sentences.tokens.numpy().astype(np.uint16),
+                lengths=sentences.lengths.numpy(),
+                labels=torch.stack(labels, dim=1).numpy(),
+            )
+
+    def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
+        """Return (training, test); training sentences lie probe seed after probe seed."""
+        return tuple(_load_labelled(folder / f"part-{s}.npz") for s in (PROBE_TRAINING, PROBE_TEST))
+
+
+def _load_labelled(path: Path) -> LabelledSentences:
+    with np.load(path) as part:
+        tokens = torch.from_numpy(part["tokens"].astype(np.int64))
+        sentences = Sentences(tokens, torch.from_numpy(part["lengths"]))
+        return LabelledSentences(sentences, torch.from_numpy(part["labels"]))
+
+
+class ProbeResult(NamedTuple):
+    """Which test sentences each probe gets right."""
+
+    correct: np.ndarray  # bool, axes (step, probe seed, test sentence, task)
+    train_accuracy: np.ndarray  # axes (step, probe seed, task)
+
+
+def _probe(labelled, featurise: Callable[[Sentences], torch.Tensor], downstream, classes):
+    """Fit the probes of one representation; return (correct, training accuracy)."""
+    training, test = labelled
+    split = (downstream.probe_seeds, downstream.train)
+    features = featurise(training.sentences).unflatten(0, split)
+    labels = training.labels.unflatten(0, split)
+    probes = fit_probes(features, labels, classes, downstream.probe, stream_seed(downstream.seed, 9))
+    on_training = (probes.predict(features) == labels).float().mean(1)
+    return probes.correct(featurise(test.sentences), test.labels), on_training
+
+
+class _Probing(Run):
+    """What the two kinds of probing share: their result on disk."""
+
+    def _save(self, folder: Path, results: list) -> None:
+        correct, on_training = (torch.stack(part).numpy() for part in zip(*results, strict=True))
+        np.savez_compressed(folder / "probes.npz", correct=correct, train_accuracy=on_training)
+
+    def load(self, folder: Path) -> ProbeResult:
+        """Return which test sentences are right."""
+        with np.load(folder / "probes.npz") as saved:
+            return ProbeResult(saved["correct"], saved["train_accuracy"])
+
+
+@dataclass(frozen=True)
+class Probing(_Probing):
+    """Linear probes of some checkpoints of a pre-training."""
+
+    pretraining: Pretraining
+    steps: tuple[int, ...]
+    labelled: LabelledSampling
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Probe checkpoint after checkpoint."""
+        downstream = self.labelled.downstream
+        language = self.labelled.language.build()
+        classes = [language.classes(task) for task in downstream.tasks]
+        labelled, checkpoints = store.get(self.labelled), store.get(self.pretraining)
+        results = []
+        for step in self.steps:
+            model = checkpoints.model(step)
+            featurise = lambda s, model=model: contextual_features(model, s)  # noqa: E731
+            results.append(_probe(labelled, featurise, downstream, classes))
+            report(len(results) / len(self.steps), "")
+        self._save(folder, results)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        width = self.pretraining.shape.d_model * 2**self.labelled.language.levels
+        d = self.labelled.downstream
+        reads = d.train * d.probe_seeds * d.probe.epochs * len(self.steps)
+        return reads * width / 1e9
+
+
+@dataclass(frozen=True)
+class BaselineProbing(_Probing):
+    """Linear probes of a representation that no training made."""
+
+    representation: str
+    labelled: LabelledSampling
+
+    REPRESENTATIONS: ClassVar = {
+        "lookup table": lookup_features,
+        "one-hot tokens": one_hot_features,
+    }
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Probe the representation; the result has one `step`."""
+        if self.representation not in self.REPRESENTATIONS:
+            names = ", ".join(self.REPRESENTATIONS)
+            raise ParameterError(f"Unknown representation {self.representation!r}; choose {names}.")
+        language = self.labelled.language.build()
+        classes = [language.classes(task) for task in self.labelled.downstream.tasks]
+        featurise = lambda s: self.REPRESENTATIONS[self.representation](language, s)  # noqa: E731
+        labelled = store.get(self.labelled)
+        self._save(folder, [_probe(labelled, featurise, self.labelled.downstream, classes)])

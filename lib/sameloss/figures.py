@@ -1,0 +1,152 @@
+"""One function a figure: a tidy frame in, Axes out."""
+
+import base64
+from collections.abc import Sequence
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from IPython.display import HTML
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
+KL_LABEL = "KL to the true conditional (nats a masked token)"
+TRACE_LABEL = "Fisher trace, native parameters"
+
+
+def use_style() -> None:
+    """Set the look of all figures: colour-blind palette, light grid, text of the page's size."""
+    sns.set_theme("notebook", style="ticks", palette="colorblind", font_scale=0.95)
+    plt.rcParams.update(
+        {
+            "figure.constrained_layout.use": True,
+            "figure.dpi": 110,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+        }
+    )
+
+
+def panels(count: int) -> Sequence[Axes]:
+    """Return a row of axes."""
+    _, axes = plt.subplots(1, count, figsize=(4.6 * count, 3.7), squeeze=False)
+    return axes[0]
+
+
+def _styles(table: pd.DataFrame) -> dict[str, dict]:
+    """Give each size a colour and a marker, smallest first."""
+    sizes = table.sort_values("parameters")["size"].unique()
+    colours = sns.color_palette("colorblind", len(sizes))
+    return {size: {"color": colours[i], "marker": MARKERS[i % len(MARKERS)]} for i, size in enumerate(sizes)}
+
+
+def _averaged(part: pd.DataFrame, quantity: str) -> tuple[pd.Series, pd.Series]:
+    by_step = part.groupby("step")[quantity]
+    return by_step.mean(), by_step.std().fillna(0.0)
+
+
+def along_training(table: pd.DataFrame, quantity: str, label: str, ax: Axes, log: bool) -> Axes:
+    """Draw a quantity against the step, mean and standard deviation over pre-training seeds."""
+    for size, style in _styles(table).items():
+        mean, spread = _averaged(table[table["size"] == size], quantity)
+        ax.errorbar(mean.index, mean, spread, label=size, capsize=2, **style)
+    ax.set(xlabel="pre-training step", ylabel=label, xscale="log", yscale="log" if log else "linear")
+    steps = sorted(table.step.unique())
+    ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    return ax
+
+
+def accuracy_against_kl(
+    table: pd.DataFrame, task: str, baselines: pd.DataFrame, saturated_kl: float, ax: Axes
+) -> Axes:
+    """Draw accuracy against KL: one point a checkpoint, one line a pre-training.
+
+    Args:
+        table: checkpoints, one row each.
+        task: column of the accuracy in points.
+        baselines: representation and accuracy of what has no KL of its own to plot.
+        saturated_kl: the region to its left is shaded.
+        ax: where to draw.
+
+    """
+    ax.axvspan(table.kl_mean.min() / 1.5, saturated_kl, color="0.93", zorder=0, lw=0)
+    for size, style in _styles(table).items():
+        for seed, run in table[table["size"] == size].groupby("seed"):
+            run = run.sort_values("step")
+            ax.plot(run.kl_mean, run[task], alpha=0.5, lw=1, markersize=4, **style)
+            last = run.iloc[-1]
+            ax.plot(last.kl_mean, last[task], markersize=9, mec="black", ls="none", **style,
+                    label=size if seed == 0 else None)  # fmt: skip
+    for _, row in baselines.iterrows():
+        ax.axhline(row.accuracy, color="0.35", ls=BASELINE_STYLES[row.representation], lw=1.3,
+                   label=row.representation)  # fmt: skip
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel=f"probe accuracy, {task} (%)")
+    ax.invert_xaxis()
+    ax.set_xlim(right=table.kl_mean.min() / 1.5)
+    return ax
+
+
+def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axes:
+    """Draw accuracies with their intervals, one row a representation."""
+    place = np.arange(len(table))[::-1]
+    colours = sns.color_palette("colorblind", len(table))
+    for row, at, colour, marker in zip(table.itertuples(), place, colours, MARKERS, strict=False):
+        ends = [[row.accuracy - row.low], [row.high - row.accuracy]]
+        ax.errorbar(row.accuracy, at, xerr=ends, fmt=marker, color=colour, capsize=3)
+    ax.set_yticks(place, table.representation)
+    ax.set(xlabel="probe accuracy (%)", title=title)
+    return ax
+
+
+def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes) -> Axes:
+    """Draw accuracy against trace: open markers for checkpoints, filled for the last of each run."""
+    last = table.step.max()
+    for size, style in _styles(table).items():
+        part = table[table["size"] == size]
+        end = part[part.step == last]
+        ax.plot(part.trace, part[task], ls="none", mfc="none", markersize=5, alpha=0.8, **style)
+        ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
+                    label=size, **style)  # fmt: skip
+    ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
+    _plain_log_ticks(ax, table.trace)
+    return ax
+
+
+def _plain_log_ticks(ax: Axes, values: pd.Series) -> None:
+    """Label a short logarithmic axis with plain numbers."""
+    ticks = np.unique(np.geomspace(values.min(), values.max(), 5).round(-int(np.log10(values.max()) - 0.7)))
+    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
+    """Draw the trace of the last checkpoint as stacked parameter groups, mean over seeds."""
+    parts = traces[(traces.part != "total") & (traces.step == step)]
+    sizes = list(dict.fromkeys(parts["size"]))
+    wide = parts.pivot_table(index="size", columns="part", values="mean").loc[sizes]
+    wide = wide[wide.mean().sort_values(ascending=False).index]
+    wide.plot.bar(stacked=True, ax=ax, width=0.65, rot=0, edgecolor="white")
+    ax.set(xlabel="size", ylabel=TRACE_LABEL)
+    ax.legend(title=None, bbox_to_anchor=(1, 1), loc="upper left")
+    return ax
+
+
+def legend(ax: Axes, title: str = "size") -> None:
+    """Add the legend below the axes' own data."""
+    ax.legend(title=title, fontsize="small")
+
+
+def download(table: pd.DataFrame, name: str) -> HTML:
+    """Return a link that saves a table as CSV; the data travel inside the page."""
+    data = base64.b64encode(table.to_csv(index=False).encode()).decode()
+    return HTML(
+        f'<a download="{name}.csv" href="data:text/csv;base64,{data}">'
+        f"Download the data of this page: {name}.csv</a> ({len(table)} rows)"
+    )

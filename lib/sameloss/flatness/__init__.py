@@ -1,0 +1,1 @@
+"""Measures of flatness of the pre-training loss."""

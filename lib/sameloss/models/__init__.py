@@ -1,0 +1,1 @@
+"""Masked language models and the registry of their sizes."""

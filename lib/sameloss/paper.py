@@ -1,0 +1,53 @@
+"""Published numbers, and the tolerance within which each would count as reproduced.
+
+O is the OpenReview text, I the ICML text. A value of None means that the paper states a direction
+only. Every effect is oriented so that the paper's claim is a positive number.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Published:
+    """One claim of the paper.
+
+    `tolerance` is relative: the published value counts as reproduced where it lies within our
+    interval widened on both sides by that share of it.
+    """
+
+    place: str
+    claim: str
+    value: float | None = None
+    unit: str = ""
+    tolerance: float = 0.25
+
+
+POINTS = "accuracy points"
+
+PUBLISHED: dict[str, Published] = {
+    "entropy": Published("§2.3", "PCFG loss reaches the entropy of the true conditional", 3.196, "nats"),
+    "fig1": Published("Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)"),
+    "fig2": Published("Fig. 2a", "at equal loss, larger models are more accurate (task B)", 6.9, POINTS),
+    "fig2-hmm": Published("Fig. 2b", "the same on the HMM (task-10)", 4.5, POINTS),
+    "fig2-opt": Published("Fig. 2c", "the same on OPT text (QNLI)", 2.0, POINTS),
+    "fig9": Published("Fig. 9", "the same on PCFG task A"),
+    "tab1-lookup-A": Published("Tab. 1", "a lookup table probes worse than trained models (task A)", 18.7, POINTS),
+    "tab1-lookup-B": Published("Tab. 1", "a lookup table probes worse than trained models (task B)", 9.5, POINTS),
+    "tab1-adversarial-A": Published("Tab. 1", "adversarial pre-training probes worse (task A)", 6.8, POINTS),
+    "tab1-adversarial-B": Published("Tab. 1", "adversarial pre-training probes worse (task B)", 6.9, POINTS),
+    "fig3-trace": Published("Fig. 3", "after convergence, more steps lower the trace"),
+    "fig3-accuracy": Published("Fig. 3", "SGD: accuracy rises as the trace falls (task C)", 1.6, POINTS),
+    "fig3-hmm": Published("Fig. 3", "the same on the HMM (task-10)", 4.0, POINTS),
+    "tab2-trace": Published("Tab. 2 (I)", "adversarial pre-training has a larger trace", 19.34 / 8.01 - 1, "relative excess"),
+    "tab2-accuracy": Published("Tab. 2 (I)", "and is less accurate", 5.5, POINTS),
+    "fig5-trace": Published("Fig. 5", "larger models have a smaller trace", 2.68 / 1.54 - 1, "relative excess"),
+    "fig5-r2": Published("Fig. 5", "across sizes, accuracy falls as the trace rises: r²", 0.92, "r²"),
+    "fig5-hmm": Published("Fig. 5", "the same on the HMM: r²", 0.94, "r²"),
+    "fig5-opt": Published("Fig. 5", "the same on OPT text: r²", 0.87, "r²"),
+    "fig10": Published("Fig. 10/11", "trace and accuracy on the other tasks"),
+    "logkl": Published("I, Fig. 10", "the same picture against log KL"),
+    "mask15": Published("App. E", "15 % masking changes little"),
+    "thm33": Published("Thm. 3.3", "SGD follows the flow with coefficient 1/4", 0.25, "coefficient"),
+    "lem32": Published("Lem. 3.2", "gradient covariance equals the Hessian at a global minimiser"),
+    "thm51": Published("Thm. 5.1", "the flattest Dyck solution transfers"),
+}  # fmt: skip

@@ -1,0 +1,102 @@
+"""Compute many runs on the cores of one machine, with one progress bar."""
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+
+from tqdm import tqdm
+
+from sameloss.errors import BookError, StoreError
+from sameloss.runs import PROGRESS, Run, Store, with_ancestors
+
+POLL_S = 0.5
+
+
+def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list:
+    """Return the results of `runs`, computing what is missing in parallel.
+
+    Args:
+        store: where results live.
+        runs: what is wanted; what they read is computed first.
+        workers: processes, each on one thread; the number of cores where None.
+
+    Raises:
+        StoreError: where a worker process was killed; finished runs are kept, a training goes on
+            from its last resumable state next time.
+
+    """
+    waves = [[run for run in wave if not store.has(run)] for wave in _waves(with_ancestors(runs))]
+    if any(waves):
+        # A forked child would inherit torch's thread pool in an undefined state.
+        pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("spawn"))
+        try:
+            for wave in filter(None, waves):
+                _compute(store, wave, pool)
+        except BrokenProcessPool:
+            raise StoreError(
+                "A worker process was killed, perhaps for want of memory; finished runs are kept. "
+                "Run again to go on, with fewer workers (parameter `workers`) if memory was short."
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+    return [store.get(run) for run in runs]
+
+
+def _waves(ordered: Iterable[Run]) -> list[list[Run]]:
+    """Group runs, parents first, so that those of one group do not read each other."""
+    depth: dict[str, int] = {}
+    waves: dict[int, list[Run]] = {}
+    for run in ordered:
+        depth[run.key] = 1 + max((depth[parent.key] for parent in run.parents()), default=-1)
+        waves.setdefault(depth[run.key], []).append(run)
+    return [waves[level] for level in sorted(waves)]
+
+
+def _compute(store: Store, runs: list[Run], pool: Executor) -> None:
+    longest_first = sorted(runs, key=lambda run: -run.effort)
+    futures = {pool.submit(_compute_one, store, run): run for run in longest_first}
+    names = ", ".join(sorted({run.kind for run in runs}))
+    # A log gets a line now and then, a terminal a moving bar.
+    with tqdm(
+        total=sum(run.effort for run in runs),
+        desc=f"{names} ({len(runs)})",
+        bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
+        mininterval=0.5 if sys.stderr.isatty() else 5,
+    ) as bar:
+        pending = set(futures)
+        while pending:
+            finished, pending = wait(pending, timeout=POLL_S)
+            for future in finished:
+                _raise_plainly(future)
+            _show(bar, store, [futures[future] for future in pending])
+
+
+def _compute_one(store: Store, run: Run) -> None:
+    store.get(run)
+
+
+def _raise_plainly(future: Future) -> None:
+    """Raise a worker's error at once; one of ours without the worker's own traceback."""
+    try:
+        future.result()
+    except BookError as error:
+        raise error from None
+
+
+def _show(bar: tqdm, store: Store, pending: list[Run]) -> None:
+    states = [_state(store, run) for run in pending]
+    left = sum(run.effort * (1 - done) for run, (done, _) in zip(pending, states, strict=True))
+    bar.set_postfix_str(" · ".join(text for _, text in states if text), refresh=False)
+    bar.update(bar.total - left - bar.n)
+
+
+def _state(store: Store, run: Run) -> tuple[float, str]:
+    """Read how far a running computation is."""
+    try:
+        fraction, _, text = (store.partial(run) / PROGRESS).read_text().partition(" ")
+        return float(fraction), text
+    except (OSError, ValueError):
+        return 0.0, ""

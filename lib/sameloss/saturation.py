@@ -1,0 +1,126 @@
+"""How far a model is from the best possible loss: entropy, KL to the truth, loss (App. A.4).
+
+The loss is H + KL: the entropy of the true conditional plus the divergence of the model from it.
+Both are computed from the exact conditionals, so no label is sampled.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from sameloss.errors import LanguageError
+from sameloss.languages import Language, Sentences, mask_one
+
+MOST_SENTENCES = 2_000_000
+"""Largest number of sentences that `enumerate_sentences` makes."""
+
+CHUNK = 2048
+
+
+class Estimate(NamedTuple):
+    """A mean with its standard error over `count` independent draws (0 for an exact value)."""
+
+    mean: float
+    standard_error: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Float[Tensor, " draw"]) -> "Estimate":
+        """Estimate the mean of independent draws."""
+        count = len(values)
+        spread = float(values.double().std()) if count > 1 else float("nan")
+        return cls(float(values.double().mean()), spread / count**0.5, count)
+
+    @classmethod
+    def weighted(cls, values: Float[Tensor, " sentence"], weights: Float[Tensor, " sentence"]) -> "Estimate":
+        """Return an exact expectation over a whole enumerated population."""
+        return cls(float((values * weights).sum()), 0.0, len(values))
+
+
+class Saturation(NamedTuple):
+    """Nats a masked token."""
+
+    entropy: Estimate
+    kl: Estimate
+    loss: Estimate
+
+
+def entropies(conditionals: Float[Tensor, "batch seq word"], sentences: Sentences) -> Float[Tensor, " batch"]:
+    """Return each sentence's mean of H(Pr(. | x_-t)) over its positions, in nats."""
+    return torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
+
+
+@torch.no_grad()
+def divergences(
+    model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
+) -> Float[Tensor, " batch"]:
+    r"""Return each sentence's mean over positions of KL(Pr(. | x_-t) || f(x_-t)), in nats."""
+    total = torch.zeros(len(sentences.lengths), dtype=torch.float64)
+    for rows in torch.arange(len(total)).split(CHUNK):
+        part = sentences.rows(rows)
+        for position in range(int(part.lengths.max())):
+            there = (part.lengths > position).nonzero().squeeze(1)
+            truth = conditionals[rows[there], position]
+            predicted = log_predictions(model, part.rows(there), position)
+            # xlogy: a word of probability zero adds nothing.
+            kl = (torch.xlogy(truth, truth) - truth * predicted).sum(-1)
+            total[rows[there]] += kl / part.lengths[there]
+    return total
+
+
+def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Float[Tensor, "batch word"]:
+    """Return log f(x_-t) in float64 with the same position t masked in every sentence."""
+    device = next(model.parameters()).device
+    tokens = sentences.tokens.long().to(device)
+    positions = torch.full((len(tokens),), position, device=device)
+    ragged = bool((sentences.lengths < tokens.shape[1]).any())
+    lengths = sentences.lengths.to(device) if ragged else None
+    logits = model(mask_one(tokens, positions), positions, lengths)
+    return logits.double().log_softmax(-1).cpu()
+
+
+def saturation(
+    model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
+) -> Saturation:
+    """Estimate entropy, KL and loss on sampled sentences, the sentence being the unit of error."""
+    entropy = entropies(conditionals, sentences)
+    kl = divergences(model, sentences, conditionals)
+    return Saturation(*(Estimate.of(values) for values in (entropy, kl, entropy + kl)))
+
+
+def exact_saturation(model: nn.Module, language: Language) -> Saturation:
+    """Compute the population's entropy, KL and loss by enumerating every sentence."""
+    parts = []
+    for sentences in enumerate_sentences(language):
+        conditionals = language.conditionals(sentences)
+        entropy = entropies(conditionals, sentences)
+        kl = divergences(model, sentences, conditionals)
+        parts.append(torch.stack([language.log_prob(sentences).exp(), entropy, kl]))
+    weights, entropy, kl = torch.cat(parts, dim=1)
+    return Saturation(*(Estimate.weighted(values, weights) for values in (entropy, kl, entropy + kl)))
+
+
+def enumerate_sentences(language: Language) -> Iterator[Sentences]:
+    """Yield every sentence of positive probability, in chunks.
+
+    Raises:
+        LanguageError: where there would be more than `MOST_SENTENCES` strings.
+
+    """
+    strings = sum(language.words**length for length in range(1, language.max_length + 1))
+    if strings > MOST_SENTENCES:
+        raise LanguageError(
+            f"{strings:.2g} strings of up to {language.max_length} tokens are too many to enumerate "
+            f"(at most {MOST_SENTENCES:,}); sample instead."
+        )
+    for length in range(1, language.max_length + 1):
+        everything = torch.tensor(list(product(range(1, language.words + 1), repeat=length)))
+        for tokens in everything.split(1 << 16):
+            lengths = torch.full((len(tokens),), length)
+            possible = language.log_prob(Sentences(tokens, lengths)).isfinite()
+            if possible.any():
+                yield Sentences(tokens[possible], lengths[possible])
