@@ -1,14 +1,47 @@
-"""What every chapter says about itself: its source, its sources of numbers, its tables."""
+"""What every chapter does: check its parameters, say what it costs, show sources and tables."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pandas as pd
+from IPython import get_ipython
 from IPython.display import Code
+from myst_nb import glue
 from pandas.io.formats.style import Styler
 
-from sameloss.presets import Setting
+from sameloss.costs import announce
+from sameloss.errors import BookError
+from sameloss.figures import use_style
+from sameloss.presets import Setting, resolve
 from sameloss.runs import with_ancestors
+
+
+def begin(namespace: Mapping[str, Any]) -> Setting:
+    """Turn a notebook's parameters into a setting and print its cost; bad ones end the notebook.
+
+    Args:
+        namespace: the notebook's `globals()`, in which only parameters have been assigned.
+
+    """
+    _show_faults_as_one_sentence()
+    use_style()
+    setting = resolve(namespace)
+    print(announce(setting))
+    return setting
+
+
+def _show_faults_as_one_sentence() -> None:
+    """Let a fault of ours end the notebook with its sentence instead of a traceback."""
+    shell = get_ipython()
+    if shell is not None:
+        shell.set_custom_exc((BookError,), _say)
+
+
+def _say(shell, kind: type, fault: BookError, traceback, tb_offset=None) -> list[str]:
+    lines = [f"{kind.__name__}: {fault}"]
+    shell._showtraceback(kind, fault, lines)
+    return lines
 
 
 def show_source(thing: Callable) -> Code:
@@ -18,13 +51,12 @@ def show_source(thing: Callable) -> Code:
 
 def provenance(setting: Setting) -> str:
     """Say where a page's numbers come from, checkable against the run store."""
-    runs = with_ancestors(setting.runs())
-    manifests = [setting.store.manifest(run) for run in runs]
+    manifests = [setting.store.manifest(run) for run in with_ancestors(setting.runs())]
     devices = ", ".join(sorted({m["device"] for m in manifests}))
     revisions = ", ".join(sorted({m["revision"] for m in manifests}))
     days = sorted({m["created"][:10] for m in manifests})
     return (
-        f"Computed: {len(runs)} runs of preset {setting.preset.name} on {devices}, "
+        f"Computed: {len(manifests)} runs of preset {setting.preset.name} on {devices}, "
         f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, source revision {revisions}."
     )
 
@@ -35,23 +67,21 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     return table.style.hide(axis="index").format(formats, na_rep="–")
 
 
-VERDICT_COLUMNS = [
-    "id",
-    "place",
-    "claim",
-    "unit",
-    "paper",
-    "ours",
-    "95 % interval",
-    "task",
-    "verdict",
-]
-
-
 def render_verdicts(table: pd.DataFrame) -> Styler:
-    """Show paper beside ours."""
+    """Show paper beside ours, and glue each row as `verdict-<id>` for the prose."""
     shown = table.copy()
-    shown["95 % interval"] = [
-        "–" if row.low != row.low else f"{row.low:.2f} … {row.high:.2f}" for row in table.itertuples()
-    ]
-    return render(shown[VERDICT_COLUMNS].fillna({"task": "–"}))
+    shown["95 % interval"] = [_interval(row) for row in table.itertuples()]
+    for row in table.itertuples():
+        glue(f"verdict-{row.id}", _in_words(row), display=False)
+    columns = ["id", "place", "claim", "task", "unit", "paper", "ours", "95 % interval", "verdict"]
+    return render(shown[columns].fillna({"task": "–"}))
+
+
+def _interval(row: Any) -> str:
+    return "–" if pd.isna(row.low) else f"{row.low:.2f} to {row.high:.2f}"
+
+
+def _in_words(row: Any) -> str:
+    if pd.isna(row.low):
+        return row.verdict
+    return f"{row.verdict} ({row.ours:+.2f} {row.unit}, 95 % interval {_interval(row)})"

@@ -13,7 +13,7 @@ import pandas as pd
 from sameloss.downstream.bootstrap import Interval
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.paper import PUBLISHED
-from sameloss.presets import Setting
+from sameloss.parallel import get_all
 from sameloss.results import Results, collect_probes
 from sameloss.verdicts import Verdict, judge
 
@@ -137,8 +137,10 @@ def flatness_correlation(results: Results, task: str, table: pd.DataFrame) -> In
     drawn = rng.integers(0, len(runs), (REPLICATES, len(runs)))
     replicates = [_signed_r2(pd.concat([runs[i] for i in row]), task) for row in drawn]
     replicates = np.array(replicates)
-    value = _signed_r2(table, task)
-    return results.resamples.interval(value, replicates[np.isfinite(replicates)])
+    defined = replicates[np.isfinite(replicates)]
+    if not len(defined):
+        return UNDEFINED
+    return results.resamples.interval(_signed_r2(table, task), defined)
 
 
 def size_correlation(results: Results, task: str) -> Interval:
@@ -152,15 +154,26 @@ def step_correlation(results: Results, task: str) -> Interval:
     return flatness_correlation(results, task, results.checkpoints[results.checkpoints.saturated])
 
 
-def protocol_gains(setting: Setting, task: str, protocols: dict[str, ProbeSettings]) -> pd.DataFrame:
-    """Return, for each probe protocol, each size's gain over the lookup table at the last step."""
+def protocol_gains(results: Results, task: str, others: dict[str, ProbeSettings]) -> pd.DataFrame:
+    """Return each size's gain over the lookup table at the last step under several probe protocols.
+
+    Args:
+        results: measured with the standard probe.
+        task: the downstream task.
+        others: further protocols by name.
+
+    """
+    setting, last = results.setting, results.steps[-1:]
+    changed = {name: setting.with_probe(probe) for name, probe in others.items()}
+    runs = [run for other in changed.values() for run in other.probing_runs(last)]
+    get_all(setting.store, runs, setting.preset.workers)
+    probed = {name: collect_probes(other, last) for name, other in changed.items()}
     rows = []
-    for name, probe in protocols.items():
-        results = collect_probes(setting.with_probe(probe), setting.steps[-1:])
-        lookup = 100 * results.correct("lookup table", task).mean()
+    for name, other in {"standard": results, **probed}.items():
+        lookup = 100 * other.correct("lookup table", task).mean()
         for size in setting.sizes:
-            gain = accuracy_gain(results, task, (size, None), ("lookup table", None))
-            rows.append({"protocol": name, "size": size, "lookup table": lookup, **gain._asdict()})
+            gain = accuracy_gain(other, task, (size, None), ("lookup table", None))
+            rows.append({"protocol": name, "lookup table": lookup, "size": size, **gain._asdict()})
     return pd.DataFrame(rows)
 
 

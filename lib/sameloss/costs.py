@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import asdict
 
 import pandas as pd
 import torch
@@ -10,7 +11,7 @@ from sameloss.errors import ParameterError
 from sameloss.experiments import Pretraining
 from sameloss.experiments.pretraining import best_device
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.presets import Setting
+from sameloss.presets import PRESETS, Preset, Setting
 from sameloss.runs import Run, device_name, with_ancestors
 
 UTILISATION = 0.35
@@ -108,7 +109,7 @@ def announce(setting: Setting) -> str:
 def _duration(hours: float) -> str:
     if hours >= 1:
         return f"{hours:,.1f} hours"
-    return f"{60 * hours:.1f} minutes" if hours >= 1 / 60 else f"{3600 * hours:.0f} seconds"
+    return f"{60 * hours:.1f} minutes" if hours >= 1 / 60 else f"{max(1, round(3600 * hours))} seconds"
 
 
 def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
@@ -132,8 +133,68 @@ def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
     return table
 
 
-def true_count(setting: Setting, size: str) -> int:
+def true_count(preset: Preset, size: str) -> int:
     """Return the number of parameters of a size, as this book builds it."""
-    language = setting.preset.language
+    language = preset.language
     with torch.device("meta"):
-        return Encoder(setting.preset.sizes[size], language.words, 2**language.levels).parameter_count
+        return Encoder(preset.sizes[size], language.words, 2**language.levels).parameter_count
+
+
+def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
+    """Return what each chapter reads."""
+    probed = setting.probing_runs()
+    saturations, traces = list(setting.saturations().values()), list(setting.traces().values())
+    return {
+        "02_existence": [*saturations, *probed],
+        "04_flatness": [*saturations, *traces, *probed],
+        "verdicts": setting.runs(),
+    }
+
+
+def by_chapter(setting: Setting) -> pd.DataFrame:
+    """Return stage by stage what each chapter's runs took, with a total."""
+    parts = []
+    for chapter, runs in chapter_runs(setting).items():
+        table = measured(setting, runs)
+        total = {
+            "stage": "all",
+            "runs": table.runs.sum(),
+            "core_s": table.core_s.sum(),
+            "peak_gb": table.peak_gb.max(),
+            "preset": setting.preset.name,
+            "device": ", ".join(table.device.unique()),
+        }
+        table = pd.concat([table, pd.DataFrame([total])], ignore_index=True)
+        parts.append(table.assign(chapter=chapter))
+    table = pd.concat(parts, ignore_index=True)
+    return table[["chapter", "preset", "device", "stage", "runs", "core_s", "peak_gb"]]
+
+
+def estimated_and_measured(setting: Setting) -> pd.DataFrame:
+    """Return, for each size, the estimated and the measured seconds of one pre-training."""
+    rows = []
+    for size in setting.sizes:
+        runs = [run for (name, _), run in setting.pretrainings().items() if name == size]
+        seconds = [setting.store.manifest(run)["wall_s"] for run in runs]
+        speed = UTILISATION * flops_per_second(runs[0].shape.d_model)
+        flops = training_flops(runs[0])
+        rows.append(
+            {
+                "size": size,
+                "FLOPs": f"{flops:.2g}",
+                "estimated_s": flops / speed,
+                "measured_s": sum(seconds) / len(seconds),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def size_table() -> pd.DataFrame:
+    """Return every size of every preset: shape, and true number of parameters."""
+    rows = []
+    for preset in PRESETS.values():
+        for size, shape in preset.sizes.items():
+            count = true_count(preset, size)
+            rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
+    table = pd.DataFrame(rows).drop_duplicates(["size"], keep="last")
+    return table.reset_index(drop=True)

@@ -36,7 +36,7 @@ def use_style() -> None:
 def panels(count: int) -> Sequence[Axes]:
     """Return a row of axes."""
     _, axes = plt.subplots(1, count, figsize=(4.6 * count, 3.7), squeeze=False)
-    return axes[0]
+    return list(axes[0])
 
 
 def _styles(table: pd.DataFrame) -> dict[str, dict]:

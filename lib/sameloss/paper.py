@@ -31,16 +31,24 @@ PUBLISHED: dict[str, Published] = {
     "fig2-hmm": Published("Fig. 2b", "the same on the HMM (task-10)", 4.5, POINTS),
     "fig2-opt": Published("Fig. 2c", "the same on OPT text (QNLI)", 2.0, POINTS),
     "fig9": Published("Fig. 9", "the same on PCFG task A"),
-    "tab1-lookup-A": Published("Tab. 1", "a lookup table probes worse than trained models (task A)", 18.7, POINTS),
-    "tab1-lookup-B": Published("Tab. 1", "a lookup table probes worse than trained models (task B)", 9.5, POINTS),
+    "tab1-lookup-A": Published(
+        "Tab. 1", "a lookup table probes worse than trained models (task A)", 18.7, POINTS
+    ),
+    "tab1-lookup-B": Published(
+        "Tab. 1", "a lookup table probes worse than trained models (task B)", 9.5, POINTS
+    ),
     "tab1-adversarial-A": Published("Tab. 1", "adversarial pre-training probes worse (task A)", 6.8, POINTS),
     "tab1-adversarial-B": Published("Tab. 1", "adversarial pre-training probes worse (task B)", 6.9, POINTS),
     "fig3-trace": Published("Fig. 3", "after convergence, more steps lower the trace"),
     "fig3-accuracy": Published("Fig. 3", "SGD: accuracy rises as the trace falls (task C)", 1.6, POINTS),
     "fig3-hmm": Published("Fig. 3", "the same on the HMM (task-10)", 4.0, POINTS),
-    "tab2-trace": Published("Tab. 2 (I)", "adversarial pre-training has a larger trace", 19.34 / 8.01 - 1, "relative excess"),
+    "tab2-trace": Published(
+        "Tab. 2 (I)", "adversarial pre-training has a larger trace", 19.34 / 8.01 - 1, "relative excess"
+    ),
     "tab2-accuracy": Published("Tab. 2 (I)", "and is less accurate", 5.5, POINTS),
-    "fig5-trace": Published("Fig. 5", "larger models have a smaller trace", 2.68 / 1.54 - 1, "relative excess"),
+    "fig5-trace": Published(
+        "Fig. 5", "larger models have a smaller trace", 2.68 / 1.54 - 1, "relative excess"
+    ),
     "fig5-r2": Published("Fig. 5", "across sizes, accuracy falls as the trace rises: r²", 0.92, "r²"),
     "fig5-hmm": Published("Fig. 5", "the same on the HMM: r²", 0.94, "r²"),
     "fig5-opt": Published("Fig. 5", "the same on OPT text: r²", 0.87, "r²"),
@@ -50,4 +58,4 @@ PUBLISHED: dict[str, Published] = {
     "thm33": Published("Thm. 3.3", "SGD follows the flow with coefficient 1/4", 0.25, "coefficient"),
     "lem32": Published("Lem. 3.2", "gradient covariance equals the Hessian at a global minimiser"),
     "thm51": Published("Thm. 5.1", "the flattest Dyck solution transfers"),
-}  # fmt: skip
+}

@@ -90,7 +90,9 @@ def _show(bar: tqdm, store: Store, pending: list[Run]) -> None:
     states = [_state(store, run) for run in pending]
     left = sum(run.effort * (1 - done) for run, (done, _) in zip(pending, states, strict=True))
     bar.set_postfix_str(" · ".join(text for _, text in states if text), refresh=False)
-    bar.update(bar.total - left - bar.n)
+    advance = bar.total - left - bar.n
+    if advance > 1e-3 * bar.total or not pending:
+        bar.update(advance)
 
 
 def _state(store: Store, run: Run) -> tuple[float, str]:

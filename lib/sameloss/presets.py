@@ -2,10 +2,10 @@
 
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import Field, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
@@ -44,6 +44,7 @@ class Preset:
     resume_every: int
     seeds: int
     downstream: Downstream
+    probe: ProbeSettings
     saturation_sentences: int
     trace_sentences: int
     trace_labels: int
@@ -98,9 +99,9 @@ _LAPTOP = Preset(
         train=8000,
         test=4000,
         probe_seeds=3,
-        probe=ProbeSettings(),
         seed=0,
     ),
+    probe=ProbeSettings(),
     saturation_sentences=8000,
     trace_sentences=5000,
     trace_labels=1,
@@ -115,13 +116,8 @@ _SMOKE = replace(
     corpus_sentences=20_000,
     optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
     resume_every=50,
-    downstream=replace(
-        _LAPTOP.downstream,
-        tasks=("root", "span2"),
-        train=400,
-        test=400,
-        probe=ProbeSettings(epochs=20, batch=64),
-    ),
+    downstream=replace(_LAPTOP.downstream, tasks=("root", "span2"), train=400, test=400),
+    probe=ProbeSettings(epochs=20, batch=64),
     saturation_sentences=500,
     trace_sentences=200,
     max_hours=0.1,
@@ -173,7 +169,7 @@ class Parameters:
 
     preset: str = "auto"
     size: str = "all"
-    task: str | None = None
+    task: str = "all"
     steps: int | None = None
     seeds: int | None = None
     probe_seeds: int | None = None
@@ -189,7 +185,7 @@ class Setting:
 
     preset: Preset
     sizes: tuple[str, ...]
-    task: str
+    tasks: tuple[str, ...]  # those a page shows; all are computed
     store: Store
 
     @cached_property
@@ -241,21 +237,26 @@ class Setting:
     def probings(self, steps: tuple[int, ...] | None = None) -> dict[tuple[str, int], Probing]:
         """Return the probings by (size, seed), of some or all checkpoints."""
         steps = steps or self.steps
-        return {key: Probing(run, steps, self.labelled) for key, run in self.pretrainings().items()}
+        return {
+            key: Probing(run, steps, self.labelled, self.preset.probe)
+            for key, run in self.pretrainings().items()
+        }
 
     def baselines(self) -> dict[str, BaselineProbing]:
         """Return the probings of what no training made."""
-        return {name: BaselineProbing(name, self.labelled) for name in BASELINES}
+        return {name: BaselineProbing(name, self.labelled, self.preset.probe) for name in BASELINES}
+
+    def probing_runs(self, steps: tuple[int, ...] | None = None) -> list[Run]:
+        """Return all probings, of models and of baselines."""
+        return [*self.probings(steps).values(), *self.baselines().values()]
 
     def with_probe(self, probe: ProbeSettings) -> "Setting":
         """Return the setting with another probe, all else equal."""
-        downstream = replace(self.preset.downstream, probe=probe)
-        return replace(self, preset=replace(self.preset, downstream=downstream))
+        return replace(self, preset=replace(self.preset, probe=probe))
 
     def runs(self) -> list[Run]:
         """Return every run of the setting."""
-        groups = (self.saturations(), self.traces(), self.probings(), self.baselines())
-        return [run for group in groups for run in group.values()]
+        return [*self.saturations().values(), *self.traces().values(), *self.probing_runs()]
 
 
 IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
@@ -285,13 +286,13 @@ def resolve(given: Mapping[str, Any]) -> Setting:
     parameters = _typed(parameters_of(given))
     preset = _with_overrides(_choose_preset(parameters), parameters)
     sizes = tuple(preset.sizes) if parameters.size == "all" else (parameters.size,)
-    task = parameters.task or preset.downstream.tasks[0]
-    if task not in preset.downstream.tasks:
+    tasks = preset.downstream.tasks if parameters.task == "all" else (parameters.task,)
+    if tasks[0] not in preset.downstream.tasks:
         raise ParameterError(
-            f"Unknown task {task!r} for preset {preset.name}; choose one of "
+            f"Unknown task {tasks[0]!r} for preset {preset.name}; choose one of all, "
             f"{', '.join(preset.downstream.tasks)}."
         )
-    return Setting(preset, sizes, task, Store(parameters.artifacts or default_artifacts()))
+    return Setting(preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()))
 
 
 def _typed(given: Mapping[str, Any]) -> Parameters:
@@ -302,23 +303,17 @@ def _typed(given: Mapping[str, Any]) -> Parameters:
     return Parameters(**{name: _converted(known[name], value) for name, value in given.items()})
 
 
-def _converted(field, value: Any) -> Any:
+def _converted(field: Field, value: Any) -> Any:
     """Accept `1e4` for an integer (papermill reads it as a float), refuse what is not one."""
-    wanted, optional = (
-        str(field.type).split(" | ")[0].removeprefix("<class '").removesuffix("'>"),
-        "None" in str(field.type),
-    )
-    if value is None and optional:
-        return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if wanted == "str" and isinstance(value, str):
+    wanted, *optional = get_args(field.type) or (field.type,)
+    if (value is None and optional) or (wanted is str and isinstance(value, str)):
         return value
-    if wanted in ("int", "float") and number:
-        if value <= 0:
+    if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
+        if not value > 0:
             raise ParameterError(f"{field.name} must be positive; got {value}.")
-        if wanted == "float" or value == int(value):
-            return {"int": int, "float": float}[wanted](value)
-    kinds = {"str": "a name", "int": "a whole number", "float": "a number"}
+        if wanted is float or value == round(value):
+            return wanted(value)
+    kinds = {str: "a name", int: "a whole number", float: "a number"}
     raise ParameterError(f"{field.name} must be {kinds[wanted]}; got {value!r}.")
 
 

@@ -121,6 +121,6 @@ def _checkpoints(setting, saturations, traces, probes) -> pd.DataFrame:
     for index, task in enumerate(setting.preset.downstream.tasks):
         accuracy = {k: 100 * p.correct[..., index].mean((1, 2)) for k, p in probes.items()}
         table[task] = np.concatenate([accuracy[key] for key in probes])
-    table["parameters"] = table["size"].map({s: true_count(setting, s) for s in setting.sizes})
+    table["parameters"] = table["size"].map({s: true_count(setting.preset, s) for s in setting.sizes})
     table["saturated"] = table.kl_mean <= SATURATED_KL
     return table

@@ -41,7 +41,7 @@ class LinearProbes:
     def logits(self, features: Float[Tensor, "*seed example feature"]) -> list[Tensor]:
         """Return each task's logits, axes (seed, example, class)."""
         scaled = (features - self.centre) / self.spread
-        return list((scaled @ self.weight + self.bias).split(self.classes, dim=-1))
+        return _logits(scaled, self.weight, self.bias, self.classes)
 
     def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
         """Return the most probable class."""
@@ -82,17 +82,26 @@ def fit_probes(
     start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
     weight = start.to(features).requires_grad_()
     bias = features.new_zeros(seeds, 1, sum(classes)).requires_grad_()
-    probes = LinearProbes(weight, bias, centre, spread, tuple(classes))
     optimiser = torch.optim.AdamW([weight, bias], lr=settings.lr, weight_decay=settings.weight_decay)
-    rows = torch.arange(seeds)[:, None]
+    scaled, own = (features - centre) / spread, torch.arange(seeds)[:, None] * examples
     with torch.enable_grad():
         for _ in range(settings.epochs):
             order = torch.rand(seeds, examples, generator=generator).argsort(1)
-            for chosen in order.split(settings.batch, dim=1):
+            for chosen in (own + order).split(settings.batch, dim=1):
                 optimiser.zero_grad()
-                _loss(probes, features[rows, chosen], labels[rows, chosen]).backward()
+                logits = _logits(_rows(scaled, chosen), weight, bias, classes)
+                _loss(logits, _rows(labels, chosen)).backward()
                 optimiser.step()
     return LinearProbes(weight.detach(), bias.detach(), centre, spread, tuple(classes))
+
+
+def _rows(values: Tensor, chosen: Tensor) -> Tensor:
+    """Return the chosen rows of each seed, by their numbers in the flattened (seed, example) axis."""
+    return values.flatten(0, 1).index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
+
+
+def _logits(scaled: Tensor, weight: Tensor, bias: Tensor, classes: Sequence[int]) -> list[Tensor]:
+    return list((scaled @ weight + bias).split(tuple(classes), dim=-1))
 
 
 def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
@@ -103,9 +112,9 @@ def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
     return centre, spread.where(spread > SMALLEST_SPREAD, 1.0)
 
 
-def _loss(probes: LinearProbes, features: Tensor, labels: Tensor) -> Tensor:
+def _loss(logits: list[Tensor], labels: Tensor) -> Tensor:
     """Sum over seeds and tasks of the mean cross-entropy: each probe's gradient is its own."""
     return sum(
-        F.cross_entropy(logits.flatten(0, 1), labels[..., task].flatten()) * len(logits)
-        for task, logits in enumerate(probes.logits(features))
+        F.cross_entropy(task.flatten(0, 1), labels[..., number].flatten()) * len(task)
+        for number, task in enumerate(logits)
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -21,14 +22,13 @@ from sameloss.runs import Report, Run, Store
 
 @dataclass(frozen=True)
 class Downstream:
-    """The downstream data and the probes trained on it (App. A.1, A.4)."""
+    """The downstream tasks and data (App. A.1)."""
 
     tasks: tuple[str, ...]
     label_kind: LabelKind
     train: int  # sentences of each probe seed
     test: int
     probe_seeds: int
-    probe: ProbeSettings
     seed: int
 
 
@@ -79,19 +79,24 @@ class ProbeResult(NamedTuple):
     train_accuracy: np.ndarray  # axes (step, probe seed, task)
 
 
-def _probe(labelled, featurise: Callable[[Sentences], torch.Tensor], downstream, classes):
-    """Fit the probes of one representation; return (correct, training accuracy)."""
-    training, test = labelled
-    split = (downstream.probe_seeds, downstream.train)
-    features = featurise(training.sentences).unflatten(0, split)
-    labels = training.labels.unflatten(0, split)
-    probes = fit_probes(features, labels, classes, downstream.probe, stream_seed(downstream.seed, 9))
-    on_training = (probes.predict(features) == labels).float().mean(1)
-    return probes.correct(featurise(test.sentences), test.labels), on_training
-
-
 class _Probing(Run):
-    """What the two kinds of probing share: their result on disk."""
+    """What the two kinds of probing share."""
+
+    labelled: LabelledSampling
+    probe: ProbeSettings
+
+    def _fit(self, store: Store, featurise: Callable[[Sentences], torch.Tensor]) -> list:
+        """Fit the probes of one representation; return [correct, training accuracy]."""
+        training, test = store.get(self.labelled)
+        downstream, language = self.labelled.downstream, self.labelled.language.build()
+        split = (downstream.probe_seeds, downstream.train)
+        features = featurise(training.sentences).unflatten(0, split)
+        labels = training.labels.unflatten(0, split)
+        classes = [language.classes(task) for task in downstream.tasks]
+        seed = stream_seed(downstream.seed, 1)
+        probes = fit_probes(features, labels, classes, self.probe, seed)
+        on_training = (probes.predict(features) == labels).float().mean(1)
+        return [probes.correct(featurise(test.sentences), test.labels), on_training]
 
     def _save(self, folder: Path, results: list) -> None:
         correct, on_training = (torch.stack(part).numpy() for part in zip(*results, strict=True))
@@ -110,18 +115,14 @@ class Probing(_Probing):
     pretraining: Pretraining
     steps: tuple[int, ...]
     labelled: LabelledSampling
+    probe: ProbeSettings
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Probe checkpoint after checkpoint."""
-        downstream = self.labelled.downstream
-        language = self.labelled.language.build()
-        classes = [language.classes(task) for task in downstream.tasks]
-        labelled, checkpoints = store.get(self.labelled), store.get(self.pretraining)
+        checkpoints = store.get(self.pretraining)
         results = []
         for step in self.steps:
-            model = checkpoints.model(step)
-            featurise = lambda s, model=model: contextual_features(model, s)  # noqa: E731
-            results.append(_probe(labelled, featurise, downstream, classes))
+            results.append(self._fit(store, partial(contextual_features, checkpoints.model(step))))
             report(len(results) / len(self.steps), "")
         self._save(folder, results)
 
@@ -130,7 +131,7 @@ class Probing(_Probing):
         """Return a rough number of seconds."""
         width = self.pretraining.shape.d_model * 2**self.labelled.language.levels
         d = self.labelled.downstream
-        reads = d.train * d.probe_seeds * d.probe.epochs * len(self.steps)
+        reads = d.train * d.probe_seeds * self.probe.epochs * len(self.steps)
         return reads * width / 1e9
 
 
@@ -140,6 +141,7 @@ class BaselineProbing(_Probing):
 
     representation: str
     labelled: LabelledSampling
+    probe: ProbeSettings
 
     REPRESENTATIONS: ClassVar = {
         "lookup table": lookup_features,
@@ -151,8 +153,6 @@ class BaselineProbing(_Probing):
         if self.representation not in self.REPRESENTATIONS:
             names = ", ".join(self.REPRESENTATIONS)
             raise ParameterError(f"Unknown representation {self.representation!r}; choose {names}.")
+        representation = self.REPRESENTATIONS[self.representation]
         language = self.labelled.language.build()
-        classes = [language.classes(task) for task in self.labelled.downstream.tasks]
-        featurise = lambda s: self.REPRESENTATIONS[self.representation](language, s)  # noqa: E731
-        labelled = store.get(self.labelled)
-        self._save(folder, [_probe(labelled, featurise, self.labelled.downstream, classes)])
+        self._save(folder, [self._fit(store, partial(representation, language))])

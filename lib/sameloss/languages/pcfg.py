@@ -107,8 +107,8 @@ class LayeredPCFG:
     def __init__(
         self,
         prior: Sequence[Float[Tensor, " start"]],
-        binary: Sequence[Float[Tensor, "parent left right"]],
-        emission: Sequence[Float[Tensor, "symbol word"]],
+        binary: Sequence[Float[Tensor, "_parent _left _right"]],
+        emission: Sequence[Float[Tensor, "_symbol word"]],
     ) -> None:
         """Take the prior over start symbols and, level by level, branching and emission.
 
@@ -137,7 +137,7 @@ class LayeredPCFG:
             if not torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-9):
                 worst = int((total - 1).abs().argmax())
                 raise LanguageError(
-                    f"Probabilities of {name}, symbol {worst}, sum to {total[worst]:.6g}; they must sum to 1."
+                    f"Probabilities of {name}, symbol {worst}, sum to {total[worst]:.9g}; they must sum to 1."
                 )
 
     def _possible_spans(self) -> list[list[int]]:
@@ -255,6 +255,9 @@ class LayeredPCFG:
         """Return log Pr(x) in nats, float64; -inf for a sentence that cannot occur."""
         result = torch.empty(len(sentences.lengths), dtype=torch.float64)
         for rows, tokens in _chunks(sentences):
+            if tokens.shape[1] not in self.spans[0]:
+                result[rows] = -torch.inf
+                continue
             *leaves, scale = self._leaves(tokens)
             scores = self._scores(self._inside(leaves), tokens)
             result[rows] = scores.log() + scale.squeeze(-1).log().sum(1)

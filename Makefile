@@ -1,0 +1,51 @@
+.DEFAULT_GOAL := help
+PRESET ?= laptop
+PYTHON ?= python3.11
+BIN := .venv/bin
+RUN := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
+
+.PHONY: help book html test lint unit chapters-test book-test twins notebooks freeze clean
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
+
+.venv/installed: requirements.txt constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
+	@touch $@
+
+book: .venv/installed  ## Execute every chapter at PRESET (smoke, laptop, gpu, paper) and build the HTML
+	$(RUN) -m sameloss.book execute --preset $(PRESET)
+	$(RUN) -m sameloss.book html
+
+html: .venv/installed  ## Build the HTML of the committed notebooks, executing nothing
+	$(RUN) -m sameloss.book html --committed
+
+test: lint unit chapters-test book-test  ## Everything CI checks
+
+lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m sameloss.book twins
+
+unit: .venv/installed  ## Unit tests of the library
+	$(RUN) -m pytest -m "not book" lib tests
+
+chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
+	$(RUN) -m pytest -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
+
+book-test: .venv/installed  ## Book build, one-liners, faults seen from a notebook
+	$(RUN) -m pytest -m book tests
+
+twins: .venv/installed  ## Write edited py:percent twins into their notebooks
+	$(RUN) -m sameloss.book twins --sync
+
+notebooks: twins  ## Execute the chapters at the default preset and make them the committed ones
+	$(RUN) -m sameloss.book execute
+	$(RUN) -m sameloss.book adopt
+
+freeze: .venv/installed  ## Write constraints.txt from the environment
+	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt
+
+clean:  ## Remove the built book; computed runs stay in artifacts/
+	rm -rf _build

@@ -1,0 +1,77 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (costs)=
+# # Costs
+#
+# What the runs behind each chapter took on the machine that made them, read from the manifests of
+# the run store; and what the sizes are.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+seeds: int = None  # pre-training seeds; None: the preset's
+max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+workers: int = None  # processes; None: one a core
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.chapter import begin
+
+setting = begin(globals())
+
+# %% [markdown]
+# ## Time and memory by chapter
+#
+# `core_s` is the sum over runs, each on one thread; with two cores the wait is about half of it.
+# A run that two chapters share is counted in both, but computed once. `peak_gb` is the largest
+# process.
+
+# %%
+from sameloss.chapter import render
+from sameloss.costs import by_chapter
+from sameloss.results import collect
+
+collect(setting)
+costs = by_chapter(setting)
+render(costs)
+
+# %% [markdown]
+# ## Estimated beside measured
+#
+# Before it trains, every chapter estimates the cost from the number of floating-point operations
+# and a measurement of this device's matrix products.
+
+# %%
+from sameloss.costs import estimated_and_measured
+
+render(estimated_and_measured(setting))
+
+# %% [markdown]
+# ## Sizes
+#
+# The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two
+# hundred. The true count is what this book builds.
+
+# %%
+from sameloss.costs import size_table
+
+render(size_table())
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+table = size_table()
+print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
+
+# %% tags=["hide-input"]
+from sameloss.chapter import provenance
+
+print(provenance(setting))

@@ -1,0 +1,104 @@
+"""A pre-training survives kill -9 bit for bit, and diverging ones say so."""
+
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sameloss.errors import NonFiniteLoss
+from sameloss.experiments import CorpusSampling, Pretraining
+from sameloss.models.encoder import EncoderShape
+from sameloss.pretrain import Optimisation
+from sameloss.runs import Store
+
+
+@pytest.fixture
+def run(tiny_spec):
+    return Pretraining(
+        corpus=CorpusSampling(tiny_spec, 300, seed=0),
+        shape=EncoderShape(8, 2, 1, 16),
+        optimisation=Optimisation(steps=60, batch=16, lr=1e-2),
+        seed=0,
+        checkpoints=(20, 60),
+        micro_batch=16,
+        resume_every=10,
+    )
+
+
+def test_checkpoints_hold_the_models_along_the_way(run, tmp_path):
+    checkpoints = Store(tmp_path).get(run)
+    early, late = (checkpoints.model(step).word.weight for step in (20, 60))
+    assert not torch.equal(early, late)
+    assert not torch.equal(early, run.new_model().word.weight)
+    assert checkpoints.history.step.tolist() == list(range(1, 61))
+    assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
+
+
+KILLED = """
+    import os, pickle, signal, sys
+    sys.path.insert(0, "TESTS")
+    from sameloss.runs import Store
+
+    run = pickle.loads(bytes.fromhex("RUN"))
+    store = Store("ROOT")
+    store.get(run.corpus)
+    calls = []
+
+    def report(fraction, text):
+        calls.append(fraction)
+        if fraction >= FRACTION:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    store.get(run, report)
+"""
+
+
+@pytest.mark.parametrize("killed_at", [3, 10, 27, 59])
+def test_a_killed_training_goes_on_bit_for_bit(run, tmp_path, killed_at):
+    import pickle
+
+    whole = Store(tmp_path / "whole")
+    whole.get(run)
+    script = textwrap.dedent(KILLED)
+    for name, value in {
+        "TESTS": Path(__file__).parent,
+        "ROOT": tmp_path / "killed",
+        "RUN": pickle.dumps(run).hex(),
+        "FRACTION": killed_at / 60,
+    }.items():
+        script = script.replace(name, str(value))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == -9, done.stderr
+    store = Store(tmp_path / "killed")
+    assert not store.has(run)
+    resumable = store.partial(run) / "scratch" / "resume.pt"
+    assert resumable.exists() == (killed_at >= 10)
+    first_reported = []
+    store.get(run, lambda fraction, text: first_reported.append(fraction))
+    assert round(first_reported[0] * 60) == 1 + killed_at // 10 * 10
+    assert store.manifest(run)["files"] == whole.manifest(run)["files"]
+
+
+def test_divergence_names_step_lr_and_seed(run, tmp_path):
+    diverging = replace(run, optimisation=Optimisation(steps=60, batch=16, lr=1e30), resume_every=1)
+    store = Store(tmp_path)
+    with pytest.raises(NonFiniteLoss, match=r"at step \d+ with lr = .*, seed 0\..*step \d+\) is kept"):
+        store.get(diverging)
+    assert (store.partial(diverging) / "scratch" / "resume.pt").exists()
+    assert not store.has(diverging)
+
+
+def test_every_setting_is_in_the_key(run):
+    changed = [
+        replace(run, seed=1),
+        replace(run, dtype="float64"),
+        replace(run, checkpoints=(60,)),
+        replace(run, shape=EncoderShape(8, 1, 1, 16)),
+        replace(run, optimisation=replace(run.optimisation, lr=0.1)),
+        replace(run, corpus=replace(run.corpus, sentences=301)),
+    ]
+    assert len({run.key, *(other.key for other in changed)}) == 7

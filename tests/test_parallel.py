@@ -1,0 +1,53 @@
+"""Many runs at once: order, errors, a killed worker."""
+
+import os
+import signal
+from dataclasses import dataclass
+
+import pytest
+from test_runs import Squaring
+
+from sameloss.errors import NonFiniteLoss, StoreError
+from sameloss.parallel import _waves, get_all
+from sameloss.runs import Run, Store, with_ancestors
+
+
+@dataclass(frozen=True)
+class Failing(Run):
+    """A run that ends badly."""
+
+    how: str
+
+    def compute(self, folder, store, report):
+        if self.how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise NonFiniteLoss("The loss is nan at step 3")
+
+    def load(self, folder):
+        raise AssertionError
+
+
+def test_parents_come_first():
+    grandparent, parent = Squaring(1), Squaring(2, Squaring(1))
+    runs = with_ancestors([Squaring(3, parent), Squaring(4), grandparent])
+    assert [run.number for run in runs] == [1, 2, 3, 4]
+    assert [sorted(run.number for run in wave) for wave in _waves(runs)] == [[1, 4], [2], [3]]
+
+
+def test_results_come_in_the_order_asked_for(tmp_path):
+    runs = [Squaring(n, Squaring(1)) for n in (5, 2, 3)]
+    assert get_all(Store(tmp_path), runs, workers=2) == [26, 5, 10]
+    assert get_all(Store(tmp_path), runs) == [26, 5, 10]
+
+
+def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
+        get_all(store, [Squaring(2), Failing("nan")], workers=1)
+    assert caught.value.__cause__ is None
+    assert store.has(Squaring(2)) or not store.folder(Squaring(2)).exists()
+
+
+def test_a_killed_worker_is_one_sentence(tmp_path):
+    with pytest.raises(StoreError, match="A worker process was killed"):
+        get_all(Store(tmp_path), [Failing("killed")], workers=1)

@@ -1,0 +1,107 @@
+"""Parameters become a setting, or one clear sentence."""
+
+import types
+
+import pytest
+
+from sameloss.errors import ParameterError, StoreError
+from sameloss.presets import PRESETS, Parameters, parameters_of, resolve
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, 7K, .*235M"),
+        ({"preset": "desktop"}, "Unknown preset 'desktop'; choose one of auto, smoke, laptop, gpu, paper"),
+        ({"szie": "7K"}, "Unknown parameter 'szie'; valid are preset, size, task, steps"),
+        (
+            {"task": "span64"},
+            "Unknown task 'span64' for preset laptop; choose one of all, root, span4, span2",
+        ),
+        ({"steps": 0}, "steps must be positive; got 0"),
+        ({"steps": -5}, "steps must be positive; got -5"),
+        ({"steps": "many"}, "steps must be a whole number; got 'many'"),
+        ({"steps": 1.5}, "steps must be a whole number; got 1.5"),
+        ({"steps": True}, "steps must be a whole number; got True"),
+        ({"seeds": float("nan")}, "seeds must be positive; got nan"),
+        ({"max_hours": "1h"}, "max_hours must be a number; got '1h'"),
+        ({"size": 235}, "size must be a name; got 235"),
+        ({"size": None}, "size must be a name; got None"),
+        (
+            {"preset": "laptop", "size": "235M"},
+            "Size 235M does not belong to preset laptop.*goes with preset paper",
+        ),
+        ({"preset": "paper", "size": "7K"}, "goes with preset laptop"),
+    ],
+)
+def test_bad_parameters_say_what_is_valid(given, message):
+    with pytest.raises(ParameterError, match=message):
+        resolve(given)
+
+
+@pytest.mark.parametrize(
+    ("size", "preset"),
+    [
+        ("all", "laptop"),
+        ("1K", "smoke"),
+        ("27K", "laptop"),
+        ("41M", "gpu"),
+        ("235M", "paper"),
+        ("730M", "paper"),
+    ],
+)
+def test_the_preset_follows_the_size(size, preset):
+    setting = resolve({"size": size})
+    assert setting.preset.name == preset
+    assert setting.sizes == (tuple(PRESETS["laptop"].sizes) if size == "all" else (size,))
+
+
+def test_overrides_reach_the_runs():
+    setting = resolve({"size": "7K", "steps": 1e3, "seeds": 2, "probe_seeds": 1, "trace_sentences": 50})
+    assert setting.preset.optimisation.steps == 1000
+    assert len(setting.pretrainings()) == 2
+    assert setting.labelled.downstream.probe_seeds == 1
+    assert next(iter(setting.traces().values())).sentences == 50
+    assert setting.steps[-1] == 1000
+
+
+def test_one_size_shares_its_runs_with_all_sizes():
+    one, every = resolve({"size": "27K"}), resolve({})
+    assert one.pretraining("27K", 1).key == every.pretraining("27K", 1).key
+    assert one.probings()["27K", 1].key == every.probings()["27K", 1].key
+
+
+def test_paper_shapes_are_the_papers():
+    shape = resolve({"size": "235M"}).preset.sizes["235M"]
+    assert (shape.d_model, shape.heads, shape.layers, shape.d_inter) == (1024, 16, 16, 4096)
+
+
+def test_only_parameters_are_picked_from_a_namespace():
+    namespace = {
+        "size": "7K",
+        "__name__": "x",
+        "_i": 1,
+        "In": [],
+        "torch": types,
+        "begin": resolve,
+        "P": Parameters,
+    }
+    assert parameters_of(namespace) == {"size": "7K"}
+
+
+def test_artifacts_lie_beside_the_config(tmp_path, monkeypatch):
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "chapters").mkdir()
+    monkeypatch.chdir(tmp_path / "chapters")
+    assert resolve({}).store.root == tmp_path / "artifacts"
+
+
+def test_an_unwritable_artifacts_folder(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="cannot be written"):
+        resolve({"artifacts": str(tmp_path / "file")})
