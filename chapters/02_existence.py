@@ -43,8 +43,9 @@ setting = begin(globals())
 # A sentence $x$ of length $T$ loses one token, $x_{-t}$, and the model $f_\theta$ predicts it:
 #
 # $$ L(\theta) = \mathbb E_{x,t}\bigl[-\log\,[f_\theta(x_{-t})]_{x_t}\bigr]
-#    = \underbrace{\mathbb E\, H\bigl(\Pr(\cdot\mid x_{-t})\bigr)}_{\text{entropy } H}
-#    + \underbrace{\mathbb E\, \mathrm{KL}\bigl(\Pr(\cdot\mid x_{-t})\,\|\,f_\theta(x_{-t})\bigr)}_{\text{KL}} . $$ (eq-loss)
+#    = \underbrace{\mathbb E\, H\bigl(p\bigr)}_{\text{entropy}}
+#    + \underbrace{\mathbb E\, \mathrm{KL}\bigl(p\,\|\,f_\theta(x_{-t})\bigr)}_{\text{KL}},
+#    \qquad p = \Pr(\cdot\mid x_{-t}) . $$ (eq-loss)
 #
 # The entropy is the language's; only the KL is the model's. A model is *saturated* when its KL is
 # (nearly) zero: then its loss is the best possible one, and no other model can have a better one.
@@ -99,8 +100,8 @@ models = (
     .agg(
         seeds=("seed", "size"),
         KL=("kl_mean", "mean"),
-        KL_of_worst_seed=("kl_mean", "max"),
-        KL_standard_error=("kl_standard_error", "mean"),
+        worst_KL=("kl_mean", "max"),
+        KL_error=("kl_standard_error", "mean"),
         loss=("loss_mean", "mean"),
         entropy=("entropy_mean", "mean"),
     )
@@ -111,11 +112,12 @@ render(models, decimals=4)
 from myst_nb import glue
 
 glue("entropy", f"{models.entropy.mean():.3f}", display=False)
-glue("worst-kl", f"{models.KL_of_worst_seed.max():.4f}", display=False)
+glue("worst-kl", f"{models.worst_KL.max():.4f}", display=False)
 glue("saturated-kl", f"{SATURATED_KL:g}", display=False)
 
 # %% [markdown]
-# The language's entropy is {glue:text}`entropy` nats a masked token; after all steps no model is
+# (KL and its standard error over sentences are means over seeds, `worst_KL` is that of the worst
+# seed; nats a masked token.) The language's entropy is {glue:text}`entropy` nats a masked token; after all steps no model is
 # further from it than {glue:text}`worst-kl` nats. In what follows a checkpoint counts as saturated
 # from {glue:text}`saturated-kl` nats downwards.
 #
@@ -156,7 +158,9 @@ glue("figure-existence", axes[0].figure, display=False)
 # %% mystnb={"figure": {"caption": "Accuracy of every representation after all steps, with 95 % multi-level bootstrap intervals (pre-training seeds, probe seeds, test sentences).", "name": "fig-representations"}, "image": {"alt": "Accuracies with intervals of the majority class, each model size, the lookup table and one-hot tokens."}}
 axes = figures.panels(len(setting.tasks))
 for name, ax in zip(setting.tasks, axes, strict=True):
-    figures.accuracy_by_representation(results.accuracy_table(name), name, ax)
+    table = results.accuracy_table(name).query("representation != 'majority class'")
+    title = f"{name} (majority class {100 * results.majority[name]:.0f} %)"
+    figures.accuracy_by_representation(table, title, ax)
 
 # %% [markdown]
 # The probe's own protocol matters here. The paper trains it with a fixed learning rate, and

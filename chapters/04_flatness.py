@@ -116,23 +116,10 @@ figures.legend(axes[0])
 # are not independent; `runs` is the honest sample size.
 
 # %%
-import pandas as pd
-
 from sameloss.chapter import render
-from sameloss.claims import final, size_correlation, step_correlation
+from sameloss.claims import correlation_table
 
-last = final(results)[final(results).saturated]
-rows = []
-for name in setting.tasks:
-    for over, part, correlate in (
-        ("last checkpoints (Fig. 5)", last, size_correlation),
-        ("all saturated checkpoints (Fig. 3, 10)", saturated, step_correlation),
-    ):
-        runs = len(part.groupby(["size", "seed"]))
-        r2 = correlate(results, name)._asdict()
-        rows.append({"task": name, "over": over, "n": len(part), "runs": runs, **r2})
-correlations = pd.DataFrame(rows).rename(columns={"value": "signed r²"})
-render(correlations)
+render(correlation_table(results, setting.tasks))
 
 # %% [markdown]
 # ## Where the trace comes from
@@ -150,6 +137,8 @@ ax = figures.trace_by_group(results.traces, results.steps[-1], ax)
 # probabilities, and one sampled label a sentence.
 
 # %%
+import pandas as pd
+
 from sameloss.corpus import mask_batch
 from sameloss.experiments.measurements import TRACE, held_out
 

@@ -27,7 +27,7 @@ from sameloss.runs import write_atomically
 EXECUTED = Path("_build/executed")
 STAGE = Path("_build/stage")
 FRONT_FIGURE = Path("images/existence.png")
-PAGES = ("_config.yml", "_toc.yml", "references.bib")
+PAGES = ("_config.yml", "_toc.yml", "references.bib", "_static/book.css")
 
 
 def toc_files() -> list[Path]:

@@ -64,7 +64,7 @@ def provenance(setting: Setting) -> str:
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Show a table without its index, numbers rounded, gaps as a dash."""
     formats = dict.fromkeys(table.select_dtypes("float").columns, f"{{:.{decimals}f}}")
-    return table.style.hide(axis="index").format(formats, na_rep="–")
+    return table.style.hide(axis="index").format(formats, na_rep="–", thousands=",")
 
 
 def render_verdicts(table: pd.DataFrame) -> Styler:

@@ -154,6 +154,24 @@ def step_correlation(results: Results, task: str) -> Interval:
     return flatness_correlation(results, task, results.checkpoints[results.checkpoints.saturated])
 
 
+def correlation_table(results: Results, tasks: tuple[str, ...]) -> pd.DataFrame:
+    """Return, for each task, both signed r² with interval, number of checkpoints and of runs."""
+    parts = {
+        "last checkpoints (Fig. 5)": (size_correlation, final(results)),
+        "all checkpoints (Fig. 3, 10)": (step_correlation, results.checkpoints),
+    }
+    rows = []
+    for task in tasks:
+        for over, (correlate, table) in parts.items():
+            table = table[table.saturated]
+            counts = {"saturated": len(table), "runs": len(table.groupby(["size", "seed"]))}
+            r2 = correlate(results, task)
+            rows.append(
+                {"task": task, "over": over, **counts, "signed r²": r2.value, "low": r2.low, "high": r2.high}
+            )
+    return pd.DataFrame(rows)
+
+
 def protocol_gains(results: Results, task: str, others: dict[str, ProbeSettings]) -> pd.DataFrame:
     """Return each size's gain over the lookup table at the last step under several probe protocols.
 

@@ -1,25 +1,24 @@
 """One function a figure: a tidy frame in, Axes out."""
 
 import base64
-from collections.abc import Sequence
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import seaborn as sns
 from IPython.display import HTML
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.ticker import NullFormatter
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
-KL_LABEL = "KL to the true conditional (nats a masked token)"
+KL_LABEL = "KL to the truth (nats a masked token)"
 TRACE_LABEL = "Fisher trace, native parameters"
 
 
 def use_style() -> None:
     """Set the look of all figures: colour-blind palette, light grid, text of the page's size."""
-    sns.set_theme("notebook", style="ticks", palette="colorblind", font_scale=0.95)
+    sns.set_theme("notebook", style="ticks", palette="colorblind", font_scale=0.85)
     plt.rcParams.update(
         {
             "figure.constrained_layout.use": True,
@@ -33,10 +32,12 @@ def use_style() -> None:
     )
 
 
-def panels(count: int) -> Sequence[Axes]:
-    """Return a row of axes."""
-    _, axes = plt.subplots(1, count, figsize=(4.6 * count, 3.7), squeeze=False)
-    return list(axes[0])
+def panels(count: int) -> list[Axes]:
+    """Return axes: up to three in a row, four in a square."""
+    columns = 2 if count == 4 else min(count, 3)
+    rows = -(-count // columns)
+    _, axes = plt.subplots(rows, columns, figsize=(3.5 * columns, 3.1 * rows), squeeze=False)
+    return list(axes.flat)[:count]
 
 
 def _styles(table: pd.DataFrame) -> dict[str, dict]:
@@ -60,6 +61,8 @@ def along_training(table: pd.DataFrame, quantity: str, label: str, ax: Axes, log
     steps = sorted(table.step.unique())
     ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
     ax.xaxis.set_minor_formatter(NullFormatter())
+    if log:
+        _plain_log_axis(ax.yaxis, table[quantity])
     return ax
 
 
@@ -94,13 +97,13 @@ def accuracy_against_kl(
 
 
 def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axes:
-    """Draw accuracies with their intervals, one row a representation."""
-    place = np.arange(len(table))[::-1]
+    """Draw accuracies with their intervals, one row a representation; baselines are grey."""
     colours = sns.color_palette("colorblind", len(table))
-    for row, at, colour, marker in zip(table.itertuples(), place, colours, MARKERS, strict=False):
+    for at, row in enumerate(table.itertuples()):
+        colour = "0.35" if row.representation in BASELINE_STYLES else colours[at]
         ends = [[row.accuracy - row.low], [row.high - row.accuracy]]
-        ax.errorbar(row.accuracy, at, xerr=ends, fmt=marker, color=colour, capsize=3)
-    ax.set_yticks(place, table.representation)
+        ax.errorbar(row.accuracy, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color=colour, capsize=3)
+    ax.set_yticks(range(0, -len(table), -1), table.representation)
     ax.set(xlabel="probe accuracy (%)", title=title)
     return ax
 
@@ -115,15 +118,16 @@ def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes) -> Axes:
         ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
                     label=size, **style)  # fmt: skip
     ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
-    _plain_log_ticks(ax, table.trace)
+    _plain_log_axis(ax.xaxis, table.trace)
     return ax
 
 
-def _plain_log_ticks(ax: Axes, values: pd.Series) -> None:
-    """Label a short logarithmic axis with plain numbers."""
-    ticks = np.unique(np.geomspace(values.min(), values.max(), 5).round(-int(np.log10(values.max()) - 0.7)))
-    ax.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    ax.xaxis.set_minor_formatter(NullFormatter())
+def _plain_log_axis(axis: Axis, values: pd.Series) -> None:
+    """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
+    axis.set_major_formatter("{x:g}")
+    short = values.max() / values.min() < 10
+    axis.set_minor_formatter("{x:g}" if short else NullFormatter())
+    axis.set_tick_params(which="both", labelsize="small")
 
 
 def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
@@ -138,9 +142,10 @@ def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
     return ax
 
 
-def legend(ax: Axes, title: str = "size") -> None:
-    """Add the legend below the axes' own data."""
-    ax.legend(title=title, fontsize="small")
+def legend(ax: Axes) -> None:
+    """Explain the colours and markers of all panels of a figure, above them."""
+    handles, labels = ax.get_legend_handles_labels()
+    ax.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize="small")
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:

@@ -1,0 +1,165 @@
+"""Chapters as a user runs them: papermill one-liners, good and bad parameters."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from sameloss.book import presentable, twin_differences
+
+ROOT = Path(__file__).parents[2]
+CHAPTER = "chapters/04_flatness.ipynb"
+PAPERMILL = Path(sys.executable).with_name("papermill")
+pytestmark = pytest.mark.book
+
+
+@pytest.fixture(scope="module")
+def artifacts(tmp_path_factory):
+    """One store for all runs of this file."""
+    return tmp_path_factory.mktemp("artifacts")
+
+
+def papermill(tmp_path, artifacts, *parameters, chapter=CHAPTER):
+    given = [word for name, value in parameters for word in ("-p", name, str(value))]
+    command = [PAPERMILL, "--no-progress-bar", chapter, tmp_path / "out.ipynb", "-p", "artifacts", artifacts]
+    return subprocess.run([*command, *given], cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def printed(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return "".join(o.get("text", "") for c in cells if c.cell_type == "code" for o in c.outputs)
+
+
+def test_one_size_end_to_end_then_warm(tmp_path, artifacts):
+    done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "preset smoke, size 1K: 1 pre-training(s) will take about" in printed(tmp_path / "out.ipynb")
+    made = sorted(artifacts.glob("Pretraining/*/manifest.json"))
+    assert len(made) == 1
+    before = made[0].stat().st_mtime_ns
+    started = time.monotonic()
+    done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1), ("task", "root"))
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "nothing is trained" in printed(tmp_path / "out.ipynb")
+    assert made[0].stat().st_mtime_ns == before
+    assert time.monotonic() - started < 60
+    assert json.loads(made[0].read_text())["parameters"]["shape"]["d_model"] == 8
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ([("szie", "7K")], r"ParameterError: Unknown parameter 'szie'; valid are preset, size, "),
+        ([("size", "9K")], r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, 7K"),
+        ([("steps", "-3")], r"ParameterError: steps must be positive; got -3\."),
+        (
+            [("preset", "laptop"), ("size", "235M")],
+            r"ParameterError: Size 235M does not belong to preset laptop",
+        ),
+    ],
+)
+def test_bad_parameters_end_in_one_sentence(tmp_path, artifacts, parameters, sentence):
+    done = papermill(tmp_path, artifacts, *parameters)
+    assert done.returncode == 1
+    assert re.search(sentence, done.stderr)
+    (error,) = [
+        output
+        for cell in nbformat.read(tmp_path / "out.ipynb", as_version=4).cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if output.output_type == "error"
+    ]
+    assert len(error.traceback) == 1
+    assert "File" not in error.traceback[0]
+
+
+def test_the_papers_size_is_refused_on_a_cpu_with_its_cost(tmp_path, artifacts):
+    import torch
+
+    if torch.cuda.is_available():
+        pytest.skip("on an accelerator this would train for hours")
+    done = papermill(tmp_path, artifacts, ("size", "235M"))
+    assert done.returncode == 1
+    assert re.search(
+        r"ParameterError: preset paper, size 235M: 1 pre-training\(s\) would take about [\d.e+]+ FLOPs, "
+        r"[\d,.]+ hours and [\d.]+ GB .* above max_hours = 24; lift the limit with the parameter max_hours",
+        done.stderr,
+    )
+
+
+def test_lifting_the_limit_starts_the_papers_protocol(tmp_path, artifacts):
+    """The paper's language, a paper shape and the real loop; killed once the loss is reported."""
+    script = f"""
+        from dataclasses import replace
+        from sameloss.presets import resolve
+
+        setting = resolve({{"size": "2M", "max_hours": 1e9, "artifacts": {str(artifacts)!r}}})
+        run = setting.pretraining("2M", 0)
+        small = replace(run.corpus, sentences=300)
+        brief = replace(run.optimisation, steps=2, batch=8)
+        run = replace(run, corpus=small, optimisation=brief, checkpoints=(2,))
+        print(setting.store.get(run).history.loss.tolist())
+    """
+    code = "\n".join(line[8:] for line in script.splitlines())
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first, _ = json.loads(done.stdout)
+    assert 4.9 < first < 5.7  # ln 200 = 5.30 before anything is learned
+
+
+def test_help_explains_every_parameter():
+    done = subprocess.run(
+        [PAPERMILL, "--help-notebook", CHAPTER], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    for name in ("preset", "size", "task", "steps", "seeds", "probe_seeds", "trace_sentences", "max_hours"):
+        assert re.search(rf"{name}: (str|int|float) \(default .*\)\s+\S+", done.stdout), name
+
+
+def test_an_unwritable_artifacts_folder_ends_in_one_sentence(tmp_path):
+    (tmp_path / "file").touch()
+    done = papermill(tmp_path, tmp_path / "file" / "artifacts")
+    assert done.returncode == 1
+    assert "StoreError: The artifacts folder" in done.stderr
+
+
+def test_a_diverging_run_ends_in_one_sentence(tmp_path, artifacts, monkeypatch):
+    from dataclasses import replace
+
+    from sameloss.errors import NonFiniteLoss
+    from sameloss.parallel import get_all
+    from sameloss.presets import resolve
+
+    setting = resolve({"size": "1K", "artifacts": str(artifacts)})
+    run = setting.pretraining("1K", 0)
+    run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
+    with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
+        get_all(setting.store, [run], workers=1)
+
+
+def test_a_notebook_with_an_error_is_not_staged():
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1/0", execution_count=1)])
+    notebook.cells[0].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
+    with pytest.raises(SystemExit, match="ended in an error"):
+        presentable(notebook, Path("x.ipynb"))
+    notebook.cells[0].outputs, notebook.cells[0].execution_count = [], None
+    with pytest.raises(SystemExit, match="was not executed"):
+        presentable(notebook, Path("x.ipynb"))
+
+
+def test_a_twin_out_of_step_is_found(tmp_path, monkeypatch):
+    (tmp_path / "chapters").mkdir()
+    (tmp_path / "_toc.yml").write_text("root: chapters/a\nparts: []\n")
+    cell = nbformat.v4.new_code_cell("x = 1")
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "chapters" / "a.ipynb")
+    monkeypatch.chdir(tmp_path)
+    twin = Path("chapters/a.py")
+    twin.write_text("# %%\nx = 1\n")
+    assert twin_differences() == []
+    for other in ("# %%\nx = 2\n", '# %% tags=["hide-input"]\nx = 1\n', "# %%\nx = 1\n\n# %%\ny = 1\n"):
+        twin.write_text(other)
+        assert len(twin_differences()) == 1
