@@ -46,8 +46,9 @@ setting = begin(globals())
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
 #    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$ (eq-trace)
 #
-# The expectation over $\hat y$ can be summed exactly or sampled. Sampling a few labels of many
-# sentences costs least for a given error, because sentences differ more than the labels of one.
+# The expectation over $\hat y$ can be summed exactly or sampled. Each label costs a gradient, so for
+# a given number of gradients one label of many sentences has the smallest error: it averages over
+# the differences between sentences as well as over the labels.
 
 # %%
 from sameloss.chapter import show_source
@@ -112,8 +113,9 @@ figures.legend(axes[0])
 
 # %% [markdown]
 # The correlation is given as a signed $r^2$: positive where flatter models are more accurate, as
-# the paper claims. Its interval resamples whole pre-training runs, because checkpoints of one run
-# are not independent; `runs` is the honest sample size.
+# the paper claims. Its interval resamples whole pre-training runs within each size, because
+# checkpoints of one run are not independent. So it holds for these sizes; what another choice of
+# sizes would show, three of them cannot say.
 
 # %%
 from sameloss.chapter import render
@@ -140,10 +142,10 @@ ax = figures.trace_by_group(results.traces, results.steps[-1], ax)
 import pandas as pd
 
 from sameloss.corpus import mask_batch
-from sameloss.experiments.measurements import TRACE, held_out
+from sameloss.experiments.measurements import held_out
 
 language = setting.preset.language.build()
-sentences = held_out(language, 200, seed=1, stream=TRACE)
+sentences = held_out(language, 200, seed=1, use="trace")
 masked = mask_batch(sentences, torch.arange(200) % sentences.lengths)
 store = setting.store
 model = store.get(setting.pretraining(setting.sizes[0], 0)).model(results.steps[-1])
@@ -190,6 +192,8 @@ print("every verdict is computed:", not (verdicts.verdict == "not yet").any())
 # - The paper samples 50 labels of 10,000 sentences; here one label of the preset's number of
 #   sentences, with its standard error.
 # - Native parameters, not embedded ones: see above.
+# - "After saturation" compares the first saturated checkpoint with the last, whose KL is lower
+#   still: a comparison at exactly equal KL is not made yet.
 # - The Fisher form equals the Hessian's trace at saturation only; the models are near it, not at it.
 #
 # ## Exercises

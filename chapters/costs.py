@@ -33,7 +33,7 @@ setting = begin(globals())
 #
 # `core_s` is the sum over runs, each on one thread; with two cores the wait is about half of it.
 # A run that two chapters share is counted in both, but computed once. `peak_gb` is the largest
-# process.
+# process, which may have run others before.
 
 # %%
 from sameloss.chapter import render

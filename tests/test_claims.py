@@ -8,10 +8,9 @@ import pytest
 
 from sameloss import claims
 from sameloss.downstream.bootstrap import Interval
-from sameloss.experiments import ProbeResult
 from sameloss.paper import PUBLISHED, Published
-from sameloss.presets import resolve
 from sameloss.results import Results
+from sameloss.setting import resolve
 from sameloss.verdicts import Verdict, judge
 
 ACCURACY = {"1K": 0.6, "3K": 0.8}
@@ -27,8 +26,7 @@ def made_up(setting):
     rng = np.random.default_rng(5)
 
     def probe(accuracies):
-        correct = np.stack([rng.random((3, 400, 2)) < accuracy for accuracy in accuracies])
-        return ProbeResult(correct, correct.mean(2))
+        return np.stack([rng.random((3, 400, 2)) < accuracy for accuracy in accuracies])
 
     trained = {
         (size, seed): probe(np.linspace(ACCURACY[size] - 0.1, ACCURACY[size], 6))
@@ -65,22 +63,38 @@ def test_size_gain(results):
     assert gain.low > 10
 
 
-def test_lookup_is_compared_with_the_least_favourable_size(results):
+def test_the_lookup_claim_is_about_every_size(results):
     gain = claims.trained_over_baseline(results, "root")
-    assert gain == claims.accuracy_gain(results, "root", ("1K", None), ("lookup table", None))
+    sizes = [claims.accuracy_gain(results, "root", (s, None), ("lookup table", None)) for s in ("1K", "3K")]
+    assert gain == Interval(*(min(ends) for ends in zip(*sizes, strict=True)))
     assert gain.value == pytest.approx(10, abs=4)
 
 
 def test_step_gain_starts_at_the_first_saturated_checkpoint(results):
-    assert claims.first_saturated_step(results, "1K") == results.steps[2]
+    first, last = results.steps[2], results.steps[-1]
+    assert claims.saturated_ends(results) == [("1K", first, last), ("3K", first, last)]
     assert claims.step_gain(results, "root").value == pytest.approx(6, abs=3)
 
 
 def test_trace_effects(results):
-    assert claims.trace_falls_with_steps(results).value == pytest.approx(np.log(2), abs=0.1)
+    assert claims.trace_falls_with_steps(results).value == pytest.approx(1, abs=0.1)
     by_size = claims.trace_falls_with_size(results)
     assert 0.5 < by_size.value < 1.1
     assert by_size.low > 0.3
+
+
+def test_three_seeds_that_differ_as_much_as_the_effect_show_nothing(results):
+    noisy = results.checkpoints.copy()
+    noisy.loc[noisy["size"] == "1K", "trace"] *= noisy.seed.map({0: 0.3, 1: 1.0, 2: 3.0})
+    effect = claims.trace_falls_with_size(replace(results, checkpoints=noisy))
+    assert effect.low < 0 < effect.high
+
+
+def test_one_seed_has_no_interval(results):
+    one = replace(results.setting, preset=replace(results.setting.preset, seeds=1))
+    alone = replace(results, setting=one, checkpoints=results.checkpoints.query("seed == 0"))
+    assert judge(claims.size_gain(alone, "root"), PUBLISHED["fig2"]) == Verdict.NOT_TESTABLE
+    assert judge(claims.trace_falls_with_size(alone), PUBLISHED["fig5-trace"]) == Verdict.NOT_TESTABLE
 
 
 def test_correlation_is_signed_and_counts_runs(results):

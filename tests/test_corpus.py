@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sameloss import corpus as corpus_module
-from sameloss.corpus import Corpus, mask_batch, write_corpus
+from sameloss.corpus import Corpus, mask_batch, stream_seed, write_corpus
 from sameloss.errors import CorpusError
 from sameloss.languages import PCFGSpec, Sentences
 
@@ -68,3 +68,11 @@ def test_target_is_the_word_behind_the_mask():
 def test_an_empty_corpus_is_refused(tiny_language, tmp_path):
     with pytest.raises(CorpusError, match="at least one sentence; got 0"):
         write_corpus(tiny_language, 0, 0, tmp_path)
+
+
+def test_no_two_uses_share_a_seed():
+    uses = ("corpus", "initial weights", "batches", "saturation", "trace", "probe")
+    seeds = {stream_seed(use, *path) for use in uses for path in [(0,), (1,), (0, 0), (0, 1), (1, 0)]}
+    assert len(seeds) == 5 * len(uses)
+    assert min(seeds) >= 0
+    assert max(seeds) < 2**63

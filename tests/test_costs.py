@@ -2,10 +2,11 @@
 
 import pytest
 
-from sameloss.costs import announce, block_parameters, size_table, training_flops, true_count
+from sameloss.costs import announce, block_parameters, size_table, training_flops
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder
-from sameloss.presets import PRESETS, resolve
+from sameloss.presets import PRESETS
+from sameloss.setting import resolve
 
 
 def test_block_parameters_are_those_of_the_model():
@@ -13,7 +14,7 @@ def test_block_parameters_are_those_of_the_model():
     model = Encoder(shape, words=16, max_length=8)
     matrices = sum(p.numel() for n, p in model.named_parameters() if "blocks" in n and p.ndim == 2)
     assert block_parameters(shape) == matrices
-    assert true_count(PRESETS["laptop"], "27K") == model.parameter_count
+    assert PRESETS["laptop"].parameter_count("27K") == model.parameter_count
 
 
 def test_training_flops_by_hand(tmp_path):

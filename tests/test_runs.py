@@ -104,7 +104,7 @@ def test_the_manifest_records_how_it_was_made(store):
     manifest = store.manifest(run)
     assert manifest["parameters"]["number"] == 3
     for fact in ("created", "device", "revision", "torch", "wall_s", "peak_memory_bytes"):
-        assert manifest[fact]
+        assert fact in manifest
     assert set(manifest["files"]) == {"result.txt"}
     assert not (store.folder(run) / PROGRESS).exists()
     assert not (store.folder(run) / SCRATCH).exists()
@@ -130,9 +130,24 @@ def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path,
 def test_a_result_without_manifest_does_not_exist(store, tmp_path):
     run = Squaring(3, notes=str(tmp_path / "notes"))
     store.partial(run).mkdir(parents=True)
-    (store.partial(run) / "result.txt").write_text("wrong")
+    for leftover in ("result.txt", MANIFEST, ".result.txt.tmp"):
+        (store.partial(run) / leftover).write_text("wrong")
     assert not store.has(run)
     assert store.get(run) == 9
+    assert set(store.manifest(run)["files"]) == {"result.txt"}
+    assert sorted(path.name for path in store.folder(run).iterdir()) == [MANIFEST, "result.txt"]
+    assert store.get(run) == 9
+    assert computations(run) == 1
+
+
+def test_a_kill_just_before_the_end_loses_nothing(store, tmp_path):
+    """The manifest is there, the folder not yet renamed: the result is adopted."""
+    run = Squaring(3, notes=str(tmp_path / "notes"))
+    store.get(run)
+    store.folder(run).rename(store.partial(run))
+    assert not store.has(run)
+    assert store.get(run) == 9
+    assert computations(run) == 1
 
 
 def get_it(root, run):
@@ -163,17 +178,20 @@ def test_a_full_disk_loses_nothing(tmp_path):
     script = """
         import resource, sys
         sys.path.insert(0, "TESTS")
+        from conftest import TINY
         from test_runs import Big, Squaring
+        from sameloss.experiments import CorpusSampling
         from sameloss.errors import StoreError
         from sameloss.runs import Store
 
         store = Store("ROOT")
         store.get(Squaring(3))
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        try:
-            store.get(Big("a"))
-        except StoreError as error:
-            print(error)
+        for run in (Big("a"), CorpusSampling(TINY, 200_000, 0)):
+            try:
+                store.get(run)
+            except StoreError as error:
+                print(error)
         assert store.get(Squaring(3)) == 9 and not store.has(Big("a"))
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
         assert store.get(Big("a")) == 1 << 20
@@ -183,7 +201,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "No space left in the artifacts folder" in done.stdout
+    assert done.stdout.count("No space left in the artifacts folder") == 2
     assert "what was computed before is kept" in done.stdout
 
 

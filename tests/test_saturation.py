@@ -9,7 +9,7 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages import Sentences, mask_one
 from sameloss.presets import LAPTOP_LANGUAGE
-from sameloss.saturation import Estimate, enumerate_sentences, exact_saturation, saturation
+from sameloss.saturation import Estimate, enumerable, enumerate_sentences, exact_saturation, saturation
 
 
 class Oracle(torch.nn.Module):
@@ -86,6 +86,11 @@ def test_enumeration_covers_the_language(tiny_language):
     assert sum(len(part.lengths) for part in parts) == 81
     total = sum(tiny_language.log_prob(part).exp().sum() for part in parts)
     assert total.item() == pytest.approx(1, rel=1e-12)
+
+
+def test_only_small_languages_are_enumerated(tiny_language):
+    assert enumerable(tiny_language)
+    assert not enumerable(LAPTOP_LANGUAGE.build())
 
 
 def test_too_many_sentences_are_refused():

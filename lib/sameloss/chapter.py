@@ -1,7 +1,7 @@
 """What every chapter does: check its parameters, say what it costs, show sources and tables."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
@@ -13,20 +13,22 @@ from pandas.io.formats.style import Styler
 from sameloss.costs import announce
 from sameloss.errors import BookError
 from sameloss.figures import use_style
-from sameloss.presets import Setting, resolve
 from sameloss.runs import with_ancestors
+from sameloss.setting import Setting, parameters_of, resolve
 
 
-def begin(namespace: Mapping[str, Any]) -> Setting:
+def begin(namespace: dict[str, Any]) -> Setting:
     """Turn a notebook's parameters into a setting and print its cost; bad ones end the notebook.
 
     Args:
-        namespace: the notebook's `globals()`, in which only parameters have been assigned.
+        namespace: the notebook's `globals()`. The first call takes every name in it for a
+            parameter; a later call, in a notebook at work, reads the same names again.
 
     """
     _show_faults_as_one_sentence()
     use_style()
-    setting = resolve(namespace)
+    names = namespace.setdefault("_parameters", tuple(parameters_of(namespace)))
+    setting = resolve({name: namespace[name] for name in names})
     print(announce(setting))
     return setting
 

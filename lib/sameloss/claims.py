@@ -10,14 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from sameloss.downstream.bootstrap import Interval
-from sameloss.downstream.probe import ProbeSettings
+from sameloss.downstream.bootstrap import REPLICATES, Interval, percentile_interval, seed_weights
 from sameloss.paper import PUBLISHED
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_probes
 from sameloss.verdicts import Verdict, judge
 
-REPLICATES = 2000
 UNDEFINED = Interval(float("nan"), float("nan"), float("nan"))
 
 
@@ -25,19 +23,29 @@ def accuracy_gain(
     results: Results, task: str, better: tuple[str, int | None], worse: tuple[str, int | None]
 ) -> Interval:
     """Return accuracy(better) - accuracy(worse) in points; each is (size or baseline, step)."""
-    correct = [results.correct(name, task, step) for name, step in (better, worse)]
-    value = correct[0].mean() - correct[1].mean()
-    replicates = [results.resamples.accuracy(c) for c in correct]
-    low_high = results.resamples.interval(value, replicates[0] - replicates[1])
-    return Interval(*(100 * end for end in low_high))
+    return _mean_gain(results, task, [(better, worse)])
+
+
+def _mean_gain(results: Results, task: str, pairs: list) -> Interval:
+    """Return the mean of accuracy(better) - accuracy(worse) over pairs, in points."""
+    if not pairs:
+        return UNDEFINED
+    values, replicates = [], []
+    for (name, step), (other, other_step) in pairs:
+        values.append(
+            results.correct(name, task, step).mean() - results.correct(other, task, other_step).mean()
+        )
+        replicates.append(results.replicates(name, task, step) - results.replicates(other, task, other_step))
+    interval = percentile_interval(np.mean(values), np.mean(replicates, axis=0))
+    return Interval(*(100 * end for end in interval))
 
 
 def trained_over_baseline(results: Results, task: str, baseline: str = "lookup table") -> Interval:
-    """Return the gain of the *least* favourable size over a baseline: the claim is about all sizes."""
+    """Return the gain over a baseline that every size has at least: the claim is about all sizes."""
     if not all(saturated(results, size) for size in results.sizes):
         return UNDEFINED
     gains = [accuracy_gain(results, task, (s, None), (baseline, None)) for s in results.sizes]
-    return min(gains, key=lambda gain: gain.low)
+    return Interval(*(min(ends) for ends in zip(*gains, strict=True)))
 
 
 def saturated(results: Results, size: str) -> bool:
@@ -57,31 +65,45 @@ def size_gain(results: Results, task: str) -> Interval:
     return accuracy_gain(results, task, (results.sizes[-1], None), (results.sizes[0], None))
 
 
-def first_saturated_step(results: Results, size: str) -> int | None:
-    """Return the first checkpoint before the last at which every seed of the size is saturated."""
-    table = results.checkpoints.query("size == @size").groupby("step").saturated.all()
-    steps = [step for step, saturated in table.items() if saturated and step != results.steps[-1]]
-    return int(steps[0]) if steps else None
+def saturated_ends(results: Results) -> list[tuple[str, int, int]]:
+    """Return (size, first saturated step, last step) of each size whose seeds all end saturated.
+
+    A step counts as saturated when every seed is.
+    """
+    ends = []
+    for size in results.sizes:
+        table = results.checkpoints.query("size == @size").groupby("step").saturated.all()
+        first = next((int(step) for step, good in table.items() if good), None)
+        last = results.steps[-1]
+        if saturated(results, size) and first != last:
+            ends.append((size, first, last))
+    return ends
 
 
 def step_gain(results: Results, task: str) -> Interval:
-    """Return the mean gain from the first saturated checkpoint to the last, over sizes that have one."""
-    steps = {size: first_saturated_step(results, size) for size in results.sizes}
-    steps = {size: step for size, step in steps.items() if step is not None}
-    if not steps:
+    """Return the mean gain from the first saturated checkpoint to the last, over sizes."""
+    ends = saturated_ends(results)
+    return _mean_gain(results, task, [((size, last), (size, first)) for size, first, last in ends])
+
+
+def trace_excess(results: Results, pairs: list[tuple[tuple[str, int], tuple[str, int]]]) -> Interval:
+    """Return trace(first) / trace(second) - 1, the geometric mean over pairs of (size, step).
+
+    Pre-training seeds vary as in `seed_weights`, and each trace by its standard error.
+    """
+    if not pairs:
         return UNDEFINED
+    rng = np.random.default_rng(0)
+    weights = seed_weights(results.setting.preset.seeds, REPLICATES, rng)
     values, replicates = [], []
-    for size, step in steps.items():
-        late, early = results.correct(size, task), results.correct(size, task, step)
-        values.append(late.mean() - early.mean())
-        replicates.append(results.resamples.accuracy(late) - results.resamples.accuracy(early))
-    interval = results.resamples.interval(np.mean(values), np.mean(replicates, axis=0))
-    return Interval(*(100 * end for end in interval))
-
-
-def _resampled_seeds(results: Results) -> np.ndarray:
-    seeds = results.setting.preset.seeds
-    return np.random.default_rng(0).integers(0, seeds, (REPLICATES, seeds))
+    for pair in pairs:
+        (first, first_error), (second, second_error) = (_log_trace(results, *which) for which in pair)
+        difference, error = first - second, np.hypot(first_error, second_error)
+        noise = (rng.normal(size=weights.shape) * error).mean(1)
+        values.append(difference.mean())
+        replicates.append(difference.mean() + weights @ difference + noise)
+    interval = percentile_interval(np.mean(values), np.mean(replicates, axis=0))
+    return Interval(*(float(np.expm1(end)) for end in interval))
 
 
 def _log_trace(results: Results, size: str, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,29 +112,10 @@ def _log_trace(results: Results, size: str, step: int) -> tuple[np.ndarray, np.n
     return np.log(rows.trace.to_numpy()), (rows.trace_se / rows.trace).to_numpy()
 
 
-def trace_ratio(results: Results, pairs: list[tuple[tuple[str, int], tuple[str, int]]]) -> Interval:
-    """Return log of trace(first) / trace(second), averaged over pairs of (size, step).
-
-    Seeds are resampled, and each trace is shaken by its own standard error.
-    """
-    if not pairs:
-        return UNDEFINED
-    chosen, rng = _resampled_seeds(results), np.random.default_rng(1)
-    values, replicates = [], []
-    for pair in pairs:
-        (first, e1), (second, e2) = (_log_trace(results, *which) for which in pair)
-        difference, error = first - second, np.hypot(e1, e2)
-        values.append(difference.mean())
-        shaken = difference[chosen] + rng.normal(size=chosen.shape) * error[chosen]
-        replicates.append(shaken.mean(1))
-    return results.resamples.interval(np.mean(values), np.mean(replicates, axis=0))
-
-
 def trace_falls_with_steps(results: Results) -> Interval:
-    """Return mean log trace(first saturated) / trace(last)."""
-    steps = {size: first_saturated_step(results, size) for size in results.sizes}
-    last = results.steps[-1]
-    return trace_ratio(results, [((s, k), (s, last)) for s, k in steps.items() if k is not None])
+    """Return trace(first saturated) / trace(last) - 1, averaged over sizes."""
+    ends = saturated_ends(results)
+    return trace_excess(results, [((size, first), (size, last)) for size, first, last in ends])
 
 
 def trace_falls_with_size(results: Results) -> Interval:
@@ -120,38 +123,50 @@ def trace_falls_with_size(results: Results) -> Interval:
     if not _sizes_comparable(results):
         return UNDEFINED
     last, (small, *_, large) = results.steps[-1], results.sizes
-    interval = trace_ratio(results, [((small, last), (large, last))])
-    return Interval(*(float(np.expm1(end)) for end in interval))
+    return trace_excess(results, [((small, last), (large, last))])
 
 
-def flatness_correlation(results: Results, task: str, table: pd.DataFrame) -> Interval:
+def flatness_correlation(table: pd.DataFrame, task: str) -> Interval:
     """Return the signed r² of accuracy with flatness (minus log trace) over some checkpoints.
 
-    The interval resamples whole pre-trainings: checkpoints of one run are not independent. It is
-    undefined below four runs.
+    The interval resamples whole pre-trainings (checkpoints of one run are not independent) within
+    each size: it is conditional on these sizes. It needs two sizes or seeds, and three runs.
     """
-    runs = [part for _, part in table.groupby(["size", "seed"], sort=False)]
-    if len(runs) < 4:
+    sizes = [
+        [np.stack([-np.log(run.trace), run[task]]) for _, run in part.groupby("seed")]
+        for _, part in table.groupby("size", sort=False)
+    ]
+    if sum(map(len, sizes)) < 3 or min(map(len, sizes)) < 2:
         return UNDEFINED
     rng = np.random.default_rng(0)
-    drawn = rng.integers(0, len(runs), (REPLICATES, len(runs)))
-    replicates = [_signed_r2(pd.concat([runs[i] for i in row]), task) for row in drawn]
-    replicates = np.array(replicates)
+    replicates = np.array(
+        [
+            _signed_r2(*np.hstack([runs[i] for runs in sizes for i in rng.integers(0, len(runs), len(runs))]))
+            for _ in range(REPLICATES)
+        ]
+    )
+    value = _signed_r2(*np.hstack([run for runs in sizes for run in runs]))
     defined = replicates[np.isfinite(replicates)]
-    if not len(defined):
-        return UNDEFINED
-    return results.resamples.interval(_signed_r2(table, task), defined)
+    return percentile_interval(value, defined) if len(defined) else UNDEFINED
+
+
+def _signed_r2(flatness: np.ndarray, accuracy: np.ndarray) -> float:
+    spread = flatness.std() * accuracy.std()
+    if spread == 0:
+        return float("nan")
+    r = ((flatness - flatness.mean()) * (accuracy - accuracy.mean())).mean() / spread
+    return float(np.sign(r) * r**2)
 
 
 def size_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over the last, saturated checkpoints of all sizes (Figure 5)."""
     table = final(results)
-    return flatness_correlation(results, task, table[table.saturated])
+    return flatness_correlation(table[table.saturated], task)
 
 
 def step_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over all saturated checkpoints (Figures 3 and 10)."""
-    return flatness_correlation(results, task, results.checkpoints[results.checkpoints.saturated])
+    return flatness_correlation(results.checkpoints[results.checkpoints.saturated], task)
 
 
 def correlation_table(results: Results, tasks: tuple[str, ...]) -> pd.DataFrame:
@@ -165,6 +180,7 @@ def correlation_table(results: Results, tasks: tuple[str, ...]) -> pd.DataFrame:
         for over, (correlate, table) in parts.items():
             table = table[table.saturated]
             counts = {"saturated": len(table), "runs": len(table.groupby(["size", "seed"]))}
+            counts["sizes"] = table["size"].nunique()
             r2 = correlate(results, task)
             rows.append(
                 {"task": task, "over": over, **counts, "signed r²": r2.value, "low": r2.low, "high": r2.high}
@@ -172,20 +188,13 @@ def correlation_table(results: Results, tasks: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def protocol_gains(results: Results, task: str, others: dict[str, ProbeSettings]) -> pd.DataFrame:
-    """Return each size's gain over the lookup table at the last step under several probe protocols.
-
-    Args:
-        results: measured with the standard probe.
-        task: the downstream task.
-        others: further protocols by name.
-
-    """
+def protocol_gains(results: Results, task: str) -> pd.DataFrame:
+    """Return each size's gain over the lookup table at the last step under several probe protocols."""
     setting, last = results.setting, results.steps[-1:]
-    changed = {name: setting.with_probe(probe) for name, probe in others.items()}
-    runs = [run for other in changed.values() for run in other.probing_runs(last)]
-    get_all(setting.store, runs, setting.preset.workers)
-    probed = {name: collect_probes(other, last) for name, other in changed.items()}
+    get_all(setting.store, setting.protocol_runs(), setting.preset.workers)
+    probed = {
+        name: collect_probes(setting.with_probe(probe), last) for name, probe in setting.protocols.items()
+    }
     rows = []
     for name, other in {"standard": results, **probed}.items():
         lookup = 100 * other.correct("lookup table", task).mean()
@@ -193,15 +202,6 @@ def protocol_gains(results: Results, task: str, others: dict[str, ProbeSettings]
             gain = accuracy_gain(other, task, (size, None), ("lookup table", None))
             rows.append({"protocol": name, "lookup table": lookup, "size": size, **gain._asdict()})
     return pd.DataFrame(rows)
-
-
-def _signed_r2(table: pd.DataFrame, task: str) -> float:
-    x, y = -np.log(table.trace.to_numpy()), table[task].to_numpy()
-    spread = x.std() * y.std()
-    if spread == 0:
-        return float("nan")
-    r = ((x - x.mean()) * (y - y.mean())).mean() / spread
-    return float(np.sign(r) * r**2)
 
 
 def final(results: Results) -> pd.DataFrame:

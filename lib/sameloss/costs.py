@@ -10,9 +10,10 @@ import torch
 from sameloss.errors import ParameterError
 from sameloss.experiments import Pretraining
 from sameloss.experiments.pretraining import best_device
-from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.presets import PRESETS, Preset, Setting
+from sameloss.models.encoder import EncoderShape
+from sameloss.presets import PRESETS
 from sameloss.runs import Run, device_name, with_ancestors
+from sameloss.setting import Setting
 
 UTILISATION = 0.35
 """Training's share of the speed of its own matrix products, measured on a laptop's core."""
@@ -56,6 +57,7 @@ def flops_per_second(width: int, seconds: float = 0.1) -> float:
     b = torch.randn(width, 4 * width, device=device)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    float((a @ b)[0, 0])  # the first product of a process also loads the library
     repeats, start = 0, time.perf_counter()
     while time.perf_counter() - start < seconds:
         a @ b
@@ -133,20 +135,11 @@ def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
     return table
 
 
-def true_count(preset: Preset, size: str) -> int:
-    """Return the number of parameters of a size, as this book builds it."""
-    language = preset.language
-    with torch.device("meta"):
-        return Encoder(preset.sizes[size], language.words, 2**language.levels).parameter_count
-
-
 def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
     """Return what each chapter reads."""
-    probed = setting.probing_runs()
-    saturations, traces = list(setting.saturations().values()), list(setting.traces().values())
     return {
-        "02_existence": [*saturations, *probed],
-        "04_flatness": [*saturations, *traces, *probed],
+        "02_existence": [*setting.runs(), *setting.protocol_runs()],
+        "04_flatness": setting.runs(),
         "verdicts": setting.runs(),
     }
 
@@ -194,7 +187,7 @@ def size_table() -> pd.DataFrame:
     rows = []
     for preset in PRESETS.values():
         for size, shape in preset.sizes.items():
-            count = true_count(preset, size)
+            count = preset.parameter_count(size)
             rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
     table = pd.DataFrame(rows).drop_duplicates(["size"], keep="last")
     return table.reset_index(drop=True)

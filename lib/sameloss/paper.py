@@ -26,11 +26,13 @@ POINTS = "accuracy points"
 
 PUBLISHED: dict[str, Published] = {
     "entropy": Published("§2.3", "PCFG loss reaches the entropy of the true conditional", 3.196, "nats"),
-    "fig1": Published("Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)"),
+    "fig1": Published(
+        "Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)", unit=POINTS
+    ),
     "fig2": Published("Fig. 2a", "at equal loss, larger models are more accurate (task B)", 6.9, POINTS),
     "fig2-hmm": Published("Fig. 2b", "the same on the HMM (task-10)", 4.5, POINTS),
     "fig2-opt": Published("Fig. 2c", "the same on OPT text (QNLI)", 2.0, POINTS),
-    "fig9": Published("Fig. 9", "the same on PCFG task A"),
+    "fig9": Published("Fig. 9", "the same on PCFG task A", unit=POINTS),
     "tab1-lookup-A": Published(
         "Tab. 1", "a lookup table probes worse than trained models (task A)", 18.7, POINTS
     ),
@@ -39,7 +41,9 @@ PUBLISHED: dict[str, Published] = {
     ),
     "tab1-adversarial-A": Published("Tab. 1", "adversarial pre-training probes worse (task A)", 6.8, POINTS),
     "tab1-adversarial-B": Published("Tab. 1", "adversarial pre-training probes worse (task B)", 6.9, POINTS),
-    "fig3-trace": Published("Fig. 3", "after convergence, more steps lower the trace"),
+    "fig3-trace": Published(
+        "Fig. 3", "after convergence, more steps lower the trace", unit="relative excess"
+    ),
     "fig3-accuracy": Published("Fig. 3", "SGD: accuracy rises as the trace falls (task C)", 1.6, POINTS),
     "fig3-hmm": Published("Fig. 3", "the same on the HMM (task-10)", 4.0, POINTS),
     "tab2-trace": Published(

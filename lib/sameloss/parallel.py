@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 
@@ -31,10 +31,11 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
     waves = [[run for run in wave if not store.has(run)] for wave in _waves(with_ancestors(runs))]
     if any(waves):
         # A forked child would inherit torch's thread pool in an undefined state.
-        pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=get_context("spawn"))
+        workers = workers or os.cpu_count() or 1
+        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
         try:
             for wave in filter(None, waves):
-                _compute(store, wave, pool)
+                _compute(store, wave, pool, workers)
         except BrokenProcessPool:
             raise StoreError(
                 "A worker process was killed, perhaps for want of memory; finished runs are kept. "
@@ -55,9 +56,10 @@ def _waves(ordered: Iterable[Run]) -> list[list[Run]]:
     return [waves[level] for level in sorted(waves)]
 
 
-def _compute(store: Store, runs: list[Run], pool: Executor) -> None:
-    longest_first = sorted(runs, key=lambda run: -run.effort)
-    futures = {pool.submit(_compute_one, store, run): run for run in longest_first}
+def _compute(store: Store, runs: list[Run], pool: Executor, workers: int) -> None:
+    """Keep the workers busy, longest runs first; after an error only let running ones end."""
+    queue = sorted(runs, key=lambda run: run.effort)
+    running: dict[Future, Run] = {}
     names = ", ".join(sorted({run.kind for run in runs}))
     # A log gets a line now and then, a terminal a moving bar.
     with tqdm(
@@ -66,12 +68,15 @@ def _compute(store: Store, runs: list[Run], pool: Executor) -> None:
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 5,
     ) as bar:
-        pending = set(futures)
-        while pending:
-            finished, pending = wait(pending, timeout=POLL_S)
+        while queue or running:
+            while queue and len(running) < workers:
+                run = queue.pop()
+                running[pool.submit(_compute_one, store, run)] = run
+            finished, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in finished:
+                del running[future]
                 _raise_plainly(future)
-            _show(bar, store, [futures[future] for future in pending])
+            _show(bar, store, queue, list(running.values()))
 
 
 def _compute_one(store: Store, run: Run) -> None:
@@ -79,19 +84,20 @@ def _compute_one(store: Store, run: Run) -> None:
 
 
 def _raise_plainly(future: Future) -> None:
-    """Raise a worker's error at once; one of ours without the worker's own traceback."""
+    """Raise a worker's error; one of ours without the worker's own traceback."""
     try:
         future.result()
     except BookError as error:
         raise error from None
 
 
-def _show(bar: tqdm, store: Store, pending: list[Run]) -> None:
-    states = [_state(store, run) for run in pending]
-    left = sum(run.effort * (1 - done) for run, (done, _) in zip(pending, states, strict=True))
+def _show(bar: tqdm, store: Store, queue: list[Run], running: list[Run]) -> None:
+    states = [_state(store, run) for run in running]
+    left = sum(run.effort for run in queue)
+    left += sum(run.effort * (1 - done) for run, (done, _) in zip(running, states, strict=True))
     bar.set_postfix_str(" · ".join(text for _, text in states if text), refresh=False)
     advance = bar.total - left - bar.n
-    if advance > 1e-3 * bar.total or not pending:
+    if advance > 1e-3 * bar.total or not running:
         bar.update(advance)
 
 

@@ -6,11 +6,9 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-from sameloss.costs import true_count
-from sameloss.downstream.bootstrap import Resamples
-from sameloss.experiments import ProbeResult
+from sameloss.downstream.bootstrap import Resamples, percentile_interval
 from sameloss.parallel import get_all
-from sameloss.presets import Setting
+from sameloss.setting import Setting
 
 SATURATED_KL = 0.02
 """A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
@@ -21,8 +19,8 @@ class Results:
     """The measurements of a setting, with the resamples all intervals of a page share."""
 
     setting: Setting
-    probes: dict[tuple[str, int], ProbeResult]
-    baselines: dict[str, ProbeResult]
+    probes: dict[tuple[str, int], np.ndarray]  # right or wrong, see `Probing`
+    baselines: dict[str, np.ndarray]
     majority: dict[str, float]
     checkpoints: pd.DataFrame | None = None
     traces: pd.DataFrame | None = None
@@ -58,18 +56,23 @@ class Results:
         """
         task_index = self.task_index(task)
         if name in self.baselines:
-            return self.baselines[name].correct[:1, :, :, task_index]
+            return self.baselines[name][:1, :, :, task_index]
         at = -1 if step is None else self.steps.index(step)
         seeds = range(self.setting.preset.seeds)
-        return np.stack([self.probes[name, seed].correct[at, :, :, task_index] for seed in seeds])
+        return np.stack([self.probes[name, seed][at, :, :, task_index] for seed in seeds])
+
+    def replicates(self, name: str, task: str, step: int | None = None) -> np.ndarray:
+        """Return the bootstrap replicates of an accuracy; arguments as for `correct`."""
+        correct = self.correct(name, task, step)
+        return self.resamples.accuracy(correct, pretrained=name not in self.baselines)
 
     def accuracy_table(self, task: str) -> pd.DataFrame:
         """Return accuracy (%) of every representation with its 95 % interval, last checkpoint."""
         share = 100 * self.majority[task]
         rows = [{"representation": "majority class", "accuracy": share, "low": share, "high": share}]
         for name in (*self.sizes, *self.baselines):
-            correct = self.correct(name, task)
-            interval = self.resamples.interval(correct.mean(), self.resamples.accuracy(correct))
+            mean = self.correct(name, task).mean()
+            interval = percentile_interval(mean, self.replicates(name, task))
             low, high = 100 * interval.low, 100 * interval.high
             rows.append({"representation": name, "accuracy": 100 * interval.value, "low": low, "high": high})
         return pd.DataFrame(rows)
@@ -119,8 +122,8 @@ def _checkpoints(setting, saturations, traces, probes) -> pd.DataFrame:
     keys = ["size", "seed", "step"]
     table = saturations.merge(total[[*keys, "trace", "trace_se"]], on=keys)
     for index, task in enumerate(setting.preset.downstream.tasks):
-        accuracy = {k: 100 * p.correct[..., index].mean((1, 2)) for k, p in probes.items()}
+        accuracy = {k: 100 * p[..., index].mean((1, 2)) for k, p in probes.items()}
         table[task] = np.concatenate([accuracy[key] for key in probes])
-    table["parameters"] = table["size"].map({s: true_count(setting.preset, s) for s in setting.sizes})
+    table["parameters"] = table["size"].map({s: setting.preset.parameter_count(s) for s in setting.sizes})
     table["saturated"] = table.kl_mean <= SATURATED_KL
     return table

@@ -159,31 +159,41 @@ class Store:
         return False
 
     def _compute(self, run: Run, report: Report) -> None:
+        """Compute in the partial folder, unless a kill struck just before it was renamed."""
         folder = self.partial(run)
         folder.mkdir(exist_ok=True)
-        started = time.perf_counter()
-        with _one_thread():
-            run.compute(folder, self, report)
-        shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-        (folder / PROGRESS).unlink(missing_ok=True)
-        files = {path.name: _sha256(path) for path in sorted(folder.iterdir())}
-        facts = {**_provenance(), "wall_s": round(time.perf_counter() - started, 3)}
-        write_atomically(
-            folder / MANIFEST,
-            json.dumps(
-                {
-                    "parameters": run.canonical(),
-                    "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-                    **facts,
-                    "files": files,
-                },
-                indent=1,
-            ).encode(),
-        )
+        if _first_damage(folder) is not None:
+            started = time.perf_counter()
+            with _one_thread():
+                run.compute(folder, self, report)
+            self._write_manifest(run, folder, time.perf_counter() - started)
         for path in folder.iterdir():
             _fsync(path)
         folder.rename(self.folder(run))
-        _fsync(folder.parent)
+        _fsync(self.folder(run).parent)
+        _discard_unlisted(self.folder(run))
+
+    def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
+        kept = [path for path in sorted(folder.iterdir()) if _is_result(path)]
+        manifest = {
+            "parameters": run.canonical(),
+            "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
+            **_provenance(),
+            "wall_s": round(seconds, 3),
+            "files": {path.name: _sha256(path) for path in kept},
+        }
+        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def _is_result(path: Path) -> bool:
+    return path.name not in (MANIFEST, PROGRESS, SCRATCH) and not path.name.startswith(".")
+
+
+def _discard_unlisted(folder: Path) -> None:
+    """Remove what only the computation needed, now that the result exists."""
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
+        leftover.unlink(missing_ok=True)
 
 
 def _first_damage(folder: Path) -> str | None:

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, Sentences, mask_one
 
-MOST_SENTENCES = 2_000_000
-"""Largest number of sentences that `enumerate_sentences` makes."""
+MOST_STRINGS = 100_000
+"""Largest number of strings that `enumerate_sentences` tries."""
 
 CHUNK = 2048
 
@@ -104,18 +104,27 @@ def exact_saturation(model: nn.Module, language: Language) -> Saturation:
     return Saturation(*(Estimate.weighted(values, weights) for values in (entropy, kl, entropy + kl)))
 
 
+def strings(language: Language) -> int:
+    """Return the number of strings up to the language's longest sentence."""
+    return sum(language.words**length for length in range(1, language.max_length + 1))
+
+
+def enumerable(language: Language) -> bool:
+    """Tell whether the language is small enough to enumerate."""
+    return strings(language) <= MOST_STRINGS
+
+
 def enumerate_sentences(language: Language) -> Iterator[Sentences]:
     """Yield every sentence of positive probability, in chunks.
 
     Raises:
-        LanguageError: where there would be more than `MOST_SENTENCES` strings.
+        LanguageError: where there would be more than `MOST_STRINGS` strings.
 
     """
-    strings = sum(language.words**length for length in range(1, language.max_length + 1))
-    if strings > MOST_SENTENCES:
+    if not enumerable(language):
         raise LanguageError(
-            f"{strings:.2g} strings of up to {language.max_length} tokens are too many to enumerate "
-            f"(at most {MOST_SENTENCES:,}); sample instead."
+            f"{strings(language):.2g} strings of up to {language.max_length} tokens are too many to "
+            f"enumerate (at most {MOST_STRINGS:,}); sample instead."
         )
     for length in range(1, language.max_length + 1):
         everything = torch.tensor(list(product(range(1, language.words + 1), repeat=length)))

@@ -5,12 +5,18 @@ import re
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+import psutil
 import pytest
 
 from sameloss.book import presentable, twin_differences
+from sameloss.chapter import begin
+from sameloss.errors import NonFiniteLoss
+from sameloss.parallel import get_all
+from sameloss.setting import resolve
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = "chapters/04_flatness.ipynb"
@@ -92,23 +98,30 @@ def test_the_papers_size_is_refused_on_a_cpu_with_its_cost(tmp_path, artifacts):
     )
 
 
-def test_lifting_the_limit_starts_the_papers_protocol(tmp_path, artifacts):
-    """The paper's language, a paper shape and the real loop; killed once the loss is reported."""
-    script = f"""
-        from dataclasses import replace
-        from sameloss.presets import resolve
+def test_lifting_the_limit_starts_the_papers_protocol(tmp_path):
+    """The chapter goes on to sample the paper's corpus; then its processes are ended."""
+    artifacts = tmp_path / "artifacts"
+    command = [PAPERMILL, "--no-progress-bar", CHAPTER, tmp_path / "out.ipynb", "-p", "size", "235M"]
+    command += ["-p", "max_hours", "1e9", "-p", "artifacts", artifacts]
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True, stderr=subprocess.DEVNULL) as started:
+        try:
+            until = time.monotonic() + 120
+            while not list(artifacts.glob("CorpusSampling/*.partial/tokens-*.npy")):
+                assert started.poll() is None
+                assert time.monotonic() < until
+                time.sleep(0.5)
+        finally:
+            for process in psutil.Process(started.pid).children(recursive=True):
+                process.kill()
+            started.kill()
 
-        setting = resolve({{"size": "2M", "max_hours": 1e9, "artifacts": {str(artifacts)!r}}})
-        run = setting.pretraining("2M", 0)
-        small = replace(run.corpus, sentences=300)
-        brief = replace(run.optimisation, steps=2, batch=8)
-        run = replace(run, corpus=small, optimisation=brief, checkpoints=(2,))
-        print(setting.store.get(run).history.loss.tolist())
-    """
-    code = "\n".join(line[8:] for line in script.splitlines())
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    first, _ = json.loads(done.stdout)
+
+def test_a_paper_shape_learns_on_the_papers_language(tmp_path):
+    setting = resolve({"size": "2M", "artifacts": str(tmp_path)})
+    run = setting.pretraining("2M", 0)
+    brief = replace(run.optimisation, steps=2, batch=8)
+    run = replace(run, corpus=replace(run.corpus, sentences=300), optimisation=brief, checkpoints=(2,))
+    first, _ = setting.store.get(run).history.loss
     assert 4.9 < first < 5.7  # ln 200 = 5.30 before anything is learned
 
 
@@ -127,18 +140,19 @@ def test_an_unwritable_artifacts_folder_ends_in_one_sentence(tmp_path):
     assert "StoreError: The artifacts folder" in done.stderr
 
 
-def test_a_diverging_run_ends_in_one_sentence(tmp_path, artifacts, monkeypatch):
-    from dataclasses import replace
-
-    from sameloss.errors import NonFiniteLoss
-    from sameloss.parallel import get_all
-    from sameloss.presets import resolve
-
+def test_a_diverging_run_ends_in_one_sentence(artifacts):
     setting = resolve({"size": "1K", "artifacts": str(artifacts)})
     run = setting.pretraining("1K", 0)
     run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
     with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
         get_all(setting.store, [run], workers=1)
+
+
+def test_a_chapter_at_work_can_begin_again(artifacts, capsys):
+    namespace = {"size": "1K", "artifacts": str(artifacts)}
+    namespace["setting"] = begin(namespace)
+    namespace["size"] = "3K"
+    assert begin(namespace).sizes == ("3K",)
 
 
 def test_a_notebook_with_an_error_is_not_staged():

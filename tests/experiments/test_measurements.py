@@ -8,8 +8,8 @@ from sameloss.claims import CLAIMS, verdict_table
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
 from sameloss.experiments import BaselineProbing
-from sameloss.presets import resolve
 from sameloss.results import collect, collect_probes
+from sameloss.setting import resolve
 from sameloss.verdicts import Verdict
 
 
@@ -39,8 +39,8 @@ def test_parts_of_the_trace_add_up(results):
 def test_probes_learn_something_and_do_not_see_the_test_sentences(results):
     training, test = results.setting.store.get(results.setting.labelled)
     probe = results.probes["3K", 0]
-    assert probe.correct.shape == (6, 3, 400, 2)
-    assert probe.correct[-1, ..., 0].mean() > results.majority["root"] + 0.1
+    assert probe.shape == (6, 3, 400, 2)
+    assert probe[-1, ..., 0].mean() > results.majority["root"] + 0.1
     assert training.labels.shape == (1200, 2)
     assert not np.array_equal(training.sentences.tokens[:400], test.sentences.tokens)
 
@@ -48,7 +48,7 @@ def test_probes_learn_something_and_do_not_see_the_test_sentences(results):
 def test_columns_belong_to_their_run(results):
     row = results.checkpoints.query("size == '3K' and seed == 1 and step == 80").iloc[0]
     at = results.steps.index(80)
-    assert row.root == pytest.approx(100 * results.probes["3K", 1].correct[at, :, :, 0].mean())
+    assert row.root == pytest.approx(100 * results.probes["3K", 1][at, :, :, 0].mean())
     assert results.correct("3K", "root", 80).shape == (3, 3, 400)
     assert results.correct("lookup table", "root").shape == (1, 3, 400)
 
@@ -57,7 +57,7 @@ def test_another_probe_is_another_run(results):
     setting = results.setting.with_probe(ProbeSettings(epochs=1, batch=64))
     assert setting.labelled.key == results.setting.labelled.key
     other = collect_probes(setting, setting.steps[-1:])
-    assert other.probes["1K", 0].correct.shape[0] == 1
+    assert other.probes["1K", 0].shape[0] == 1
     assert not np.array_equal(other.correct("1K", "root"), results.correct("1K", "root"))
 
 

@@ -11,8 +11,9 @@ import torch
 
 from sameloss.errors import NonFiniteLoss
 from sameloss.experiments import CorpusSampling, Pretraining
+from sameloss.experiments.pretraining import Resumable
 from sameloss.models.encoder import EncoderShape
-from sameloss.pretrain import Optimisation
+from sameloss.pretrain import Optimisation, make_optimiser
 from sameloss.runs import Store
 
 
@@ -83,6 +84,23 @@ def test_a_killed_training_goes_on_bit_for_bit(run, tmp_path, killed_at):
     assert store.manifest(run)["files"] == whole.manifest(run)["files"]
 
 
+@pytest.mark.parametrize("harm", ["flip", "other torch"])
+def test_an_unusable_resumable_state_starts_over(run, tmp_path, caplog, harm, monkeypatch):
+    model = run.new_model()
+    optimiser = make_optimiser(model, run.optimisation)
+    Resumable(tmp_path, model, optimiser).save(7, [(7, 1.0, 0.1)])
+    assert Resumable(tmp_path, model, optimiser).load() == (7, [(7, 1.0, 0.1)])
+    if harm == "flip":
+        content = bytearray((tmp_path / "resume.pt").read_bytes())
+        content[len(content) // 2] ^= 1
+        (tmp_path / "resume.pt").write_bytes(content)
+    else:
+        monkeypatch.setattr(torch, "__version__", "9.9")
+    with caplog.at_level("WARNING", logger="sameloss"):
+        assert Resumable(tmp_path, model, optimiser).load() == (0, [])
+    assert "starts over" in caplog.text
+
+
 def test_divergence_names_step_lr_and_seed(run, tmp_path):
     diverging = replace(run, optimisation=Optimisation(steps=60, batch=16, lr=1e30), resume_every=1)
     store = Store(tmp_path)
@@ -95,10 +113,12 @@ def test_divergence_names_step_lr_and_seed(run, tmp_path):
 def test_every_setting_is_in_the_key(run):
     changed = [
         replace(run, seed=1),
+        replace(run, micro_batch=8),
+        replace(run, resume_every=20),
         replace(run, dtype="float64"),
         replace(run, checkpoints=(60,)),
         replace(run, shape=EncoderShape(8, 1, 1, 16)),
         replace(run, optimisation=replace(run.optimisation, lr=0.1)),
         replace(run, corpus=replace(run.corpus, sentences=301)),
     ]
-    assert len({run.key, *(other.key for other in changed)}) == 7
+    assert len({run.key, *(other.key for other in changed)}) == 9

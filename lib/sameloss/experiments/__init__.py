@@ -6,7 +6,6 @@ from sameloss.experiments.probing import (
     BaselineProbing,
     Downstream,
     LabelledSampling,
-    ProbeResult,
     Probing,
 )
 
@@ -17,7 +16,6 @@ __all__ = [
     "Downstream",
     "LabelledSampling",
     "Pretraining",
-    "ProbeResult",
     "Probing",
     "SaturationMeasurement",
     "TraceMeasurement",

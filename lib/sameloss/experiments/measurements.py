@@ -1,6 +1,7 @@
 """The runs that measure the checkpoints of a pre-training: saturation and flatness."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -11,15 +12,12 @@ from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness.trace import Estimator, fisher_trace
 from sameloss.languages import Language, Sentences
 from sameloss.runs import Report, Run, Store
-from sameloss.saturation import saturation
-
-EVALUATION, TRACE, PROBE_TRAINING, PROBE_TEST = range(4)
-"""Streams of held-out sentences: each use draws its own."""
+from sameloss.saturation import enumerable, exact_saturation, saturation
 
 
-def held_out(language: Language, count: int, seed: int, stream: int) -> Sentences:
-    """Draw sentences for one use; no two streams, and no corpus, share their randomness."""
-    generator = torch.Generator().manual_seed(stream_seed(seed, 0, stream))
+def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
+    """Draw sentences for one use; no two uses, and no corpus, share their randomness."""
+    generator = torch.Generator().manual_seed(stream_seed(use, seed))
     return language.sample(count, generator)
 
 
@@ -32,14 +30,18 @@ class SaturationMeasurement(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure checkpoint after checkpoint."""
+        """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
         language = self.pretraining.corpus.language.build()
-        sentences = held_out(language, self.sentences, self.seed, EVALUATION)
-        conditionals = language.conditionals(sentences)
         checkpoints = store.get(self.pretraining)
+        if enumerable(language):
+            measure = partial(exact_saturation, language=language)
+        else:
+            sentences = held_out(language, self.sentences, self.seed, "saturation")
+            conditionals = language.conditionals(sentences)
+            measure = partial(saturation, sentences=sentences, conditionals=conditionals)
         rows = []
         for step in checkpoints.steps:
-            measured = saturation(checkpoints.model(step), sentences, conditionals)
+            measured = measure(checkpoints.model(step))
             columns = {f"{k}_{f}": v for k, e in measured._asdict().items() for f, v in e._asdict().items()}
             rows.append({"step": step, **columns})
             report(len(rows) / len(checkpoints.steps), f"KL {measured.kl.mean:.4f}")
@@ -63,8 +65,8 @@ class TraceMeasurement(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on the same masked sentences."""
         language = self.pretraining.corpus.language.build()
-        sentences = held_out(language, self.sentences, self.seed, TRACE)
-        generator = torch.Generator().manual_seed(stream_seed(self.seed, TRACE, 1))
+        sentences = held_out(language, self.sentences, self.seed, "trace")
+        generator = torch.Generator().manual_seed(stream_seed("trace labels", self.seed))
         place = torch.rand(self.sentences, generator=generator)
         masked = mask_batch(sentences, (place * sentences.lengths).long())
         checkpoints = store.get(self.pretraining)

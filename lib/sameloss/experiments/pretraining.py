@@ -1,5 +1,6 @@
 """The runs that make models: corpus sampling and pre-training."""
 
+import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from sameloss.errors import NonFiniteLoss
 from sameloss.languages import PCFGSpec
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.pretrain import Optimisation, make_optimiser, pretrain
-from sameloss.runs import SCRATCH, Report, Run, Store, write_atomically
+from sameloss.runs import SCRATCH, Report, Run, Store, device_name, log, write_atomically
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,9 @@ class Pretraining(Run):
     def new_model(self) -> Encoder:
         """Return the initial model."""
         language = self.corpus.language
-        model = Encoder(self.shape, language.words, 2**language.levels, stream_seed(self.seed, 0))
+        model = Encoder(
+            self.shape, language.words, 2**language.levels, stream_seed("initial weights", self.seed)
+        )
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
@@ -90,7 +93,7 @@ class Pretraining(Run):
         steps = pretrain(
             model,
             optimiser,
-            lambda step: corpus.batch(stream_seed(self.seed, 1), step, batch),
+            lambda step: corpus.batch(stream_seed("batches", self.seed), step, batch),
             self.optimisation,
             start=start,
             micro_batch=self.micro_batch,
@@ -105,7 +108,7 @@ class Pretraining(Run):
                 report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
         except NonFiniteLoss as error:
             raise NonFiniteLoss(
-                f"{error}, seed {self.seed}. The last good state (step {resumable.saved}) is kept; "
+                f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
                 "choose a smaller lr."
             ) from None
         pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
@@ -122,36 +125,55 @@ class Pretraining(Run):
 
 
 class Resumable:
-    """The state from which a killed training goes on, bit for bit."""
+    """The state from which a killed training goes on, bit for bit.
 
-    def __init__(self, folder: Path, model: torch.nn.Module, optimiser) -> None:
+    It is used again only with the torch version and on the kind of device that saved it.
+    """
+
+    def __init__(self, folder: Path, model: torch.nn.Module, optimiser: torch.optim.Optimizer) -> None:
         self.path = folder / "resume.pt"
         self.model, self.optimiser, self.saved = model, optimiser, 0
+        self.device = next(model.parameters()).device
+        self.origin = f"torch {torch.__version__} on {device_name()}"
 
     def save(self, step: int, history: list) -> None:
-        """Replace the state on disk."""
+        """Replace the state on disk, led by its hash."""
         self.path.parent.mkdir(exist_ok=True)
         state = {
             "step": step,
+            "origin": self.origin,
             "history": torch.tensor(history, dtype=torch.float64),
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
         }
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        write_atomically(self.path, buffer.getvalue())
+        content = buffer.getvalue()
+        write_atomically(self.path, hashlib.sha256(content).digest() + content)
         self.saved = step
 
     def load(self) -> tuple[int, list]:
         """Bring model and optimiser to the saved state; return its step and history."""
-        if not self.path.exists():
+        state = self._read()
+        if state is None:
             return 0, []
-        device = next(self.model.parameters()).device
-        state = torch.load(self.path, map_location=device, weights_only=True)
         self.model.load_state_dict(state["model"])
         self.optimiser.load_state_dict(state["optimiser"])
         self.saved = state["step"]
         return state["step"], [(int(s), loss, lr) for s, loss, lr in state["history"].tolist()]
+
+    def _read(self) -> dict | None:
+        if not self.path.exists():
+            return None
+        content = self.path.read_bytes()
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
+            log.warning("The resumable state %s is damaged; training starts over.", self.path.name)
+            return None
+        state = torch.load(io.BytesIO(content[32:]), map_location=self.device, weights_only=True)
+        if state["origin"] != self.origin:
+            log.warning("Training starts over: %s made the saved state.", state["origin"])
+            return None
+        return state
 
 
 def _weights_name(step: int) -> str:

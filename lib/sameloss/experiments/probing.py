@@ -13,7 +13,7 @@ from sameloss.corpus import stream_seed
 from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.downstream.probe import ProbeSettings, fit_probes
 from sameloss.errors import ParameterError
-from sameloss.experiments.measurements import PROBE_TEST, PROBE_TRAINING, held_out
+from sameloss.experiments.measurements import held_out
 from sameloss.experiments.pretraining import Pretraining
 from sameloss.languages import PCFGSpec, Sentences
 from sameloss.languages.language import LabelKind
@@ -49,12 +49,12 @@ class LabelledSampling(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sample and label."""
         language, d = self.language.build(), self.downstream
-        counts = {PROBE_TRAINING: d.train * d.probe_seeds, PROBE_TEST: d.test}
-        for stream, count in counts.items():
-            sentences = held_out(language, count, d.seed, stream)
+        counts = {"probe training": d.train * d.probe_seeds, "probe test": d.test}
+        for use, count in counts.items():
+            sentences = held_out(language, count, d.seed, use)
             labels = [language.labels(sentences, task, d.label_kind) for task in d.tasks]
             np.savez(
-                folder / f"part-{stream}.npz",
+                folder / f"{use}.npz",
                 tokens=sentences.tokens.numpy().astype(np.uint16),
                 lengths=sentences.lengths.numpy(),
                 labels=torch.stack(labels, dim=1).numpy(),
@@ -62,7 +62,7 @@ class LabelledSampling(Run):
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Return (training, test); training sentences lie probe seed after probe seed."""
-        return tuple(_load_labelled(folder / f"part-{s}.npz") for s in (PROBE_TRAINING, PROBE_TEST))
+        return tuple(_load_labelled(folder / f"probe {part}.npz") for part in ("training", "test"))
 
 
 def _load_labelled(path: Path) -> LabelledSentences:
@@ -72,40 +72,31 @@ def _load_labelled(path: Path) -> LabelledSentences:
         return LabelledSentences(sentences, torch.from_numpy(part["labels"]))
 
 
-class ProbeResult(NamedTuple):
-    """Which test sentences each probe gets right."""
-
-    correct: np.ndarray  # bool, axes (step, probe seed, test sentence, task)
-    train_accuracy: np.ndarray  # axes (step, probe seed, task)
-
-
 class _Probing(Run):
     """What the two kinds of probing share."""
 
     labelled: LabelledSampling
     probe: ProbeSettings
 
-    def _fit(self, store: Store, featurise: Callable[[Sentences], torch.Tensor]) -> list:
-        """Fit the probes of one representation; return [correct, training accuracy]."""
+    def _fit(self, store: Store, featurise: Callable[[Sentences], torch.Tensor]) -> torch.Tensor:
+        """Fit the probes of one representation; return which test sentences they get right."""
         training, test = store.get(self.labelled)
         downstream, language = self.labelled.downstream, self.labelled.language.build()
         split = (downstream.probe_seeds, downstream.train)
         features = featurise(training.sentences).unflatten(0, split)
         labels = training.labels.unflatten(0, split)
         classes = [language.classes(task) for task in downstream.tasks]
-        seed = stream_seed(downstream.seed, 1)
+        seed = stream_seed("probe", downstream.seed)
         probes = fit_probes(features, labels, classes, self.probe, seed)
-        on_training = (probes.predict(features) == labels).float().mean(1)
-        return [probes.correct(featurise(test.sentences), test.labels), on_training]
+        return probes.correct(featurise(test.sentences), test.labels)
 
-    def _save(self, folder: Path, results: list) -> None:
-        correct, on_training = (torch.stack(part).numpy() for part in zip(*results, strict=True))
-        np.savez_compressed(folder / "probes.npz", correct=correct, train_accuracy=on_training)
+    def _save(self, folder: Path, results: list[torch.Tensor]) -> None:
+        np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())
 
-    def load(self, folder: Path) -> ProbeResult:
-        """Return which test sentences are right."""
+    def load(self, folder: Path) -> np.ndarray:
+        """Return which test sentences are right, axes (step, probe seed, test sentence, task)."""
         with np.load(folder / "probes.npz") as saved:
-            return ProbeResult(saved["correct"], saved["train_accuracy"])
+            return saved["correct"]
 
 
 @dataclass(frozen=True)

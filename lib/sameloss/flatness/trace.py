@@ -50,6 +50,8 @@ def fisher_trace(
         generator: of the sampled labels.
 
     """
+    device = next(model.parameters()).device
+    masked = Batch(*(part if part is None else part.to(device) for part in masked))
     if estimator == "exact":
         values = _every_label(model, masked)
     elif estimator == "sampled":
@@ -64,7 +66,7 @@ def fisher_trace(
 @torch.no_grad()
 def predictions(model: nn.Module, masked: Batch) -> Float[Tensor, "batch word"]:
     """Return f(x_-t)."""
-    return model(masked.masked, masked.positions, masked.lengths).softmax(-1)
+    return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
 
 
 def _every_label(model: nn.Module, masked: Batch) -> dict[str, Tensor]:
@@ -106,11 +108,12 @@ def squared_norms(
     size = sum(p.numel() * p.element_size() for p in parameters.values())
     chunk = max(1, GRADIENT_BYTES // size)
     parts = []
-    for some, label in zip(rows.split(chunk), labels.split(chunk), strict=True):
+    device = masked.masked.device
+    for some, label in zip(rows.to(device).split(chunk), labels.to(device).split(chunk), strict=True):
         lengths = None if masked.lengths is None else masked.lengths[some]
         inputs = (masked.masked[some], masked.positions[some], lengths, label)
         parts.append(_grouped_norms(gradient(parameters, *inputs)))
-    return {group: torch.cat([part[group] for part in parts]) for group in parts[0]}
+    return {group: torch.cat([part[group] for part in parts]).cpu() for group in parts[0]}
 
 
 def _grouped_norms(gradients: dict[str, Tensor]) -> dict[str, Tensor]:

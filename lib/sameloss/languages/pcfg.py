@@ -61,17 +61,17 @@ class PCFGSpec:
         """Draw the grammar."""
         rng = np.random.default_rng(self.seed)
         sizes = [self.start_symbols] + [self.symbols] * self.levels
-        stops = iter(rng.permutation(self.words).repeat(1 + self.symbols * self.levels // self.words))
+        stops = iter(np.tile(rng.permutation(self.words), 1 + self.symbols * self.levels // self.words))
         binary, emission = [], []
         for level in range(self.levels):
-            stop = self._early_stop(rng, sizes[level], stops) if level else 0 * self._no_words(sizes[0])
+            stop = self._early_stop(rng, sizes[level], stops) if level else self._no_words(sizes[0])
             rules = self.rules if level else self.start_rules
             branch = self._branching(rng, sizes[level], rules)
             binary.append(branch * (1 - stop.sum(1))[:, None, None])
             emission.append(stop)
         emission.append(self._emission(rng, sizes[-1]))
         prior = rng.dirichlet(np.ones(self.start_symbols))
-        return LayeredPCFG(*(_tensors(part) for part in ([prior], binary, emission)))
+        return LayeredPCFG(torch.as_tensor(prior), _tensors(binary), _tensors(emission))
 
     def _no_words(self, symbols: int) -> np.ndarray:
         return np.zeros((symbols, self.words))
@@ -106,14 +106,14 @@ class LayeredPCFG:
 
     def __init__(
         self,
-        prior: Sequence[Float[Tensor, " start"]],
+        prior: Float[Tensor, " start"],
         binary: Sequence[Float[Tensor, "_parent _left _right"]],
         emission: Sequence[Float[Tensor, "_symbol word"]],
     ) -> None:
         """Take the prior over start symbols and, level by level, branching and emission.
 
         Args:
-            prior: one vector, Pr(start symbol).
+            prior: Pr(start symbol).
             binary: `levels` arrays; binary[l][p, j, k] = Pr(p -> j k).
             emission: `levels` + 1 arrays; emission[l][s, w] = Pr(s -> word w + 1).
 
@@ -121,8 +121,7 @@ class LayeredPCFG:
             LanguageError: where the probabilities of a symbol do not sum to one.
 
         """
-        (self.prior,) = prior
-        self.binary, self.emission = list(binary), list(emission)
+        self.prior, self.binary, self.emission = prior, list(binary), list(emission)
         self._check()
         self.spans = self._possible_spans()
         self._leaf_tables = [torch.cat([e.sum(1)[None], e.T]) for e in self.emission]
@@ -304,6 +303,8 @@ class LayeredPCFG:
 
         `likelihood`: argmax_s Pr(x_1..x_L | s), L the task's span (or the whole shorter sentence).
         `posterior`: argmax_s Pr(leftmost symbol of the task's level is s | x).
+        A sentence that gives every symbol probability zero (early stop can end its first branch
+        above the task's level) gets class 0.
         """
         if kind not in ("likelihood", "posterior"):
             raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")

@@ -5,7 +5,8 @@ import types
 import pytest
 
 from sameloss.errors import ParameterError, StoreError
-from sameloss.presets import PRESETS, Parameters, parameters_of, resolve
+from sameloss.presets import PRESETS
+from sameloss.setting import Parameters, parameters_of, resolve
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,7 @@ def elsewhere(tmp_path, monkeypatch):
         ({"steps": 1.5}, "steps must be a whole number; got 1.5"),
         ({"steps": True}, "steps must be a whole number; got True"),
         ({"seeds": float("nan")}, "seeds must be positive; got nan"),
+        ({"seeds": float("inf")}, "seeds must be a whole number; got inf"),
         ({"max_hours": "1h"}, "max_hours must be a number; got '1h'"),
         ({"size": 235}, "size must be a name; got 235"),
         ({"size": None}, "size must be a name; got None"),

@@ -1,0 +1,232 @@
+"""From a chapter's parameters to a complete, valid setting: the runs it needs."""
+
+import types
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+from sameloss.downstream.probe import ProbeSettings
+from sameloss.errors import ParameterError
+from sameloss.experiments import (
+    BaselineProbing,
+    CorpusSampling,
+    LabelledSampling,
+    Pretraining,
+    Probing,
+    SaturationMeasurement,
+    TraceMeasurement,
+)
+from sameloss.presets import PRESETS, Preset
+from sameloss.runs import Run, Store
+
+CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
+"""Shares of the steps after which a checkpoint is kept."""
+
+BASELINES = ("lookup table", "one-hot tokens")
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the `parameters` cell of a chapter may set; None means the preset's value."""
+
+    preset: str = "auto"
+    size: str = "all"
+    task: str = "all"
+    steps: int | None = None
+    seeds: int | None = None
+    probe_seeds: int | None = None
+    trace_sentences: int | None = None
+    max_hours: float | None = None
+    workers: int | None = None
+    artifacts: str | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A resolved chapter: which runs it needs, where they are kept, what it may cost."""
+
+    preset: Preset
+    sizes: tuple[str, ...]
+    tasks: tuple[str, ...]  # those a page shows; all are computed
+    store: Store
+
+    @cached_property
+    def corpus(self) -> CorpusSampling:
+        """Return the pre-training corpus."""
+        return CorpusSampling(self.preset.language, self.preset.corpus_sentences, seed=0)
+
+    def pretrainings(self) -> dict[tuple[str, int], Pretraining]:
+        """Return the pre-trainings by (size, seed)."""
+        return {(s, seed): self.pretraining(s, seed) for s in self.sizes for seed in range(self.preset.seeds)}
+
+    def pretraining(self, size: str, seed: int) -> Pretraining:
+        """Return the pre-training of one size and seed."""
+        p = self.preset
+        return Pretraining(
+            self.corpus,
+            p.sizes[size],
+            p.optimisation,
+            seed,
+            self.steps,
+            p.micro_batch,
+            p.resume_every,
+        )
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """Return the steps after which a checkpoint is kept."""
+        steps = self.preset.optimisation.steps
+        return tuple(sorted({max(1, round(share * steps)) for share in CHECKPOINTS}))
+
+    def saturations(self) -> dict[tuple[str, int], SaturationMeasurement]:
+        """Return the saturation measurements by (size, seed)."""
+        sentences = self.preset.saturation_sentences
+        return {k: SaturationMeasurement(p, sentences, 0) for k, p in self.pretrainings().items()}
+
+    def traces(self) -> dict[tuple[str, int], TraceMeasurement]:
+        """Return the trace measurements by (size, seed)."""
+        p = self.preset
+        return {
+            k: TraceMeasurement(run, p.trace_sentences, p.trace_labels, "sampled", 0)
+            for k, run in self.pretrainings().items()
+        }
+
+    @cached_property
+    def labelled(self) -> LabelledSampling:
+        """Return the downstream sentences."""
+        return LabelledSampling(self.preset.language, self.preset.downstream)
+
+    def probings(self, steps: tuple[int, ...] | None = None) -> dict[tuple[str, int], Probing]:
+        """Return the probings by (size, seed), of some or all checkpoints."""
+        steps = steps or self.steps
+        return {
+            key: Probing(run, steps, self.labelled, self.preset.probe)
+            for key, run in self.pretrainings().items()
+        }
+
+    def baselines(self) -> dict[str, BaselineProbing]:
+        """Return the probings of what no training made."""
+        return {name: BaselineProbing(name, self.labelled, self.preset.probe) for name in BASELINES}
+
+    def probing_runs(self, steps: tuple[int, ...] | None = None) -> list[Run]:
+        """Return all probings, of models and of baselines."""
+        return [*self.probings(steps).values(), *self.baselines().values()]
+
+    @property
+    def protocols(self) -> dict[str, ProbeSettings]:
+        """Return the other probe protocols that the lookup table is compared under."""
+        raw = replace(self.preset.probe, standardise=False)
+        return {"raw features": raw, "raw features, lr × 10": replace(raw, lr=10 * raw.lr)}
+
+    def protocol_runs(self) -> list[Run]:
+        """Return the probings of the last checkpoints under the other protocols."""
+        settings = map(self.with_probe, self.protocols.values())
+        return [run for s in settings for run in s.probing_runs(self.steps[-1:])]
+
+    def with_probe(self, probe: ProbeSettings) -> "Setting":
+        """Return the setting with another probe, all else equal."""
+        return replace(self, preset=replace(self.preset, probe=probe))
+
+    def runs(self) -> list[Run]:
+        """Return every run of the setting."""
+        return [*self.saturations().values(), *self.traces().values(), *self.probing_runs()]
+
+
+IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
+
+
+def parameters_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the parameters from a notebook's namespace, before anything else was assigned."""
+    ignored = (types.ModuleType, types.FunctionType, types.MethodType, type)
+    return {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_") and name not in IPYTHON_NAMES and not isinstance(value, ignored)
+    }
+
+
+def resolve(given: Mapping[str, Any]) -> Setting:
+    """Check a chapter's parameters and turn them into a setting.
+
+    Args:
+        given: the parameters by name.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+        StoreError: where the artifacts folder cannot be written.
+
+    """
+    parameters = _typed(given)
+    preset = _with_overrides(_choose_preset(parameters), parameters)
+    sizes = tuple(preset.sizes) if parameters.size == "all" else (parameters.size,)
+    tasks = preset.downstream.tasks if parameters.task == "all" else (parameters.task,)
+    if tasks[0] not in preset.downstream.tasks:
+        raise ParameterError(
+            f"Unknown task {tasks[0]!r} for preset {preset.name}; choose one of all, "
+            f"{', '.join(preset.downstream.tasks)}."
+        )
+    return Setting(preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()))
+
+
+def _typed(given: Mapping[str, Any]) -> Parameters:
+    known = {field.name: field for field in fields(Parameters)}
+    for name in given:
+        if name not in known:
+            raise ParameterError(f"Unknown parameter {name!r}; valid are {', '.join(known)}.")
+    return Parameters(**{name: _converted(known[name], value) for name, value in given.items()})
+
+
+def _converted(field: Field, value: Any) -> Any:
+    """Accept `1e4` for an integer (papermill reads it as a float), refuse what is not one."""
+    wanted, *optional = get_args(field.type) or (field.type,)
+    if (value is None and optional) or (wanted is str and isinstance(value, str)):
+        return value
+    if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
+        if not value > 0:
+            raise ParameterError(f"{field.name} must be positive; got {value}.")
+        if wanted is float or float(value).is_integer():
+            return wanted(value)
+    kinds = {str: "a name", int: "a whole number", float: "a number"}
+    raise ParameterError(f"{field.name} must be {kinds[wanted]}; got {value!r}.")
+
+
+def _choose_preset(parameters: Parameters) -> Preset:
+    """Let the preset follow the size, or check that the two go together."""
+    name, size = parameters.preset, parameters.size
+    if name not in ("auto", *PRESETS):
+        raise ParameterError(f"Unknown preset {name!r}; choose one of auto, {', '.join(PRESETS)}.")
+    holders = [p for p in PRESETS.values() if size in p.sizes]
+    if size != "all" and not holders:
+        names = dict.fromkeys(s for p in PRESETS.values() for s in p.sizes)
+        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(names)}.")
+    if name == "auto":
+        return holders[0] if holders else PRESETS["laptop"]
+    if holders and PRESETS[name] not in holders:
+        raise ParameterError(
+            f"Size {size} does not belong to preset {name}, whose sizes are "
+            f"{', '.join(PRESETS[name].sizes)}; size {size} goes with preset "
+            f"{' or '.join(p.name for p in holders)}."
+        )
+    return PRESETS[name]
+
+
+def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
+    given = {
+        k: v for k in ("seeds", "trace_sentences", "max_hours", "workers") if (v := getattr(parameters, k))
+    }
+    if parameters.steps:
+        given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
+    if parameters.probe_seeds:
+        given["downstream"] = replace(preset.downstream, probe_seeds=parameters.probe_seeds)
+    return replace(preset, **given)
+
+
+def default_artifacts() -> Path:
+    """Return `artifacts` beside the nearest `_config.yml`, so that every way to run shares it."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if (folder / "_config.yml").exists():
+            return folder / "artifacts"
+    return here / "artifacts"
