@@ -114,8 +114,8 @@ figures.legend(axes[0])
 # %% [markdown]
 # The correlation is given as a signed $r^2$: positive where flatter models are more accurate, as
 # the paper claims. Its interval resamples whole pre-training runs within each size, because
-# checkpoints of one run are not independent. So it holds for these sizes; what another choice of
-# sizes would show, three of them cannot say.
+# checkpoints of one run are not independent, and is widened for the small number of seeds. It holds
+# for these sizes; what other sizes would show, so few of them cannot say.
 
 # %%
 from sameloss.chapter import render

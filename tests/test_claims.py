@@ -106,6 +106,19 @@ def test_correlation_is_signed_and_counts_runs(results):
     assert np.isnan(claims.size_correlation(results, "span2").value)
 
 
+def test_correlation_intervals_cover_chance(monkeypatch):
+    """Without any correlation, 95 % intervals of 3 sizes x 3 seeds contain zero nearly always."""
+    monkeypatch.setattr(claims, "REPLICATES", 300)
+    rng = np.random.default_rng(7)
+    covered = 0
+    for _ in range(100):
+        runs = pd.DataFrame({"size": list("aaabbbccc"), "seed": [0, 1, 2] * 3})
+        runs["trace"], runs["root"] = np.exp(rng.normal(size=9)), rng.normal(size=9)
+        interval = claims.flatness_correlation(runs, "root")
+        covered += interval.low <= 0 <= interval.high
+    assert 85 <= covered <= 100
+
+
 def test_what_is_not_saturated_is_not_testable(results):
     far = replace(results, checkpoints=results.checkpoints.assign(saturated=False))
     for effect in (claims.size_gain, claims.trained_over_baseline, claims.step_gain, claims.size_correlation):

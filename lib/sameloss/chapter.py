@@ -22,14 +22,15 @@ def begin(namespace: dict[str, Any]) -> Setting:
 
     Args:
         namespace: the notebook's `globals()`. The first call takes every name in it for a
-            parameter; a later call, in a notebook at work, reads the same names again.
+            parameter; a later one, in a notebook at work, reads the same names again.
 
     """
     _show_faults_as_one_sentence()
     use_style()
-    names = namespace.setdefault("_parameters", tuple(parameters_of(namespace)))
+    names = namespace.get("_parameters") or tuple(parameters_of(namespace))
     setting = resolve({name: namespace[name] for name in names})
     print(announce(setting))
+    namespace["_parameters"] = names
     return setting
 
 

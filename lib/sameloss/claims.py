@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from scipy.stats import norm, t
 
-from sameloss.downstream.bootstrap import REPLICATES, Interval, percentile_interval, seed_weights
+from sameloss.downstream.bootstrap import LEVEL, REPLICATES, Interval, percentile_interval, seed_weights
 from sameloss.paper import PUBLISHED
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_probes
@@ -130,32 +131,37 @@ def flatness_correlation(table: pd.DataFrame, task: str) -> Interval:
     """Return the signed r² of accuracy with flatness (minus log trace) over some checkpoints.
 
     The interval resamples whole pre-trainings (checkpoints of one run are not independent) within
-    each size: it is conditional on these sizes. It needs two sizes or seeds, and three runs.
+    each size: it is conditional on these sizes. Deviations of Fisher's z are widened, because the
+    few seeds of a size understate their spread. It needs three runs, and two seeds of each size.
     """
     sizes = [
         [np.stack([-np.log(run.trace), run[task]]) for _, run in part.groupby("seed")]
         for _, part in table.groupby("size", sort=False)
     ]
-    if sum(map(len, sizes)) < 3 or min(map(len, sizes)) < 2:
+    seeds, freedom = min(map(len, sizes), default=0), sum(map(len, sizes)) - len(sizes)
+    if seeds < 2 or freedom + len(sizes) < 3:
         return UNDEFINED
     rng = np.random.default_rng(0)
-    replicates = np.array(
-        [
-            _signed_r2(*np.hstack([runs[i] for runs in sizes for i in rng.integers(0, len(runs), len(runs))]))
-            for _ in range(REPLICATES)
-        ]
-    )
-    value = _signed_r2(*np.hstack([run for runs in sizes for run in runs]))
-    defined = replicates[np.isfinite(replicates)]
-    return percentile_interval(value, defined) if len(defined) else UNDEFINED
+    drawn = np.array([_fisher_z([_resampled(runs, rng) for runs in sizes]) for _ in range(REPLICATES)])
+    value = _fisher_z(sizes)
+    if np.isnan(value):
+        return UNDEFINED
+    tail = (1 + LEVEL) / 2
+    widening = (seeds / (seeds - 1)) ** 0.5 * t.ppf(tail, freedom) / norm.ppf(tail)
+    interval = percentile_interval(value, value + widening * (drawn[np.isfinite(drawn)] - value))
+    return Interval(*(float(np.sign(z) * np.tanh(z) ** 2) for z in interval))
 
 
-def _signed_r2(flatness: np.ndarray, accuracy: np.ndarray) -> float:
-    spread = flatness.std() * accuracy.std()
-    if spread == 0:
+def _resampled(runs: list[np.ndarray], rng: np.random.Generator) -> list[np.ndarray]:
+    return [runs[i] for i in rng.integers(0, len(runs), len(runs))]
+
+
+def _fisher_z(sizes: list[list[np.ndarray]]) -> float:
+    """Return artanh of the correlation between the two rows of all runs; NaN where one is constant."""
+    flatness, accuracy = np.hstack([run for runs in sizes for run in runs])
+    if flatness.std() == 0 or accuracy.std() == 0:
         return float("nan")
-    r = ((flatness - flatness.mean()) * (accuracy - accuracy.mean())).mean() / spread
-    return float(np.sign(r) * r**2)
+    return float(np.arctanh(np.clip(np.corrcoef(flatness, accuracy)[0, 1], -0.9999, 0.9999)))
 
 
 def size_correlation(results: Results, task: str) -> Interval:

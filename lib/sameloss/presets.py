@@ -117,7 +117,7 @@ _PAPER = replace(
     language=PAPER_LANGUAGE,
     corpus_sentences=20_000_000,
     optimisation=Optimisation(steps=30_000, batch=4096, lr=1e-3),
-    micro_batch=512,
+    micro_batch=128,
     resume_every=500,
     seeds=1,
     downstream=replace(
