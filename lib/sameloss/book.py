@@ -19,7 +19,9 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+import papermill
 import yaml
+from papermill.exceptions import PapermillExecutionError
 
 from sameloss.presets import PRESETS
 from sameloss.runs import write_atomically
@@ -44,8 +46,6 @@ def notebooks() -> list[Path]:
 
 def execute(preset: str) -> None:
     """Execute every chapter through papermill; a copy appears only once its chapter has succeeded."""
-    import papermill
-
     given = {} if preset == "laptop" else {"preset": preset}
     for path in notebooks():
         started = time.perf_counter()
@@ -53,15 +53,12 @@ def execute(preset: str) -> None:
         target = EXECUTED / path
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_suffix(".unfinished.ipynb")
-        papermill.execute_notebook(
-            path,
-            unfinished,
-            given,
-            progress_bar=False,
-            stdout_file=sys.stdout,
-            stderr_file=sys.stderr,
-            extra_arguments=["--IPKernelApp.log_level=50"],
-        )
+        options = {"stdout_file": sys.stdout, "stderr_file": sys.stderr, "progress_bar": False}
+        options["extra_arguments"] = ["--IPKernelApp.log_level=50"]
+        try:
+            papermill.execute_notebook(path, unfinished, given, **options)
+        except PapermillExecutionError as error:
+            raise SystemExit(f"{path} ended with {error.ename}: {error.evalue}") from None
         unfinished.replace(target)
         print(f"   done in {time.perf_counter() - started:.0f} s", flush=True)
 
