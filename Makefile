@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 PRESET ?= laptop
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
