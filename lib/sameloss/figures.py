@@ -75,7 +75,7 @@ def accuracy_against_kl(
         table: checkpoints, one row each.
         task: column of the accuracy in points.
         baselines: representation and accuracy of what has no KL of its own to plot.
-        saturated_kl: the region to its left is shaded.
+        saturated_kl: the region below it is shaded.
         ax: where to draw.
 
     """

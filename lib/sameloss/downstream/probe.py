@@ -17,8 +17,7 @@ class ProbeSettings:
     """AdamW as in Appendix A.4 (learning rate 1e-3, 100 epochs); the batch is the released code's.
 
     `standardise` gives every feature mean 0 and variance 1 on the training sentences. Without it
-    a fixed learning rate favours representations of a large scale: see `04_flatness`'s companion
-    discussion in `02_existence`.
+    a fixed learning rate favours representations of a large scale: see chapter 02_existence.
     """
 
     epochs: int = 100
