@@ -49,7 +49,9 @@ def test_columns_belong_to_their_run(results):
     row = results.checkpoints.query("size == '3K' and seed == 1 and step == 80").iloc[0]
     at = results.steps.index(80)
     assert row.root == pytest.approx(100 * results.probes["3K", 1][at, :, :, 0].mean())
-    assert results.correct("3K", "root", 80).shape == (3, 3, 400)
+    expected = np.stack([results.probes["3K", seed][at, :, :, 0] for seed in range(3)])
+    assert np.array_equal(results.correct("3K", "root", 80), expected)
+    assert len({part.tobytes() for part in expected}) == 3
     assert results.correct("lookup table", "root").shape == (1, 3, 400)
 
 
