@@ -114,11 +114,10 @@ def twin_differences() -> list[str]:
     """Return one line for each chapter whose notebook and twin differ."""
     found = []
     for path in notebooks():
-        twin = jupytext.read(path.with_suffix(".py"))
-        pairs = zip(cells_of(nbformat.read(path, as_version=4)), cells_of(twin), strict=False)
-        count = len(nbformat.read(path, as_version=4).cells)
-        different = [number for number, (a, b) in enumerate(pairs) if a != b]
-        if different or count != len(twin.cells):
+        ours = list(cells_of(nbformat.read(path, as_version=4)))
+        twin = list(cells_of(jupytext.read(path.with_suffix(".py"))))
+        different = [number for number, (a, b) in enumerate(zip(ours, twin, strict=False)) if a != b]
+        if different or len(ours) != len(twin):
             where = f"first at cell {different[0]}" if different else "in their number of cells"
             found.append(f"{path} and {path.with_suffix('.py').name} differ, {where}.")
     return found

@@ -34,7 +34,7 @@ def training_flops(run: Pretraining) -> float:
     Per token 6 for each block parameter (forward 2, backward 4) and 12 d T a layer for attention;
     per sentence the head, at the one masked position. Sentences are counted at full length.
     """
-    shape, length = run.shape, 2**run.corpus.language.levels
+    shape, length = run.shape, run.corpus.language.max_length
     token = 6 * block_parameters(shape) + 12 * shape.layers * shape.d_model * length
     head = 6 * shape.d_model * (shape.d_model + run.corpus.language.words)
     sentences = run.optimisation.steps * run.optimisation.batch
@@ -43,7 +43,7 @@ def training_flops(run: Pretraining) -> float:
 
 def training_bytes(run: Pretraining) -> float:
     """Return a rough peak of memory: weights, gradients, two moments, and activations."""
-    shape, length = run.shape, 2**run.corpus.language.levels
+    shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
     parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
     activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
@@ -68,6 +68,12 @@ def flops_per_second(width: int, seconds: float = 0.1) -> float:
     return repeats * 2.0 * a.numel() * 4 * width / (time.perf_counter() - start)
 
 
+def training_seconds(runs: list[Pretraining]) -> float:
+    """Estimate how long pre-trainings take on this device, one after the other."""
+    speed = {width: flops_per_second(width) for width in {run.shape.d_model for run in runs}}
+    return sum(training_flops(run) / (UTILISATION * speed[run.shape.d_model]) for run in runs)
+
+
 def missing_pretrainings(setting: Setting) -> list[Pretraining]:
     """Return the pre-trainings that are not in the store yet."""
     return [run for run in setting.pretrainings().values() if not setting.store.has(run)]
@@ -89,11 +95,9 @@ def announce(setting: Setting) -> str:
         return (
             f"{name}: all {len(setting.pretrainings())} pre-trainings are in the store; nothing is trained."
         )
-    speed = {width: flops_per_second(width) for width in {run.shape.d_model for run in missing}}
     flops = sum(training_flops(run) for run in missing)
     workers = setting.preset.workers or os.cpu_count() or 1
-    core_s = sum(training_flops(r) / (UTILISATION * speed[r.shape.d_model]) for r in missing)
-    hours = core_s / min(workers, len(missing)) / 3600
+    hours = training_seconds(missing) / min(workers, len(missing)) / 3600
     gigabytes = max(training_bytes(run) for run in missing) / 1e9
     cost = (
         f"about {flops:.2g} FLOPs, {_duration(hours)} and {gigabytes:.2g} GB a process "
@@ -169,13 +173,11 @@ def estimated_and_measured(setting: Setting) -> pd.DataFrame:
     for size in setting.sizes:
         runs = [run for (name, _), run in setting.pretrainings().items() if name == size]
         seconds = [setting.store.manifest(run)["wall_s"] for run in runs]
-        speed = UTILISATION * flops_per_second(runs[0].shape.d_model)
-        flops = training_flops(runs[0])
         rows.append(
             {
                 "size": size,
-                "FLOPs": f"{flops:.2g}",
-                "estimated_s": flops / speed,
+                "FLOPs": f"{training_flops(runs[0]):.2g}",
+                "estimated_s": training_seconds(runs[:1]),
                 "measured_s": sum(seconds) / len(seconds),
             }
         )

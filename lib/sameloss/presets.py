@@ -35,7 +35,7 @@ class Preset:
     def parameter_count(self, size: str) -> int:
         """Return the number of parameters of a size, as this book builds it."""
         with torch.device("meta"):
-            model = Encoder(self.sizes[size], self.language.words, 2**self.language.levels)
+            model = Encoder(self.sizes[size], self.language.words, self.language.max_length)
         return model.parameter_count
 
 

@@ -78,7 +78,7 @@ class Pretraining(Run):
         """Return the initial model."""
         language = self.corpus.language
         model = Encoder(
-            self.shape, language.words, 2**language.levels, stream_seed("initial weights", self.seed)
+            self.shape, language.words, language.max_length, stream_seed("initial weights", self.seed)
         )
         return model.to(getattr(torch, self.dtype))
 
@@ -120,7 +120,7 @@ class Pretraining(Run):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds on a laptop's core."""
-        tokens = self.optimisation.steps * self.optimisation.batch * 2**self.corpus.language.levels
+        tokens = self.optimisation.steps * self.optimisation.batch * self.corpus.language.max_length
         return tokens * (self.shape.d_model * self.shape.layers) / 1e7
 
 

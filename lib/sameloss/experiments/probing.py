@@ -78,9 +78,13 @@ class _Probing(Run):
     labelled: LabelledSampling
     probe: ProbeSettings
 
-    def _fit(self, store: Store, featurise: Callable[[Sentences], torch.Tensor]) -> torch.Tensor:
+    def _fit(
+        self,
+        data: tuple[LabelledSentences, LabelledSentences],
+        featurise: Callable[[Sentences], torch.Tensor],
+    ) -> torch.Tensor:
         """Fit the probes of one representation; return which test sentences they get right."""
-        training, test = store.get(self.labelled)
+        training, test = data
         downstream, language = self.labelled.downstream, self.labelled.language.build()
         split = (downstream.probe_seeds, downstream.train)
         features = featurise(training.sentences).unflatten(0, split)
@@ -110,17 +114,17 @@ class Probing(_Probing):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Probe checkpoint after checkpoint."""
-        checkpoints = store.get(self.pretraining)
+        checkpoints, data = store.get(self.pretraining), store.get(self.labelled)
         results = []
         for step in self.steps:
-            results.append(self._fit(store, partial(contextual_features, checkpoints.model(step))))
+            results.append(self._fit(data, partial(contextual_features, checkpoints.model(step))))
             report(len(results) / len(self.steps), "")
         self._save(folder, results)
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        width = self.pretraining.shape.d_model * 2**self.labelled.language.levels
+        width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.epochs * len(self.steps)
         return reads * width / 1e9
@@ -146,4 +150,4 @@ class BaselineProbing(_Probing):
             raise ParameterError(f"Unknown representation {self.representation!r}; choose {names}.")
         representation = self.REPRESENTATIONS[self.representation]
         language = self.labelled.language.build()
-        self._save(folder, [self._fit(store, partial(representation, language))])
+        self._save(folder, [self._fit(store.get(self.labelled), partial(representation, language))])

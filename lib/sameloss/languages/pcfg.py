@@ -57,6 +57,11 @@ class PCFGSpec:
         if not 0 <= self.smoothing <= 1 or not 0 <= min(self.early_stop) <= max(self.early_stop) < 1:
             raise LanguageError("smoothing lies in [0, 1] and early_stop in [0, 1).")
 
+    @property
+    def max_length(self) -> int:
+        """Length of the longest sentence, in tokens."""
+        return 2**self.levels
+
     def build(self) -> "LayeredPCFG":
         """Draw the grammar."""
         rng = np.random.default_rng(self.seed)
