@@ -28,6 +28,8 @@ task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
+corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
+test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -56,9 +58,9 @@ setting = begin(globals())
 
 # %%
 from sameloss.chapter import show_source
-from sameloss.languages import LayeredPCFG
+from sameloss.languages import PCFG
 
-show_source(LayeredPCFG.conditionals)
+show_source(PCFG.conditionals)
 
 # %% [markdown]
 # **By hand.** The start symbol becomes $A\,B$ with probability 0.6 and $B\,A$ with 0.4; $A$ emits
@@ -69,12 +71,14 @@ show_source(LayeredPCFG.conditionals)
 import torch
 
 from sameloss.languages import Sentences
+from sameloss.languages.formats import read_grammar
 
-exact = {"dtype": torch.float64}
-prior = torch.ones(1, **exact)
-branch = torch.tensor([[[0.0, 0.6], [0.4, 0.0]]], **exact)
-emit = torch.tensor([[0.9, 0.1], [0.0, 1.0]], **exact)
-tiny = LayeredPCFG(prior, [branch], [torch.zeros(1, 2, **exact), emit])
+grammar = read_grammar("""
+S -> A B [0.6] | B A [0.4]
+A -> 'one' [0.9] | 'two' [0.1]
+B -> 'two' [1.0]
+""")
+tiny = PCFG(grammar)
 tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 
 # %% [markdown]

@@ -1,22 +1,30 @@
-"""Token storage and batches: memory-mapped uint16 shards, batches a pure function of (seed, step)."""
+"""Where a training's sentences come from: shards on disk, or an endless stream.
+
+A corpus is kept as memory-mapped uint16 shards. A batch is a pure function of (seed, step) either way.
+"""
 
 import hashlib
 import io
 import json
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, UInt16
 from torch import Tensor
+from torch.nn import functional as F
 
 from sameloss.errors import CorpusError
 from sameloss.languages import Language, Sentences, mask_one
 
 SHARD = 1 << 18
 """Sentences a shard holds."""
+
+MANIFEST = "corpus.json"
 
 
 class Batch(NamedTuple):
@@ -28,34 +36,88 @@ class Batch(NamedTuple):
     lengths: Int[Tensor, " batch"] | None  # None where all sentences fill `seq`
 
 
+@runtime_checkable
+class Batches(Protocol):
+    """Training data: every batch can be made without those before it."""
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """Return batch `step` of stream `seed`: a pure function of its arguments."""
+
+
+class Manifest(NamedTuple):
+    """What `corpus.json` says of a corpus."""
+
+    sentences: int
+    words: int
+    seq: int  # columns of every token file
+    shard: int  # sentences of every shard but the last
+    shards: list[dict[str, Any]]  # names of `tokens` and `lengths`, number of `sentences`
+
+
 def write_corpus(
     language: Language,
     sentences: int,
     seed: int,
     folder: Path,
     report: Callable[[int], None] = lambda done: None,
+    workers: int | None = None,
 ) -> None:
     """Sample a corpus straight into shards; shard k depends on (seed, k) alone.
 
     Args:
-        language: what to sample from; its word ids must fit uint16.
+        language: what to sample from; its word ids must fit uint16. All workers share it, so
+            sampling must not change it.
         sentences: how many.
         seed: of the corpus.
-        folder: an existing folder for `tokens-*.npy`, `lengths-*.npy` and `corpus.json`.
-        report: told the number of sentences written so far.
+        folder: an existing folder for `tokens-*.npy`, `lengths-*.npy` and, last, `corpus.json`.
+        report: told the number of sentences written so far, in the calling thread.
+        workers: threads, each with one shard in memory; one a usable core where None. The files
+            do not depend on it.
+
+    Raises:
+        CorpusError: for a corpus without sentences or a vocabulary beyond uint16.
 
     """
     if sentences < 1:
         raise CorpusError(f"A corpus needs at least one sentence; got {sentences}.")
     if language.words >= 1 << 16:
         raise CorpusError(f"Word ids are stored as uint16; {language.words} words are too many.")
-    for shard, start in enumerate(range(0, sentences, SHARD)):
-        generator = torch.Generator().manual_seed(stream_seed("corpus", seed, shard))
-        part = language.sample(min(SHARD, sentences - start), generator)
-        for name, values in part._asdict().items():
-            _save(folder / f"{name}-{shard:05}.npy", values)
-        report(start + len(part.lengths))
-    (folder / "corpus.json").write_text(json.dumps({"sentences": sentences}))
+    counts = [min(SHARD, sentences - start) for start in range(0, sentences, SHARD)]
+    shards = _write_shards(language, counts, seed, folder, report, workers or _usable_cores())
+    manifest = Manifest(sentences, language.words, language.max_length, SHARD, shards)
+    (folder / MANIFEST).write_text(json.dumps(manifest._asdict()))
+
+
+def _usable_cores() -> int:
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+def _write_shards(
+    language: Language, counts: list[int], seed: int, folder: Path, report: Callable, workers: int
+) -> list[dict[str, Any]]:
+    """Write on threads (torch releases the interpreter's lock); after an error begin no other shard."""
+    done = 0
+    with ThreadPoolExecutor(workers) as pool:
+        try:
+            started = [pool.submit(_write_shard, language, *k, seed, folder) for k in enumerate(counts)]
+            for shard in as_completed(started):
+                done += shard.result()["sentences"]
+                report(done)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return [shard.result() for shard in started]
+
+
+@torch.no_grad()  # the mode of the calling thread does not reach the workers
+def _write_shard(language: Language, shard: int, count: int, seed: int, folder: Path) -> dict[str, Any]:
+    """Sample and save one shard; return its entry in the manifest."""
+    generator = torch.Generator().manual_seed(stream_seed("corpus", seed, shard))
+    part = padded(language.sample(count, generator), language.max_length)
+    files = {name: f"{name}-{shard:05}.npy" for name in part._fields}
+    for name, values in part._asdict().items():
+        _save(folder / files[name], values)
+    return {**files, "sentences": count}
 
 
 def _save(path: Path, values: Tensor) -> None:
@@ -63,6 +125,17 @@ def _save(path: Path, values: Tensor) -> None:
     buffer = io.BytesIO()
     np.save(buffer, values.numpy().astype(np.uint16))
     path.write_bytes(buffer.getvalue())
+
+
+def padded(sentences: Sentences, seq: int) -> Sentences:
+    """Return the sentences as (batch, `seq`) tokens, zeros after each one's end.
+
+    >>> padded(Sentences(torch.tensor([[3, 1], [2, 9]]), torch.tensor([2, 1])), 3).tokens.tolist()
+    [[3, 1, 0], [2, 0, 0]]
+    """
+    tokens, lengths = sentences
+    tokens = F.pad(tokens.long(), (0, seq - tokens.shape[1]))
+    return Sentences(tokens.where(torch.arange(seq) < lengths[:, None], 0), lengths)
 
 
 def stream_seed(use: str, *path: int) -> int:
@@ -79,30 +152,82 @@ class Corpus:
     """A corpus on disk; only the rows a batch needs are read."""
 
     def __init__(self, folder: Path) -> None:
-        """Open the shards that `write_corpus` made."""
-        self.sentences = json.loads((folder / "corpus.json").read_text())["sentences"]
-        self._tokens = [np.load(f, mmap_mode="r") for f in sorted(folder.glob("tokens-*.npy"))]
-        self._lengths = [np.load(f, mmap_mode="r") for f in sorted(folder.glob("lengths-*.npy"))]
+        """Open the shards that `write_corpus` made.
 
-    def rows(self, index: np.ndarray) -> Sentences:
+        Raises:
+            CorpusError: where the manifest or a shard is missing, truncated or of another shape.
+
+        """
+        self.sentences, self.words, self.seq, self._shard, shards = _read_manifest(folder)
+        self._tokens = [_open(folder / s["tokens"], (s["sentences"], self.seq)) for s in shards]
+        self._lengths = [_open(folder / s["lengths"], (s["sentences"],)) for s in shards]
+
+    def rows(self, index: Int[np.ndarray, " batch"]) -> Sentences:
         """Return the sentences with these numbers, in this order."""
-        tokens = np.empty((len(index), self._tokens[0].shape[1]), np.int64)
+        tokens = np.empty((len(index), self.seq), np.int64)
         lengths = np.empty(len(index), np.int64)
-        for shard in np.unique(index // SHARD):
-            here = index // SHARD == shard
-            tokens[here] = self._tokens[shard][index[here] % SHARD]
-            lengths[here] = self._lengths[shard][index[here] % SHARD]
+        for shard in np.unique(index // self._shard):
+            here = index // self._shard == shard
+            tokens[here] = self._tokens[shard][index[here] % self._shard]
+            lengths[here] = self._lengths[shard][index[here] % self._shard]
         return Sentences(torch.from_numpy(tokens), torch.from_numpy(lengths))
 
     def batch(self, seed: int, step: int, size: int) -> Batch:
-        """Return batch `step` of stream `seed`: sentences drawn with replacement, one mask each.
+        """Return batch `step` of stream `seed`: sentences drawn with replacement, one mask each."""
+        rng = _stream(seed, step)
+        return _mask_anywhere(self.rows(rng.integers(0, self.sentences, size)), rng)
 
-        The generator is counter-based (Philox), so any step can be made without those before it.
-        """
-        rng = np.random.Generator(np.random.Philox(key=[seed, step]))
-        sentences = self.rows(rng.integers(0, self.sentences, size))
-        place = torch.from_numpy(rng.random(size))
-        return mask_batch(sentences, (place * sentences.lengths).long())
+
+def _read_manifest(folder: Path) -> Manifest:
+    try:
+        return Manifest(**json.loads((folder / MANIFEST).read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise _damaged(folder / MANIFEST) from error
+
+
+def _open(path: Path, shape: tuple[int, ...]) -> UInt16[np.ndarray, "..."]:
+    """Map a file of a shard into memory, if it is as the manifest says."""
+    try:
+        values = np.load(path, mmap_mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise _damaged(path) from error
+    if values.shape != shape or values.dtype != np.uint16:
+        raise _damaged(path)
+    return values
+
+
+def _damaged(path: Path) -> CorpusError:
+    wrong = "damaged" if path.exists() else "missing"
+    return CorpusError(
+        f"{path.name} of a corpus is {wrong}; delete the folder {path.parent}, and it will be sampled again."
+    )
+
+
+class EndlessCorpus:
+    """Sentences sampled afresh for every batch: the limit of infinite data, nothing on disk."""
+
+    def __init__(self, language: Language, seed: int) -> None:
+        """Take the language to sample from, and the seed of this stream of sentences."""
+        self.language, self.seed = language, seed
+
+    def batch(self, seed: int, step: int, size: int) -> Batch:
+        """Return batch `step` of stream `seed`: new sentences, one mask each."""
+        first = stream_seed("endless corpus", self.seed, seed)
+        # Of a seed, torch's generator takes 32 bits. Hashes of the steps would soon coincide there
+        # (of 30,000 steps, two with probability 0.1); consecutive seeds do not.
+        generator = torch.Generator().manual_seed((first + step) % (1 << 32))
+        return _mask_anywhere(self.language.sample(size, generator), _stream(seed, step))
+
+
+def _stream(seed: int, step: int) -> np.random.Generator:
+    """Return the random numbers of one step: Philox counts, so it needs no earlier step."""
+    return np.random.Generator(np.random.Philox(key=[seed, step]))
+
+
+def _mask_anywhere(sentences: Sentences, rng: np.random.Generator) -> Batch:
+    """Mask one position of each sentence, all of its positions equally likely (Section 2.1)."""
+    place = torch.from_numpy(rng.random(len(sentences.lengths)))
+    return mask_batch(sentences, (place * sentences.lengths).long())
 
 
 def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:

@@ -6,7 +6,7 @@ import torch
 
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.experiments import Downstream
-from sameloss.languages import PCFGSpec
+from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.pretrain import Optimisation
@@ -18,8 +18,11 @@ class Preset:
 
     name: str
     sizes: dict[str, EncoderShape]
-    language: PCFGSpec
-    corpus_sentences: int
+    language: LanguageSpec  # the PCFG, which models are trained on
+    hmm: LanguageSpec
+    opt: LanguageSpec
+    language_sentences: int  # on which a language's statistics are taken
+    corpus_sentences: int | None  # None: sampled without end
     optimisation: Optimisation
     micro_batch: int
     resume_every: int
@@ -50,15 +53,31 @@ LAPTOP_LANGUAGE = PCFGSpec(
     rule_concentration=0.7,
     emission_concentration=0.7,
     smoothing=0.03,
-    seed=1,
+    seed=0,
 )
+
+LAPTOP_HMM = HMMSpec(
+    states=8,
+    words=16,
+    length=8,
+    blocks=2,
+    transition_concentration=0.5,
+    emission_concentration=0.5,
+    smoothing=0.03,
+)
+
+LAPTOP_TEACHER = TeacherSpec()
 
 SMOKE_LANGUAGE = replace(
     LAPTOP_LANGUAGE, levels=2, symbols=3, start_symbols=3, start_rules=3, rules=3, words=6,
     words_per_symbol=3,
 )  # fmt: skip
 
-PAPER_LANGUAGE = PCFGSpec(
+SMOKE_HMM = replace(LAPTOP_HMM, states=4, words=6, length=4)
+
+SMOKE_TEACHER = TeacherSpec(words=6, max_length=4, topics=2, d_model=4)
+
+PAPER_SHAPE = PCFGSpec(
     levels=5,
     start_symbols=9,
     symbols=8,
@@ -68,13 +87,39 @@ PAPER_LANGUAGE = PCFGSpec(
     words_per_symbol=100,
     rule_concentration=1.0,
     emission_concentration=1.0,
-    early_stop=(0.1, 0.25),
+    seed=1,
 )
+"""Dimensions as in App. A.1; with the start, 50 non-terminal symbols.
+
+The seed is the first from 0 on whose calibrated grammar uses all 200 words.
+"""
+
+PAPER_HMM_SHAPE = HMMSpec(
+    states=100, words=200, length=16, blocks=4, transition_concentration=1.0, emission_concentration=1.0
+)
+"""Dimensions as in App. A.1; five blocks could not reach the published entropy (ln 40 = 3.689)."""
+
+PAPER_LENGTH = 17.0
+"""Mean tokens of a sentence: 3.4e8 tokens in 2e7 sentences (App. A.1)."""
+
+PAPER_LANGUAGE = replace(
+    PAPER_SHAPE,
+    rule_concentration=0.1493,
+    emission_concentration=0.1493,
+    early_stop=(0.104477, 0.261193),
+)
+"""Calibrated: its masked entropy is the published 3.196 nats, its mean length 17 tokens."""
+
+PAPER_HMM = replace(PAPER_HMM_SHAPE, transition_concentration=0.2642, emission_concentration=0.2642)
+"""Calibrated: its masked entropy is the published 3.758 nats."""
 
 _LAPTOP = Preset(
     name="laptop",
     sizes=SIZES["laptop"],
     language=LAPTOP_LANGUAGE,
+    hmm=LAPTOP_HMM,
+    opt=LAPTOP_TEACHER,
+    language_sentences=20_000,
     corpus_sentences=1 << 20,
     optimisation=Optimisation(steps=6000, batch=256, lr=3e-3),
     micro_batch=256,
@@ -100,6 +145,9 @@ _SMOKE = replace(
     name="smoke",
     sizes=SIZES["smoke"],
     language=SMOKE_LANGUAGE,
+    hmm=SMOKE_HMM,
+    opt=SMOKE_TEACHER,
+    language_sentences=500,
     corpus_sentences=20_000,
     optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
     resume_every=50,
@@ -115,6 +163,8 @@ _PAPER = replace(
     name="paper",
     sizes=SIZES["paper"],
     language=PAPER_LANGUAGE,
+    hmm=PAPER_HMM,
+    language_sentences=100_000,
     corpus_sentences=20_000_000,
     optimisation=Optimisation(steps=30_000, batch=4096, lr=1e-3),
     micro_batch=128,

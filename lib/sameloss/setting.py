@@ -38,6 +38,8 @@ class Parameters:
     seeds: int | None = None
     probe_seeds: int | None = None
     trace_sentences: int | None = None
+    corpus: str = "fixed"
+    test_sentences: str = "fresh"
     max_hours: float | None = None
     workers: int | None = None
     artifacts: str | None = None
@@ -96,7 +98,8 @@ class Setting:
     @cached_property
     def labelled(self) -> LabelledSampling:
         """Return the downstream sentences."""
-        return LabelledSampling(self.preset.language, self.preset.downstream)
+        p = self.preset
+        return LabelledSampling(p.language, p.downstream, self.corpus if p.downstream.unseen_test else None)
 
     def probings(self, steps: tuple[int, ...] | None = None) -> dict[tuple[str, int], Probing]:
         """Return the probings by (size, seed), of some or all checkpoints."""
@@ -218,9 +221,23 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
     }
     if parameters.steps:
         given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
-    if parameters.probe_seeds:
-        given["downstream"] = replace(preset.downstream, probe_seeds=parameters.probe_seeds)
+    if _choice(parameters, "corpus", ("fixed", "endless")) == "endless":
+        given["corpus_sentences"] = None
+    unseen = _choice(parameters, "test_sentences", ("fresh", "unseen")) == "unseen"
+    if unseen and parameters.corpus == "endless":
+        raise ParameterError(
+            "test_sentences = unseen needs corpus = fixed: an endless corpus holds everything."
+        )
+    seeds = parameters.probe_seeds or preset.downstream.probe_seeds
+    given["downstream"] = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen)
     return replace(preset, **given)
+
+
+def _choice(parameters: Parameters, name: str, choices: tuple[str, ...]) -> str:
+    value = getattr(parameters, name)
+    if value not in choices:
+        raise ParameterError(f"Unknown {name} {value!r}; choose one of {', '.join(choices)}.")
+    return value
 
 
 def default_artifacts() -> Path:

@@ -1,61 +1,21 @@
-"""The grammar's exact quantities against the enumeration of every derivation tree."""
+"""Exact quantities of grammars, recursive or layered, against the enumeration of every derivation."""
 
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
+from enumeration import as_sentences, completed, enumerated, inside, tiny_grammar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sameloss.errors import LanguageError
-from sameloss.languages import Language, LayeredPCFG, PCFGSpec, Sentences
+from sameloss.languages import PCFG, Language, PCFGSpec, Task, pcfg
+from sameloss.languages.formats import read_grammar
 
+EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
 
-def derivations(language, level, symbol):
-    """Yield (words, probability) for every tree below a symbol."""
-    for word, probability in enumerate(language.emission[level][symbol].tolist(), start=1):
-        if probability:
-            yield (word,), probability
-    if level < language.levels:
-        for (j, k), probability in branches(language.binary[level][symbol]):
-            pairs = product(derivations(language, level + 1, j), derivations(language, level + 1, k))
-            for (left, p), (right, q) in pairs:
-                yield left + right, probability * p * q
-
-
-def branches(rules):
-    return [((j, k), rules[j, k].item()) for j, k in rules.nonzero().tolist()]
-
-
-def enumerated(language):
-    """Return Pr(sentence) for every sentence, by summing over trees."""
-    total = {}
-    for symbol, prior in enumerate(language.prior.tolist()):
-        for words, probability in derivations(language, 0, symbol):
-            total[words] = total.get(words, 0.0) + prior * probability
-    return total
-
-
-def as_sentences(strings, width):
-    tokens = torch.tensor([list(words) + [0] * (width - len(words)) for words in strings])
-    return Sentences(tokens, torch.tensor([len(words) for words in strings]))
-
-
-def substituted(probabilities, words, position, vocabulary):
-    """Return Pr(x_t | x_-t) word by word from the joint probabilities."""
-    joint = torch.tensor(
-        [
-            probabilities.get((*words[:position], w, *words[position + 1 :]), 0.0)
-            for w in range(1, vocabulary + 1)
-        ],
-        dtype=torch.float64,
-    )
-    return joint / joint.sum()
-
-
-early_stopping = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
-specs = st.builds(
+layered = st.builds(
     PCFGSpec,
     levels=st.integers(1, 2),
     start_symbols=st.integers(1, 2),
@@ -71,26 +31,56 @@ specs = st.builds(
     seed=st.integers(0, 1000),
 )
 
+recursive = st.fixed_dictionaries(
+    {
+        "numbers": st.lists(st.floats(0, 0.999), min_size=60, max_size=60),
+        "symbols": st.integers(1, 3),
+        "words": st.integers(1, 3),
+        "rules": st.integers(0, 2),
+        "lexical": st.integers(1, 2),
+    }
+)
 
-@settings(max_examples=20, deadline=None)
-@given(specs)
-def test_log_prob_and_conditionals_match_enumeration_of_trees(spec):
-    language = spec.build()
-    probabilities = enumerated(language)
+
+@settings(max_examples=40, deadline=None)
+@given(st.one_of(layered, recursive), st.data())
+def test_log_prob_and_conditionals_match_enumeration_of_trees(recipe, data):
+    grammar = recipe.grammar() if isinstance(recipe, PCFGSpec) else tiny_grammar(**recipe)
+    language = PCFG(grammar, max_length=4)
+    probabilities = enumerated(grammar, 4)
     strings = list(probabilities)
     sentences = as_sentences(strings, language.max_length)
     expected = torch.tensor([probabilities[words] for words in strings], dtype=torch.float64)
-    torch.testing.assert_close(expected.sum(), torch.ones(()).double(), rtol=1e-12, atol=0)
     torch.testing.assert_close(language.log_prob(sentences).exp(), expected, rtol=1e-12, atol=0)
-    conditionals = language.conditionals(sentences)
-    for row, words in enumerate(strings[:20]):
+    assert language.possible_lengths == sorted({len(words) for words in strings})
+    chosen = data.draw(st.lists(st.sampled_from(strings), min_size=1, max_size=8))
+    masks = data.draw(st.lists(st.tuples(*[st.booleans()] * 4), min_size=len(chosen), max_size=len(chosen)))
+    masked = [
+        tuple(0 if m else w for w, m in zip(words, mask, strict=False))
+        for words, mask in zip(chosen, masks, strict=True)
+    ]
+    conditionals = language.conditionals(as_sentences(masked, language.max_length))
+    for row, words in enumerate(masked):
         for position in range(len(words)):
-            torch.testing.assert_close(
-                conditionals[row, position],
-                substituted(probabilities, words, position, spec.words),
-                rtol=1e-12,
-                atol=1e-15,
-            )
+            exact = completed(probabilities, words, position, language.words)
+            torch.testing.assert_close(conditionals[row, position], exact, rtol=1e-12, atol=1e-15)
+        assert not conditionals[row, len(words) :].any()
+
+
+@settings(max_examples=15, deadline=None)
+@given(recursive)
+def test_masked_sentences_sum_over_what_is_masked(recipe):
+    grammar = tiny_grammar(**recipe)
+    language = PCFG(grammar, max_length=3)
+    probabilities = enumerated(grammar, 3)
+    for masked in product(range(language.words + 1), repeat=language.max_length):
+        alike = [
+            p
+            for words, p in probabilities.items()
+            if len(words) == len(masked) and all(m in (0, w) for w, m in zip(words, masked, strict=True))
+        ]
+        found = language.log_prob(as_sentences([masked], language.max_length)).exp().item()
+        assert found == pytest.approx(sum(alike), rel=1e-12, abs=1e-300)
 
 
 def test_conditionals_do_not_read_the_token_they_predict(tiny_language):
@@ -100,17 +90,18 @@ def test_conditionals_do_not_read_the_token_they_predict(tiny_language):
     assert not torch.allclose(conditionals[0, 0], conditionals[1, 0])
 
 
-def test_masked_tokens_are_summed_out(tiny_language):
-    probabilities = enumerated(tiny_language)
-    expected = sum(p for words, p in probabilities.items() if words[1:3] == (2, 3))
-    masked = Sentences(torch.tensor([[0, 2, 3, 0]]), torch.tensor([4]))
-    assert tiny_language.log_prob(masked).exp().item() == pytest.approx(expected, rel=1e-12)
+def test_results_do_not_depend_on_the_chunk(tiny_language, monkeypatch):
+    sentences = tiny_language.sample(70, torch.Generator().manual_seed(0))
+    whole = tiny_language.conditionals(sentences), tiny_language.posterior(sentences, "span2")
+    monkeypatch.setitem(pcfg.CHUNK_BYTES, "cpu", 1000)
+    torch.testing.assert_close(tiny_language.conditionals(sentences), whole[0], rtol=1e-13, atol=0)
+    torch.testing.assert_close(tiny_language.posterior(sentences, "span2"), whole[1], rtol=1e-13, atol=0)
 
 
 def test_impossible_sentences(tiny_spec):
     language = replace(tiny_spec, smoothing=0.0, words_per_symbol=1).build()
     strings = list(product((1, 2, 3), repeat=4))
-    possible = enumerated(language)
+    possible = enumerated(language.grammar, 4)
     log_prob = language.log_prob(as_sentences(strings, 4))
     assert [words for words, lp in zip(strings, log_prob, strict=True) if lp > -torch.inf] == [
         words for words in strings if words in possible
@@ -120,77 +111,76 @@ def test_impossible_sentences(tiny_spec):
     )
     with pytest.raises(LanguageError, match="token 0 is"):
         language.conditionals(as_sentences([far], 4))
+    with pytest.raises(LanguageError, match="no posterior"):
+        language.posterior(as_sentences([far], 4), "root")
 
 
-@pytest.mark.parametrize("stops", [False, True])
-@pytest.mark.parametrize("kind", ["likelihood", "posterior"])
+@pytest.mark.parametrize("spec", [EARLY_STOPPING, None])
 @pytest.mark.parametrize("task", ["root", "span2"])
-def test_labels_match_enumeration(tiny_spec, task, kind, stops):
-    language = early_stopping.build() if stops else tiny_spec.build()
-    level, span = {"root": (0, 4), "span2": (1, 2)}[task]
-    strings = list(enumerated(language))[::3]
-    labels = language.labels(as_sentences(strings, 4), task, kind)
-    seen = set()
-    for words, label in zip(strings, labels.tolist(), strict=True):
-        scores = [symbol_score(language, level, s, words[:span], words, kind) for s in range(2)]
-        assert scores[label] == pytest.approx(max(scores), rel=1e-9)
-        seen.add(label)
-    assert seen == {0, 1} or kind == "posterior"
-
-
-def inside(language, level, symbol, words):
-    return sum(p for w, p in derivations(language, level, symbol) if w == words)
-
-
-def symbol_score(language, level, symbol, prefix, words, kind):
-    if kind == "likelihood":
-        return inside(language, level, symbol, prefix)
-    if level == 0:
-        return language.prior[symbol].item() * inside(language, 0, symbol, words)
-    return sum(
-        prior
-        * language.binary[0][start, symbol, other].item()
-        * inside(language, 1, symbol, words[:split])
-        * inside(language, 1, other, words[split:])
-        for start, prior in enumerate(language.prior.tolist())
-        for other in range(2)
-        for split in range(1, len(words))
-    )
-
-
-@pytest.mark.parametrize("spec", [early_stopping, None])
-def test_sampling_follows_the_language(spec, tiny_spec):
+def test_scores_of_hidden_symbols_match_enumeration(tiny_spec, spec, task):
     language = (spec or tiny_spec).build()
-    probabilities = enumerated(language)
-    count = 40_000
-    tokens, lengths = language.sample(count, torch.Generator().manual_seed(0))
-    seen = {}
-    for row, length in zip(tokens.tolist(), lengths.tolist(), strict=True):
-        seen[tuple(row[:length])] = seen.get(tuple(row[:length]), 0) + 1
-    assert set(seen) <= set(probabilities)
-    expected = {w: count * p for w, p in probabilities.items() if count * p > 10}
-    chi2 = sum((seen.get(w, 0) - e) ** 2 / e for w, e in expected.items())
-    freedom = len(expected)
-    assert abs(chi2 - freedom) < 4 * (2 * freedom) ** 0.5
-    assert freedom > 10
+    grammar = language.grammar
+    probabilities = enumerated(grammar, 4)
+    strings = list(probabilities)[::3]
+    sentences = as_sentences(strings, 4)
+    likelihood, posterior = language.likelihood(sentences, task), language.posterior(sentences, task)
+    symbols, span = {"root": ((0, 1), 4), "span2": ((2, 3), 2)}[task]
+    for row, words in enumerate(strings):
+        exact = torch.tensor([inside(grammar, s, words[:span]) for s in symbols], dtype=torch.float64)
+        scaled = likelihood[row] / likelihood[row].sum().clamp(min=1e-300)
+        torch.testing.assert_close(scaled, exact / exact.sum().clamp(min=1e-300), rtol=1e-12, atol=1e-15)
+        joint = torch.tensor([first_symbol(grammar, s, words) for s in symbols], dtype=torch.float64)
+        torch.testing.assert_close(posterior[row], joint / probabilities[words], rtol=1e-12, atol=1e-15)
 
 
-def test_sampling_is_reproducible(tiny_language):
-    draws = [tiny_language.sample(50, torch.Generator().manual_seed(7)) for _ in range(2)]
-    assert torch.equal(draws[0].tokens, draws[1].tokens)
+def first_symbol(grammar, symbol, words):
+    """Return Pr(words, a derivation whose root or whose root's left child is the symbol)."""
+    total = grammar.roots[symbol].item() * inside(grammar, symbol, words)
+    for (parent, left, right), weight in zip(grammar.rules.tolist(), grammar.weights.tolist(), strict=True):
+        if left == symbol and grammar.roots[parent]:
+            total += sum(
+                grammar.roots[parent].item()
+                * weight
+                * inside(grammar, left, words[:part])
+                * inside(grammar, right, words[part:])
+                for part in range(1, len(words))
+            )
+    return total
 
 
-def test_paper_shape_is_in_range_of_float64():
-    from sameloss.presets import PAPER_LANGUAGE
+def test_the_root_of_a_recursive_grammar_is_the_whole_sentence_s(tiny_spec):
+    grammar = read_grammar("R S 0.5\nR T 0.5\nS S S 0.3\nS a 0.5\nS b 0.2\nT S T 0.6\nT b 0.4")
+    language = PCFG(grammar, max_length=3)
+    words = (1, 1, 2)
+    sentences = as_sentences([words], 3)
+    joint = torch.tensor([0.5 * inside(grammar, s, words) for s in (0, 1)], dtype=torch.float64)
+    posterior = language.posterior(sentences, "root")
+    torch.testing.assert_close(posterior[0], joint / joint.sum(), rtol=1e-12, atol=0)
+    assert language.tasks == ("root",)
+    assert language.classes("root") == 2
 
-    language = PAPER_LANGUAGE.build()
-    assert language.max_length == 32
-    assert language.words == 200
-    sentences = language.sample(50, torch.Generator().manual_seed(0))
-    conditionals = language.conditionals(sentences)
-    inside = torch.arange(32) < sentences.lengths[:, None]
-    assert torch.allclose(conditionals.sum(-1), inside.double(), atol=1e-12)
+
+def test_a_recursive_language_is_conditioned_on_its_longest_sentence():
+    grammar = read_grammar("S S S 0.4\nS a 0.6")
+    language = PCFG(grammar, max_length=3)
+    masses = [0.6, 0.4 * 0.6**2, 2 * 0.4**2 * 0.6**3]
+    strings = [(1,), (1, 1), (1, 1, 1)]
+    expected = torch.tensor(masses, dtype=torch.float64) / sum(masses)
+    torch.testing.assert_close(
+        language.log_prob(as_sentences(strings, 3)).exp(), expected, rtol=1e-12, atol=0
+    )
+    lengths = language.sample(20_000, torch.Generator().manual_seed(0)).lengths
+    shares = lengths.bincount(minlength=4)[1:] / 20_000
+    assert (shares - expected).abs().max() < 4 * (0.25 / 20_000) ** 0.5
+
+
+def test_long_sentences_neither_underflow_nor_overflow():
+    spec = PCFGSpec(6, 2, 3, 2, 4, 500, 250, 0.1, 0.05, smoothing=1e-6, seed=1)
+    language = spec.build()
+    sentences = language.sample(20, torch.Generator().manual_seed(0))
+    assert sentences.tokens.shape == (20, 64)
     assert language.log_prob(sentences).isfinite().all()
+    assert torch.allclose(language.conditionals(sentences).sum(-1), torch.ones(20, 64).double(), atol=1e-12)
 
 
 def test_it_is_a_language(tiny_language):
@@ -199,20 +189,46 @@ def test_it_is_a_language(tiny_language):
     assert tiny_language.classes("root") == 2
 
 
-def test_bad_grammars_and_sentences_say_what_is_wrong(tiny_spec, tiny_language):
-    with pytest.raises(LanguageError, match="words_per_symbol = 4 is above words = 3"):
-        replace(tiny_spec, words_per_symbol=4)
-    with pytest.raises(LanguageError, match="at most symbols² = 4"):
-        replace(tiny_spec, rules=5)
-    with pytest.raises(LanguageError, match="smoothing lies in"):
-        replace(tiny_spec, smoothing=1.5)
-    half = [tiny_language.binary[0], tiny_language.binary[1] * torch.tensor([1, 0.5])[:, None, None]]
-    with pytest.raises(LanguageError, match="level 1, symbol 1, sum to 0"):
-        LayeredPCFG(tiny_language.prior, half, tiny_language.emission)
+def test_bad_input_says_what_is_wrong(tiny_language):
     with pytest.raises(LanguageError, match=r"ids lie in 0\.\.3; got 9"):
         tiny_language.log_prob(as_sentences([(1, 2, 3, 9)], 4))
+    with pytest.raises(LanguageError, match=r"ids lie in 0\.\.3; got -1"):
+        tiny_language.conditionals(as_sentences([(1, 2, 3, -1)], 4))
     assert tiny_language.log_prob(as_sentences([(1, 2, 3)], 3)).item() == -torch.inf
-    with pytest.raises(LanguageError, match="No sentence has 3 tokens"):
-        tiny_language.conditionals(as_sentences([(1, 2, 3)], 3))
+    for length in (3, 5):
+        with pytest.raises(
+            LanguageError, match=rf"No sentence has {length} tokens; possible lengths are \[4\]"
+        ):
+            tiny_language.conditionals(as_sentences([(1,) * length], length))
     with pytest.raises(LanguageError, match="choose one of root, span2"):
-        tiny_language.labels(as_sentences([(1, 2, 3, 1)], 4), "leaf", "likelihood")
+        tiny_language.likelihood(as_sentences([(1, 2, 3, 1)], 4), "leaf")
+    recursive = read_grammar("S S S 0.5\nS A A 0.5\nA a 1")
+    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give max_length"):
+        PCFG(recursive)
+    with pytest.raises(LanguageError, match="No sentence has at most 1 tokens; raise max_length"):
+        PCFG(recursive, max_length=1)
+    rarely_short = read_grammar("S S S 0.9999\nS a 0.0001")
+    with pytest.raises(LanguageError, match=r"Only 0\.0001 of the derivations have at most 4 tokens"):
+        PCFG(rarely_short, max_length=4)
+
+
+def test_a_table_beyond_memory_is_refused(monkeypatch, tiny_spec):
+    monkeypatch.setattr(pcfg, "LARGEST_TABLE", 7)
+    with pytest.raises(LanguageError, match="2 × 2 × 2 symbols need a table of more than 7 entries"):
+        PCFG(tiny_spec.grammar())
+
+
+def test_a_task_of_ones_own():
+    grammar = read_grammar("S -> A B [0.5] | B A [0.5]\nA -> 'x' [0.5] | 'y' [0.5]\nB -> 'x' [1.0]")
+    language = PCFG(grammar, tasks={"first": Task((1, 2), 1)})
+    posterior = language.posterior(as_sentences([(1, 1), (2, 1)], 2), "first")
+    torch.testing.assert_close(posterior, torch.tensor([[0.5, 0.5], [1.0, 0.0]]).double())
+    likelihood = language.likelihood(as_sentences([(1, 1), (2, 1)], 2), "first")
+    torch.testing.assert_close(
+        likelihood / likelihood.sum(1, keepdim=True), torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]]).double()
+    )
+
+
+def test_tables_follow_the_tokens_to_their_device(tiny_language):
+    """The only other device everywhere is `meta`, which computes shapes; a value cannot be compared."""
+    assert tiny_language._on(torch.device("meta")).roots[0].device.type == "meta"

@@ -4,14 +4,15 @@ import hashlib
 import io
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import torch
 from safetensors.torch import load_file, save
 
-from sameloss.corpus import Corpus, stream_seed, write_corpus
+from sameloss.corpus import Batches, Corpus, EndlessCorpus, stream_seed, write_corpus
 from sameloss.errors import NonFiniteLoss
-from sameloss.languages import PCFGSpec
+from sameloss.languages import LanguageSpec
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.pretrain import Optimisation, make_optimiser, pretrain
 from sameloss.runs import SCRATCH, Report, Run, Store, device_name, log, write_atomically
@@ -19,26 +20,30 @@ from sameloss.runs import SCRATCH, Report, Run, Store, device_name, log, write_a
 
 @dataclass(frozen=True)
 class CorpusSampling(Run):
-    """A pre-training corpus: uint16 shards."""
+    """A pre-training corpus: uint16 shards, or nothing where sentences are drawn without end."""
 
-    language: PCFGSpec
-    sentences: int
+    language: LanguageSpec
+    sentences: int | None  # None: every batch is sampled afresh
     seed: int
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sample the shards."""
+        if self.sentences is None:
+            return
         language = self.language.build()
         told = lambda done: report(done / self.sentences, f"{done:,} sentences")  # noqa: E731
         write_corpus(language, self.sentences, self.seed, folder, told)
 
-    def load(self, folder: Path) -> Corpus:
+    def load(self, folder: Path) -> Batches:
         """Open the shards."""
-        return Corpus(folder)
+        return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
     @property
     def effort(self) -> float:
         """Return sentences in millions."""
-        return self.sentences / 1e6
+        return (self.sentences or 0) / 1e6
 
 
 class Checkpoints:

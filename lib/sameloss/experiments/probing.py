@@ -10,14 +10,17 @@ import numpy as np
 import torch
 
 from sameloss.corpus import stream_seed
+from sameloss.deduplication import distinct, held_out_unseen
 from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.downstream.probe import ProbeSettings, fit_probes
-from sameloss.errors import ParameterError
-from sameloss.experiments.measurements import held_out
-from sameloss.experiments.pretraining import Pretraining
-from sameloss.languages import PCFGSpec, Sentences
-from sameloss.languages.language import LabelKind
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.experiments.pretraining import CorpusSampling, Pretraining
+from sameloss.languages import Language, LanguageSpec, Sentences
+from sameloss.languages.labels import UNDEFINED, LabelKind, labels
 from sameloss.runs import Report, Run, Store
+
+FEWEST = 100
+"""Sentences drawn at once, at least: enough to find out that none has a label."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,7 @@ class Downstream:
     test: int
     probe_seeds: int
     seed: int
+    unseen_test: bool = False  # test on distinct sentences that the pre-training corpus does not hold
 
 
 class LabelledSentences(NamedTuple):
@@ -41,24 +45,63 @@ class LabelledSentences(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledSampling(Run):
-    """Downstream sentences and labels: one training part for each probe seed, one test part."""
+    """Downstream sentences and labels: one training part for each probe seed, one test part.
 
-    language: PCFGSpec
+    Sentences without a label in one of the tasks (early stop can leave none) are drawn again.
+    """
+
+    language: LanguageSpec
     downstream: Downstream
+    corpus: CorpusSampling | None = None  # what an unseen test set must avoid
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sample and label."""
         language, d = self.language.build(), self.downstream
         counts = {"probe training": d.train * d.probe_seeds, "probe test": d.test}
         for use, count in counts.items():
-            sentences = held_out(language, count, d.seed, use)
-            labels = [language.labels(sentences, task, d.label_kind) for task in d.tasks]
+            unseen = d.unseen_test and use == "probe test"
+            draw = self._draw_unseen(language, store) if unseen else self._draw(language, use)
+            sentences, columns = self._labelled(language, draw, count, once=unseen)
             np.savez(
                 folder / f"{use}.npz",
                 tokens=sentences.tokens.numpy().astype(np.uint16),
                 lengths=sentences.lengths.numpy(),
-                labels=torch.stack(labels, dim=1).numpy(),
+                labels=columns.numpy(),
             )
+
+    def _draw(self, language: Language, use: str) -> Callable[[int], Sentences]:
+        generator = torch.Generator().manual_seed(stream_seed(use, self.downstream.seed))
+        return lambda count: language.sample(count, generator)
+
+    def _draw_unseen(self, language: Language, store: Store) -> Callable[[int], Sentences]:
+        if self.corpus is None or self.corpus.sentences is None:
+            raise ParameterError("Unseen test sentences need a corpus of a fixed size to be absent from.")
+        corpus = store.get(self.corpus)
+        generator = torch.Generator().manual_seed(stream_seed("unseen test", self.downstream.seed))
+        return lambda count: held_out_unseen(language, corpus, count, generator)
+
+    def _labelled(
+        self, language: Language, draw: Callable[[int], Sentences], count: int, once: bool
+    ) -> LabelledSentences:
+        """Draw until `count` sentences, each `once` if asked for, have a label in every task."""
+        found: list[Sentences] = []
+        while (missing := count - sum(len(part.lengths) for part in found)) > 0:
+            more = draw(max(missing, FEWEST))
+            defined = (self._labels(language, more) != UNDEFINED).all(1)
+            if not defined.any():
+                tasks = ", ".join(self.downstream.tasks)
+                raise LanguageError(f"None of {len(defined)} sentences has a label in all of {tasks}.")
+            found.append(more.rows(defined))
+            if once:
+                found = [distinct(Sentences.joined(found))]
+        kept = Sentences.joined(found).rows(slice(count))
+        return LabelledSentences(kept, self._labels(language, kept))
+
+    def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
+        tasks, kind = self.downstream.tasks, self.downstream.label_kind
+        return torch.stack([labels(language, sentences, task, kind) for task in tasks], dim=1)
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Return (training, test); training sentences lie probe seed after probe seed."""

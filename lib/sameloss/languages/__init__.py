@@ -1,6 +1,23 @@
 """Distributions over sentences with exactly known conditionals."""
 
-from sameloss.languages.language import MASK, Language, Sentences, mask_one
-from sameloss.languages.pcfg import LayeredPCFG, PCFGSpec
+from sameloss.languages.grammar import Grammar
+from sameloss.languages.hmm import HMM, HMMSpec
+from sameloss.languages.language import MASK, Language, LanguageSpec, Sentences, mask_one
+from sameloss.languages.layered import PCFGSpec
+from sameloss.languages.opt_teacher import TeacherSpec
+from sameloss.languages.pcfg import PCFG, Task
 
-__all__ = ["MASK", "Language", "LayeredPCFG", "PCFGSpec", "Sentences", "mask_one"]
+__all__ = [
+    "HMM",
+    "MASK",
+    "PCFG",
+    "Grammar",
+    "HMMSpec",
+    "Language",
+    "LanguageSpec",
+    "PCFGSpec",
+    "Sentences",
+    "Task",
+    "TeacherSpec",
+    "mask_one",
+]

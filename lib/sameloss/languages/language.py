@@ -1,16 +1,16 @@
 """What every language of the book offers: sentences whose conditionals are known exactly."""
 
-from collections.abc import Iterator
-from typing import Literal, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+from sameloss.errors import LanguageError
 
 MASK = 0
 """Token id of [MASK] (Section 2.1: W = {0, 1, ..., c}); words are 1..c."""
-
-LabelKind = Literal["likelihood", "posterior"]
 
 
 class Sentences(NamedTuple):
@@ -19,11 +19,21 @@ class Sentences(NamedTuple):
     tokens: Int[Tensor, "batch seq"]
     lengths: Int[Tensor, " batch"]
 
+    @classmethod
+    def joined(cls, parts: Iterable["Sentences"]) -> "Sentences":
+        """Put sets of sentences of equal width together."""
+        return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
+
     def buckets(self) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
         """Yield (rows, tokens cut to their common length), one bucket for each length."""
         for length in self.lengths.unique().tolist():
             rows = (self.lengths == length).nonzero().squeeze(1)
             yield rows, self.tokens[rows, :length]
+
+    def chunks(self, most: int) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
+        """Yield the buckets in pieces of at most `most` sentences: what a dynamic programme reads."""
+        for rows, tokens in self.buckets():
+            yield from zip(rows.split(most), tokens.long().split(most), strict=True)
 
     def rows(self, index: slice | Tensor) -> "Sentences":
         """Return some of the sentences."""
@@ -58,8 +68,46 @@ class Language(Protocol):
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
         """Return log Pr(x) in nats; a masked token is summed out."""
 
-    def labels(self, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
-        """Return the downstream label of each sentence."""
+    def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(tokens | class) up to a factor for each sentence; zeros where no class can be."""
+
+    def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(class | x); a row sums to one, less the mass of derivations without a class."""
+
+
+@runtime_checkable
+class LanguageSpec(Protocol):
+    """What a language is built from: a frozen dataclass of plain values, part of a run's key."""
+
+    @property
+    def words(self) -> int:
+        """Vocabulary size c, [MASK] not counted."""
+
+    @property
+    def max_length(self) -> int:
+        """Length of the longest sentence, in tokens."""
+
+    def build(self) -> Language:
+        """Make the language."""
+
+
+def check_tokens(tokens: Int[Tensor, "batch seq"], words: int) -> None:
+    """Refuse token ids outside 0..words."""
+    if not tokens.numel():
+        return
+    least, most = int(tokens.min()), int(tokens.max())
+    if least < 0 or most > words:
+        raise LanguageError(f"Token ids lie in 0..{words}; got {most if most > words else least}.")
+
+
+def check_possible(possible: Bool[Tensor, "bucket length"], rows: Int[Tensor, " bucket"]) -> None:
+    """Refuse sentences with an undefined conditional: x_-t itself has probability zero."""
+    if not possible.all():
+        row, position = (~possible).nonzero()[0].tolist()
+        raise LanguageError(
+            f"Sentence {int(rows[row])} cannot occur in this language whatever its token {position} is, "
+            "so that token's conditional is undefined."
+        )
 
 
 def mask_one(tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, " batch"]) -> Int[Tensor, "batch seq"]:

@@ -1,271 +1,139 @@
-"""Layered probabilistic context-free grammars with exact conditionals (Section 2.2, App. A.1-A.2).
+"""Probabilistic context-free grammars as languages with exact conditionals (Section 2.2, App. A.2)."""
 
-Level 0 holds the start symbols. A symbol of level l < levels either branches into two symbols of
-level l + 1 or, where early stop is allowed, emits one word; a symbol of the last level emits one
-word. So a sentence has at most 2 ** levels tokens.
-"""
+from collections.abc import Iterator, Mapping
+from math import log
+from typing import NamedTuple
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from sameloss.errors import LanguageError
-from sameloss.languages.language import LabelKind, Sentences
+from sameloss.languages.chart import Block, Cell, Chart, Step, inside, plan, possible_spans
+from sameloss.languages.derivation import Derivations, Sampler
+from sameloss.languages.grammar import Grammar
+from sameloss.languages.language import Sentences, check_possible, check_tokens
 
-CHUNK = 4096
-"""Sentences a dynamic programme handles at once; bounds its memory."""
+CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 30}
+"""Largest intermediate of the inside pass: it decides how many sentences are handled at once."""
 
-Chart = list[dict[int, Tensor]]
-"""Inside scores: chart[level][span] has axes (batch, start, symbol)."""
+LARGEST_TABLE = 1 << 27
+"""Most entries of a table of binary rules (1 GB)."""
 
-
-@dataclass(frozen=True)
-class PCFGSpec:
-    """The dimensions from which a random layered grammar is drawn; part of a run's key.
-
-    `early_stop` is the range of the probability with which a symbol of an inner level ends its
-    branch in a word of its own; `smoothing` is the weight of the uniform distribution mixed into
-    every last-level emission, so that no conditional is zero.
-    """
-
-    levels: int
-    start_symbols: int
-    symbols: int
-    start_rules: int
-    rules: int
-    words: int
-    words_per_symbol: int
-    rule_concentration: float
-    emission_concentration: float
-    early_stop: tuple[float, float] = (0.0, 0.0)
-    smoothing: float = 0.0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        """Refuse dimensions that no grammar has."""
-        if self.words_per_symbol > self.words:
-            raise LanguageError(f"words_per_symbol = {self.words_per_symbol} is above words = {self.words}.")
-        if max(self.rules, self.start_rules) > self.symbols**2:
-            raise LanguageError(
-                f"A symbol has at most symbols² = {self.symbols**2} different rules; "
-                f"rules = {self.rules}, start_rules = {self.start_rules}."
-            )
-        if not 0 <= self.smoothing <= 1 or not 0 <= min(self.early_stop) <= max(self.early_stop) < 1:
-            raise LanguageError("smoothing lies in [0, 1] and early_stop in [0, 1).")
-
-    @property
-    def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
-        return 2**self.levels
-
-    def build(self) -> "LayeredPCFG":
-        """Draw the grammar."""
-        rng = np.random.default_rng(self.seed)
-        sizes = [self.start_symbols] + [self.symbols] * self.levels
-        stops = iter(np.tile(rng.permutation(self.words), 1 + self.symbols * self.levels // self.words))
-        binary, emission = [], []
-        for level in range(self.levels):
-            stop = self._early_stop(rng, sizes[level], stops) if level else self._no_words(sizes[0])
-            rules = self.rules if level else self.start_rules
-            branch = self._branching(rng, sizes[level], rules)
-            binary.append(branch * (1 - stop.sum(1))[:, None, None])
-            emission.append(stop)
-        emission.append(self._emission(rng, sizes[-1]))
-        prior = rng.dirichlet(np.ones(self.start_symbols))
-        return LayeredPCFG(torch.as_tensor(prior), _tensors(binary), _tensors(emission))
-
-    def _no_words(self, symbols: int) -> np.ndarray:
-        return np.zeros((symbols, self.words))
-
-    def _early_stop(self, rng: np.random.Generator, symbols: int, own_words) -> np.ndarray:
-        stop = self._no_words(symbols)
-        for row in stop:
-            row[next(own_words)] = rng.uniform(*self.early_stop)
-        return stop
-
-    def _branching(self, rng: np.random.Generator, symbols: int, rules: int) -> np.ndarray:
-        branch = np.zeros((symbols, self.symbols**2))
-        for row in branch:
-            pairs = rng.choice(self.symbols**2, rules, replace=False)
-            row[pairs] = rng.dirichlet(np.full(rules, self.rule_concentration))
-        return branch.reshape(symbols, self.symbols, self.symbols)
-
-    def _emission(self, rng: np.random.Generator, symbols: int) -> np.ndarray:
-        emission = self._no_words(symbols)
-        for row in emission:
-            words = rng.choice(self.words, self.words_per_symbol, replace=False)
-            row[words] = rng.dirichlet(np.full(len(words), self.emission_concentration))
-        return (1 - self.smoothing) * emission + self.smoothing / self.words
+LEAST_ACCEPTANCE = 1e-3
+"""Least probability of a sentence of at most `max_length` tokens."""
 
 
-def _tensors(arrays: Sequence[np.ndarray]) -> list[Tensor]:
-    return [torch.as_tensor(array, dtype=torch.float64) for array in arrays]
+class Task(NamedTuple):
+    """A downstream task: which of these symbols stands above the first tokens (App. A.1)."""
+
+    symbols: tuple[int, ...]
+    span: int  # tokens that the likelihood reads
 
 
-class LayeredPCFG:
-    """A layered grammar given by its probabilities, all float64."""
+class Tables(NamedTuple):
+    """What the inside pass reads, on one device; lists run over the grammar's groups."""
+
+    branching: list[list[Block]]
+    leaves: list[Tensor]  # (symbol, word + 1); column 0, of [MASK], is the sum of the others
+    roots: list[Tensor]
+
+    def to(self, device: torch.device) -> "Tables":
+        """Copy to a device."""
+        branching = [[b._replace(weights=b.weights.to(device)) for b in blocks] for blocks in self.branching]
+        return Tables(branching, *([t.to(device) for t in tables] for tables in self[1:]))
+
+
+class PCFG:
+    """The language of a grammar; of a recursive one, conditioned on at most `max_length` tokens."""
 
     def __init__(
-        self,
-        prior: Float[Tensor, " start"],
-        binary: Sequence[Float[Tensor, "_parent _left _right"]],
-        emission: Sequence[Float[Tensor, "_symbol word"]],
+        self, grammar: Grammar, max_length: int | None = None, tasks: Mapping[str, Task] | None = None
     ) -> None:
-        """Take the prior over start symbols and, level by level, branching and emission.
+        """Prepare the inside pass and the sampler.
 
         Args:
-            prior: Pr(start symbol).
-            binary: `levels` arrays; binary[l][p, j, k] = Pr(p -> j k).
-            emission: `levels` + 1 arrays; emission[l][s, w] = Pr(s -> word w + 1).
+            grammar: the rules.
+            max_length: of a sentence, in tokens; may be None where the grammar is not recursive.
+            tasks: downstream tasks; the symbol a derivation starts from (`root`) always is one.
 
         Raises:
-            LanguageError: where the probabilities of a symbol do not sum to one.
+            LanguageError: where a recursive grammar has no `max_length`, where (almost) no sentence
+                is that short, or where a table of rules would be too large.
 
         """
-        self.prior, self.binary, self.emission = prior, list(binary), list(emission)
-        self._check()
-        self.spans = self._possible_spans()
-        self._leaf_tables = [torch.cat([e.sum(1)[None], e.T]) for e in self.emission]
-
-    def _check(self) -> None:
-        totals = [e.sum(1) for e in self.emission]
-        for level, branch in enumerate(self.binary):
-            totals[level] = totals[level] + branch.sum((1, 2))
-        for name, total in [("the prior", self.prior.sum()[None])] + [
-            (f"level {level}", total) for level, total in enumerate(totals)
-        ]:
-            if not torch.allclose(total, torch.ones_like(total), rtol=0, atol=1e-9):
-                worst = int((total - 1).abs().argmax())
-                raise LanguageError(
-                    f"Probabilities of {name}, symbol {worst}, sum to {total[worst]:.9g}; they must sum to 1."
-                )
-
-    def _possible_spans(self) -> list[list[int]]:
-        spans = [{1}]
-        for emission in reversed(self.emission[:-1]):
-            branching = {m + n for m in spans[0] for n in spans[0]}
-            spans.insert(0, branching | ({1} if emission.any() else set()))
-        return [sorted(level) for level in spans]
-
-    @property
-    def levels(self) -> int:
-        """Number of branching levels."""
-        return len(self.binary)
+        self.grammar = grammar
+        tables = _make_tables(grammar)
+        self._tables = {torch.device("cpu"): tables}
+        self._plans: dict[tuple[int, tuple[int, ...]], tuple[Step, ...]] = {}
+        self._spans = possible_spans(
+            tables.branching, [bool(leaf.any()) for leaf in tables.leaves], _limit(grammar, max_length)
+        )
+        self._top = tuple(group for group, roots in enumerate(tables.roots) if roots.any())
+        self.possible_lengths = sorted(set().union(*(self._spans[group] for group in self._top)))
+        if not self.possible_lengths:
+            raise LanguageError(f"No sentence has at most {max_length} tokens; raise max_length.")
+        self._acceptance = self._probability_of_lengths() if grammar.longest != self.max_length else 1.0
+        if self._acceptance < LEAST_ACCEPTANCE:
+            raise LanguageError(
+                f"Only {self._acceptance:.1g} of the derivations have at most {self.max_length} tokens; "
+                "raise max_length."
+            )
+        roots = tuple(grammar.roots.nonzero().flatten().tolist())
+        self._tasks = {"root": Task(roots, self.max_length), **(tasks or {})}
+        self._sampler = Sampler(grammar, self.max_length, self._acceptance)
 
     @property
     def words(self) -> int:
         """Vocabulary size c."""
-        return self.emission[0].shape[1]
+        return len(self.grammar.vocabulary)
 
     @property
     def max_length(self) -> int:
         """Length of the longest sentence, in tokens."""
-        return self.spans[0][-1]
+        return self.possible_lengths[-1]
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Name the tasks by the span their symbol covers: `root`, then `span8`, `span4`, ..."""
-        return ("root", *(f"span{2 ** (self.levels - k)}" for k in range(1, self.levels)))
+        """Names of the tasks."""
+        return tuple(self._tasks)
 
     def classes(self, task: str) -> int:
-        """Return the number of symbols of the task's level."""
-        return len(self.emission[self._level(task)])
+        """Return the number of symbols to choose from."""
+        return len(self._task(task).symbols)
 
-    def _level(self, task: str) -> int:
-        if task not in self.tasks:
+    def _task(self, task: str) -> Task:
+        if task not in self._tasks:
             raise LanguageError(f"Unknown task {task!r}; choose one of {', '.join(self.tasks)}.")
-        return self.tasks.index(task)
+        return self._tasks[task]
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences level by level, all at once.
+        """Draw sentences independently."""
+        return self._sampler.sample(count, generator)
 
-        A word emitted early keeps the leftmost of the leaf places below it, so sorting the empty
-        places to the right leaves the words in sentence order.
-        """
-        symbols = torch.multinomial(self.prior, count, True, generator=generator)[:, None]
-        leaves = torch.zeros(count, 2**self.levels, dtype=torch.long)
-        for level in range(self.levels + 1):
-            outcome = self._draw_rules(level, symbols, generator)
-            words = (outcome + 1).where((symbols >= 0) & (outcome < self.words), 0)
-            leaves[:, :: 2 ** (self.levels - level)] += words
-            if level < self.levels:
-                symbols = self._children(level, symbols, outcome - self.words)
-        order = (leaves == 0).long().sort(dim=1, stable=True).indices
-        return Sentences(leaves.gather(1, order)[:, : self.max_length], (leaves > 0).sum(1))
-
-    def _draw_rules(self, level: int, symbols: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a rule for every symbol: an index into (words, then pairs of children)."""
-        rules = self.emission[level]
-        if level < self.levels:
-            rules = torch.cat([rules, self.binary[level].flatten(1)], dim=1)
-        # The distribution functions of all symbols, end to end, make one sorted array.
-        steps = rules.cumsum(1) / rules.sum(1, keepdim=True)
-        steps += torch.arange(len(rules))[:, None]
-        uniform = torch.rand(symbols.shape, generator=generator, dtype=torch.float64)
-        place = torch.searchsorted(steps.flatten(), symbols.clamp(min=0) + uniform, right=True)
-        return place - symbols.clamp(min=0) * rules.shape[1]
-
-    def _children(self, level: int, symbols: Tensor, pair: Tensor) -> Tensor:
-        width = self.binary[level].shape[2]
-        children = torch.stack([pair // width, pair % width], dim=2)
-        return children.where(((symbols >= 0) & (pair >= 0))[..., None], -1).flatten(1)
-
-    def _leaves(self, tokens: Int[Tensor, "batch seq"]) -> list[Tensor]:
-        """Return the emission score of each leaf at each level, scaled token by token.
-
-        [MASK] (row 0 of the tables) scores the sum over words: a masked leaf is summed out.
-        The common scale of a token cancels in every conditional and keeps products in range.
-        """
-        if int(tokens.max()) > self.words or int(tokens.min()) < 0:
-            raise LanguageError(f"Token ids lie in 0..{self.words}; got {int(tokens.max())}.")
-        leaves = [table[tokens] for table in self._leaf_tables]
-        scale = torch.stack([leaf.amax(-1, keepdim=True) for leaf in leaves]).amax(0)
-        return [leaf / scale.clamp(min=1e-300) for leaf in leaves] + [scale]
-
-    def _inside(self, leaves: list[Tensor]) -> Chart:
-        """Fill the inside chart from the last level up (Lari & Young 1990)."""
-        length = leaves[0].shape[1]
-        chart: Chart = [{1: leaves[-1]}]
-        for level in reversed(range(self.levels)):
-            below, cells = chart[0], {}
-            for span in (s for s in self.spans[level] if s <= length):
-                cells[span] = self._cell(level, span, below, leaves[level])
-            chart.insert(0, cells)
-        return chart
-
-    def _cell(self, level: int, span: int, below: dict[int, Tensor], leaf: Tensor) -> Tensor:
-        if span == 1:
-            return leaf
-        starts = leaf.shape[1] - span + 1
-        pairs = torch.zeros(())
-        for left_span in (s for s in below if span - s in below):
-            left = below[left_span][:, :starts]
-            right = below[span - left_span][:, left_span : left_span + starts]
-            pairs = pairs + (left[..., :, None] * right[..., None, :]).flatten(-2)
-        return pairs @ self.binary[level].flatten(1).T
-
-    def _scores(self, chart: Chart, tokens: Tensor) -> Tensor:
-        """Return Pr(x) up to the scale of its tokens."""
-        length = tokens.shape[1]
-        if length not in chart[0]:
-            raise LanguageError(f"No sentence has {length} tokens; possible lengths are {self.spans[0]}.")
-        return chart[0][length][:, 0] @ self.prior
+    def derive(self, count: int, generator: torch.Generator) -> Derivations:
+        """Draw sentences with their derivation trees: those that `sample` draws."""
+        return self._sampler.derive(count, generator)
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
         """Return log Pr(x) in nats, float64; -inf for a sentence that cannot occur."""
-        result = torch.empty(len(sentences.lengths), dtype=torch.float64)
-        for rows, tokens in _chunks(sentences):
-            if tokens.shape[1] not in self.spans[0]:
-                result[rows] = -torch.inf
-                continue
-            *leaves, scale = self._leaves(tokens)
-            scores = self._scores(self._inside(leaves), tokens)
-            result[rows] = scores.log() + scale.squeeze(-1).log().sum(1)
+        return self._derivation_log_prob(sentences) - log(self._acceptance)
+
+    def _derivation_log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
+        tokens = sentences.tokens
+        result = torch.full(tokens.shape[:1], -torch.inf, dtype=torch.float64, device=tokens.device)
+        for rows, part in self._chunks(sentences):
+            if part.shape[1] in self.possible_lengths:
+                leaves, scale = self._leaves(part)
+                score = self._score(self._chart(part, leaves, self._top), part)
+                result[rows] = score.log() + scale.log().sum(0)
         return result
+
+    def _probability_of_lengths(self) -> float:
+        """Return Pr(a derivation has at most `max_length` tokens): all tokens masked."""
+        lengths = torch.tensor(self.possible_lengths)
+        masks = torch.zeros(len(lengths), self.max_length, dtype=torch.long)
+        return float(self._derivation_log_prob(Sentences(masks, lengths)).exp().sum())
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
         r"""Return Pr(x_t | x_-t) for all positions by one inside pass and one gradient (App. A.2).
@@ -274,6 +142,8 @@ class LayeredPCFG:
 
         $$\Pr(x_t = w \mid x_{-t}) \propto \sum_s O_t(s) \Pr(s \to w).$$
 
+        Tokens that are [MASK] are summed out, any number of them.
+
         Returns:
             float64 probabilities; rows sum to one up to each sentence's length, then are zero.
 
@@ -281,59 +151,165 @@ class LayeredPCFG:
             LanguageError: where x_-t itself cannot occur: its conditional is undefined.
 
         """
-        shape = (*sentences.tokens.shape, self.words)
-        result = torch.zeros(shape, dtype=torch.float64)
-        for rows, tokens in _chunks(sentences):
-            joint = self._joint(tokens)
+        tokens = sentences.tokens
+        result = torch.zeros(*tokens.shape, self.words, dtype=torch.float64, device=tokens.device)
+        for rows, part in self._chunks(sentences):
+            self._check_length(part)
+            joint = self._joint(part)
             total = joint.sum(-1, keepdim=True)
-            if not (total > 0).all():
-                row, position, _ = (total <= 0).nonzero()[0].tolist()
-                raise LanguageError(
-                    f"Sentence {int(rows[row])} cannot occur in this language whatever its token "
-                    f"{position} is, so that token's conditional is undefined."
-                )
-            result[rows, : tokens.shape[1]] = joint / total
+            check_possible(total.squeeze(-1) > 0, rows)
+            result[rows, : part.shape[1]] = joint.div_(total)
         return result
 
     def _joint(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq word"]:
         """Return Pr(x_t = w, x_-t) up to a factor for each (sentence, t)."""
         with torch.enable_grad():
-            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[:-1]]
-            score = self._scores(self._inside(leaves), tokens).sum()
+            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[0]]
+            score = self._score(self._chart(tokens, leaves, self._top), tokens).sum()
             outside = torch.autograd.grad(score, leaves, allow_unused=True)
-        return sum(o @ emission for o, emission in zip(outside, self.emission, strict=True) if o is not None)
+        tables = self._on(tokens.device).leaves
+        found = [pair for pair in zip(outside, tables, strict=True) if pair[0] is not None]
+        scores, leaf = (torch.cat(parts) for parts in zip(*found, strict=True))
+        return torch.einsum("stb,sw->btw", scores, leaf[:, 1:])
 
-    def labels(self, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
-        """Label a sentence by the symbol above its first tokens (App. A.1).
+    def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(x_1..x_L | symbol) up to a factor a sentence; L is the task's span, or all of x.
 
-        `likelihood`: argmax_s Pr(x_1..x_L | s), L the task's span (or the whole shorter sentence).
-        `posterior`: argmax_s Pr(leftmost symbol of the task's level is s | x).
-        A sentence that gives every symbol probability zero (early stop can end its first branch
-        above the task's level) gets class 0.
+        This is what the released code labels by. A row is zero where no symbol of the task derives
+        exactly these tokens, which early stop can bring about.
         """
-        if kind not in ("likelihood", "posterior"):
-            raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
-        score = self._likelihood if kind == "likelihood" else self._posterior
-        result = torch.empty(len(sentences.lengths), dtype=torch.long)
-        for rows, tokens in _chunks(sentences):
-            result[rows] = score(tokens, self._level(task)).argmax(1)
+        return self._by_symbol(sentences, task, self._likelihood)
+
+    def _likelihood(self, tokens: Tensor, task: Task) -> Tensor:
+        tokens = tokens[:, : task.span]
+        chart = self._chart(tokens, self._leaves(tokens)[0], tuple(self._columns(task)))
+        whole = {cell.group: scores[:, 0] for cell, scores in chart.items() if cell.span == tokens.shape[1]}
+        return self._gather(task, whole.get, tokens)
+
+    def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(the task's symbol that covers the first token is s | x).
+
+        A row sums to one, less the probability that early stop ends the first branch above the
+        task's symbols.
+        """
+        return self._by_symbol(sentences, task, self._posterior)
+
+    def _posterior(self, tokens: Tensor, task: Task) -> Tensor:
+        self._check_length(tokens)
+        with torch.enable_grad():
+            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[0]]
+            chart = self._chart(tokens, leaves, self._top)
+            score = self._score(chart, tokens)
+            first = {cell: inside for cell, inside in chart.items() if cell.first == 0}
+            outside = torch.autograd.grad(score.sum(), list(first.values()), allow_unused=True)
+        if not (score > 0).all():
+            raise LanguageError("A sentence cannot occur in this language, so it has no posterior.")
+        whole = task is self._tasks["root"]
+        mass: dict[int, Tensor] = {}
+        for (cell, inner), outer in zip(first.items(), outside, strict=True):
+            if outer is not None and (not whole or cell.span == tokens.shape[1]):
+                mass[cell.group] = mass.get(cell.group, 0.0) + (inner * outer)[:, 0].detach()
+        return self._gather(task, mass.get, tokens) / score.detach()[:, None]
+
+    def _by_symbol(self, sentences: Sentences, task: str, score) -> Float[Tensor, "batch class"]:
+        chosen = self._task(task)
+        shape, device = (len(sentences.lengths), len(chosen.symbols)), sentences.tokens.device
+        result = torch.zeros(shape, dtype=torch.float64, device=device)
+        for rows, tokens in self._chunks(sentences):
+            result[rows] = score(tokens, chosen)
         return result
 
-    def _likelihood(self, tokens: Int[Tensor, "batch seq"], level: int) -> Tensor:
-        span = min(self.spans[level][-1], tokens.shape[1])
-        return self._inside(self._leaves(tokens[:, :span])[:-1])[level][span][:, 0]
+    def _columns(self, task: Task) -> dict[int, list[tuple[int, int]]]:
+        """Return, by group, (class, place in the group) of the task's symbols."""
+        place = {int(s): (g, k) for g, group in enumerate(self.grammar.groups) for k, s in enumerate(group)}
+        columns: dict[int, list[tuple[int, int]]] = {}
+        for number, symbol in enumerate(task.symbols):
+            group, at = place[symbol]
+            columns.setdefault(group, []).append((number, at))
+        return columns
 
-    def _posterior(self, tokens: Int[Tensor, "batch seq"], level: int) -> Tensor:
-        with torch.enable_grad():
-            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[:-1]]
-            chart = self._inside(leaves)
-            cells = list(chart[level].values())
-            score = self._scores(chart, tokens).sum()
-            outside = torch.autograd.grad(score, cells, allow_unused=True)
-        pairs = zip(cells, outside, strict=True)
-        return sum((cell * o)[:, 0].detach() for cell, o in pairs if o is not None)
+    def _gather(self, task: Task, scores, tokens: Tensor) -> Float[Tensor, "batch class"]:
+        """Collect the scores (member, batch) of the task's symbols from their groups; zero where none."""
+        result = torch.zeros(len(tokens), len(task.symbols), dtype=torch.float64, device=tokens.device)
+        for group, places in self._columns(task).items():
+            found = scores(group)
+            if found is not None:
+                classes, at = map(list, zip(*places, strict=True))
+                result[:, classes] = found[at].T
+        return result
+
+    def _check_length(self, tokens: Tensor) -> None:
+        if tokens.shape[1] not in self.possible_lengths:
+            raise LanguageError(
+                f"No sentence has {tokens.shape[1]} tokens; possible lengths are {self.possible_lengths}."
+            )
+
+    def _leaves(self, tokens: Int[Tensor, "batch seq"]) -> tuple[list[Tensor], Float[Tensor, "seq batch"]]:
+        """Return every group's score of each token, and the scale they were divided by.
+
+        [MASK] scores the sum over words: a masked leaf is summed out. A token's scale, its largest
+        score, keeps products in range and cancels in every conditional.
+        """
+        check_tokens(tokens, self.words)
+        leaves = [table[:, tokens.T] for table in self._on(tokens.device).leaves]
+        scale = torch.stack([leaf.amax(0) for leaf in leaves]).amax(0).clamp(min=1e-300)
+        return [leaf / scale for leaf in leaves], scale
+
+    def _chart(self, tokens: Tensor, leaves: list[Tensor], groups: tuple[int, ...]) -> Chart:
+        """Run the inside pass for derivations that start from these groups."""
+        branching, length = self._on(tokens.device).branching, tokens.shape[1]
+        if (length, groups) not in self._plans:
+            self._plans[length, groups] = plan(branching, self._spans, length, groups)
+        return inside(self._plans[length, groups], branching, leaves)
+
+    def _score(self, chart: Chart, tokens: Tensor) -> Float[Tensor, " batch"]:
+        """Return Pr(x), up to the scale of its tokens."""
+        roots, length = self._on(tokens.device).roots, tokens.shape[1]
+        tops = [(roots[group], chart.get(Cell(group, length, 0))) for group in self._top]
+        return sum(weights @ scores[:, 0] for weights, scores in tops if scores is not None)
+
+    def _on(self, device: torch.device) -> Tables:
+        if device not in self._tables:
+            self._tables[device] = self._tables[torch.device("cpu")].to(device)
+        return self._tables[device]
+
+    def _chunks(self, sentences: Sentences) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield sentences of one length, as many as keep the largest intermediate in bounds."""
+        tables = self._tables[torch.device("cpu")]
+        pairs = max((b.weights.shape[1] for blocks in tables.branching for b in blocks), default=1)
+        floats = CHUNK_BYTES[sentences.tokens.device.type] // 8
+        yield from sentences.chunks(max(1, floats // (pairs * sentences.tokens.shape[1])))
 
 
-def _chunks(sentences: Sentences):
-    for rows, tokens in sentences.buckets():
-        yield from zip(rows.split(CHUNK), tokens.long().split(CHUNK), strict=True)
+def _limit(grammar: Grammar, max_length: int | None) -> int:
+    limits = [x for x in (grammar.longest, max_length) if x is not None]
+    if not limits:
+        raise LanguageError("The grammar is recursive, so no sentence is the longest; give max_length.")
+    return min(limits)
+
+
+def _make_tables(grammar: Grammar) -> Tables:
+    place = {int(s): (g, k) for g, group in enumerate(grammar.groups) for k, s in enumerate(group)}
+    entries: dict[tuple[int, int, int], list[tuple[int, int, int, float]]] = {}
+    for rule, weight in zip(grammar.rules.tolist(), grammar.weights.tolist(), strict=True):
+        groups, at = zip(*(place[symbol] for symbol in rule), strict=True)
+        entries.setdefault(groups, []).append((*at, weight))
+    branching: list[list[Block]] = [[] for _ in grammar.groups]
+    for (parent, left, right), found in entries.items():
+        shape = [len(grammar.groups[group]) for group in (parent, left, right)]
+        branching[parent].append(Block(left, right, _dense(shape, found)))
+    emission = [grammar.emission[group] for group in grammar.groups]
+    leaves = [torch.cat([e.sum(1, keepdim=True), e], dim=1) for e in emission]
+    return Tables(branching, leaves, [grammar.roots[group] for group in grammar.groups])
+
+
+def _dense(shape: list[int], entries: list[tuple[int, int, int, float]]) -> Float[Tensor, "_symbol _pair"]:
+    if torch.Size(shape).numel() > LARGEST_TABLE:
+        raise LanguageError(
+            f"Rules between {' × '.join(map(str, shape))} symbols need a table of more than "
+            f"{LARGEST_TABLE:,} entries; a grammar with fewer mutually recursive symbols is needed."
+        )
+    table = torch.zeros(shape, dtype=torch.float64)
+    *at, weights = zip(*entries, strict=True)
+    table[tuple(map(torch.tensor, at))] = torch.tensor(weights, dtype=torch.float64)
+    return table.flatten(1)

@@ -1,0 +1,67 @@
+"""Draws from many discrete distributions at once by alias tables (Walker 1977; Vose 1991).
+
+A draw takes one random number and two reads, whatever the number of outcomes.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class AliasTables(NamedTuple):
+    """Many distributions, their outcomes numbered through; those of owner k start at `first[k]`."""
+
+    first: Int[Tensor, " owner"]
+    count: Float[Tensor, " owner"]
+    keep: Float[Tensor, " outcome"]
+    alias: Int[Tensor, " outcome"]
+
+    def draw(self, kinds: Int[Tensor, "*draw"], generator: torch.Generator) -> Int[Tensor, "*draw"]:
+        """Draw an outcome of each owner in `kinds`: a column, then its own outcome or its alias."""
+        options = {"dtype": torch.float64, "device": kinds.device}
+        uniform = torch.rand(kinds.shape, generator=generator, **options)
+        scaled = uniform.mul_(self.count[kinds])
+        column = scaled.long()
+        at = self.first[kinds].add_(column)
+        return torch.where(scaled.sub_(column) < self.keep[at], at, self.alias[at])
+
+    def to(self, device: torch.device) -> "AliasTables":
+        """Copy to a device."""
+        return AliasTables(*(table.to(device) for table in self))
+
+
+def alias_table(probabilities: list[float]) -> tuple[list[float], list[int]]:
+    """Return `keep` and `alias` of one distribution (Vose 1991).
+
+    Each column keeps its own outcome with probability `keep` and else gives `alias`; short columns
+    are filled up from long ones.
+
+    >>> alias_table([0.25, 0.75])
+    ([0.5, 1.0], [1, 1])
+    """
+    size, total = len(probabilities), sum(probabilities)
+    keep = [p * size / total for p in probabilities]
+    alias = list(range(size))
+    short = [k for k in range(size) if keep[k] < 1]
+    long = [k for k in range(size) if keep[k] >= 1]
+    while short and long:
+        low, high = short.pop(), long[-1]
+        alias[low] = high
+        keep[high] -= 1 - keep[low]
+        if keep[high] < 1:
+            short.append(long.pop())
+    for k in short + long:
+        keep[k] = 1.0  # what rounding left
+    return keep, alias
+
+
+def alias_tables(owner: Int[Tensor, " outcome"], weights: Float[Tensor, " outcome"]) -> AliasTables:
+    """Make the tables of many distributions, whose outcomes lie together in order of their owner."""
+    count = owner.bincount()
+    first = count.cumsum(0) - count
+    parts = [alias_table(part.tolist()) for part in weights.split(count.tolist())]
+    keep = [kept for part, _ in parts for kept in part]
+    alias = [other + start for (_, part), start in zip(parts, first.tolist(), strict=True) for other in part]
+    return AliasTables(first, count.double(), weights.new_tensor(keep), owner.new_tensor(alias))

@@ -1,0 +1,122 @@
+"""Languages of the paper's shape, tuned to the published entropy and length (Section 2.3, App. A.1).
+
+The paper's grammar and HMM are not public, only their dimensions and the entropy of their masked
+conditionals. So the concentration of our random ones is searched until the entropy agrees; that of
+grammars with the mass of early stop solved for the mean length at every concentration tried.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import exp, log
+from typing import NamedTuple
+
+import torch
+from scipy.optimize import brentq
+
+from sameloss.errors import LanguageError
+from sameloss.languages.hmm import HMMSpec
+from sameloss.languages.language import LanguageSpec
+from sameloss.languages.layered import PCFGSpec
+from sameloss.saturation import Estimate, entropies
+
+EARLY_STOP = (0.1, 0.25)
+"""The range in the released grammar; a calibrated one is a multiple of it."""
+
+
+class Tried(NamedTuple):
+    """A concentration with the entropy (nats a masked token) of the language it gives."""
+
+    concentration: float
+    spec: LanguageSpec
+    entropy: Estimate
+
+
+def entropy_of(spec: LanguageSpec, sentences: int, seed: int) -> Estimate:
+    """Estimate the masked entropy, the best possible loss, from exact conditionals (nats a token)."""
+    language = spec.build()
+    sample = language.sample(sentences, torch.Generator().manual_seed(seed))
+    parts = sample.lengths.argsort().split(8192)  # conditionals are large: a part at a time
+    values = [entropies(language.conditionals(part), part) for part in map(sample.rows, parts)]
+    return Estimate.of(torch.cat(values))
+
+
+def calibrate(
+    family: Callable[[float], LanguageSpec],
+    entropy: float,
+    concentrations: tuple[float, float],
+    *,
+    tolerance: float = 0.005,
+    sentences: int = 10_000,
+    seed: int = 0,
+) -> list[Tried]:
+    """Bisect the concentration, on a logarithmic scale, until the entropy is as wanted.
+
+    Args:
+        family: from a concentration to a language.
+        entropy: nats a masked token.
+        concentrations: two whose entropies lie below and above the wanted one.
+        tolerance: of the entropy, in nats.
+        sentences: of each estimate.
+        seed: of the sentences; the same for all, so that noise does not move the search.
+
+    Returns:
+        Everything tried; the last is the calibrated language.
+
+    Raises:
+        LanguageError: where the entropy cannot be reached.
+
+    """
+    low, high = map(log, concentrations)
+    tried: list[Tried] = []
+
+    def excess(at: float) -> float:
+        spec = family(exp(at))
+        tried.append(Tried(exp(at), spec, entropy_of(spec, sentences, seed)))
+        return tried[-1].entropy.mean - entropy
+
+    if not excess(low) < 0 < excess(high):
+        found = " and ".join(f"{t.entropy.mean:.3f}" for t in tried)
+        raise LanguageError(
+            f"An entropy of {entropy} nats is not between those of the concentrations "
+            f"{concentrations}: {found}."
+        )
+    while abs(tried[-1].entropy.mean - entropy) > tolerance:
+        middle = (low + high) / 2
+        if high - low < 1e-6:
+            raise LanguageError(
+                f"The entropy jumps over {entropy} nats near {exp(middle):.4g}; try another seed."
+            )
+        low, high = (middle, high) if excess(middle) < 0 else (low, middle)
+    return tried
+
+
+def pcfg_family(shape: PCFGSpec, mean_length: float) -> Callable[[float], PCFGSpec]:
+    """Return grammars of one shape: rules and emissions share a concentration, the length is fixed."""
+
+    def member(concentration: float) -> PCFGSpec:
+        both = {"rule_concentration": concentration, "emission_concentration": concentration}
+        return with_mean_length(replace(shape, **both), mean_length)
+
+    return member
+
+
+def with_mean_length(spec: PCFGSpec, tokens: float) -> PCFGSpec:
+    """Scale the mass of early stop until the exact mean length is as wanted (tokens)."""
+
+    def stopping(scale: float) -> PCFGSpec:
+        return replace(spec, early_stop=tuple(round(scale * mass, 6) for mass in EARLY_STOP))
+
+    def excess(scale: float) -> float:
+        return stopping(scale).grammar().mean_length - tokens
+
+    if excess(0.0) < 0 or excess(3.9) > 0:
+        raise LanguageError(
+            f"A mean length of {tokens} tokens is not reached; it lies between "
+            f"{excess(3.9) + tokens:.3g} and {excess(0.0) + tokens:.3g}."
+        )
+    return stopping(brentq(excess, 0.0, 3.9, xtol=1e-6))
+
+
+def hmm_family(shape: HMMSpec) -> Callable[[float], HMMSpec]:
+    """Return HMMs of one shape, transitions and emissions sharing a concentration."""
+    return lambda c: replace(shape, transition_concentration=c, emission_concentration=c)

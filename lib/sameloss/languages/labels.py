@@ -1,0 +1,83 @@
+"""Downstream labels of sentences, and what any classifier can reach (App. A.1)."""
+
+from typing import Literal, NamedTuple, get_args
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sameloss.errors import LanguageError
+from sameloss.languages.language import Language, Sentences
+
+LabelKind = Literal["likelihood", "posterior"]
+
+UNDEFINED = -1
+"""Label of a sentence that no class of the task can produce."""
+
+
+def labels(language: Language, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
+    """Label each sentence by its most probable hidden symbol.
+
+    `likelihood`: argmax_s Pr(tokens | s), as the released code does; for a grammar the tokens are
+    the first ones, as many as the task's span. `posterior`: argmax_s Pr(s | x).
+
+    Returns:
+        0-based classes; `UNDEFINED` where every class has probability zero.
+
+    """
+    if kind not in get_args(LabelKind):
+        raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
+    scores = getattr(language, kind)(sentences, task)
+    most, label = scores.max(1)
+    return label.where(most > 0, UNDEFINED)
+
+
+class Ceilings(NamedTuple):
+    """What a task's labels are, as shares of sentences; `hidden` is the symbol that was there."""
+
+    classes: int
+    likelihood_defined: float
+    likelihood_majority: float  # of the sentences with a label
+    posterior_majority: float
+    hidden_majority: float
+    agreement: float  # of the two labels, where both are defined
+    bayes: float  # accuracy of the best guess of the hidden symbol: that of the posterior label
+    likelihood_accuracy: float  # of the likelihood label as a guess of the hidden symbol
+
+
+def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
+    """Estimate majority shares and the Bayes ceiling of a task.
+
+    A label is a function of its sentence, so a perfect classifier reaches 100 %; only the hidden
+    symbol itself has a lower ceiling, E max_s Pr(s | x). It is taken here over the sentences in
+    which the task has a hidden symbol, weighted by its probability.
+    """
+    posterior = language.posterior(sentences, task)
+    likelihood = labels(language, sentences, task, "likelihood")
+    guess, defined = posterior.argmax(1), likelihood != UNDEFINED
+    hidden = posterior.sum()
+    found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined
+    return Ceilings(
+        classes=language.classes(task),
+        likelihood_defined=float(defined.double().mean()),
+        likelihood_majority=_majority(likelihood[defined]),
+        posterior_majority=_majority(guess[posterior.amax(1) > 0]),
+        hidden_majority=float(posterior.sum(0).max() / hidden),
+        agreement=float((likelihood == guess)[defined].double().mean()),
+        bayes=float(posterior.amax(1).sum() / hidden),
+        likelihood_accuracy=float(found.sum() / hidden),
+    )
+
+
+def _majority(label: Int[Tensor, " batch"]) -> float:
+    return float(label.bincount().max() / len(label)) if len(label) else float("nan")
+
+
+def length_distribution(language: Language) -> Float[Tensor, " length"]:
+    """Return Pr(a sentence has n tokens), n = 1 .. max_length, exactly: all tokens are masked.
+
+    The autoregressive language cannot sum over all tokens; it raises LanguageError.
+    """
+    lengths = torch.arange(1, language.max_length + 1)
+    masks = torch.zeros(len(lengths), language.max_length, dtype=torch.long)
+    return language.log_prob(Sentences(masks, lengths)).exp()

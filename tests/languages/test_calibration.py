@@ -1,0 +1,73 @@
+"""Calibration reaches what it is asked for, and says when it cannot."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sameloss.errors import LanguageError
+from sameloss.languages import PCFGSpec
+from sameloss.languages.calibration import calibrate, entropy_of, hmm_family, pcfg_family, with_mean_length
+from sameloss.languages.hmm import HMMSpec
+from sameloss.languages.labels import length_distribution
+from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.saturation import entropies, enumerate_sentences
+
+SHAPE = PCFGSpec(3, 2, 3, 2, 4, 10, 5, 1.0, 1.0, smoothing=0.01, seed=4)
+
+
+def test_the_estimated_entropy_is_that_of_the_population(tiny_spec):
+    language = tiny_spec.build()
+    exact = 0.0
+    for sentences in enumerate_sentences(language):
+        weights = language.log_prob(sentences).exp()
+        exact += float(weights @ entropies(language.conditionals(sentences), sentences))
+    found = entropy_of(tiny_spec, 4000, 0)
+    assert found.count == 4000
+    assert found.standard_error < 0.01
+    assert abs(found.mean - exact) < 4 * found.standard_error
+
+
+def test_a_grammar_is_brought_to_entropy_and_length():
+    tried = calibrate(pcfg_family(SHAPE, 5.5), 1.5, (0.05, 5.0), sentences=500, tolerance=0.01)
+    spec = tried[-1].spec
+    assert abs(tried[-1].entropy.mean - 1.5) < 0.01
+    assert spec.rule_concentration == spec.emission_concentration == tried[-1].concentration
+    assert spec.grammar().mean_length == pytest.approx(5.5, abs=1e-4)
+    assert len(tried) < 15
+
+
+def test_an_hmm_is_brought_to_an_entropy():
+    family = hmm_family(HMMSpec(8, 16, 6, 2, 1.0, 1.0))
+    tried = calibrate(family, 1.6, (0.05, 5.0), sentences=500, tolerance=0.01)
+    assert abs(entropy_of(tried[-1].spec, 500, 0).mean - 1.6) < 0.01
+
+
+def test_what_cannot_be_reached_is_said():
+    with pytest.raises(LanguageError, match=r"An entropy of 9 nats is not between those of the concentr"):
+        calibrate(pcfg_family(SHAPE, 6.0), 9, (0.1, 1.0), sentences=50)
+    with pytest.raises(LanguageError, match="mean length of 9 tokens is not reached; it lies between"):
+        with_mean_length(SHAPE, 9)
+
+
+def test_the_papers_languages_have_the_published_entropy_and_length():
+    """The published 3.196 and 3.758 nats, and 17 tokens (Section 2.3, App. A.1)."""
+    for spec, published in ((PAPER_LANGUAGE, 3.196), (PAPER_HMM, 3.758)):
+        found = entropy_of(spec, 6000, 1)
+        assert found.standard_error < 0.012
+        assert abs(found.mean - published) < 0.02 + 2 * found.standard_error
+    assert PAPER_LANGUAGE.grammar().mean_length == pytest.approx(17, abs=0.01)
+    language = PAPER_LANGUAGE.build()
+    lengths = length_distribution(language)
+    assert float(lengths.sum()) == pytest.approx(1, abs=1e-12)
+    assert float(lengths @ torch.arange(1, 33).double()) == pytest.approx(17, abs=0.01)
+    assert (language.words, language.max_length, len(language.grammar.symbols)) == (200, 32, 49)
+    assert bool((language.grammar.emission.sum(0) > 0).all())
+    assert (PAPER_HMM.words, PAPER_HMM.states, PAPER_HMM.max_length, PAPER_HMM.blocks) == (200, 100, 16, 4)
+
+
+def test_the_papers_grammar_is_what_its_calibration_gives():
+    again = pcfg_family(replace(PAPER_LANGUAGE, early_stop=(0.0, 0.0)), 17.0)(
+        PAPER_LANGUAGE.rule_concentration
+    )
+    assert again == PAPER_LANGUAGE
