@@ -28,6 +28,8 @@ task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
+grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
@@ -73,12 +75,11 @@ import torch
 from sameloss.languages import Sentences
 from sameloss.languages.formats import read_grammar
 
-grammar = read_grammar("""
+tiny = PCFG(read_grammar("""
 S -> A B [0.6] | B A [0.4]
 A -> 'one' [0.9] | 'two' [0.1]
 B -> 'two' [1.0]
-""")
-tiny = PCFG(grammar)
+"""))
 tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 
 # %% [markdown]

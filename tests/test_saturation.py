@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from sameloss.errors import LanguageError
+from sameloss.estimate import Estimate
 from sameloss.languages import Sentences, mask_one
 from sameloss.presets import LAPTOP_LANGUAGE
-from sameloss.saturation import Estimate, enumerable, enumerate_sentences, exact_saturation, saturation
+from sameloss.saturation import enumerable, enumerate_sentences, exact_saturation, saturation
 
 
 class Oracle(torch.nn.Module):

@@ -4,8 +4,8 @@ import types
 
 import pytest
 
-from sameloss.errors import ParameterError, StoreError
-from sameloss.presets import PRESETS
+from sameloss.errors import LanguageError, ParameterError, StoreError
+from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE, PRESETS
 from sameloss.setting import Parameters, parameters_of, resolve
 
 
@@ -34,6 +34,10 @@ def elsewhere(tmp_path, monkeypatch):
         ({"max_hours": "1h"}, "max_hours must be a number; got '1h'"),
         ({"size": 235}, "size must be a name; got 235"),
         ({"size": None}, "size must be a name; got None"),
+        ({"corpus": "huge"}, "Unknown corpus 'huge'; choose one of fixed, endless"),
+        ({"test_sentences": "new"}, "Unknown test_sentences 'new'; choose one of fresh, unseen"),
+        ({"test_sentences": "unseen", "corpus": "endless"}, "test_sentences = unseen needs corpus = fixed"),
+        ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
             {"preset": "laptop", "size": "235M"},
             "Size 235M does not belong to preset laptop.*goes with preset paper",
@@ -107,3 +111,35 @@ def test_an_unwritable_artifacts_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
         resolve({"artifacts": str(tmp_path / "file")})
+
+
+def test_an_endless_corpus_and_unseen_tests_reach_the_runs():
+    plain = resolve({})
+    assert resolve({"corpus": "endless"}).corpus.sentences is None
+    unseen = resolve({"test_sentences": "unseen"})
+    assert unseen.labelled.corpus == unseen.corpus == plain.corpus
+    assert plain.labelled.corpus is None
+    assert unseen.labelled.key != plain.labelled.key
+
+
+def test_a_readers_grammar_takes_the_language_s_place(tmp_path):
+    (tmp_path / "mine.txt").write_text("R A 0.5\nR B 0.5\nA A B 0.4\nA x 0.6\nB y 1")
+    setting = resolve({"grammar": "mine.txt", "length_limit": 5})
+    assert setting.preset.language.max_length == 5
+    assert setting.tasks == ("root",)
+    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give max_length"):
+        resolve({"grammar": "mine.txt"})
+
+
+def test_languages_are_named_honestly():
+    names = list(resolve({}).language_measurements())
+    assert names == ["PCFG", "HMM", "OPT stand-in", "PCFG, paper's shape", "HMM, paper's shape"]
+    real = resolve({"opt": "facebook/opt-125m", "preset": "paper"})
+    assert list(real.language_measurements()) == ["PCFG", "HMM", "facebook/opt-125m"]
+    assert resolve({"opt": "x", "opt_corpus": "texts"}).preset.opt.corpus == "texts"
+
+
+def test_large_presets_use_the_calibrated_languages():
+    for name in ("gpu", "paper"):
+        assert PRESETS[name].language == PAPER_LANGUAGE
+        assert PRESETS[name].hmm == PAPER_HMM

@@ -13,23 +13,24 @@ from pandas.io.formats.style import Styler
 from sameloss.costs import announce
 from sameloss.errors import BookError
 from sameloss.figures import use_style
-from sameloss.runs import with_ancestors
+from sameloss.runs import Run, with_ancestors
 from sameloss.setting import Setting, parameters_of, resolve
 
 
-def begin(namespace: dict[str, Any]) -> Setting:
+def begin(namespace: dict[str, Any], *, trains: bool = True) -> Setting:
     """Turn a notebook's parameters into a setting and print its cost; bad ones end the notebook.
 
     Args:
         namespace: the notebook's `globals()`. The first call takes every name in it for a
             parameter; a later one, in a notebook at work, reads the same names again.
+        trains: whether the chapter reads pre-trained models.
 
     """
     _show_faults_as_one_sentence()
     use_style()
     names = namespace.get("_parameters") or tuple(parameters_of(namespace))
     setting = resolve({name: namespace[name] for name in names})
-    print(announce(setting))
+    print(announce(setting) if trains else f"preset {setting.preset.name}: this page trains no model.")
     namespace["_parameters"] = names
     return setting
 
@@ -52,9 +53,9 @@ def show_source(thing: Callable) -> Code:
     return Code(inspect.getsource(thing), language="python")
 
 
-def provenance(setting: Setting) -> str:
+def provenance(setting: Setting, runs: list[Run] | None = None) -> str:
     """Say where a page's numbers come from, checkable against the run store."""
-    manifests = [setting.store.manifest(run) for run in with_ancestors(setting.runs())]
+    manifests = [setting.store.manifest(run) for run in with_ancestors(runs or setting.runs())]
     devices = ", ".join(sorted({m["device"] for m in manifests}))
     revisions = ", ".join(sorted({m["revision"] for m in manifests}))
     days = sorted({m["created"][:10] for m in manifests})

@@ -1,5 +1,6 @@
 """What a setting costs: an estimate before, the record after."""
 
+import json
 import os
 import time
 from dataclasses import asdict
@@ -13,7 +14,7 @@ from sameloss.experiments.pretraining import best_device
 from sameloss.models.encoder import EncoderShape
 from sameloss.presets import PRESETS
 from sameloss.runs import Run, device_name, with_ancestors
-from sameloss.setting import Setting
+from sameloss.setting import Setting, book_root
 
 UTILISATION = 0.35
 """Training's share of the speed of its own matrix products, measured on a laptop's core."""
@@ -193,3 +194,18 @@ def size_table() -> pd.DataFrame:
             rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
     table = pd.DataFrame(rows).drop_duplicates(["size"], keep="last")
     return table.reset_index(drop=True)
+
+
+def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
+    """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
+    folder = book_root() / "results"
+    table = pd.read_csv(folder / f"benchmark_{name}.csv")
+    record = json.loads((folder / f"benchmark_{name}.json").read_text())
+    table["met"] = table.met.map({True: "yes", False: "no"}).fillna("–")
+    versions = [
+        f"{peer} {record[peer]}" for peer in ("torch", "torch-struct", "hmmlearn", "nltk") if record[peer]
+    ]
+    return table, (
+        f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
+        f"{', '.join(versions)}, source revision {record['revision']}."
+    )

@@ -13,32 +13,14 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sameloss.errors import LanguageError
+from sameloss.estimate import Estimate
 from sameloss.languages import Language, Sentences, mask_one
+from sameloss.languages.statistics import entropies
 
 MOST_STRINGS = 100_000
 """Largest number of strings that `enumerate_sentences` tries."""
 
 CHUNK = 2048
-
-
-class Estimate(NamedTuple):
-    """A mean with its standard error over `count` independent draws (0 for an exact value)."""
-
-    mean: float
-    standard_error: float
-    count: int
-
-    @classmethod
-    def of(cls, values: Float[Tensor, " draw"]) -> "Estimate":
-        """Estimate the mean of independent draws."""
-        count = len(values)
-        spread = float(values.double().std()) if count > 1 else float("nan")
-        return cls(float(values.double().mean()), spread / count**0.5, count)
-
-    @classmethod
-    def weighted(cls, values: Float[Tensor, " sentence"], weights: Float[Tensor, " sentence"]) -> "Estimate":
-        """Return an exact expectation over a whole enumerated population."""
-        return cls(float((values * weights).sum()), 0.0, len(values))
 
 
 class Saturation(NamedTuple):
@@ -47,11 +29,6 @@ class Saturation(NamedTuple):
     entropy: Estimate
     kl: Estimate
     loss: Estimate
-
-
-def entropies(conditionals: Float[Tensor, "batch seq word"], sentences: Sentences) -> Float[Tensor, " batch"]:
-    """Return each sentence's mean of H(Pr(. | x_-t)) over its positions, in nats."""
-    return torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
 
 
 @torch.no_grad()

@@ -11,18 +11,28 @@ from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
 from sameloss.experiments import (
     BaselineProbing,
+    Calibration,
     CorpusSampling,
     LabelledSampling,
+    LanguageMeasurement,
     Pretraining,
     Probing,
     SaturationMeasurement,
     TraceMeasurement,
 )
-from sameloss.presets import PRESETS, Preset
+from sameloss.languages import LanguageSpec, TeacherSpec
+from sameloss.paper import ENTROPY, MEAN_LENGTH
+from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, Preset
 from sameloss.runs import Run, Store
 
 CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 """Shares of the steps after which a checkpoint is kept."""
+
+STAND_IN = "stand-in"
+"""The value of `opt` that asks for the small teacher made here."""
+
+MOST_CALIBRATING = 5000
+"""Sentences of each step of a calibration, at most."""
 
 BASELINES = ("lookup table", "one-hot tokens")
 
@@ -38,6 +48,12 @@ class Parameters:
     seeds: int | None = None
     probe_seeds: int | None = None
     trace_sentences: int | None = None
+    sentences: int | None = None
+    grammar: str | None = None
+    length_limit: int | None = None
+    opt: str = STAND_IN
+    opt_corpus: str | None = None
+    glue: str = "nyu-mll/glue"
     corpus: str = "fixed"
     test_sentences: str = "fresh"
     max_hours: float | None = None
@@ -53,6 +69,7 @@ class Setting:
     sizes: tuple[str, ...]
     tasks: tuple[str, ...]  # those a page shows; all are computed
     store: Store
+    glue: str = "nyu-mll/glue"  # name or folder of the GLUE data
 
     @cached_property
     def corpus(self) -> CorpusSampling:
@@ -100,6 +117,36 @@ class Setting:
         """Return the downstream sentences."""
         p = self.preset
         return LabelledSampling(p.language, p.downstream, self.corpus if p.downstream.unseen_test else None)
+
+    def language_measurements(self) -> dict[str, LanguageMeasurement]:
+        """Return the measurements of the preset's languages and of the calibrated ones, by name."""
+        own, paper = self.preset, PRESETS["paper"]
+        chosen = {
+            "PCFG": (own.language, own.downstream.tasks),
+            "HMM": (own.hmm, own.hmm_tasks),
+            self.opt_name: (own.opt, ("topic",) if isinstance(own.opt, TeacherSpec) else ()),
+        }
+        if own.hmm != paper.hmm:
+            chosen["PCFG, paper's shape"] = (paper.language, paper.downstream.tasks)
+            chosen["HMM, paper's shape"] = (paper.hmm, paper.hmm_tasks)
+        sentences = own.language_sentences
+        return {name: LanguageMeasurement(*language, sentences, 0) for name, language in chosen.items()}
+
+    @property
+    def opt_name(self) -> str:
+        """Name the autoregressive language honestly."""
+        return "OPT stand-in" if isinstance(self.preset.opt, TeacherSpec) else self.preset.opt.model
+
+    def language_runs(self) -> list[Run]:
+        """Return what is measured of languages alone."""
+        return [*self.language_measurements().values(), *self.calibrations().values()]
+
+    def calibrations(self) -> dict[str, Calibration]:
+        """Return the searches that gave the paper's shapes their published entropy."""
+        sentences = min(self.preset.language_sentences, MOST_CALIBRATING)
+        pcfg = (PAPER_SHAPE, ENTROPY["PCFG"], MEAN_LENGTH["PCFG"], (0.05, 1.0))
+        hmm = (PAPER_HMM_SHAPE, ENTROPY["HMM"], None, (0.05, 1.0))
+        return {"PCFG": Calibration(*pcfg, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
 
     def probings(self, steps: tuple[int, ...] | None = None) -> dict[tuple[str, int], Probing]:
         """Return the probings by (size, seed), of some or all checkpoints."""
@@ -170,7 +217,7 @@ def resolve(given: Mapping[str, Any]) -> Setting:
             f"Unknown task {tasks[0]!r} for preset {preset.name}; choose one of all, "
             f"{', '.join(preset.downstream.tasks)}."
         )
-    return Setting(preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()))
+    return Setting(preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()), parameters.glue)
 
 
 def _typed(given: Mapping[str, Any]) -> Parameters:
@@ -230,7 +277,34 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
         )
     seeds = parameters.probe_seeds or preset.downstream.probe_seeds
     given["downstream"] = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen)
+    if parameters.sentences:
+        given["language_sentences"] = parameters.sentences
+    if parameters.opt != STAND_IN:
+        given["opt"] = _hub_teacher(parameters)
+    if parameters.grammar:
+        given["language"] = _own_grammar(parameters)
+        tasks = given["language"].build().tasks
+        given["downstream"] = replace(given["downstream"], tasks=tasks)
     return replace(preset, **given)
+
+
+def _hub_teacher(parameters: Parameters) -> LanguageSpec:
+    from sameloss.languages.opt_hub import HubTeacherSpec  # transformers takes seconds
+
+    text = {"corpus": parameters.opt_corpus} if parameters.opt_corpus else {}
+    return HubTeacherSpec(parameters.opt, **text)
+
+
+def _own_grammar(parameters: Parameters) -> LanguageSpec:
+    from sameloss.languages.formats import GrammarText  # nltk takes seconds
+
+    try:
+        text = Path(parameters.grammar).read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"The grammar file {parameters.grammar} cannot be read ({error}).") from None
+    spec = GrammarText(text, parameters.length_limit)
+    spec.build()  # what is wrong with it is said here
+    return spec
 
 
 def _choice(parameters: Parameters, name: str, choices: tuple[str, ...]) -> str:
@@ -241,9 +315,11 @@ def _choice(parameters: Parameters, name: str, choices: tuple[str, ...]) -> str:
 
 
 def default_artifacts() -> Path:
-    """Return `artifacts` beside the nearest `_config.yml`, so that every way to run shares it."""
+    """Return `artifacts` in the book's folder, so that every way to run shares it."""
+    return book_root() / "artifacts"
+
+
+def book_root() -> Path:
+    """Return the nearest folder with a `_config.yml`, from here upwards; here, where there is none."""
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "_config.yml").exists():
-            return folder / "artifacts"
-    return here / "artifacts"
+    return next((folder for folder in (here, *here.parents) if (folder / "_config.yml").exists()), here)

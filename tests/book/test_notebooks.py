@@ -125,6 +125,47 @@ def test_a_paper_shape_learns_on_the_papers_language(tmp_path):
     assert 4.9 < first < 5.7  # ln 200 = 5.30 before anything is learned
 
 
+MINE = "S A B 0.5\nS B A 0.5\nA A B 0.3\nA x 0.7\nB y 0.6\nB z 0.4\n"
+
+
+def test_a_grammar_of_ones_own(tmp_path, artifacts):
+    (tmp_path / "mine.txt").write_text(MINE)
+    own = [("preset", "smoke"), ("grammar", tmp_path / "mine.txt"), ("length_limit", 5)]
+    for chapter in ("chapters/a1_datasets.ipynb", "chapters/a2_conditionals.ipynb"):
+        done = papermill(tmp_path, artifacts, *own, chapter=chapter)
+        assert done.returncode == 0, done.stderr[-2000:]
+        text = printed(tmp_path / "out.ipynb")
+        assert "this page trains no model" in text
+        assert "False" not in text
+    done = papermill(tmp_path, artifacts, *own, ("size", "1K"), ("seeds", 1))
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ([("grammar", "{folder}/mine.txt")], "LanguageError: The grammar is recursive, .* give max_length"),
+        ([("grammar", "{folder}/none.txt")], "ParameterError: The grammar file .*none.txt cannot be read"),
+        (
+            [("opt", "{folder}/no-model")],
+            "LanguageError: Cannot load the model .*give a local folder in the parameter `opt`",
+        ),
+    ],
+)
+def test_bad_languages_end_in_one_sentence(tmp_path, artifacts, parameters, sentence):
+    (tmp_path / "mine.txt").write_text(MINE)
+    given = [(name, value.format(folder=tmp_path)) for name, value in parameters]
+    done = papermill(tmp_path, artifacts, ("preset", "smoke"), *given, chapter="chapters/a1_datasets.ipynb")
+    assert done.returncode == 1
+    assert re.search(sentence, done.stderr)
+
+
+def test_an_endless_corpus_trains(tmp_path, artifacts):
+    endless = [("size", "1K"), ("seeds", 1), ("corpus", "endless")]
+    done = papermill(tmp_path, artifacts, *endless)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
 def test_help_explains_every_parameter():
     done = subprocess.run(
         [PAPERMILL, "--help-notebook", CHAPTER], cwd=ROOT, capture_output=True, text=True, check=True

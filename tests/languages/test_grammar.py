@@ -6,7 +6,7 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages import Grammar
 from sameloss.languages.formats import read_grammar
-from sameloss.languages.labels import length_distribution
+from sameloss.languages.statistics import length_distribution
 
 
 def grammar(**changes):
@@ -50,7 +50,7 @@ def test_bad_tables_say_what_is_wrong(changes, message):
 
 def test_a_symbol_that_never_terminates_is_named():
     rules = torch.tensor([[0, 1, 1], [1, 1, 1]])
-    with pytest.raises(LanguageError, match="Symbol [SA] never terminates"):
+    with pytest.raises(LanguageError, match=r"Symbol [SA] never terminates"):
         grammar(rules=rules, weights=torch.ones(2).double(), emission=torch.zeros(2, 2).double())
 
 

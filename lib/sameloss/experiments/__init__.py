@@ -1,5 +1,6 @@
 """The runs of the book: language → corpus → pre-training → {saturation, flatness, downstream}."""
 
+from sameloss.experiments.languages import Calibration, LanguageMeasurement, LanguageStatistics
 from sameloss.experiments.measurements import SaturationMeasurement, TraceMeasurement
 from sameloss.experiments.pretraining import Checkpoints, CorpusSampling, Pretraining
 from sameloss.experiments.probing import (
@@ -11,10 +12,13 @@ from sameloss.experiments.probing import (
 
 __all__ = [
     "BaselineProbing",
+    "Calibration",
     "Checkpoints",
     "CorpusSampling",
     "Downstream",
     "LabelledSampling",
+    "LanguageMeasurement",
+    "LanguageStatistics",
     "Pretraining",
     "Probing",
     "SaturationMeasurement",

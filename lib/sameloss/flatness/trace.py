@@ -16,7 +16,7 @@ from torch.func import functional_call, grad, vmap
 
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
-from sameloss.saturation import Estimate
+from sameloss.estimate import Estimate
 
 Estimator = Literal["exact", "sampled"]
 

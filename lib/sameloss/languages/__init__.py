@@ -2,7 +2,14 @@
 
 from sameloss.languages.grammar import Grammar
 from sameloss.languages.hmm import HMM, HMMSpec
-from sameloss.languages.language import MASK, Language, LanguageSpec, Sentences, mask_one
+from sameloss.languages.language import (
+    MASK,
+    Language,
+    LanguageSpec,
+    Sentences,
+    mask_one,
+    substituted_conditionals,
+)
 from sameloss.languages.layered import PCFGSpec
 from sameloss.languages.opt_teacher import TeacherSpec
 from sameloss.languages.pcfg import PCFG, Task
@@ -20,4 +27,5 @@ __all__ = [
     "Task",
     "TeacherSpec",
     "mask_one",
+    "substituted_conditionals",
 ]

@@ -14,10 +14,11 @@ import torch
 from scipy.optimize import brentq
 
 from sameloss.errors import LanguageError
+from sameloss.estimate import Estimate
 from sameloss.languages.hmm import HMMSpec
 from sameloss.languages.language import LanguageSpec
 from sameloss.languages.layered import PCFGSpec
-from sameloss.saturation import Estimate, entropies
+from sameloss.languages.statistics import masked_entropy
 
 EARLY_STOP = (0.1, 0.25)
 """The range in the released grammar; a calibrated one is a multiple of it."""
@@ -33,11 +34,8 @@ class Tried(NamedTuple):
 
 def entropy_of(spec: LanguageSpec, sentences: int, seed: int) -> Estimate:
     """Estimate the masked entropy, the best possible loss, from exact conditionals (nats a token)."""
-    language = spec.build()
-    sample = language.sample(sentences, torch.Generator().manual_seed(seed))
-    parts = sample.lengths.argsort().split(8192)  # conditionals are large: a part at a time
-    values = [entropies(language.conditionals(part), part) for part in map(sample.rows, parts)]
-    return Estimate.of(torch.cat(values))
+    language, generator = spec.build(), torch.Generator().manual_seed(seed)
+    return masked_entropy(language, language.sample(sentences, generator), generator)
 
 
 def calibrate(
@@ -55,9 +53,9 @@ def calibrate(
         family: from a concentration to a language.
         entropy: nats a masked token.
         concentrations: two whose entropies lie below and above the wanted one.
-        tolerance: of the entropy, in nats.
+        tolerance: of the entropy, in nats; an estimate's standard error is tolerated in any case.
         sentences: of each estimate.
-        seed: of the sentences; the same for all, so that noise does not move the search.
+        seed: of the sentences.
 
     Returns:
         Everything tried; the last is the calibrated language.
@@ -80,7 +78,7 @@ def calibrate(
             f"An entropy of {entropy} nats is not between those of the concentrations "
             f"{concentrations}: {found}."
         )
-    while abs(tried[-1].entropy.mean - entropy) > tolerance:
+    while abs(tried[-1].entropy.mean - entropy) > max(tolerance, tried[-1].entropy.standard_error):
         middle = (low + high) / 2
         if high - low < 1e-6:
             raise LanguageError(

@@ -5,7 +5,8 @@ and the recursive parts of any other. A cell of the chart exists only where its 
 span inside some derivation of the whole sentence, so a layered grammar's chart is nearly empty.
 
 Scores are probabilities, not logarithms, with axes (symbol, start, sentence): the sentence axis
-comes last because it is the long one, and every operation runs along it.
+comes last because it is the long one, and every operation runs along it. Tokens are scaled, rules
+are not: a sentence of many hundred tokens can underflow, and then counts as impossible.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ class Block(NamedTuple):
 
     left: int
     right: int
-    weights: Float[Tensor, "_symbol _pair"]  # Pr(symbol -> left right); pairs row-major
+    weights: Float[Tensor, "_symbol _left _right"]  # Pr(symbol -> left right)
 
 
 class Cell(NamedTuple):
@@ -147,14 +148,36 @@ def inside(
 def _combined(chart: Chart, blocks: Sequence[Block], splits: Sequence[Split]) -> Tensor:
     pairs: dict[int, Tensor] = {}
     for split in splits:
-        left = _at(chart[split.left], split.left_starts)[:, None]
-        right = _at(chart[split.right], split.right_starts)[None]
+        left = chart[split.left][:, split.left_starts][:, None]
+        right = chart[split.right][:, split.right_starts][None]
         held = pairs.get(split.block)
-        pairs[split.block] = left * right if held is None else torch.addcmul(held, left, right)
-    parts = [(blocks[number].weights, pair.flatten(0, 1)) for number, pair in pairs.items()]
-    return sum(torch.einsum("sp,pib->sib", weights, pair) for weights, pair in parts)
+        pairs[split.block] = left * right if held is None else held.addcmul_(left, right)
+    return sum(torch.einsum("slr,lrib->sib", blocks[number].weights, pair) for number, pair in pairs.items())
 
 
-def _at(scores: Tensor, starts: slice) -> Tensor:
-    """Slice, unless it is the whole: a slice costs its gradient a copy."""
-    return scores if starts == slice(0, scores.shape[1]) else scores[:, starts]
+def outside(
+    steps: Sequence[Step], branching: Branching, chart: Chart, roots: dict[Cell, Float[Tensor, " _symbol"]]
+) -> Chart:
+    r"""Return the gradient of Pr(x) = sum of `roots` times the inside scores of whole sentences.
+
+    $$O_l(i, k) = \sum_{s\to lr} \Pr(s\to lr) \sum_j O_s(i, j)\, I_r(k, j), \text{ and the same for } r.$$
+
+    Args:
+        steps: from `plan`.
+        branching: the rules.
+        chart: the inside scores.
+        roots: Pr(a derivation starts from the symbol), for cells that cover the whole sentence.
+
+    """
+    result = {cell: torch.zeros_like(scores) for cell, scores in chart.items()}
+    for cell, weights in roots.items():
+        result[cell] += weights[:, None, None]
+    for cell, _, splits in reversed(steps):
+        blocks = branching[cell.group] if splits else ()
+        pairs = [torch.einsum("slr,sib->lrib", block.weights, result[cell]) for block in blocks]
+        for split in splits:
+            left = chart[split.left][:, split.left_starts]
+            right = chart[split.right][:, split.right_starts]
+            result[split.left][:, split.left_starts] += (pairs[split.block] * right).sum(1)
+            result[split.right][:, split.right_starts] += (pairs[split.block] * left[:, None]).sum(0)
+    return result

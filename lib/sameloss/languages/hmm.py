@@ -197,11 +197,14 @@ class HMM:
         device = generator.device
         moves, words = (table.to(device) for table in self._alias_tables)
         for rows in _slices(count, DRAWS):
-            states = torch.empty(self.length, rows.stop - rows.start, dtype=torch.long, device=device)
+            shape = (2, self.length, rows.stop - rows.start)
+            uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
+            states = torch.empty(shape[1:], dtype=torch.long, device=device)
             state = torch.full_like(states[0], self.states)  # the row of the initial distribution
             for position in range(self.length):
-                states[position] = state = moves.draw(state, generator) % self.states
-            yield rows, (words.draw(states, generator) % self.words + 1).T, states.T
+                states[position] = state = moves.draw(state, uniform[0, position]) % self.states
+            tokens = words.draw(states.flatten(), uniform[1].flatten()) % self.words + 1
+            yield rows, tokens.view_as(states).T, states.T
 
     @cached_property
     def _alias_tables(self) -> tuple[AliasTables, AliasTables]:

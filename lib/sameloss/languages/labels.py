@@ -2,8 +2,7 @@
 
 from typing import Literal, NamedTuple, get_args
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from sameloss.errors import LanguageError
@@ -71,13 +70,3 @@ def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
 
 def _majority(label: Int[Tensor, " batch"]) -> float:
     return float(label.bincount().max() / len(label)) if len(label) else float("nan")
-
-
-def length_distribution(language: Language) -> Float[Tensor, " length"]:
-    """Return Pr(a sentence has n tokens), n = 1 .. max_length, exactly: all tokens are masked.
-
-    The autoregressive language cannot sum over all tokens; it raises LanguageError.
-    """
-    lengths = torch.arange(1, language.max_length + 1)
-    masks = torch.zeros(len(lengths), language.max_length, dtype=torch.long)
-    return language.log_prob(Sentences(masks, lengths)).exp()

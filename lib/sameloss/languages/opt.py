@@ -16,8 +16,8 @@ from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from sameloss.errors import LanguageError
+from sameloss.languages.fillings import fillings, sum_of_fillings
 from sameloss.languages.language import MASK, Sentences, check_tokens
-from sameloss.languages.opt_fillings import fillings, sum_of_fillings
 from sameloss.languages.opt_model import RestrictedModel
 
 NUMBERS = 1 << 24

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sameloss.errors import LanguageError
-from sameloss.languages.chart import Block, Cell, Chart, Step, inside, plan, possible_spans
+from sameloss.languages.chart import Block, Cell, Chart, Step, inside, outside, plan, possible_spans
 from sameloss.languages.derivation import Derivations, Sampler
 from sameloss.languages.grammar import Grammar
 from sameloss.languages.language import Sentences, check_possible, check_tokens
@@ -136,9 +136,9 @@ class PCFG:
         return float(self._derivation_log_prob(Sentences(masks, lengths)).exp().sum())
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        r"""Return Pr(x_t | x_-t) for all positions by one inside pass and one gradient (App. A.2).
+        r"""Return Pr(x_t | x_-t) for all positions by one inside and one outside pass (App. A.2).
 
-        Pr(x) is linear in the leaf scores at t, so its gradient O_t(s) is the outside score and
+        Pr(x) is linear in the leaf scores at t; its gradient O_t(s) is the outside score, and
 
         $$\Pr(x_t = w \mid x_{-t}) \propto \sum_s O_t(s) \Pr(s \to w).$$
 
@@ -155,22 +155,29 @@ class PCFG:
         result = torch.zeros(*tokens.shape, self.words, dtype=torch.float64, device=tokens.device)
         for rows, part in self._chunks(sentences):
             self._check_length(part)
-            joint = self._joint(part)
-            total = joint.sum(-1, keepdim=True)
-            check_possible(total.squeeze(-1) > 0, rows)
-            result[rows, : part.shape[1]] = joint.div_(total)
+            scores, leaf = self._outside(part)
+            masked = torch.einsum("stb,s->bt", scores, leaf[:, 0])  # Pr(x_-t): token t summed out
+            check_possible(masked > 0, rows)
+            result[rows, : part.shape[1]] = torch.einsum("stb,sw->btw", scores / masked.T, leaf[:, 1:])
         return result
 
-    def _joint(self, tokens: Int[Tensor, "batch seq"]) -> Float[Tensor, "batch seq word"]:
-        """Return Pr(x_t = w, x_-t) up to a factor for each (sentence, t)."""
-        with torch.enable_grad():
-            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[0]]
-            score = self._score(self._chart(tokens, leaves, self._top), tokens).sum()
-            outside = torch.autograd.grad(score, leaves, allow_unused=True)
-        tables = self._on(tokens.device).leaves
-        found = [pair for pair in zip(outside, tables, strict=True) if pair[0] is not None]
-        scores, leaf = (torch.cat(parts) for parts in zip(*found, strict=True))
-        return torch.einsum("stb,sw->btw", scores, leaf[:, 1:])
+    def _outside(
+        self, tokens: Int[Tensor, "batch seq"]
+    ) -> tuple[Float[Tensor, "symbol seq batch"], Float[Tensor, "symbol _column"]]:
+        """Return the outside scores of all leaves and, in the same order, the leaf tables."""
+        tables = self._on(tokens.device)
+        chart = self._chart(tokens, self._leaves(tokens)[0], self._top)
+        scores = [table.new_zeros(len(table), *tokens.T.shape) for table in tables.leaves]
+        for cell, score in self._outside_chart(chart, tokens).items():
+            if cell.span == 1:
+                scores[cell.group][:, cell.first : cell.first + score.shape[1]] = score
+        emitting = [group for group, table in enumerate(tables.leaves) if table.any()]
+        return torch.cat([scores[g] for g in emitting]), torch.cat([tables.leaves[g] for g in emitting])
+
+    def _outside_chart(self, chart: Chart, tokens: Tensor) -> Chart:
+        tables, length = self._on(tokens.device), tokens.shape[1]
+        roots = {cell: tables.roots[g] for g in self._top if (cell := Cell(g, length, 0)) in chart}
+        return outside(self._plans[length, self._top], tables.branching, chart, roots)
 
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
         """Return Pr(x_1..x_L | symbol) up to a factor a sentence; L is the task's span, or all of x.
@@ -196,20 +203,15 @@ class PCFG:
 
     def _posterior(self, tokens: Tensor, task: Task) -> Tensor:
         self._check_length(tokens)
-        with torch.enable_grad():
-            leaves = [leaf.requires_grad_() for leaf in self._leaves(tokens)[0]]
-            chart = self._chart(tokens, leaves, self._top)
-            score = self._score(chart, tokens)
-            first = {cell: inside for cell, inside in chart.items() if cell.first == 0}
-            outside = torch.autograd.grad(score.sum(), list(first.values()), allow_unused=True)
+        chart = self._chart(tokens, self._leaves(tokens)[0], self._top)
+        score, whole = self._score(chart, tokens), task is self._tasks["root"]
         if not (score > 0).all():
             raise LanguageError("A sentence cannot occur in this language, so it has no posterior.")
-        whole = task is self._tasks["root"]
         mass: dict[int, Tensor] = {}
-        for (cell, inner), outer in zip(first.items(), outside, strict=True):
-            if outer is not None and (not whole or cell.span == tokens.shape[1]):
-                mass[cell.group] = mass.get(cell.group, 0.0) + (inner * outer)[:, 0].detach()
-        return self._gather(task, mass.get, tokens) / score.detach()[:, None]
+        for cell, outer in self._outside_chart(chart, tokens).items():
+            if cell.first == 0 and (not whole or cell.span == tokens.shape[1]):
+                mass[cell.group] = mass.get(cell.group, 0.0) + chart[cell][:, 0] * outer[:, 0]
+        return self._gather(task, mass.get, tokens) / score[:, None]
 
     def _by_symbol(self, sentences: Sentences, task: str, score) -> Float[Tensor, "batch class"]:
         chosen = self._task(task)
@@ -276,8 +278,8 @@ class PCFG:
     def _chunks(self, sentences: Sentences) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield sentences of one length, as many as keep the largest intermediate in bounds."""
         tables = self._tables[torch.device("cpu")]
-        pairs = max((b.weights.shape[1] for blocks in tables.branching for b in blocks), default=1)
-        floats = CHUNK_BYTES[sentences.tokens.device.type] // 8
+        pairs = max((b.weights[0].numel() for blocks in tables.branching for b in blocks), default=1)
+        floats = CHUNK_BYTES["cuda" if sentences.tokens.is_cuda else "cpu"] // 8
         yield from sentences.chunks(max(1, floats // (pairs * sentences.tokens.shape[1])))
 
 
@@ -303,7 +305,9 @@ def _make_tables(grammar: Grammar) -> Tables:
     return Tables(branching, leaves, [grammar.roots[group] for group in grammar.groups])
 
 
-def _dense(shape: list[int], entries: list[tuple[int, int, int, float]]) -> Float[Tensor, "_symbol _pair"]:
+def _dense(
+    shape: list[int], entries: list[tuple[int, int, int, float]]
+) -> Float[Tensor, "_symbol _left _right"]:
     if torch.Size(shape).numel() > LARGEST_TABLE:
         raise LanguageError(
             f"Rules between {' × '.join(map(str, shape))} symbols need a table of more than "
@@ -312,4 +316,4 @@ def _dense(shape: list[int], entries: list[tuple[int, int, int, float]]) -> Floa
     table = torch.zeros(shape, dtype=torch.float64)
     *at, weights = zip(*entries, strict=True)
     table[tuple(map(torch.tensor, at))] = torch.tensor(weights, dtype=torch.float64)
-    return table.flatten(1)
+    return table

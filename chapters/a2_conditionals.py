@@ -1,0 +1,166 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (conditionals)=
+# # A.2 The true conditionals
+#
+# **The claim** (Appendices A.2 and E of {cite}`liu2023same`): the conditional $\Pr(x_t\mid x_{-t})$
+# follows from the joint probability, and computing it takes one joint probability for every word of the
+# vocabulary; with several masks the cost is exponential in their number.
+#
+# **What you will see**: one sentence worked by hand; the definition, word by word, beside the pass that
+# gives all words at all positions at once; and that the second half of the claim is wrong for a grammar
+# and an HMM, where any number of masks costs the same, so that a 15 % mask rate has exact targets too.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, gpu or paper
+sentences: int = 2000  # sentences that entropies under several masks are taken on
+grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.chapter import begin
+
+setting = begin(globals(), trains=False)
+
+# %% [markdown]
+# ## By hand
+#
+# $S$ becomes $A\,B$ with probability 0.6 and $B\,A$ with 0.4. $A$ emits *one* with 0.9 and *two* with
+# 0.1; $B$ emits *one* with 0.3 and *two* with 0.7. What is the first word of "? two"?
+#
+# $$
+# \Pr(\text{one two}) = 0.6\cdot 0.9\cdot 0.7 + 0.4\cdot 0.3\cdot 0.1 = 0.390, \qquad
+# \Pr(\text{two two}) = 0.6\cdot 0.1\cdot 0.7 + 0.4\cdot 0.7\cdot 0.1 = 0.070,
+# $$
+#
+# so it is *one* with probability $0.390 / 0.460 = 0.848$.
+
+# %%
+import torch
+
+from sameloss.languages import PCFG, Sentences
+from sameloss.languages.formats import read_grammar
+
+tiny = PCFG(read_grammar("""
+S -> A B [0.6] | B A [0.4]
+A -> 'one' [0.9] | 'two' [0.1]
+B -> 'one' [0.3] | 'two' [0.7]
+"""))
+masked = Sentences(torch.tensor([[0, 2]]), torch.tensor([2]))
+tiny.conditionals(masked)[0, 0]
+
+# %% [markdown]
+# ## All words and positions at once
+#
+# The *definition* asks for one joint probability a word and position:
+
+# %%
+from sameloss.chapter import show_source
+from sameloss.languages import substituted_conditionals
+
+show_source(substituted_conditionals)
+
+# %% [markdown]
+# But $\Pr(x)$ is linear in what is emitted at position $t$,
+#
+# $$ \Pr(x_t = w, x_{-t}) = \sum_s O_t(s)\,\Pr(s \to w), \qquad
+#    O_t(s) = \frac{\partial \Pr(x)}{\partial \Pr(s \to x_t)} , $$ (eq-outside)
+#
+# so one inside pass {cite}`lari1990estimation` and its gradient give the outside scores $O_t$ of all
+# positions, and a matrix product all words. The same holds for an HMM with the forward and backward
+# messages. (O names the Viterbi algorithm there; it finds the best path, while a probability needs the
+# sum over paths.)
+#
+# $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
+
+# %%
+from sameloss.languages.chart import inside
+
+show_source(inside)
+
+# %% [markdown]
+# The definition and the pass, on the same sentences (`passes` is how many joint probabilities the
+# definition asks for; the autoregressive language has no such pass and scores the rest of the sentence
+# for every word, after a shared prefix):
+
+# %%
+from sameloss.chapter import render
+from sameloss.language_tables import definition_and_pass
+
+compared = definition_and_pass(setting, sentences=20)
+render(compared, decimals=1)
+
+# %% [markdown]
+# ## Several masks
+#
+# With $k$ masks, writing out $\Pr(x_t = c, x_{t'} = c', \dots)$ takes $|W|^k$ joint probabilities, as
+# Appendix E says. The loss, however, needs each masked token's *marginal* given the visible ones, and
+# sums over the other masked tokens move inside the dynamic programme: a masked leaf scores
+# $\sum_w \Pr(s\to w)$ instead of $\Pr(s\to x_t)$. The work does not depend on $k$ at all.
+
+# %%
+from sameloss.language_tables import masks_summed_both_ways
+
+several = masks_summed_both_ways(setting, most=3, sentences=20)
+render(several, decimals=1)
+
+# %% [markdown]
+# So how much harder does prediction become? Each further mask takes away a word that told something
+# about the others, up to the sentence of which nothing is visible but its length.
+
+# %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens for PCFG and HMM."}}
+from sameloss import figures
+from sameloss.language_tables import entropy_by_masks
+
+table = entropy_by_masks(setting, sentences)
+(ax,) = figures.panels(1, width=5)
+figures.entropy_by_masks(table, ax)
+ax.legend(fontsize="small")
+
+# %% [markdown]
+# ## Zeros
+#
+# A softmax gives every word a positive probability. Where a true conditional is zero, the best possible
+# loss is approached but never attained, and Assumption 3.1, that the model class holds minimisers, has
+# nothing to be true of. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
+# such zeros; this book's small languages are mixed with a little of the uniform distribution.
+
+# %%
+from sameloss.language_tables import attainable
+
+render(attainable(setting))
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+print("the pass agrees with the definition:", bool((compared.difference < 1e-12).all()))
+print("masks summed inside the pass agree with filling them:", bool((several.difference < 1e-12).all()))
+print("no mask more makes prediction easier:",
+      bool((table.groupby("language").entropy.diff().dropna() > -0.01).all()))
+
+# %% [markdown]
+# ## Errata
+#
+# - "The time complexity of computing the true MLM conditional probability is exponential in the
+#   number of masks" (Appendix E) holds for the definition and for an autoregressive teacher; for the
+#   PCFG and the HMM the exact marginals cost one pass, whatever the number of masks.
+# - Assumption 3.1 is empty for languages with zeros among their conditionals.
+#
+# ## Exercises
+#
+# 1. Put a grammar of your own in: `-p grammar my_grammar.txt`.
+# 2. Is the entropy curve of the HMM concave? What would a Markov chain of order one have to do with it?
+# 3. With 15 % of 32 tokens masked, about five, how far is the best possible loss from that of one mask?
+#    `-p preset paper` (no model is trained).
+
+# %% tags=["hide-input"]
+figures.download(table, "a2_conditionals")
