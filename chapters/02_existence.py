@@ -75,11 +75,13 @@ import torch
 from sameloss.languages import Sentences
 from sameloss.languages.formats import read_grammar
 
-tiny = PCFG(read_grammar("""
+tiny = PCFG(
+    read_grammar("""
 S -> A B [0.6] | B A [0.4]
 A -> 'one' [0.9] | 'two' [0.1]
 B -> 'two' [1.0]
-"""))
+""")
+)
 tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 
 # %% [markdown]

@@ -202,9 +202,13 @@ print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {setting.pr
 # NBVAL_CHECK_OUTPUT
 calibrated = entropies.dropna(subset="published")
 near = (calibrated.low - 0.02 <= calibrated.published) & (calibrated.published <= calibrated.high + 0.02)
-print("the published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all()))
-print("every likelihood label is the hidden symbol at most as often as the posterior label:",
-      bool((ceilings.likelihood_accuracy <= ceilings.bayes + 1e-9).all()))
+print(
+    "the published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all())
+)
+print(
+    "every likelihood label is the hidden symbol at most as often as the posterior label:",
+    bool((ceilings.likelihood_accuracy <= ceilings.bayes + 1e-9).all()),
+)
 
 # %% [markdown]
 # ## Deviations

@@ -51,11 +51,13 @@ import torch
 from sameloss.languages import PCFG, Sentences
 from sameloss.languages.formats import read_grammar
 
-tiny = PCFG(read_grammar("""
+tiny = PCFG(
+    read_grammar("""
 S -> A B [0.6] | B A [0.4]
 A -> 'one' [0.9] | 'two' [0.1]
 B -> 'one' [0.3] | 'two' [0.7]
-"""))
+""")
+)
 masked = Sentences(torch.tensor([[0, 2]]), torch.tensor([2]))
 tiny.conditionals(masked)[0, 0]
 
@@ -76,17 +78,20 @@ show_source(substituted_conditionals)
 # $$ \Pr(x_t = w, x_{-t}) = \sum_s O_t(s)\,\Pr(s \to w), \qquad
 #    O_t(s) = \frac{\partial \Pr(x)}{\partial \Pr(s \to x_t)} , $$ (eq-outside)
 #
-# so one inside pass {cite}`lari1990estimation` and its gradient give the outside scores $O_t$ of all
-# positions, and a matrix product all words. The same holds for an HMM with the forward and backward
+# so one inside pass {cite}`lari1990estimation` and its gradient, the outside pass, give the outside scores
+# $O_t$ of all positions, and a matrix product all words. The same holds for an HMM with the forward and backward
 # messages. (O names the Viterbi algorithm there; it finds the best path, while a probability needs the
 # sum over paths.)
 #
 # $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
 
 # %%
-from sameloss.languages.chart import inside
+from sameloss.languages.chart import inside, outside
 
 show_source(inside)
+
+# %%
+show_source(outside)
 
 # %% [markdown]
 # The definition and the pass, on the same sentences (`passes` is how many joint probabilities the
@@ -94,11 +99,11 @@ show_source(inside)
 # for every word, after a shared prefix):
 
 # %%
-from sameloss.chapter import render
+from sameloss.chapter import render, scientific
 from sameloss.language_tables import definition_and_pass
 
 compared = definition_and_pass(setting, sentences=20)
-render(compared, decimals=1)
+render(scientific(compared, "difference"), decimals=1)
 
 # %% [markdown]
 # ## Several masks
@@ -112,7 +117,7 @@ render(compared, decimals=1)
 from sameloss.language_tables import masks_summed_both_ways
 
 several = masks_summed_both_ways(setting, most=3, sentences=20)
-render(several, decimals=1)
+render(scientific(several, "difference"), decimals=1)
 
 # %% [markdown]
 # So how much harder does prediction become? Each further mask takes away a word that told something
@@ -144,8 +149,10 @@ render(attainable(setting))
 # NBVAL_CHECK_OUTPUT
 print("the pass agrees with the definition:", bool((compared.difference < 1e-12).all()))
 print("masks summed inside the pass agree with filling them:", bool((several.difference < 1e-12).all()))
-print("no mask more makes prediction easier:",
-      bool((table.groupby("language").entropy.diff().dropna() > -0.01).all()))
+print(
+    "no mask more makes prediction easier:",
+    bool((table.groupby("language").entropy.diff().dropna() > -0.01).all()),
+)
 
 # %% [markdown]
 # ## Errata

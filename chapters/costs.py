@@ -38,9 +38,11 @@ setting = begin(globals())
 # %%
 from sameloss.chapter import render
 from sameloss.costs import by_chapter
+from sameloss.parallel import get_all
 from sameloss.results import collect
 
 collect(setting)
+get_all(setting.store, setting.language_runs(), setting.preset.workers)
 costs = by_chapter(setting)
 render(costs)
 

@@ -71,6 +71,11 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     return table.style.hide(axis="index").format(formats, na_rep="–", thousands=",")
 
 
+def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Write a column of tiny numbers as powers of ten."""
+    return table.assign(**{column: table[column].map("{:.0e}".format)})
+
+
 def render_verdicts(table: pd.DataFrame) -> Styler:
     """Show paper beside ours, and glue each row as `verdict-<id>` for the prose."""
     shown = table.copy()

@@ -145,6 +145,7 @@ def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
     return {
         "02_existence": [*setting.runs(), *setting.protocol_runs()],
         "04_flatness": setting.runs(),
+        "a1_datasets": [*setting.language_runs(), setting.corpus],
         "verdicts": setting.runs(),
     }
 
@@ -196,12 +197,19 @@ def size_table() -> pd.DataFrame:
     return table.reset_index(drop=True)
 
 
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
     folder = book_root() / "results"
     table = pd.read_csv(folder / f"benchmark_{name}.csv")
     record = json.loads((folder / f"benchmark_{name}.json").read_text())
-    table["met"] = table.met.map({True: "yes", False: "no"}).fillna("–")
+    table["met"] = table.met.map({True: "yes", False: "no"})
+    for column in ("ours_value", "peer_value", "ratio", "goal"):
+        table[column] = table[column].map(_short, na_action="ignore")
+    table = table.astype(object).where(table.notna(), "–")
     versions = [
         f"{peer} {record[peer]}" for peer in ("torch", "torch-struct", "hmmlearn", "nltk") if record[peer]
     ]

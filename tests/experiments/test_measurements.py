@@ -76,7 +76,8 @@ def test_costs_are_recorded(results):
     assert set(table.stage) >= {"Pretraining", "TraceMeasurement", "Probing"}
     assert (table.core_s > 0).all()
     assert "nothing is trained" in costs.announce(results.setting)
-    assert set(costs.by_chapter(results.setting).chapter) == {"02_existence", "04_flatness", "verdicts"}
+    chapters = set(costs.by_chapter(results.setting).chapter)
+    assert chapters == {"02_existence", "04_flatness", "a1_datasets", "verdicts"}
     assert (costs.estimated_and_measured(results.setting).measured_s > 0).all()
 
 
