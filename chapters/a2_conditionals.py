@@ -25,7 +25,6 @@ preset: str = "auto"  # auto, smoke, laptop, gpu or paper
 sentences: int = 2000  # sentences that entropies under several masks are taken on
 grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
-artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
 from sameloss.chapter import begin
@@ -73,14 +72,14 @@ from sameloss.languages import substituted_conditionals
 show_source(substituted_conditionals)
 
 # %% [markdown]
-# But $\Pr(x)$ is linear in what is emitted at position $t$,
+# But $\Pr(x)$ is linear in the scores $e_t(s) = \Pr(s \to x_t)$ of the symbols at one position $t$,
 #
 # $$ \Pr(x_t = w, x_{-t}) = \sum_s O_t(s)\,\Pr(s \to w), \qquad
-#    O_t(s) = \frac{\partial \Pr(x)}{\partial \Pr(s \to x_t)} , $$ (eq-outside)
+#    O_t(s) = \frac{\partial \Pr(x)}{\partial e_t(s)} , $$ (eq-outside)
 #
 # so one inside pass {cite}`lari1990estimation` and its gradient, the outside pass, give the outside scores
 # $O_t$ of all positions, and a matrix product all words. The same holds for an HMM with the forward and backward
-# messages. (O names the Viterbi algorithm there; it finds the best path, while a probability needs the
+# messages. (The paper names the Viterbi algorithm there; it finds the best path, while a probability needs the
 # sum over paths.)
 #
 # $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
@@ -111,7 +110,8 @@ render(scientific(compared, "difference"), decimals=1)
 # With $k$ masks, writing out $\Pr(x_t = c, x_{t'} = c', \dots)$ takes $|W|^k$ joint probabilities, as
 # Appendix E says. The loss, however, needs each masked token's *marginal* given the visible ones, and
 # sums over the other masked tokens move inside the dynamic programme: a masked leaf scores
-# $\sum_w \Pr(s\to w)$ instead of $\Pr(s\to x_t)$. The work does not depend on $k$ at all.
+# $\sum_w \Pr(s\to w)$ instead of $\Pr(s\to x_t)$. The work does not depend on $k$ at all. (The table
+# ends where there are more than 10,000 fillings.)
 
 # %%
 from sameloss.language_tables import masks_summed_both_ways
@@ -136,8 +136,8 @@ ax.legend(fontsize="small")
 # ## Zeros
 #
 # A softmax gives every word a positive probability. Where a true conditional is zero, the best possible
-# loss is approached but never attained, and Assumption 3.1, that the model class holds minimisers, has
-# nothing to be true of. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
+# loss is approached but never attained, and Assumption 3.1, on the manifold of minimisers, speaks of an
+# empty set. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
 # such zeros; this book's small languages are mixed with a little of the uniform distribution.
 
 # %%

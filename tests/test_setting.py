@@ -37,6 +37,8 @@ def elsewhere(tmp_path, monkeypatch):
         ({"corpus": "huge"}, "Unknown corpus 'huge'; choose one of fixed, endless"),
         ({"test_sentences": "new"}, "Unknown test_sentences 'new'; choose one of fresh, unseen"),
         ({"test_sentences": "unseen", "corpus": "endless"}, "test_sentences = unseen needs corpus = fixed"),
+        ({"length_limit": 9}, "length_limit has an effect only together with grammar"),
+        ({"glue": "folder"}, "glue has an effect only together with opt"),
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
             {"preset": "laptop", "size": "235M"},
@@ -127,7 +129,7 @@ def test_a_readers_grammar_takes_the_language_s_place(tmp_path):
     setting = resolve({"grammar": "mine.txt", "length_limit": 5})
     assert setting.preset.language.max_length == 5
     assert setting.tasks == ("root",)
-    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give max_length"):
+    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give length_limit"):
         resolve({"grammar": "mine.txt"})
 
 
@@ -137,6 +139,7 @@ def test_languages_are_named_honestly():
     real = resolve({"opt": "facebook/opt-125m", "preset": "paper"})
     assert list(real.language_measurements()) == ["PCFG", "HMM", "facebook/opt-125m"]
     assert resolve({"opt": "x", "opt_corpus": "texts"}).preset.opt.corpus == "texts"
+    assert real.language_measurements()["facebook/opt-125m"].sentences == 100
 
 
 def test_large_presets_use_the_calibrated_languages():

@@ -180,8 +180,13 @@ class Corpus:
 
 def _read_manifest(folder: Path) -> Manifest:
     try:
-        return Manifest(**json.loads((folder / MANIFEST).read_text()))
-    except (OSError, ValueError, TypeError) as error:
+        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+        counts = [shard["sentences"] for shard in manifest.shards if {"tokens", "lengths"} <= shard.keys()]
+        full = [manifest.shard] * (len(counts) - 1)
+        if len(counts) != len(manifest.shards) or counts[:-1] != full or sum(counts) != manifest.sentences:
+            raise ValueError("shards do not add up")
+        return manifest
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(folder / MANIFEST) from error
 
 

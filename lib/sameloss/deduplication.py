@@ -1,6 +1,6 @@
 """Which sentences a corpus does not hold: test sets without a sentence seen in training."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -50,8 +50,14 @@ def distinct(sentences: Sentences) -> Sentences:
     return sentences.rows(torch.tensor(sorted(first.values()), dtype=torch.long))
 
 
-def held_out_unseen(language: Language, corpus: Corpus, count: int, generator: torch.Generator) -> Sentences:
-    """Draw until there are `count` distinct sentences that the corpus does not hold.
+def held_out_unseen(
+    language: Language,
+    corpus: Corpus,
+    count: int,
+    generator: torch.Generator,
+    wanted: Callable[[Sentences], Tensor] | None = None,
+) -> Sentences:
+    """Draw until there are `count` distinct, `wanted` sentences that the corpus does not hold.
 
     They are for downstream tests. Frequent sentences are missing from them, so they are no longer
     distributed as the language: no population quantity (loss, entropy, KL, Fisher trace) may be
@@ -63,7 +69,7 @@ def held_out_unseen(language: Language, corpus: Corpus, count: int, generator: t
     """
     if count < 1:
         raise CorpusError(f"A held-out set needs at least one sentence; got {count}.")
-    found, drawn = _draw_unseen(language, corpus, count, generator), count
+    found, drawn = _draw_unseen(language, corpus, count, generator, wanted), count
     while len(found.lengths) < count:
         # Each pass doubles the draws, so that the corpus is read a few times, not a hundred.
         more = min(drawn, DRAWS * count - drawn)
@@ -72,15 +78,16 @@ def held_out_unseen(language: Language, corpus: Corpus, count: int, generator: t
                 f"{drawn} draws gave {len(found.lengths)} different sentences that the corpus does not hold, "
                 f"fewer than {count}; choose a smaller test set, a smaller corpus or a richer language."
             )
-        parts = [found, _draw_unseen(language, corpus, more, generator)]
+        parts = [found, _draw_unseen(language, corpus, more, generator, wanted)]
         found, drawn = distinct(Sentences.joined(parts)), drawn + more
     return found.rows(slice(count))
 
 
-def _draw_unseen(language: Language, corpus: Corpus, count: int, generator: torch.Generator) -> Sentences:
-    """Draw `count` sentences; return the different ones that the corpus does not hold."""
+def _draw_unseen(language, corpus: Corpus, count: int, generator: torch.Generator, wanted) -> Sentences:
+    """Draw `count` sentences; return the different and wanted ones that the corpus does not hold."""
     sentences = distinct(padded(language.sample(count, generator), language.max_length))
-    return sentences.rows(unseen(corpus, sentences))
+    sentences = sentences.rows(unseen(corpus, sentences))
+    return sentences.rows(wanted(sentences)) if wanted else sentences
 
 
 def _keys(sentences: Sentences, seq: int) -> Int[np.ndarray, "batch key"]:

@@ -12,8 +12,8 @@ from sameloss.corpus import stream_seed
 from sameloss.deduplication import unseen
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, substituted_conditionals
-from sameloss.languages.fillings import fillings, sum_of_fillings
-from sameloss.languages.opt_teacher import STAND_IN
+from sameloss.languages.fillings import FILLINGS, fillings, sum_of_fillings
+from sameloss.languages.opt_teacher import STAND_IN_NOTE
 from sameloss.languages.statistics import check_attainable, entropy_under_masks, mask_some
 from sameloss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.presets import PRESETS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def paper_kind(spec: LanguageSpec) -> str | None:
-    """Return which of the paper's languages a language stands for: it must have its shape."""
+    """Return which of the paper's languages a language stands for: the calibrated ones, or OPT-125M."""
     if isinstance(spec, TeacherSpec):
         return None
     alike = {"PCFG": PRESETS["paper"].language, "HMM": PRESETS["paper"].hmm}
@@ -91,7 +91,7 @@ def describe_opt(setting: Setting) -> pd.DataFrame:
         print(f"{spec.words} tokens cover {language.coverage:.1%} of {spec.corpus}")
         print(_glue_coverage(setting, language).to_string(index=False))
         return pd.DataFrame({"sentence": texts})
-    print(STAND_IN)
+    print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})
     posterior = language.posterior(sentences, "topic")
     for topic, column in enumerate(posterior.T.tolist()):
@@ -106,7 +106,7 @@ def _glue_coverage(setting: Setting, language: "HubTeacher") -> pd.DataFrame:
     for name in ("qnli", "sst2"):
         task = glue_task(name, language.tokenizer, language.allowed, language.max_length, setting.glue)
         for split, part in task._asdict().items():
-            shares = {k: getattr(part, k) for k in ("tokens_kept", "kept_whole", "empty")}
+            shares = {k: getattr(part, k) for k in ("tokens_known", "tokens_kept", "kept_whole", "empty")}
             rows.append({"task": name, "split": split, "examples": len(part.labels), **shares})
     return pd.DataFrame(rows)
 
@@ -142,12 +142,17 @@ def definition_and_pass(setting: Setting, sentences: int) -> pd.DataFrame:
 
 
 def masks_summed_both_ways(setting: Setting, most: int, sentences: int) -> pd.DataFrame:
-    """Compare Pr(visible tokens) with 1 to `most` masks: every filling, and inside the pass."""
+    """Compare Pr(visible tokens) with 1 to `most` masks: every filling, and inside the pass.
+
+    Numbers of masks with more than `FILLINGS` fillings are left out.
+    """
     rows = []
     for name, language in _languages(setting).items():
         generator = torch.Generator().manual_seed(0)
         sample = language.sample(sentences, generator)
         for masks in range(1, most + 1):
+            if language.words**masks > FILLINGS:
+                break
             masked = mask_some(sample, masks, generator)
             filled, slow = _timed(lambda: _by_filling(language, masked))  # noqa: B023
             direct, fast = _timed(lambda: language.log_prob(masked))  # noqa: B023

@@ -31,6 +31,12 @@ CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
 STAND_IN = "stand-in"
 """The value of `opt` that asks for the small teacher made here."""
 
+MOST_OF_A_REAL_OPT = 100
+"""Sentences on which a real OPT is measured, at most: it scores 2,000 candidates for each."""
+
+GLUE = "nyu-mll/glue"
+"""Where QNLI and SST-2 come from."""
+
 MOST_CALIBRATING = 5000
 """Sentences of each step of a calibration, at most."""
 
@@ -53,7 +59,7 @@ class Parameters:
     length_limit: int | None = None
     opt: str = STAND_IN
     opt_corpus: str | None = None
-    glue: str = "nyu-mll/glue"
+    glue: str | None = None
     corpus: str = "fixed"
     test_sentences: str = "fresh"
     max_hours: float | None = None
@@ -69,7 +75,7 @@ class Setting:
     sizes: tuple[str, ...]
     tasks: tuple[str, ...]  # those a page shows; all are computed
     store: Store
-    glue: str = "nyu-mll/glue"  # name or folder of the GLUE data
+    glue: str = GLUE  # name or folder of the GLUE data
 
     @cached_property
     def corpus(self) -> CorpusSampling:
@@ -126,11 +132,23 @@ class Setting:
             "HMM": (own.hmm, own.hmm_tasks),
             self.opt_name: (own.opt, ("topic",) if isinstance(own.opt, TeacherSpec) else ()),
         }
-        if own.hmm != paper.hmm:
+        if own.language != paper.language:
             chosen["PCFG, paper's shape"] = (paper.language, paper.downstream.tasks)
+        if own.hmm != paper.hmm:
             chosen["HMM, paper's shape"] = (paper.hmm, paper.hmm_tasks)
-        sentences = own.language_sentences
-        return {name: LanguageMeasurement(*language, sentences, 0) for name, language in chosen.items()}
+        return {
+            name: LanguageMeasurement(*language, self._sentences(language[0]), 0)
+            for name, language in chosen.items()
+        }
+
+    def _sentences(self, language: LanguageSpec) -> int:
+        """Return on how many sentences a language is measured: few where each costs a minute."""
+        slow = language is self.preset.opt and not isinstance(language, TeacherSpec)
+        return (
+            min(self.preset.language_sentences, MOST_OF_A_REAL_OPT)
+            if slow
+            else self.preset.language_sentences
+        )
 
     @property
     def opt_name(self) -> str:
@@ -217,7 +235,9 @@ def resolve(given: Mapping[str, Any]) -> Setting:
             f"Unknown task {tasks[0]!r} for preset {preset.name}; choose one of all, "
             f"{', '.join(preset.downstream.tasks)}."
         )
-    return Setting(preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()), parameters.glue)
+    return Setting(
+        preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()), parameters.glue or GLUE
+    )
 
 
 def _typed(given: Mapping[str, Any]) -> Parameters:
@@ -268,38 +288,49 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
     }
     if parameters.steps:
         given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
-    if _choice(parameters, "corpus", ("fixed", "endless")) == "endless":
-        given["corpus_sentences"] = None
-    unseen = _choice(parameters, "test_sentences", ("fresh", "unseen")) == "unseen"
-    if unseen and parameters.corpus == "endless":
-        raise ParameterError(
-            "test_sentences = unseen needs corpus = fixed: an endless corpus holds everything."
-        )
-    seeds = parameters.probe_seeds or preset.downstream.probe_seeds
-    given["downstream"] = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen)
     if parameters.sentences:
         given["language_sentences"] = parameters.sentences
+    return _with_data(_with_languages(replace(preset, **given), parameters), parameters)
+
+
+def _with_languages(preset: Preset, parameters: Parameters) -> Preset:
+    """Put a reader's grammar and a real OPT in the place of the preset's."""
+    pairs = {"length_limit": parameters.grammar, "opt_corpus": parameters.opt, "glue": parameters.opt}
+    for name, needed in pairs.items():
+        if getattr(parameters, name) is not None and needed in (None, STAND_IN):
+            other = "opt" if needed else "grammar"
+            raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
     if parameters.opt != STAND_IN:
-        given["opt"] = _hub_teacher(parameters)
+        preset = replace(preset, opt=_hub_teacher(parameters))
     if parameters.grammar:
-        given["language"] = _own_grammar(parameters)
-        tasks = given["language"].build().tasks
-        given["downstream"] = replace(given["downstream"], tasks=tasks)
-    return replace(preset, **given)
+        language = _own_grammar(parameters)
+        downstream = replace(preset.downstream, tasks=language.build().tasks)
+        preset = replace(preset, language=language, downstream=downstream)
+    return preset
+
+
+def _with_data(preset: Preset, parameters: Parameters) -> Preset:
+    endless = _choice(parameters, "corpus", ("fixed", "endless")) == "endless"
+    unseen = _choice(parameters, "test_sentences", ("fresh", "unseen")) == "unseen"
+    if unseen and endless:
+        raise ParameterError("test_sentences = unseen needs corpus = fixed: an endless one holds everything.")
+    seeds = parameters.probe_seeds or preset.downstream.probe_seeds
+    downstream = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen)
+    sentences = None if endless else preset.corpus_sentences
+    return replace(preset, downstream=downstream, corpus_sentences=sentences)
 
 
 def _hub_teacher(parameters: Parameters) -> LanguageSpec:
     from sameloss.languages.opt_hub import HubTeacherSpec  # transformers takes seconds
 
-    text = {"corpus": parameters.opt_corpus} if parameters.opt_corpus else {}
-    return HubTeacherSpec(parameters.opt, **text)
+    return HubTeacherSpec.of(parameters.opt, parameters.opt_corpus)
 
 
 def _own_grammar(parameters: Parameters) -> LanguageSpec:
     from sameloss.languages.formats import GrammarText  # nltk takes seconds
 
     try:
-        text = Path(parameters.grammar).read_text()
+        text = Path(parameters.grammar).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(f"The grammar file {parameters.grammar} cannot be read ({error}).") from None
     spec = GrammarText(text, parameters.length_limit)

@@ -144,7 +144,7 @@ def test_a_grammar_of_ones_own(tmp_path, artifacts):
 @pytest.mark.parametrize(
     ("parameters", "sentence"),
     [
-        ([("grammar", "{folder}/mine.txt")], "LanguageError: The grammar is recursive, .* give max_length"),
+        ([("grammar", "{folder}/mine.txt")], "LanguageError: The grammar is recursive, .* give length_limit"),
         ([("grammar", "{folder}/none.txt")], "ParameterError: The grammar file .*none.txt cannot be read"),
         (
             [("opt", "{folder}/no-model")],

@@ -1,7 +1,5 @@
 """Calibration reaches what it is asked for, and says when it cannot."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
@@ -10,7 +8,7 @@ from sameloss.languages import PCFGSpec
 from sameloss.languages.calibration import calibrate, entropy_of, hmm_family, pcfg_family, with_mean_length
 from sameloss.languages.hmm import HMMSpec
 from sameloss.languages.statistics import length_distribution
-from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.presets import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_LANGUAGE, PAPER_SHAPE
 from sameloss.saturation import entropies, enumerate_sentences
 
 SHAPE = PCFGSpec(3, 2, 3, 2, 4, 10, 5, 1.0, 1.0, smoothing=0.01, seed=4)
@@ -57,9 +55,9 @@ def test_what_cannot_be_reached_is_said():
 def test_the_papers_languages_have_the_published_entropy_and_length():
     """The published 3.196 and 3.758 nats, and 17 tokens (Section 2.3, App. A.1)."""
     for spec, published in ((PAPER_LANGUAGE, 3.196), (PAPER_HMM, 3.758)):
-        found = entropy_of(spec, 6000, 1)
-        assert found.standard_error < 0.012
-        assert abs(found.mean - published) < 0.02 + 2 * found.standard_error
+        found = entropy_of(spec, 30_000, 1)
+        assert found.standard_error < 0.006
+        assert abs(found.mean - published) < 0.02
     assert PAPER_LANGUAGE.grammar().mean_length == pytest.approx(17, abs=0.01)
     language = PAPER_LANGUAGE.build()
     lengths = length_distribution(language)
@@ -70,8 +68,10 @@ def test_the_papers_languages_have_the_published_entropy_and_length():
     assert (PAPER_HMM.words, PAPER_HMM.states, PAPER_HMM.max_length, PAPER_HMM.blocks) == (200, 100, 16, 4)
 
 
-def test_the_papers_grammar_is_what_its_calibration_gives():
-    again = pcfg_family(replace(PAPER_LANGUAGE, early_stop=(0.0, 0.0)), 17.0)(
-        PAPER_LANGUAGE.rule_concentration
-    )
-    assert again == PAPER_LANGUAGE
+@pytest.mark.book
+def test_the_papers_languages_are_what_their_calibration_gives():
+    options = {"sentences": 20_000}
+    pcfg = calibrate(pcfg_family(PAPER_SHAPE, 17.0), 3.196, (0.1, 0.25), **options)[-1]
+    assert pcfg_family(PAPER_SHAPE, 17.0)(float(f"{pcfg.concentration:.4g}")) == PAPER_LANGUAGE
+    hmm = calibrate(hmm_family(PAPER_HMM_SHAPE), 3.758, (0.1, 1.0), tolerance=0.001, **options)[-1]
+    assert hmm_family(PAPER_HMM_SHAPE)(float(f"{hmm.concentration:.4g}")) == PAPER_HMM

@@ -19,7 +19,7 @@ GRAMMARS = {
 
 @pytest.fixture(params=GRAMMARS)
 def language(request):
-    return PCFG(GRAMMARS[request.param], max_length=4)
+    return PCFG(GRAMMARS[request.param], length_limit=4)
 
 
 def seed(number):
@@ -65,7 +65,7 @@ def test_trees_derive_the_sentences_that_sample_draws(language, monkeypatch):
 
 def test_trees_have_their_posterior_distribution():
     """Of the derivations of one sentence each is as frequent as its share of the probability."""
-    language = PCFG(read_grammar("S S S 0.5\nS a 0.5"), max_length=3)
+    language = PCFG(read_grammar("S S S 0.5\nS a 0.5"), length_limit=3)
     trees = Counter(str(t) for t in language.derive(8000, seed(2)).trees if len(t.leaves()) == 3)
     left, right = trees.values()
     assert len(list(derivations(language.grammar, 0, 3))) == 2

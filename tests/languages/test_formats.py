@@ -21,7 +21,7 @@ P -> 'with' [1.0]
 
 
 def test_nltk_parses_a_sentence_with_the_same_probability():
-    language = PCFG(read_grammar(ENGLISH), max_length=12)
+    language = PCFG(read_grammar(ENGLISH), length_limit=12)
     words = ["she", "saw", "the", "dog", "with", "the", "cat"]
     parses = nltk.InsideChartParser(nltk.PCFG.fromstring(ENGLISH)).parse(words)
     expected = sum(tree.prob() for tree in parses)
@@ -56,6 +56,24 @@ def test_duplicates_are_summed_comments_and_blank_lines_ignored():
     grammar = read_grammar("# mine\n\nS A A 0.25\nS A A 0.75\nA x 0.5\nA x 0.5\n")
     assert grammar.weights.tolist() == [1.0]
     assert grammar.emission.tolist() == [[0.0], [1.0]]
+
+
+def test_an_arrow_in_a_comment_is_no_notation():
+    assert read_grammar("  # S -> A\nS x² 0.5\nS y 0.5").vocabulary == ("x²", "y")
+
+
+@pytest.mark.parametrize(
+    ("write", "text", "message"),
+    [
+        (to_lines, "S -> 'a b' [1.0]", "The name 'a b' cannot be written"),
+        (to_lines, "S -> S S [0.1] | 'S' [0.9]", "'S' is a symbol and a word"),
+        (to_nltk, "$S x 1", r"The name '\$S' cannot be written"),
+        (to_nltk, "S x'y 1", "cannot be written"),
+    ],
+)
+def test_what_would_not_read_back_is_not_written(write, text, message):
+    with pytest.raises(LanguageError, match=message):
+        write(read_grammar(text))
 
 
 def test_words_are_numbered_in_natural_order():

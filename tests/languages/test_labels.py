@@ -48,6 +48,7 @@ def test_a_sentence_that_no_symbol_gives_has_no_label():
     found = ceilings(language, sentences, "span2")
     assert found.likelihood_defined == 0.5
     assert found.bayes == pytest.approx(1.0)
+    assert found.agreement == 1.0
 
 
 def test_an_unknown_kind_is_refused(two_roots):

@@ -1,6 +1,7 @@
 import json
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import datasets
 import pytest
@@ -11,9 +12,12 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
 
 from sameloss.errors import LanguageError
+from sameloss.language_tables import describe_opt
 from sameloss.languages import LanguageSpec
 from sameloss.languages import opt_hub as hub
 from sameloss.languages.opt_hub import HubTeacherSpec, glue_task
+from sameloss.languages.opt_teacher import STAND_IN_NOTE
+from sameloss.setting import resolve
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
 CORPUS = "the cat is the cat\na dog\na a a cat </s>\nwho is a mat\nunheard\n"
@@ -128,10 +132,11 @@ def test_qnli_joins_question_and_sentence_drops_and_cuts(tmp_path):
     assert train.sentences.tokens.tolist() == [[3, 4, 2, 4], [1, 2, 3, 1]]
     assert train.sentences.lengths.tolist() == [4, 4]
     assert train.labels.tolist() == [0, 1]
+    assert train.tokens_known == pytest.approx(11 / 18)
     assert train.tokens_kept == pytest.approx(8 / 18)
     assert (train.kept_whole, train.empty) == pytest.approx((1 / 3, 1 / 3))
     assert validation.sentences.tokens.tolist() == [[1, 2, 0, 0]]
-    assert validation[2:] == (1, 1, 0)
+    assert validation[2:] == (1, 1, 1, 0)
 
 
 def test_sst2_from_csv(tmp_path):
@@ -148,3 +153,30 @@ def test_glue_says_what_is_missing(tmp_path):
     for source in (str(tmp_path), "no-such/glue"):
         with pytest.raises(LanguageError, match=r"Cannot load the GLUE task qnli from .*parameter `glue`"):
             glue_task("qnli", tokenizer(), ALLOWED, 4, source)
+
+
+def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys):
+    for split in ("train", "validation"):
+        texts, labels = ["the cat is", "a dog"], [0, 1]
+        write_jsonl(tmp_path / f"qnli_{split}.jsonl", question=texts, sentence=texts, label=labels)
+        write_jsonl(tmp_path / f"sst2_{split}.jsonl", sentence=texts, label=labels)
+    smoke = resolve({"preset": "smoke", "artifacts": str(tmp_path / "artifacts")})
+    preset = replace(smoke.preset, opt=spec, language_sentences=30)
+    setting = replace(smoke, preset=preset, glue=str(tmp_path))
+    table = describe_opt(setting)
+    assert len(table) == 4
+    assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
+    printed = capsys.readouterr().out
+    assert "4 tokens cover 80.0% of" in printed
+    assert STAND_IN_NOTE not in printed
+    found = setting.store.get(setting.language_measurements()[spec.model])
+    assert 0 < found.entropy.mean < 1.4
+    assert found.ceilings.empty
+
+
+def test_the_content_of_local_folders_is_in_the_key(spec):
+    first = HubTeacherSpec.of(spec.model, spec.corpus)
+    assert HubTeacherSpec.of(spec.model, spec.corpus) == first
+    (Path(spec.corpus) / "lines.txt").write_text(CORPUS + "more\n")
+    assert HubTeacherSpec.of(spec.model, spec.corpus).fingerprint != first.fingerprint
+    assert HubTeacherSpec.of("facebook/opt-125m", None) == HubTeacherSpec()

@@ -1,5 +1,6 @@
 """Exact quantities of grammars, recursive or layered, against the enumeration of every derivation."""
 
+import math
 from dataclasses import replace
 from itertools import product
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sameloss.errors import LanguageError
-from sameloss.languages import PCFG, Language, PCFGSpec, Task, pcfg
+from sameloss.languages import PCFG, Language, PCFGSpec, Sentences, Task, pcfg
 from sameloss.languages.formats import read_grammar
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
@@ -46,7 +47,7 @@ recursive = st.fixed_dictionaries(
 @given(st.one_of(layered, recursive), st.data())
 def test_log_prob_and_conditionals_match_enumeration_of_trees(recipe, data):
     grammar = recipe.grammar() if isinstance(recipe, PCFGSpec) else tiny_grammar(**recipe)
-    language = PCFG(grammar, max_length=4)
+    language = PCFG(grammar, length_limit=4)
     probabilities = enumerated(grammar, 4)
     strings = list(probabilities)
     sentences = as_sentences(strings, language.max_length)
@@ -71,7 +72,7 @@ def test_log_prob_and_conditionals_match_enumeration_of_trees(recipe, data):
 @given(recursive)
 def test_masked_sentences_sum_over_what_is_masked(recipe):
     grammar = tiny_grammar(**recipe)
-    language = PCFG(grammar, max_length=3)
+    language = PCFG(grammar, length_limit=3)
     probabilities = enumerated(grammar, 3)
     for masked in product(range(language.words + 1), repeat=language.max_length):
         alike = [
@@ -150,7 +151,7 @@ def first_symbol(grammar, symbol, words):
 
 def test_the_root_of_a_recursive_grammar_is_the_whole_sentence_s(tiny_spec):
     grammar = read_grammar("R S 0.5\nR T 0.5\nS S S 0.3\nS a 0.5\nS b 0.2\nT S T 0.6\nT b 0.4")
-    language = PCFG(grammar, max_length=3)
+    language = PCFG(grammar, length_limit=3)
     words = (1, 1, 2)
     sentences = as_sentences([words], 3)
     joint = torch.tensor([0.5 * inside(grammar, s, words) for s in (0, 1)], dtype=torch.float64)
@@ -162,7 +163,7 @@ def test_the_root_of_a_recursive_grammar_is_the_whole_sentence_s(tiny_spec):
 
 def test_a_recursive_language_is_conditioned_on_its_longest_sentence():
     grammar = read_grammar("S S S 0.4\nS a 0.6")
-    language = PCFG(grammar, max_length=3)
+    language = PCFG(grammar, length_limit=3)
     masses = [0.6, 0.4 * 0.6**2, 2 * 0.4**2 * 0.6**3]
     strings = [(1,), (1, 1), (1, 1, 1)]
     expected = torch.tensor(masses, dtype=torch.float64) / sum(masses)
@@ -181,6 +182,26 @@ def test_long_sentences_neither_underflow_nor_overflow():
     assert sentences.tokens.shape == (20, 64)
     assert language.log_prob(sentences).isfinite().all()
     assert torch.allclose(language.conditionals(sentences).sum(-1), torch.ones(20, 64).double(), atol=1e-12)
+
+
+def test_several_hundred_tokens_are_within_range():
+    """Each token but the last is a or b, Pr(a) ∝ 0.07 · 0.9 + 0.03 · 0.2, whatever the others are."""
+    grammar = read_grammar("S A S 0.07\nS B S 0.03\nS e 0.9\nA a 0.9\nA b 0.1\nB a 0.2\nB b 0.8")
+    language = PCFG(grammar, length_limit=301)
+    tokens = torch.ones(1, 301, dtype=torch.long)
+    tokens[0, -1] = 3
+    sentence = Sentences(tokens, torch.tensor([301]))
+    expected = torch.tensor([0.69, 0.31, 0.0], dtype=torch.float64).expand(300, 3)
+    torch.testing.assert_close(language.conditionals(sentence)[0, :300], expected, rtol=1e-12, atol=1e-15)
+    log_prob = 300 * math.log(0.069) + math.log(0.9) - math.log(1 - 0.1**301)
+    assert language.log_prob(sentence).item() == pytest.approx(log_prob, rel=1e-12)
+
+
+def test_tasks_whose_symbols_nest_are_refused():
+    grammar = read_grammar("S A B 1\nA A B 0.5\nA x 0.5\nB y 1")
+    with pytest.raises(LanguageError, match="Symbols of task first stand below each other"):
+        PCFG(grammar, length_limit=5, tasks={"first": Task((1, 2), 4)})
+    PCFG(grammar, length_limit=5, tasks={"first": Task((2,), 4)})
 
 
 def test_it_is_a_language(tiny_language):
@@ -203,13 +224,13 @@ def test_bad_input_says_what_is_wrong(tiny_language):
     with pytest.raises(LanguageError, match="choose one of root, span2"):
         tiny_language.likelihood(as_sentences([(1, 2, 3, 1)], 4), "leaf")
     recursive = read_grammar("S S S 0.5\nS A A 0.5\nA a 1")
-    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give max_length"):
+    with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give length_limit"):
         PCFG(recursive)
-    with pytest.raises(LanguageError, match="No sentence has at most 1 tokens; raise max_length"):
-        PCFG(recursive, max_length=1)
+    with pytest.raises(LanguageError, match="No sentence has at most 1 tokens; raise length_limit"):
+        PCFG(recursive, length_limit=1)
     rarely_short = read_grammar("S S S 0.9999\nS a 0.0001")
     with pytest.raises(LanguageError, match=r"Only 0\.0001 of the derivations have at most 4 tokens"):
-        PCFG(rarely_short, max_length=4)
+        PCFG(rarely_short, length_limit=4)
 
 
 def test_a_table_beyond_memory_is_refused(monkeypatch, tiny_spec):
@@ -231,4 +252,17 @@ def test_a_task_of_ones_own():
 
 def test_tables_follow_the_tokens_to_their_device(tiny_language):
     """The only other device everywhere is `meta`, which computes shapes; a value cannot be compared."""
-    assert tiny_language._on(torch.device("meta")).roots[0].device.type == "meta"
+    tables = tiny_language._on(torch.device("meta"))
+    weights = [block.weights for blocks in tables.branching for block in blocks]
+    assert {table.device.type for table in (*weights, *tables.leaves, *tables.roots)} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_gives_the_same(tiny_language):
+    sentences = tiny_language.sample(100, torch.Generator().manual_seed(0))
+    moved = Sentences(*(field.cuda() for field in sentences))
+    found = tiny_language.conditionals(moved)
+    assert found.is_cuda
+    torch.testing.assert_close(found.cpu(), tiny_language.conditionals(sentences), rtol=1e-12, atol=1e-15)
+    posterior = tiny_language.posterior(moved, "span2").cpu()
+    torch.testing.assert_close(posterior, tiny_language.posterior(sentences, "span2"), rtol=1e-12, atol=1e-15)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from sameloss.corpus import stream_seed
-from sameloss.deduplication import distinct, held_out_unseen
+from sameloss.deduplication import held_out_unseen
 from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.downstream.probe import ProbeSettings, fit_probes
 from sameloss.errors import LanguageError, ParameterError
@@ -19,8 +19,8 @@ from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.labels import UNDEFINED, LabelKind, labels
 from sameloss.runs import Report, Run, Store
 
-FEWEST = 100
-"""Sentences drawn at once, at least: enough to find out that none has a label."""
+DRAWS = 100
+"""Draws for each wanted sentence after which labels are taken to be too rare."""
 
 
 @dataclass(frozen=True)
@@ -59,45 +59,46 @@ class LabelledSampling(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sample and label."""
         language, d = self.language.build(), self.downstream
-        counts = {"probe training": d.train * d.probe_seeds, "probe test": d.test}
-        for use, count in counts.items():
-            unseen = d.unseen_test and use == "probe test"
-            draw = self._draw_unseen(language, store) if unseen else self._draw(language, use)
-            sentences, columns = self._labelled(language, draw, count, once=unseen)
+        parts = {
+            "probe training": self._draw(language, "probe training", d.train * d.probe_seeds),
+            "probe test": self._draw_unseen(language, store) if d.unseen_test
+            else self._draw(language, "probe test", d.test),
+        }  # fmt: skip
+        for use, sentences in parts.items():
             np.savez(
                 folder / f"{use}.npz",
                 tokens=sentences.tokens.numpy().astype(np.uint16),
                 lengths=sentences.lengths.numpy(),
-                labels=columns.numpy(),
+                labels=self._labels(language, sentences).numpy(),
             )
 
-    def _draw(self, language: Language, use: str) -> Callable[[int], Sentences]:
+    def _draw(self, language: Language, use: str, count: int) -> Sentences:
+        """Draw until `count` sentences have a label in every task."""
         generator = torch.Generator().manual_seed(stream_seed(use, self.downstream.seed))
-        return lambda count: language.sample(count, generator)
+        found: list[Sentences] = []
+        drawn = 0
+        while (missing := count - sum(len(part.lengths) for part in found)) > 0:
+            if drawn >= DRAWS * count:
+                tasks = ", ".join(self.downstream.tasks)
+                raise LanguageError(
+                    f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
+                )
+            more = language.sample(missing, generator)
+            found.append(more.rows(self._labelled(language, more)))
+            drawn += missing
+        return Sentences.joined(found)
 
-    def _draw_unseen(self, language: Language, store: Store) -> Callable[[int], Sentences]:
+    def _draw_unseen(self, language: Language, store: Store) -> Sentences:
+        """Draw labelled test sentences, each once, that the corpus does not hold."""
         if self.corpus is None or self.corpus.sentences is None:
             raise ParameterError("Unseen test sentences need a corpus of a fixed size to be absent from.")
-        corpus = store.get(self.corpus)
         generator = torch.Generator().manual_seed(stream_seed("unseen test", self.downstream.seed))
-        return lambda count: held_out_unseen(language, corpus, count, generator)
+        wanted = partial(self._labelled, language)
+        corpus = store.get(self.corpus)
+        return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)
 
-    def _labelled(
-        self, language: Language, draw: Callable[[int], Sentences], count: int, once: bool
-    ) -> LabelledSentences:
-        """Draw until `count` sentences, each `once` if asked for, have a label in every task."""
-        found: list[Sentences] = []
-        while (missing := count - sum(len(part.lengths) for part in found)) > 0:
-            more = draw(max(missing, FEWEST))
-            defined = (self._labels(language, more) != UNDEFINED).all(1)
-            if not defined.any():
-                tasks = ", ".join(self.downstream.tasks)
-                raise LanguageError(f"None of {len(defined)} sentences has a label in all of {tasks}.")
-            found.append(more.rows(defined))
-            if once:
-                found = [distinct(Sentences.joined(found))]
-        kept = Sentences.joined(found).rows(slice(count))
-        return LabelledSentences(kept, self._labels(language, kept))
+    def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
+        return (self._labels(language, sentences) != UNDEFINED).all(1)
 
     def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
         tasks, kind = self.downstream.tasks, self.downstream.label_kind

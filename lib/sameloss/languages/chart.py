@@ -1,12 +1,11 @@
-"""The inside algorithm for grammars in Chomsky normal form (Lari & Young 1990), in batches.
+"""The inside and outside algorithms for grammars in Chomsky normal form (Lari & Young 1990), in batches.
 
 Symbols stand in groups such that most groups never meet in a rule: the levels of a layered grammar,
 and the recursive parts of any other. A cell of the chart exists only where its group can cover its
 span inside some derivation of the whole sentence, so a layered grammar's chart is nearly empty.
 
 Scores are probabilities, not logarithms, with axes (symbol, start, sentence): the sentence axis
-comes last because it is the long one, and every operation runs along it. Tokens are scaled, rules
-are not: a sentence of many hundred tokens can underflow, and then counts as impossible.
+comes last because it is the long one, and every operation runs along it.
 """
 
 from collections import defaultdict

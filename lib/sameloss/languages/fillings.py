@@ -26,8 +26,7 @@ def fillings(sentences: Sentences, words: int) -> tuple[Sentences, Int[Tensor, "
 
     """
     tokens, owners = sentences.tokens.long(), torch.arange(len(sentences.lengths))
-    inside = torch.arange(tokens.shape[1]) < sentences.lengths[:, None]
-    masks = (tokens == MASK) & inside
+    masks = (tokens == MASK) & sentences.inside
     _check_masks(int(masks.sum(1).max()) if len(masks) else 0, words)
     for position in masks.any(0).nonzero().flatten().tolist():
         masked = masks[owners, position]
@@ -41,8 +40,8 @@ def fillings(sentences: Sentences, words: int) -> tuple[Sentences, Int[Tensor, "
 def _check_masks(masks: int, words: int) -> None:
     if words**masks > FILLINGS:
         raise LanguageError(
-            f"An autoregressive language sums over masks one filling at a time, and {masks} masks of {words} "
-            f"words have {words**masks:,} fillings; at most {FILLINGS:,} are summed."
+            f"{masks} masks of {words} words have {words**masks:,} fillings; at most {FILLINGS:,} are summed "
+            "one by one, which is the only way for an autoregressive language."
         )
 
 

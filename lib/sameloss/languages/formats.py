@@ -46,7 +46,7 @@ class Rule(NamedTuple):
 class GrammarText:
     """A reader's own grammar as part of a run's key: the text itself decides.
 
-    `max_length` conditions on sentences of at most so many tokens; None where nothing recurs.
+    `length_limit` conditions on sentences of at most so many tokens; None where nothing recurs.
     """
 
     text: str
@@ -85,6 +85,7 @@ def read_grammar(text: str) -> Grammar:
     [0.5, 0.5]
 
     """
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     start, rules = _read_nltk(text) if "->" in text else _read_lines(text)
     _check_form(start, rules)
     return _grammar(start, rules)
@@ -94,7 +95,7 @@ def _read_nltk(text: str) -> tuple[str, list[Rule]]:
     try:
         parsed = nltk.PCFG.fromstring(text)
     except ValueError as error:
-        raise LanguageError(f"The grammar cannot be read: {error}") from error
+        raise LanguageError(f"The grammar cannot be read: {' '.join(str(error).split())}") from error
     rules = [
         Rule(str(rule.lhs()), tuple(map(str, rule.rhs())), any(map(is_terminal, rule.rhs())), rule.prob())
         for rule in parsed.productions()
@@ -103,7 +104,7 @@ def _read_nltk(text: str) -> tuple[str, list[Rule]]:
 
 
 def _read_lines(text: str) -> tuple[str, list[Rule]]:
-    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [line.split() for line in text.splitlines() if line.strip()]
     if not lines:
         raise LanguageError("The grammar has no rules.")
     parents = {line[0] for line in lines}
@@ -176,7 +177,7 @@ def _check_sums(rules: Sequence[Rule]) -> None:
 
 def _natural(word: str) -> tuple:
     """Order w2 before w10."""
-    return tuple((int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", word))
+    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", word))
 
 
 def _rules(grammar: Grammar) -> Iterator[Rule]:
@@ -198,15 +199,40 @@ def _rules(grammar: Grammar) -> Iterator[Rule]:
             yield Rule(names[symbol], (words[word],), True, float(grammar.emission[symbol, word]))
 
 
+def _check_names(names: Sequence[str], pattern: str) -> None:
+    for name in names:
+        if not re.fullmatch(pattern, name):
+            raise LanguageError(f"The name {name!r} cannot be written in this notation.")
+
+
 def to_lines(grammar: Grammar) -> str:
-    """Write plain lines `LHS RHS... probability`, with every digit."""
+    """Write plain lines `LHS RHS... probability`, with every digit.
+
+    Raises:
+        LanguageError: for names that would not read back.
+
+    """
+    _check_names(grammar.symbols, r"[^\s#]\S*")
+    _check_names(grammar.vocabulary, r"\S+")
+    if both := set(grammar.symbols) & set(grammar.vocabulary):
+        raise LanguageError(f"{min(both)!r} is a symbol and a word, which plain lines cannot tell apart.")
     return "".join(f"{r.parent} {' '.join(r.children)} {r.probability!r}\n" for r in _rules(grammar))
 
 
 def to_nltk(grammar: Grammar) -> str:
-    """Write NLTK's notation, which knows no exponents, with every digit."""
+    """Write NLTK's notation, which knows no exponents, with every digit.
+
+    Raises:
+        LanguageError: for names that would not read back.
+
+    """
+    _check_names(grammar.symbols, r"[\w/][\w/^<>-]*")
+    _check_names(grammar.vocabulary, r"[^'\"\n]+")
     return "".join(
-        f"{r.parent} -> {repr(r.children[0]) if r.lexical else ' '.join(r.children)} "
-        f"[{np.format_float_positional(r.probability, trim='0')}]\n"
+        f"{r.parent} -> {_right_side(r)} [{np.format_float_positional(r.probability, trim='0')}]\n"
         for r in _rules(grammar)
     )
+
+
+def _right_side(rule: Rule) -> str:
+    return f"'{rule.children[0]}'" if rule.lexical else " ".join(rule.children)

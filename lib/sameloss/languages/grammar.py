@@ -1,5 +1,6 @@
 """Grammars in Chomsky normal form as tables of probabilities, checked when they are made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,13 +81,29 @@ class Grammar:
             raise LanguageError(f"Symbol {never} never terminates: no derivation turns it into words.")
 
     @cached_property
-    def _ranked(self) -> tuple[nx.DiGraph, list[list[int]]]:
-        """Return the graph of sets of mutually recursive symbols, and these by height."""
+    def _graph(self) -> nx.DiGraph:
+        """Return an edge from every symbol to each symbol that can stand right below it."""
         graph = nx.DiGraph()
         graph.add_nodes_from(range(len(self.symbols)))
         for child in (1, 2):
-            graph.add_edges_from(self.rules[:, (child, 0)].tolist())  # from child to parent
-        condensed = nx.condensation(graph)
+            graph.add_edges_from(self.rules[:, (0, child)].tolist())
+        return graph
+
+    def nested(self, symbols: Sequence[int]) -> bool:
+        """Tell whether one of some symbols can stand below another, or below itself."""
+        below = {child for symbol in symbols for child in self._graph[symbol]}
+        below |= {further for child in below for further in nx.descendants(self._graph, child)}
+        return not below.isdisjoint(symbols)
+
+    @cached_property
+    def place(self) -> dict[int, tuple[int, int]]:
+        """Return the group of each symbol, and its place there."""
+        return {int(s): (g, k) for g, group in enumerate(self.groups) for k, s in enumerate(group)}
+
+    @cached_property
+    def _ranked(self) -> tuple[nx.DiGraph, list[list[int]]]:
+        """Return the graph of sets of mutually recursive symbols, and these by height."""
+        condensed = nx.condensation(self._graph.reverse())
         return condensed, [list(layer) for layer in nx.topological_generations(condensed)]
 
     @cached_property

@@ -54,15 +54,16 @@ def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
     posterior = language.posterior(sentences, task)
     likelihood = labels(language, sentences, task, "likelihood")
     guess, defined = posterior.argmax(1), likelihood != UNDEFINED
+    covered = posterior.amax(1) > 0
     hidden = posterior.sum()
     found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined
     return Ceilings(
         classes=language.classes(task),
         likelihood_defined=float(defined.double().mean()),
         likelihood_majority=_majority(likelihood[defined]),
-        posterior_majority=_majority(guess[posterior.amax(1) > 0]),
+        posterior_majority=_majority(guess[covered]),
         hidden_majority=float(posterior.sum(0).max() / hidden),
-        agreement=float((likelihood == guess)[defined].double().mean()),
+        agreement=float((likelihood == guess)[defined & covered].double().mean()),
         bayes=float(posterior.amax(1).sum() / hidden),
         likelihood_accuracy=float(found.sum() / hidden),
     )

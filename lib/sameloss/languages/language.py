@@ -24,6 +24,11 @@ class Sentences(NamedTuple):
         """Put sets of sentences of equal width together."""
         return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
+    @property
+    def inside(self) -> Bool[Tensor, "batch seq"]:
+        """Tell which places come before their sentence's end."""
+        return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
+
     def buckets(self) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
         """Yield (rows, tokens cut to their common length), one bucket for each length."""
         for length in self.lengths.unique().tolist():

@@ -245,8 +245,7 @@ class AutoregressiveLanguage:
         lengths = sentences.lengths
         if ((lengths < 1) | (lengths > self.max_length)).any():
             raise LanguageError(f"A sentence of this language has 1 to {self.max_length} tokens.")
-        inside = torch.arange(sentences.tokens.shape[1]) < lengths[:, None]
-        check_tokens(sentences.tokens[inside][None], self.words)
+        check_tokens(sentences.tokens[sentences.inside][None], self.words)
 
 
 def _picked(

@@ -1,5 +1,6 @@
 """The real OPT and the real tasks: what is fetched from the Hugging Face hub, or read from local folders."""
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,18 @@ class HubTeacherSpec:
     corpus_config: str = "wikitext-2-raw-v1"
     corpus_split: str = "train"
     corpus_column: str = "text"
+    fingerprint: str | None = None  # of local folders: their content belongs to a run's key
+
+    @classmethod
+    def of(cls, model: str, corpus: str | None) -> "HubTeacherSpec":
+        """Name a model and a text (None: the default one), local ones with what is in them."""
+        named = {"corpus": corpus} if corpus else {}
+        folders = [Path(name) for name in (model, corpus) if name and Path(name).is_dir()]
+        digest = hashlib.sha256()
+        for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        return cls(model, **named, fingerprint=digest.hexdigest()[:16] if folders else None)
 
     def build(self) -> "HubTeacher":
         """Load model and tokenizer, count tokens, keep the most frequent.
@@ -63,6 +76,7 @@ class HubTeacherSpec:
             )
         counts = token_counts(tokenizer, self._texts(), model.config.vocab_size)
         counts[tokenizer.all_special_ids] = 0
+        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
         return HubTeacher(model, tokenizer, counts, self.words, self.max_length)
 
     def _texts(self) -> Sequence[str]:
@@ -136,7 +150,8 @@ class LabelledText(NamedTuple):
 
     sentences: Sentences
     labels: Int[Tensor, " batch"]
-    tokens_kept: float  # share of the text's tokens
+    tokens_known: float  # share of the text's tokens that are words
+    tokens_kept: float  # the same after cutting to the longest sentence
     kept_whole: float  # share of the examples that lost nothing
     empty: float  # share of the examples that lost every token and were left out
 
@@ -204,13 +219,15 @@ def _labelled(
     word = torch.zeros(len(tokenizer), dtype=torch.long)
     word[torch.tensor(allowed)] = torch.arange(1, len(allowed) + 1)
     ids = _tokenised(tokenizer, texts)
-    kept = [words[words > 0][:max_length] for words in (word[row] for row in ids)]
+    known = [words[words > 0] for words in (word[row] for row in ids)]
+    kept = [words[:max_length] for words in known]
     lengths, before = torch.tensor([len(k) for k in kept]), torch.tensor([len(row) for row in ids])
     tokens = torch.nn.utils.rnn.pad_sequence([*kept, word.new_zeros(max_length)], batch_first=True)[:-1]
     some = lengths > 0
     return LabelledText(
         Sentences(tokens[some], lengths[some]),
         torch.tensor(labels)[some],
+        tokens_known=float(sum(map(len, known)) / before.sum()),
         tokens_kept=float(lengths.sum() / before.sum()),
         kept_whole=float((lengths == before).double().mean()),
         empty=float((~some).double().mean()),

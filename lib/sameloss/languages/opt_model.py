@@ -15,8 +15,9 @@ class RestrictedModel:
     """The next-token distribution over the allowed tokens and the end token: its columns.
 
     Column w - 1 is word w; the last column is the end. Only the rows of the output layer that are
-    needed are multiplied. Float64 models need an attention that computes in float64: `sdpa`, the
-    default of `transformers`, does; `eager` rounds its softmax to float32.
+    needed are multiplied. Tokens and results are on the CPU, wherever the model is. Float64 models
+    need an attention that computes in float64: `sdpa`, the default of `transformers`, does; `eager`
+    rounds its softmax to float32.
     """
 
     def __init__(self, model: PreTrainedModel, allowed: Sequence[int], end: int) -> None:
@@ -43,8 +44,9 @@ class RestrictedModel:
 
     @torch.no_grad()
     def _check_head(self) -> None:
-        expected = self.model(self.ids[None, :2]).logits[0, -1, self.ids].log_softmax(-1)
-        ours = self.log_probs(self.ids[None, :2], None)[0][0, -1].to(expected)
+        few = self.ids[None, :2]
+        expected = self.model(few.to(self.weight.device)).logits[0, -1].cpu()[self.ids].log_softmax(-1)
+        ours = self.log_probs(few, None)[0][0, -1].to(expected)
         if not torch.allclose(ours, expected, rtol=1e-2, atol=1e-2):
             raise LanguageError("The model's logits must be a linear map of its last hidden state.")
 
@@ -68,8 +70,9 @@ class RestrictedModel:
             sentence's beginning the end has -inf: no sentence is empty.
 
         """
-        output = self.model.base_model(input_ids=tokens, past_key_values=cache, use_cache=True)
+        device = self.weight.device
+        output = self.model.base_model(input_ids=tokens.to(device), past_key_values=cache, use_cache=True)
         logits = nn.functional.linear(output.last_hidden_state, self.weight, self.bias).double()
         if cache is None:
             logits[:, 0, -1] = -torch.inf
-        return logits.log_softmax(-1), output.past_key_values
+        return logits.log_softmax(-1).cpu(), output.past_key_values

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
     from sameloss.languages.opt import AutoregressiveLanguage
 
-STAND_IN = (
+STAND_IN_NOTE = (
     "The teacher is a stand-in for facebook/opt-125m: a small transformer of the same architecture "
-    "with random weights; to use the real one, give its folder in the parameter `opt`."
+    "with random weights; to use the real one, give its name or its folder in the parameter `opt`."
 )
 """What a page says wherever it shows results of the default teacher."""
 

@@ -21,7 +21,11 @@ LARGEST_TABLE = 1 << 27
 """Most entries of a table of binary rules (1 GB)."""
 
 LEAST_ACCEPTANCE = 1e-3
-"""Least probability of a sentence of at most `max_length` tokens."""
+"""Least probability of a sentence within the `length_limit`."""
+
+
+LEAST = 1e-290
+"""Least score of a sentence: above it no digit is lost to underflow."""
 
 
 class Task(NamedTuple):
@@ -34,7 +38,7 @@ class Task(NamedTuple):
 class Tables(NamedTuple):
     """What the inside pass reads, on one device; lists run over the grammar's groups."""
 
-    branching: list[list[Block]]
+    branching: list[list[Block]]  # weights times 2 ** `octaves` of the language
     leaves: list[Tensor]  # (symbol, word + 1); column 0, of [MASK], is the sum of the others
     roots: list[Tensor]
 
@@ -45,42 +49,48 @@ class Tables(NamedTuple):
 
 
 class PCFG:
-    """The language of a grammar; of a recursive one, conditioned on at most `max_length` tokens."""
+    """The language of a grammar; of a recursive one, conditioned on at most `length_limit` tokens."""
 
     def __init__(
-        self, grammar: Grammar, max_length: int | None = None, tasks: Mapping[str, Task] | None = None
+        self, grammar: Grammar, length_limit: int | None = None, tasks: Mapping[str, Task] | None = None
     ) -> None:
         """Prepare the inside pass and the sampler.
 
         Args:
             grammar: the rules.
-            max_length: of a sentence, in tokens; may be None where the grammar is not recursive.
+            length_limit: of a sentence, in tokens; may be None where the grammar is not recursive.
             tasks: downstream tasks; the symbol a derivation starts from (`root`) always is one.
 
         Raises:
-            LanguageError: where a recursive grammar has no `max_length`, where (almost) no sentence
+            LanguageError: where a recursive grammar has no `length_limit`, where (almost) no sentence
                 is that short, or where a table of rules would be too large.
 
         """
         self.grammar = grammar
-        tables = _make_tables(grammar)
+        self._octaves = _octaves(grammar)
+        tables = _make_tables(grammar, 2.0**self._octaves)
         self._tables = {torch.device("cpu"): tables}
         self._plans: dict[tuple[int, tuple[int, ...]], tuple[Step, ...]] = {}
         self._spans = possible_spans(
-            tables.branching, [bool(leaf.any()) for leaf in tables.leaves], _limit(grammar, max_length)
+            tables.branching, [bool(leaf.any()) for leaf in tables.leaves], _limit(grammar, length_limit)
         )
         self._top = tuple(group for group, roots in enumerate(tables.roots) if roots.any())
         self.possible_lengths = sorted(set().union(*(self._spans[group] for group in self._top)))
         if not self.possible_lengths:
-            raise LanguageError(f"No sentence has at most {max_length} tokens; raise max_length.")
+            raise LanguageError(f"No sentence has at most {length_limit} tokens; raise length_limit.")
         self._acceptance = self._probability_of_lengths() if grammar.longest != self.max_length else 1.0
         if self._acceptance < LEAST_ACCEPTANCE:
             raise LanguageError(
                 f"Only {self._acceptance:.1g} of the derivations have at most {self.max_length} tokens; "
-                "raise max_length."
+                "raise length_limit."
             )
         roots = tuple(grammar.roots.nonzero().flatten().tolist())
         self._tasks = {"root": Task(roots, self.max_length), **(tasks or {})}
+        for name, task in self._tasks.items():
+            if name != "root" and grammar.nested(task.symbols):
+                raise LanguageError(
+                    f"Symbols of task {name} stand below each other, so it has no one answer."
+                )
         self._sampler = Sampler(grammar, self.max_length, self._acceptance)
 
     @property
@@ -126,7 +136,8 @@ class PCFG:
             if part.shape[1] in self.possible_lengths:
                 leaves, scale = self._leaves(part)
                 score = self._score(self._chart(part, leaves, self._top), part)
-                result[rows] = score.log() + scale.log().sum(0)
+                rules = (part.shape[1] - 1) * self._octaves * log(2)
+                result[rows] = score.log() - rules + scale.log().sum(0)
         return result
 
     def _probability_of_lengths(self) -> float:
@@ -157,7 +168,7 @@ class PCFG:
             self._check_length(part)
             scores, leaf = self._outside(part)
             masked = torch.einsum("stb,s->bt", scores, leaf[:, 0])  # Pr(x_-t): token t summed out
-            check_possible(masked > 0, rows)
+            check_possible(masked >= LEAST, rows)
             result[rows, : part.shape[1]] = torch.einsum("stb,sw->btw", scores / masked.T, leaf[:, 1:])
         return result
 
@@ -205,7 +216,7 @@ class PCFG:
         self._check_length(tokens)
         chart = self._chart(tokens, self._leaves(tokens)[0], self._top)
         score, whole = self._score(chart, tokens), task is self._tasks["root"]
-        if not (score > 0).all():
+        if not (score >= LEAST).all():
             raise LanguageError("A sentence cannot occur in this language, so it has no posterior.")
         mass: dict[int, Tensor] = {}
         for cell, outer in self._outside_chart(chart, tokens).items():
@@ -223,10 +234,9 @@ class PCFG:
 
     def _columns(self, task: Task) -> dict[int, list[tuple[int, int]]]:
         """Return, by group, (class, place in the group) of the task's symbols."""
-        place = {int(s): (g, k) for g, group in enumerate(self.grammar.groups) for k, s in enumerate(group)}
         columns: dict[int, list[tuple[int, int]]] = {}
         for number, symbol in enumerate(task.symbols):
-            group, at = place[symbol]
+            group, at = self.grammar.place[symbol]
             columns.setdefault(group, []).append((number, at))
         return columns
 
@@ -283,23 +293,32 @@ class PCFG:
         yield from sentences.chunks(max(1, floats // (pairs * sentences.tokens.shape[1])))
 
 
-def _limit(grammar: Grammar, max_length: int | None) -> int:
-    limits = [x for x in (grammar.longest, max_length) if x is not None]
+def _limit(grammar: Grammar, length_limit: int | None) -> int:
+    limits = [x for x in (grammar.longest, length_limit) if x is not None]
     if not limits:
-        raise LanguageError("The grammar is recursive, so no sentence is the longest; give max_length.")
+        raise LanguageError("The grammar is recursive, so no sentence is the longest; give length_limit.")
     return min(limits)
 
 
-def _make_tables(grammar: Grammar) -> Tables:
-    place = {int(s): (g, k) for g, group in enumerate(grammar.groups) for k, s in enumerate(group)}
+def _octaves(grammar: Grammar) -> int:
+    """Return the power of two that brings a typical rule's weight near one.
+
+    A derivation of n tokens has n - 1 binary rules, so a factor common to all of them cancels; with
+    it, long sentences stay within range.
+    """
+    weights = grammar.weights
+    return round(float(torch.special.entr(weights).sum() / weights.sum() / log(2))) if len(weights) else 0
+
+
+def _make_tables(grammar: Grammar, factor: float) -> Tables:
     entries: dict[tuple[int, int, int], list[tuple[int, int, int, float]]] = {}
     for rule, weight in zip(grammar.rules.tolist(), grammar.weights.tolist(), strict=True):
-        groups, at = zip(*(place[symbol] for symbol in rule), strict=True)
+        groups, at = zip(*(grammar.place[symbol] for symbol in rule), strict=True)
         entries.setdefault(groups, []).append((*at, weight))
     branching: list[list[Block]] = [[] for _ in grammar.groups]
     for (parent, left, right), found in entries.items():
         shape = [len(grammar.groups[group]) for group in (parent, left, right)]
-        branching[parent].append(Block(left, right, _dense(shape, found)))
+        branching[parent].append(Block(left, right, factor * _dense(shape, found)))
     emission = [grammar.emission[group] for group in grammar.groups]
     leaves = [torch.cat([e.sum(1, keepdim=True), e], dim=1) for e in emission]
     return Tables(branching, leaves, [grammar.roots[group] for group in grammar.groups])

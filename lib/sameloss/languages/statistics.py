@@ -34,8 +34,7 @@ def masked_entropy(language: Language, sentences: Sentences, generator: torch.Ge
 
 def word_shares(language: Language, sentences: Sentences) -> Float[Tensor, " word"]:
     """Return each word's share of the tokens."""
-    inside = torch.arange(sentences.tokens.shape[1]) < sentences.lengths[:, None]
-    counts = sentences.tokens[inside].long().bincount(minlength=language.words + 1)[1:]
+    counts = sentences.tokens[sentences.inside].long().bincount(minlength=language.words + 1)[1:]
     return counts.double() / counts.sum()
 
 
@@ -58,8 +57,7 @@ def check_attainable(language: Language, sentences: Sentences) -> None:
         LanguageError: naming a sentence, a position and a word of probability zero.
 
     """
-    inside = torch.arange(sentences.tokens.shape[1]) < sentences.lengths[:, None]
-    zeros = ((language.conditionals(sentences) == 0) & inside[..., None]).nonzero()
+    zeros = ((language.conditionals(sentences) == 0) & sentences.inside[..., None]).nonzero()
     if len(zeros):
         row, position, word = zeros[0].tolist()
         raise LanguageError(
@@ -83,8 +81,7 @@ def blind_entropy(language: Language) -> float:
 def mask_some(sentences: Sentences, masks: int, generator: torch.Generator) -> Sentences:
     """Mask `masks` positions of each sentence, all choices equally likely; all of a shorter one."""
     order = torch.rand(sentences.tokens.shape, generator=generator)
-    beyond = torch.arange(sentences.tokens.shape[1]) >= sentences.lengths[:, None]
-    chosen = order.masked_fill(beyond, 2.0).argsort(1)[:, :masks]
+    chosen = order.masked_fill(~sentences.inside, 2.0).argsort(1)[:, :masks]
     return Sentences(sentences.tokens.scatter(1, chosen, MASK), sentences.lengths)
 
 
@@ -93,7 +90,6 @@ def entropy_under_masks(language: Language, masked: Sentences) -> Estimate:
 
     Other masked tokens are summed out. The sentence is the unit of error.
     """
-    inside = torch.arange(masked.tokens.shape[1]) < masked.lengths[:, None]
-    asked = (masked.tokens == MASK) & inside
+    asked = (masked.tokens == MASK) & masked.inside
     entropy = torch.special.entr(language.conditionals(masked)).sum(2)
     return Estimate.of((entropy * asked).sum(1) / asked.sum(1))
