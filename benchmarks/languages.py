@@ -599,11 +599,12 @@ def installed(package: str) -> str | None:
 
 def save(frame: pd.DataFrame, agreement: Mapping[str, float]) -> None:
     """Write the table, and beside it how it came about."""
+    made_with = provenance()  # before a written file makes the checkout look changed
     RESULTS.mkdir(exist_ok=True)
     frame[COLUMNS].to_csv(RESULTS / "benchmark_languages.csv", index=False, float_format="%.5g")
     medians = frame[["what", "peer", "unit", "ours_median", "peer_median"]].dropna(subset="ours_median")
     record = {
-        **provenance(),
+        **made_with,
         "largest_differences": agreement,
         "medians": json.loads(medians.to_json(orient="records")),
     }

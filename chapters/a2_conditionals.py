@@ -130,7 +130,7 @@ from sameloss.language_tables import entropy_by_masks
 table = entropy_by_masks(setting, sentences)
 (ax,) = figures.panels(1, width=5)
 figures.entropy_by_masks(table, ax)
-ax.legend(fontsize="small")
+_ = ax.legend(fontsize="small")
 
 # %% [markdown]
 # ## Zeros
