@@ -39,8 +39,8 @@ def test_ceilings_are_per_cent_and_in_order(setting):
         "state6",
         "state10",
     }
-    assert (table.bayes >= table.hidden_majority - 1e-9).all()
-    assert (table.bayes >= table.likelihood_accuracy - 1e-9).all()
+    assert (table.bayes >= table["hidden majority"] - 1e-9).all()
+    assert (table.bayes >= table["likelihood accuracy"] - 1e-9).all()
     assert table.bayes.max() <= 100 + 1e-9
     assert table.bayes.min() > 100 / table.classes.max()
 

@@ -67,7 +67,7 @@ def ceiling_table(setting: Setting) -> pd.DataFrame:
     table = pd.concat(parts, ignore_index=True)
     shares = [column for column in table if column not in ("language", "task", "classes")]
     table[shares] *= 100
-    return table[["language", "task", "classes", *shares]]
+    return table[["language", "task", "classes", *shares]].rename(columns=lambda name: name.replace("_", " "))
 
 
 def corpus_overlap(setting: Setting, sentences: int) -> float:
@@ -142,7 +142,7 @@ def definition_and_pass(setting: Setting, sentences: int) -> pd.DataFrame:
 
 
 def masks_summed_both_ways(setting: Setting, most: int, sentences: int) -> pd.DataFrame:
-    """Compare Pr(visible tokens) with 1 to `most` masks: every filling, and inside the pass.
+    """Compare log Pr(visible tokens), in nats, with 1 to `most` masks: every filling, and inside the pass.
 
     Numbers of masks with more than `FILLINGS` fillings are left out.
     """
@@ -156,7 +156,7 @@ def masks_summed_both_ways(setting: Setting, most: int, sentences: int) -> pd.Da
             masked = mask_some(sample, masks, generator)
             filled, slow = _timed(lambda: _by_filling(language, masked))  # noqa: B023
             direct, fast = _timed(lambda: language.log_prob(masked))  # noqa: B023
-            difference = float((filled.exp() - direct.exp()).abs().max())
+            difference = float((filled - direct).abs().max())  # nats
             rows.append(
                 {
                     "language": name,

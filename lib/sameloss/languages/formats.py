@@ -12,10 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import networkx as nx
-import nltk
 import numpy as np
 import torch
-from nltk.grammar import is_terminal
 
 from sameloss.errors import LanguageError
 from sameloss.languages.grammar import Grammar
@@ -92,12 +90,19 @@ def read_grammar(text: str) -> Grammar:
 
 
 def _read_nltk(text: str) -> tuple[str, list[Rule]]:
+    import nltk  # takes seconds
+
     try:
         parsed = nltk.PCFG.fromstring(text)
     except ValueError as error:
         raise LanguageError(f"The grammar cannot be read: {' '.join(str(error).split())}") from error
     rules = [
-        Rule(str(rule.lhs()), tuple(map(str, rule.rhs())), any(map(is_terminal, rule.rhs())), rule.prob())
+        Rule(
+            str(rule.lhs()),
+            tuple(map(str, rule.rhs())),
+            any(map(nltk.grammar.is_terminal, rule.rhs())),
+            rule.prob(),
+        )
         for rule in parsed.productions()
     ]
     return str(parsed.start()), rules

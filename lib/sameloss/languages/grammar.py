@@ -123,6 +123,12 @@ class Grammar:
         below_itself = bool((self.rules[:, :1] == self.rules[:, 1:]).any())
         return below_itself or len(self._ranked[0]) < len(self.symbols)
 
+    @cached_property
+    def layered(self) -> bool:
+        """Whether both children of every rule stand one group below their parent."""
+        height = torch.tensor([self.place[s][0] for s in range(len(self.symbols))])[self.rules]
+        return bool((height[:, 1:] == height[:, :1] - 1).all())
+
     @property
     def longest(self) -> int | None:
         """Number of tokens of the longest sentence; None where there is no longest."""

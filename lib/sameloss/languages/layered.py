@@ -13,7 +13,7 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages.dirichlet import dirichlet
 from sameloss.languages.grammar import Grammar
-from sameloss.languages.pcfg import PCFG, Task
+from sameloss.languages.pcfg import PCFG
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,7 @@ class PCFGSpec:
 
     def build(self) -> PCFG:
         """Draw the grammar; its tasks are `root`, `span16`, `span8`, ... by the span of their level."""
-        inner = range(1, self.levels)
-        tasks = {f"span{2 ** (self.levels - level)}": self._task(level) for level in inner}
-        return PCFG(self.grammar(), tasks={"root": self._task(0), **tasks})
+        return PCFG(self.grammar())
 
     def _level(self, level: int) -> tuple[int, ...]:
         """Return the symbols of a level."""
@@ -75,9 +73,6 @@ class PCFGSpec:
             return tuple(range(self.start_symbols))
         first = self.start_symbols + (level - 1) * self.symbols
         return tuple(range(first, first + self.symbols))
-
-    def _task(self, level: int) -> Task:
-        return Task(self._level(level), 2 ** (self.levels - level))
 
     def grammar(self) -> Grammar:
         """Draw the rules, level by level."""

@@ -59,7 +59,8 @@ class PCFG:
         Args:
             grammar: the rules.
             length_limit: of a sentence, in tokens; may be None where the grammar is not recursive.
-            tasks: downstream tasks; the symbol a derivation starts from (`root`) always is one.
+            tasks: further downstream tasks. `root`, the symbol a derivation starts from, always is one;
+                in a layered grammar so are the symbols of each inner level: `span16`, `span8`, ...
 
         Raises:
             LanguageError: where a recursive grammar has no `length_limit`, where (almost) no sentence
@@ -85,7 +86,7 @@ class PCFG:
                 "raise length_limit."
             )
         roots = tuple(grammar.roots.nonzero().flatten().tolist())
-        self._tasks = {"root": Task(roots, self.max_length), **(tasks or {})}
+        self._tasks = {"root": Task(roots, self.max_length), **_span_tasks(grammar), **(tasks or {})}
         for name, task in self._tasks.items():
             if name != "root" and grammar.nested(task.symbols):
                 raise LanguageError(
@@ -298,6 +299,12 @@ def _limit(grammar: Grammar, length_limit: int | None) -> int:
     if not limits:
         raise LanguageError("The grammar is recursive, so no sentence is the longest; give length_limit.")
     return min(limits)
+
+
+def _span_tasks(grammar: Grammar) -> dict[str, Task]:
+    """Ask for the symbol above the first tokens on each level between the roots and the last."""
+    inner = range(len(grammar.groups) - 2, 0, -1) if grammar.layered else ()
+    return {f"span{2**height}": Task(tuple(grammar.groups[height].tolist()), 2**height) for height in inner}
 
 
 def _octaves(grammar: Grammar) -> int:
