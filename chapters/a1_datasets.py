@@ -41,7 +41,8 @@ from sameloss.parallel import get_all
 
 runs = setting.language_runs()
 get_all(setting.store, [*runs, setting.corpus], setting.preset.workers)
-found = {name: setting.store.get(run) for name, run in setting.language_measurements().items()}
+measurements = setting.language_measurements()
+found = {name: setting.store.get(run) for name, run in measurements.items()}
 
 # %% [markdown]
 # ## The grammar
@@ -49,7 +50,8 @@ found = {name: setting.store.get(run) for name, run in setting.language_measurem
 # A symbol becomes two symbols or one word. The grammars here are layered, as the one in the released code
 # is: a start symbol becomes two symbols of level $A$, each of these two of level $B$, and so on; the last
 # level emits words. In the paper's shape a symbol of an inner level may also end its branch early in one
-# word of its own, so sentences have 2 to 32 tokens. Rules and emissions are Dirichlet draws from a seed.
+# word of its own, so sentences have 2 to 32 tokens. Rules and emissions are Dirichlet draws from a seed;
+# the default grammar is kept as a file, `lib/sameloss/languages/laptop.txt`, that a reader can open.
 
 # %% mystnb={"figure": {"caption": "A sentence of this page's grammar and its derivation. Models see the words alone; the downstream tasks ask for the symbols on its left edge: the root, then the symbols above the first half and the first quarter.", "name": "fig-tree"}, "image": {"alt": "A derivation tree: a start symbol at the top, levels of symbols below it, words at the bottom."}}
 import torch
@@ -83,18 +85,20 @@ B -> 'one' [1.0]
 C -> 'two' [1.0]
 """)
 print(to_lines(own))
-print("Pr(one one) =", PCFG(own).log_prob(Sentences(torch.tensor([[1, 1]]), torch.tensor([2]))).exp().item())
+one_one = Sentences(torch.tensor([[1, 1]]), torch.tensor([2]))
+print("Pr(one one) =", PCFG(own).log_prob(one_one).exp().item())
 
 # %% [markdown]
 # ## The hidden Markov model
 #
 # A hidden state moves from position to position and emits a word each time. Transitions and emissions
-# are block-diagonal: a sentence never leaves its block of states and words. The tasks ask for the
+# are block-diagonal: a sentence never leaves its block of states and, but for a little smoothing in this
+# book's small models, of words. The tasks ask for the
 # state at one position.
 
 # %%
-hmm = setting.preset.hmm.build()
-drawn, states = hmm.sample_states(3, torch.Generator().manual_seed(0))
+model = setting.preset.hmm.build()
+drawn, states = model.sample_states(3, torch.Generator().manual_seed(0))
 for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
     print("words ", " ".join(f"{word:3}" for word in words))
     print("states", " ".join(f"{state:3}" for state in path), "\n")
@@ -107,18 +111,20 @@ for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
 # (`-p opt facebook/opt-125m`, or a local folder); QNLI and SST-2 are then cut to these tokens.
 
 # %%
+from sameloss.chapter import render
 from sameloss.language_tables import describe_opt
 
-describe_opt(setting)
+render(describe_opt(setting))
 
 # %% [markdown]
 # ## Lengths and words
 
 # %% mystnb={"figure": {"caption": "Sentence lengths, of the languages that have several: shares of a sample and, where words can be summed out, exact probabilities.", "name": "fig-lengths"}, "image": {"alt": "Histograms of sentence length, one panel a language, with exact probabilities as points."}}
-ragged = {name: f.lengths for name, f in found.items() if (f.lengths.sampled > 0).sum() > 1}
+lengths = {name: statistics.lengths for name, statistics in found.items()}
+ragged = {name: table for name, table in lengths.items() if (table.sampled > 0).sum() > 1}
 axes = figures.panels(len(ragged))
-for (name, lengths), ax in zip(ragged.items(), axes, strict=True):
-    figures.sentence_lengths(lengths, name, ax)
+for (name, table), ax in zip(ragged.items(), axes, strict=True):
+    figures.sentence_lengths(table, name, ax)
 figures.legend(axes[0])
 
 # %% mystnb={"figure": {"caption": "Share of each word, most frequent first.", "name": "fig-words"}, "image": {"alt": "Word shares against rank on logarithmic axes, one line a language."}}
@@ -137,7 +143,6 @@ _ = ax.legend(fontsize="small")
 # model would be that reads nothing but a token's position and the length: what there is to learn.
 
 # %%
-from sameloss.chapter import render
 from sameloss.language_tables import entropy_table
 
 entropies = entropy_table(setting)
@@ -158,9 +163,11 @@ show_source(calibrate)
 from sameloss.paper import ENTROPY
 from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
 
-chosen = {"PCFG": PAPER_LANGUAGE.rule_concentration, "HMM": PAPER_HMM.transition_concentration}
+pcfg, hmm = PAPER_LANGUAGE.rule_concentration, PAPER_HMM.transition_concentration
+chosen = {"PCFG": pcfg, "HMM": hmm}
 for (name, run), ax in zip(setting.calibrations().items(), figures.panels(2), strict=True):
-    figures.calibration_curve(setting.store.get(run), ENTROPY[name], chosen[name], name, ax)
+    tried = setting.store.get(run)
+    figures.calibration_curve(tried, ENTROPY[name], chosen[name], name, ax)
 
 # %% [markdown]
 # Five equal blocks would cap the HMM's entropy at $\ln 40 = 3.689$ nats, below the published 3.758:
@@ -172,7 +179,7 @@ for (name, run), ax in zip(setting.calibrations().items(), figures.panels(2), st
 # $\Pr(x_1..x_L\mid s)$, the *likelihood* of the first tokens, without the prior of $s$ and without the
 # rest of the sentence. The *posterior* label is $\arg\max_s \Pr(s\mid x)$. Both are functions of the
 # sentence, so a perfect classifier of them reaches 100 %. The hidden symbol itself is random given the
-# sentence; `bayes` is the best accuracy on it, and `likelihood_accuracy` how often the likelihood label
+# sentence; `bayes` is the best accuracy on it, and `likelihood accuracy` how often the likelihood label
 # is the hidden symbol.
 
 # %%
@@ -182,7 +189,7 @@ ceilings = ceiling_table(setting)
 render(ceilings, decimals=1)
 
 # %% [markdown]
-# All in per cent; `likelihood_defined` is the share of sentences that have a likelihood label, and
+# All in per cent; `likelihood defined` is the share of sentences that have a likelihood label, and
 # `agreement` how often the two labels are the same. With early stop a sentence's first $L$ tokens are
 # rarely what one symbol covers. A likelihood label asks which symbol *could* give them: where none could,
 # the sentence is left out of labelled data; where one could but did not, its label has little to do with
@@ -204,13 +211,11 @@ print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {setting.pr
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 calibrated = entropies.dropna(subset="published").query("language != @setting.opt_name")
-near = (calibrated.low - 0.02 <= calibrated.published) & (calibrated.published <= calibrated.high + 0.02)
-print(
-    "the published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all())
-)
+near = calibrated.published.between(calibrated.low - 0.02, calibrated.high + 0.02)
+print("published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all()))
 print(
     "every likelihood label is the hidden symbol at most as often as the posterior label:",
-    bool((ceilings.likelihood_accuracy <= ceilings.bayes + 1e-9).all()),
+    bool((ceilings["likelihood accuracy"] <= ceilings.bayes + 1e-9).all()),
 )
 
 # %% [markdown]

@@ -165,7 +165,7 @@ print(
 # ## Exercises
 #
 # 1. Put a grammar of your own in: `-p grammar my_grammar.txt`.
-# 2. Is the entropy curve of the HMM concave? What would a Markov chain of order one have to do with it?
+# 2. Why does the HMM's curve jump at the last mask? (What does a single visible word tell?)
 # 3. With 15 % of 32 tokens masked, about five, how far is the best possible loss from that of one mask?
 #    `-p preset paper` (no model is trained).
 

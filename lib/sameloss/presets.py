@@ -40,8 +40,9 @@ class Preset:
 
     def parameter_count(self, size: str) -> int:
         """Return the number of parameters of a size, as this book builds it."""
+        words, length = self.language.words, self.language.max_length
         with torch.device("meta"):
-            model = Encoder(self.sizes[size], self.language.words, self.language.max_length)
+            model = Encoder(self.sizes[size], words, length)
         return model.parameter_count
 
 

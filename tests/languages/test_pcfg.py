@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, Language, PCFGSpec, Sentences, Task, pcfg
-from sameloss.languages.formats import read_grammar
+from sameloss.languages.formats import read_grammar, to_lines
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
 
@@ -248,6 +248,17 @@ def test_a_task_of_ones_own():
     torch.testing.assert_close(
         likelihood / likelihood.sum(1, keepdim=True), torch.tensor([[1 / 3, 2 / 3], [1.0, 0.0]]).double()
     )
+
+
+def test_layered_grammars_have_span_tasks_however_they_are_written(tiny_language):
+    again = PCFG(read_grammar(to_lines(tiny_language.grammar)))
+    assert again.tasks == tiny_language.tasks == ("root", "span2")
+    sentences = tiny_language.sample(30, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(
+        again.posterior(sentences, "span2"), tiny_language.posterior(sentences, "span2")
+    )
+    unlayered = PCFG(read_grammar("S A B 1\nA B B 0.5\nA x 0.5\nB y 1"))
+    assert unlayered.tasks == ("root",)
 
 
 def test_tables_follow_the_tokens_to_their_device(tiny_language):
