@@ -167,7 +167,7 @@ print(
 # 1. Put a grammar of your own in: `-p grammar my_grammar.txt`.
 # 2. Why does the HMM's curve jump at the last mask? (What does a single visible word tell?)
 # 3. With 15 % of 32 tokens masked, about five, how far is the best possible loss from that of one mask?
-#    `-p preset paper` (no model is trained).
+#    `-p preset paper` (no model is trained; the definition, word by word, takes minutes there).
 
 # %% tags=["hide-input"]
 figures.download(table, "a2_conditionals")
