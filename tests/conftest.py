@@ -4,7 +4,9 @@ from jaxtyping import install_import_hook
 
 with install_import_hook("sameloss", "beartype.beartype"):
     import sameloss.claims
-    import sameloss.figures  # noqa: F401
+    import sameloss.figures
+    import sameloss.models.bilstm
+    import sameloss.models.huggingface  # noqa: F401
 
 import pytest
 import torch

@@ -12,6 +12,7 @@ import pandas as pd
 from scipy.stats import norm, t
 
 from sameloss.downstream.bootstrap import LEVEL, REPLICATES, Interval, percentile_interval, seed_weights
+from sameloss.flatness_tables import FORMS, enlarged_totals, enlarged_traces
 from sameloss.paper import PUBLISHED
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_probes
@@ -87,18 +88,23 @@ def step_gain(results: Results, task: str) -> Interval:
     return _mean_gain(results, task, [((size, last), (size, first)) for size, first, last in ends])
 
 
-def trace_excess(results: Results, pairs: list[tuple[tuple[str, int], tuple[str, int]]]) -> Interval:
+def trace_excess(table: pd.DataFrame, pairs: list[tuple[tuple[str, int], tuple[str, int]]]) -> Interval:
     """Return trace(first) / trace(second) - 1, the geometric mean over pairs of (size, step).
 
     Pre-training seeds vary as in `seed_weights`, and each trace by its standard error.
+
+    Args:
+        table: one row a checkpoint: size, seed, step, trace, trace_se.
+        pairs: the checkpoints to compare, of all seeds.
+
     """
     if not pairs:
         return UNDEFINED
     rng = np.random.default_rng(0)
-    weights = seed_weights(results.setting.preset.seeds, REPLICATES, rng)
+    weights = seed_weights(table.seed.nunique(), REPLICATES, rng)
     values, replicates = [], []
     for pair in pairs:
-        (first, first_error), (second, second_error) = (_log_trace(results, *which) for which in pair)
+        (first, first_error), (second, second_error) = (_log_trace(table, *which) for which in pair)
         difference, error = first - second, np.hypot(first_error, second_error)
         noise = (rng.normal(size=weights.shape) * error).mean(1)
         values.append(difference.mean())
@@ -107,24 +113,36 @@ def trace_excess(results: Results, pairs: list[tuple[tuple[str, int], tuple[str,
     return Interval(*(float(np.expm1(end)) for end in interval))
 
 
-def _log_trace(results: Results, size: str, step: int) -> tuple[np.ndarray, np.ndarray]:
+def _log_trace(table: pd.DataFrame, size: str, step: int) -> tuple[np.ndarray, np.ndarray]:
     """Return log trace and its standard error for each seed."""
-    rows = results.checkpoints.query("size == @size and step == @step").sort_values("seed")
+    rows = table.query("size == @size and step == @step").sort_values("seed")
     return np.log(rows.trace.to_numpy()), (rows.trace_se / rows.trace).to_numpy()
 
 
 def trace_falls_with_steps(results: Results) -> Interval:
     """Return trace(first saturated) / trace(last) - 1, averaged over sizes."""
     ends = saturated_ends(results)
-    return trace_excess(results, [((size, first), (size, last)) for size, first, last in ends])
+    return trace_excess(results.checkpoints, [((size, first), (size, last)) for size, first, last in ends])
 
 
 def trace_falls_with_size(results: Results) -> Interval:
     """Return trace(smallest) / trace(largest) - 1 at the last step, over native parameters."""
     if not _sizes_comparable(results):
         return UNDEFINED
+    return _smallest_over_largest(results, results.checkpoints)
+
+
+def enlarged_trace_falls_with_size(results: Results, comparison: str = FORMS["paper", "total"]) -> Interval:
+    """Return the same with all models enlarged to one width, in one of the ways of `FORMS`."""
+    if not _sizes_comparable(results):
+        return UNDEFINED
+    totals = enlarged_totals(enlarged_traces(results.setting))
+    return _smallest_over_largest(results, totals[totals.comparison == comparison])
+
+
+def _smallest_over_largest(results: Results, table: pd.DataFrame) -> Interval:
     last, (small, *_, large) = results.steps[-1], results.sizes
-    return trace_excess(results, [((small, last), (large, last))])
+    return trace_excess(table, [((small, last), (large, last))])
 
 
 def flatness_correlation(table: pd.DataFrame, task: str) -> Interval:
@@ -242,6 +260,7 @@ CLAIMS: dict[str, Claim] = {
     "tab1-lookup-B": Claim("02_existence", 1, trained_over_baseline),
     "fig3-trace": Claim("04_flatness", None, trace_falls_with_steps),
     "fig5-trace": Claim("04_flatness", None, trace_falls_with_size),
+    "fig5-enlarged": Claim("b2_enlargement", None, enlarged_trace_falls_with_size),
     "fig5-r2": Claim("04_flatness", 1, size_correlation),
 }
 

@@ -210,9 +210,7 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     for column in ("ours_value", "peer_value", "ratio", "goal"):
         table[column] = table[column].map(_short, na_action="ignore")
     table = table.astype(object).where(table.notna(), "–")
-    versions = [
-        f"{peer} {record[peer]}" for peer in ("torch", "torch-struct", "hmmlearn", "nltk") if record[peer]
-    ]
+    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
     return table, (
         f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
         f"{', '.join(versions)}, source revision {record['revision']}."

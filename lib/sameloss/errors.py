@@ -23,3 +23,7 @@ class ParameterError(BookError, ValueError):
 
 class StoreError(BookError, OSError):
     """The artifacts folder cannot be used; what was already computed is untouched."""
+
+
+class ModelError(BookError, ValueError):
+    """A model, or sentences for it, that a measurement cannot accept."""

@@ -138,9 +138,21 @@ def _plain_log_axis(axis: Axis, values: pd.Series) -> None:
     axis.set_tick_params(which="both", labelsize="small")
 
 
+def gap_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw (Hessian - Fisher) / Fisher in per cent against KL, one point a checkpoint, error of the gap."""
+    for size, style in _styles(table).items():
+        part = table[table["size"] == size]
+        share, error = 100 * part.gap / part.trace, 100 * part.gap_se / part.trace
+        ax.errorbar(part.kl_mean, share, 1.96 * error, ls="none", capsize=2, ms=5, lw=1, label=size, **style)
+    ax.axhline(0, color="0.5", lw=1)
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="Hessian beyond Fisher trace (%)")
+    ax.invert_xaxis()
+    return ax
+
+
 def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
     """Draw the trace of the last checkpoint as stacked parameter groups, mean over seeds."""
-    parts = traces[(traces.part != "total") & (traces.step == step)]
+    parts = traces[(traces.split == "kind") & (traces.step == step)]
     sizes = list(dict.fromkeys(parts["size"]))
     wide = parts.pivot_table(index="size", columns="part", values="mean").loc[sizes]
     wide = wide[wide.mean().sort_values(ascending=False).index]

@@ -64,6 +64,9 @@ PUBLISHED: dict[str, Published] = {
     "fig5-trace": Published(
         "Fig. 5", "larger models have a smaller trace", 2.68 / 1.54 - 1, "relative excess"
     ),
+    "fig5-enlarged": Published(
+        "Fig. 5 (I)", "enlarged to one architecture, the same", 19.8 / 12.6 - 1, "relative excess"
+    ),
     "fig5-r2": Published("Fig. 5", "across sizes, accuracy falls as the trace rises: r²", 0.92, "r²"),
     "fig5-hmm": Published("Fig. 5", "the same on the HMM: r²", 0.94, "r²"),
     "fig5-opt": Published("Fig. 5", "the same on OPT text: r²", 0.87, "r²"),

@@ -35,6 +35,10 @@ class Preset:
     saturation_sentences: int
     trace_sentences: int
     trace_labels: int
+    gap_sentences: int  # on which the Hessian is told from the Fisher information
+    gap_batch: int
+    comparison_sentences: int  # on which estimators of the trace are compared
+    measure_sentences: int  # on which all measures of flatness are
     max_hours: float
     workers: int | None = None  # processes; None: the number of cores
 
@@ -146,6 +150,10 @@ _LAPTOP = Preset(
     saturation_sentences=8000,
     trace_sentences=5000,
     trace_labels=1,
+    gap_sentences=2048,
+    gap_batch=64,
+    comparison_sentences=8192,
+    measure_sentences=500,
     max_hours=1.0,
 )
 
@@ -165,6 +173,10 @@ _SMOKE = replace(
     probe=ProbeSettings(epochs=20, batch=64),
     saturation_sentences=500,
     trace_sentences=200,
+    gap_sentences=128,
+    gap_batch=16,
+    comparison_sentences=1024,
+    measure_sentences=100,
     max_hours=0.1,
 )
 

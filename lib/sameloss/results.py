@@ -85,7 +85,8 @@ def collect(setting: Setting) -> Results:
     probed = collect_probes(setting)
     traces = _by_run({k: store.get(run) for k, run in setting.traces().items()})
     saturations = _by_run({k: store.get(run) for k, run in setting.saturations().items()})
-    checkpoints = _checkpoints(setting, saturations, traces, probed.probes)
+    gaps = _by_run({k: store.get(run) for k, run in setting.gaps().items()})
+    checkpoints = _checkpoints(setting, saturations, _with_hessian(traces, gaps), probed.probes)
     return replace(probed, checkpoints=checkpoints, traces=traces)
 
 
@@ -115,12 +116,41 @@ def _by_run(tables: dict[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
     )
 
 
-def _checkpoints(setting, saturations, traces, probes) -> pd.DataFrame:
-    """Return one row a checkpoint: KL and loss (nats), trace, accuracy of each task (points)."""
+KEYS = ["size", "seed", "step"]
+"""What tells checkpoints apart."""
+
+
+def _with_hessian(traces: pd.DataFrame, gaps: pd.DataFrame) -> pd.DataFrame:
+    """Return Fisher trace, gap and trace of the Hessian of each checkpoint.
+
+    Their errors are independent: trace and gap use different sentences.
+    """
     total = traces[traces.part == "total"]
-    total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})
-    keys = ["size", "seed", "step"]
-    table = saturations.merge(total[[*keys, "trace", "trace_se"]], on=keys)
+    total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})[
+        [*KEYS, "trace", "trace_se"]
+    ]
+    gaps = gaps.rename(columns={"mean": "gap", "standard_error": "gap_se"})[[*KEYS, "gap", "gap_se"]]
+    table = total.merge(gaps, on=KEYS)
+    return table.assign(hessian=table.trace + table.gap, hessian_se=np.hypot(table.trace_se, table.gap_se))
+
+
+def fisher_and_hessian(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """Return KL, Fisher trace, gap and trace of the Hessian by size and step, means over seeds.
+
+    `standard_error` is the gap's, over sentences and directions.
+    """
+    grouped = checkpoints.assign(variance=checkpoints.gap_se**2).groupby(["size", "step"], sort=False)
+    table = grouped[["kl_mean", "trace", "gap", "hessian", "variance"]].mean().reset_index()
+    table["standard_error"] = np.sqrt(table.variance / checkpoints.seed.nunique())
+    table["gap_percent"] = 100 * table.gap / table.trace
+    columns = {"kl_mean": "KL", "trace": "Fisher", "hessian": "Hessian", "gap_percent": "gap (%)"}
+    order = ["size", "step", "KL", "Fisher", "Hessian", "gap", "standard_error", "gap (%)"]
+    return table.rename(columns=columns)[order]
+
+
+def _checkpoints(setting, saturations, traces, probes) -> pd.DataFrame:
+    """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
+    table = saturations.merge(traces, on=KEYS)
     for index, task in enumerate(setting.preset.downstream.tasks):
         accuracy = {k: 100 * p[..., index].mean((1, 2)) for k, p in probes.items()}
         table[task] = np.concatenate([accuracy[key] for key in probes])

@@ -13,14 +13,19 @@ from sameloss.experiments import (
     BaselineProbing,
     Calibration,
     CorpusSampling,
+    EnlargementMeasurement,
+    EstimatorComparison,
+    HessianGapMeasurement,
     LabelledSampling,
     LanguageMeasurement,
     Pretraining,
     Probing,
+    ReparametrisationMeasurement,
     SaturationMeasurement,
     TraceMeasurement,
 )
 from sameloss.languages import LanguageSpec, TeacherSpec
+from sameloss.models.enlarge import common_width
 from sameloss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, Preset
 from sameloss.runs import Run, Store
@@ -118,6 +123,32 @@ class Setting:
             for k, run in self.pretrainings().items()
         }
 
+    def gaps(self) -> dict[tuple[str, int], HessianGapMeasurement]:
+        """Return the measurements of Hessian minus Fisher trace by (size, seed)."""
+        p = self.preset
+        return {
+            k: HessianGapMeasurement(run, p.gap_sentences, p.gap_batch, 0)
+            for k, run in self.pretrainings().items()
+        }
+
+    def enlargements(self) -> dict[tuple[str, int], EnlargementMeasurement]:
+        """Return the traces of the last checkpoints enlarged to one width, by (size, seed)."""
+        p, width = self.preset, common_width([self.preset.sizes[size] for size in self.sizes])
+        return {
+            k: EnlargementMeasurement(run, p.trace_sentences, 0, p.trace_labels, width)
+            for k, run in self.pretrainings().items()
+        }
+
+    def estimator_comparison(self) -> EstimatorComparison:
+        """Return the comparison of estimators on the middle size."""
+        size = self.sizes[len(self.sizes) // 2]
+        return EstimatorComparison(self.pretraining(size, 0), self.preset.comparison_sentences, 0)
+
+    def reparametrisation(self) -> ReparametrisationMeasurement:
+        """Return all measures of the smallest size under reparametrisations."""
+        pretraining = self.pretraining(self.sizes[0], 0)
+        return ReparametrisationMeasurement(pretraining, self.preset.measure_sentences, 0)
+
     @cached_property
     def labelled(self) -> LabelledSampling:
         """Return the downstream sentences."""
@@ -199,7 +230,13 @@ class Setting:
 
     def runs(self) -> list[Run]:
         """Return every run of the setting."""
-        return [*self.saturations().values(), *self.traces().values(), *self.probing_runs()]
+        return [
+            *self.saturations().values(),
+            *self.traces().values(),
+            *self.gaps().values(),
+            *self.enlargements().values(),
+            *self.probing_runs(),
+        ]
 
 
 IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}

@@ -30,10 +30,10 @@ def test_one_row_a_checkpoint(results):
 
 
 def test_parts_of_the_trace_add_up(results):
-    parts = results.traces[results.traces.part != "total"]
-    sums = parts.groupby(["size", "seed", "step"])["mean"].sum()
-    totals = results.traces[results.traces.part == "total"].set_index(["size", "seed", "step"])
-    np.testing.assert_allclose(sums, totals["mean"].loc[sums.index], rtol=1e-5)
+    sums = results.traces.groupby(["split", "size", "seed", "step"])["mean"].sum()
+    assert set(sums.index.levels[0]) == {"total", "kind", "depth"}
+    for split in ("kind", "depth"):
+        np.testing.assert_allclose(sums[split], sums["total"], rtol=1e-5)
 
 
 def test_probes_learn_something_and_do_not_see_the_test_sentences(results):

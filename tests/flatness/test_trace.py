@@ -1,12 +1,15 @@
-"""The Fisher trace against dense Hessians and naive gradients, in float64."""
+"""Estimators of the Fisher trace against dense Hessians, each other and their own errors."""
 
 import pytest
 import torch
 from torch.func import functional_call, hessian
 
 from sameloss.corpus import mask_batch
-from sameloss.errors import ParameterError
-from sameloss.flatness.trace import fisher_trace, parameter_group, predictions, squared_norms
+from sameloss.errors import ModelError, ParameterError
+from sameloss.estimate import Estimate
+from sameloss.flatness.groups import parameter_group
+from sameloss.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
+from sameloss.flatness.validation import rows_of
 from sameloss.languages import PCFGSpec
 from sameloss.models.encoder import Encoder, EncoderShape
 
@@ -15,6 +18,11 @@ from sameloss.models.encoder import Encoder, EncoderShape
 def masked(tiny_language):
     sentences = tiny_language.sample(12, torch.Generator().manual_seed(0))
     return mask_batch(sentences, torch.arange(12) % 4)
+
+
+@torch.no_grad()
+def predictions(model, masked):
+    return model(masked.masked, masked.positions, masked.lengths).softmax(-1)
 
 
 def dense_trace(model, masked, truth):
@@ -39,68 +47,115 @@ def test_trace_matches_the_dense_hessian_at_saturation(tiny_model, masked):
     assert exact == pytest.approx(dense_trace(tiny_model, masked, truth).item(), rel=1e-9)
 
 
-def test_trace_differs_from_the_hessian_away_from_saturation(tiny_model, masked, tiny_language):
+def test_trace_differs_from_the_hessian_away_from_saturation(tiny_model, masked):
     truth = predictions(tiny_model, masked).roll(1, dims=-1)
     exact = fisher_trace(tiny_model, masked, estimator="exact").total.mean
     assert exact != pytest.approx(dense_trace(tiny_model, masked, truth).item(), rel=1e-2)
 
 
 @pytest.mark.parametrize("ragged", [False, True])
-def test_norms_match_a_naive_loop(tiny_model, masked, ragged):
+def test_exact_trace_is_the_sum_over_labels(tiny_model, masked, ragged):
     if ragged:
         language = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.3, 0.6), seed=5).build()
-        sentences = language.sample(12, torch.Generator().manual_seed(0))
-        masked = mask_batch(sentences, torch.zeros(12).long())
+        masked = mask_batch(language.sample(6, torch.Generator().manual_seed(0)), torch.zeros(6).long())
         assert masked.lengths is not None
-    rows, labels = torch.arange(12), torch.arange(12) % 3
-    fast = squared_norms(tiny_model, masked, rows, labels)
-    for row, label in zip(rows, labels, strict=True):
-        one = slice(int(row), int(row) + 1)
-        lengths = None if masked.lengths is None else masked.lengths[one]
-        logits = tiny_model(masked.masked[one], masked.positions[one], lengths)
-        tiny_model.zero_grad()
-        logits[0].log_softmax(-1)[label].backward()
-        slow = sum(p.grad.square().sum() for p in tiny_model.parameters())
-        torch.testing.assert_close(sum(part[row] for part in fast.values()), slow, rtol=1e-10, atol=0)
+    logs = tiny_model(masked.masked, masked.positions, masked.lengths).log_softmax(-1)
+    parameters = list(tiny_model.parameters())
+
+    def squared_norm(log_probability):
+        gradients = torch.autograd.grad(log_probability, parameters, retain_graph=True)
+        return sum(g.square().sum() for g in gradients).item()
+
+    slow = sum(log.exp().item() * squared_norm(log) for row in logs for log in row) / len(logs)
+    assert fisher_trace(tiny_model, masked, estimator="exact").total.mean == pytest.approx(slow, rel=1e-10)
 
 
-def test_parts_add_up(tiny_model, masked):
+def test_parts_and_layers_add_up(tiny_model, masked):
     trace = fisher_trace(tiny_model, masked, estimator="exact")
-    assert sum(part.mean for part in trace.parts.values()) == pytest.approx(trace.total.mean, rel=1e-12)
+    for split in (trace.parts, trace.layers):
+        assert sum(part.mean for part in split.values()) == pytest.approx(trace.total.mean, rel=1e-12)
     assert set(trace.parts) == {"word embedding", "position", "LayerNorm", "attention", "MLP", "head"}
+    assert set(trace.layers) == {"embedding", "layer 1", "head"}
+    assert trace.by(parameter_group) == trace.parts
 
 
-def test_sampled_labels_are_unbiased(tiny_model, masked):
-    exact = fisher_trace(tiny_model, masked, estimator="exact").total
-    generator = torch.Generator().manual_seed(0)
-    draws = torch.tensor(
-        [fisher_trace(tiny_model, masked, labels=4, generator=generator).total.mean for _ in range(200)]
+def test_cost_counts_passes(tiny_model, masked):
+    cost = fisher_trace(tiny_model, masked, labels=5, generator=torch.Generator()).cost
+    assert (cost.forward, cost.backward) == (12, 60)
+    exact = fisher_trace(tiny_model, masked, estimator="exact").cost
+    assert (exact.forward, exact.backward) == (12, 36)
+    assert cost.seconds > 0
+
+
+@pytest.mark.parametrize("estimator", COTANGENTS)
+def test_chunks_do_not_change_the_estimate(tiny_model, masked, estimator):
+    whole, parts = (
+        fisher_trace(
+            tiny_model,
+            masked,
+            estimator=estimator,
+            labels=3,
+            generator=torch.Generator().manual_seed(0),
+            chunk=chunk,
+        ).total.mean
+        for chunk in (12, 5)
     )
-    error = draws.std() / len(draws) ** 0.5
-    assert abs(draws.mean() - exact.mean) < 4 * error
-    assert error < 0.03 * exact.mean
+    assert whole == pytest.approx(parts, rel=1e-12)
 
 
-def test_standard_error_covers_the_truth(tiny_language):
-    """Of 100 estimates about 95 lie within two standard errors of the population's trace."""
+def totals(model, masked, estimator, generator):
+    """All draws of the total: one a sentence, or one a mini-batch of six."""
+    if estimator == "minibatch":
+        trace = minibatch_trace(model, masked, batch=6, generator=generator)
+    else:
+        trace = fisher_trace(model, masked, estimator=estimator, generator=generator)
+    return sum(trace.draws.values())
+
+
+@pytest.mark.parametrize("estimator", ["sampled", "rademacher", "minibatch"])
+def test_estimators_are_unbiased(tiny_model, masked, estimator):
+    """On 12 sentences whose exact trace is known, each repeated 300 times."""
+    exact = fisher_trace(tiny_model, masked, estimator="exact").total.mean
+    repeated = rows_of(masked, torch.arange(12).repeat(300))
+    draws = totals(tiny_model, repeated, estimator, torch.Generator().manual_seed(0))
+    means = draws.view(300, -1).mean(1)
+    error = means.std() / len(means) ** 0.5
+    assert abs(means.mean() - exact) < 4 * error
+    assert error < 0.03 * exact
+
+
+@pytest.mark.parametrize("estimator", ["exact", "sampled", "rademacher", "minibatch"])
+def test_standard_error_covers_the_truth(tiny_language, estimator):
+    """Of 200 estimates about 95 % lie within two standard errors of the population's trace."""
     model = Encoder(EncoderShape(4, 1, 1, 4), words=3, max_length=4, seed=1)
     with torch.no_grad():
         model.head_bias.copy_(torch.tensor([0.5, 0.0, -0.5]))
-    generator = torch.Generator().manual_seed(0)
 
-    def masked(count):
+    def masked(count, seed):
+        generator = torch.Generator().manual_seed(seed)
         sentences = tiny_language.sample(count, generator)
         place = torch.rand(count, generator=generator)
         return mask_batch(sentences, (place * sentences.lengths).long())
 
-    truth = fisher_trace(model, masked(20_000), generator=generator).total
-    estimates = [fisher_trace(model, masked(200), generator=generator).total for _ in range(100)]
-    covered = sum(abs(e.mean - truth.mean) < 2 * e.standard_error for e in estimates)
-    assert 88 <= covered <= 99
+    truth = fisher_trace(model, masked(100_000, 0), estimator="exact").total
+    draws = totals(model, masked(200 * 90, 1), estimator, torch.Generator().manual_seed(2))
+    estimates = [Estimate.of(part) for part in draws.view(200, -1)]
+    covered = sum(abs(e.mean - truth.mean) < 2 * e.standard_error for e in estimates) / 200
+    assert 0.90 <= covered <= 0.99
+    assert truth.standard_error < 0.1 * estimates[0].standard_error
 
 
 def test_bad_requests_say_what_is_valid(tiny_model, masked):
     with pytest.raises(ParameterError, match="labels must be positive; got 0"):
         fisher_trace(tiny_model, masked, labels=0)
-    with pytest.raises(ValueError, match="belongs to no known group"):
-        parameter_group("strange.weight")
+    with pytest.raises(ParameterError, match="Unknown estimator 'best'; choose one of exact, sampled, rad"):
+        fisher_trace(tiny_model, masked, estimator="best")
+    for batch in (0, 13):
+        with pytest.raises(
+            ParameterError, match=f"batch must be 1 to the 12 sentences there are; got {batch}"
+        ):
+            minibatch_trace(tiny_model, masked, batch=batch)
+    nothing = masked._replace(masked=masked.masked[:0], positions=masked.positions[:0])
+    for estimate in (fisher_trace, lambda *of: minibatch_trace(*of, batch=1)):
+        with pytest.raises(ModelError, match="no masked sentences"):
+            estimate(tiny_model, nothing)

@@ -1,7 +1,16 @@
 """The runs of the book: language → corpus → pre-training → {saturation, flatness, downstream}."""
 
+from sameloss.experiments.flatness import (
+    EnlargementMeasurement,
+    EstimatorComparison,
+    ReparametrisationMeasurement,
+)
 from sameloss.experiments.languages import Calibration, LanguageMeasurement, LanguageStatistics
-from sameloss.experiments.measurements import SaturationMeasurement, TraceMeasurement
+from sameloss.experiments.measurements import (
+    HessianGapMeasurement,
+    SaturationMeasurement,
+    TraceMeasurement,
+)
 from sameloss.experiments.pretraining import Checkpoints, CorpusSampling, Pretraining
 from sameloss.experiments.probing import (
     BaselineProbing,
@@ -16,11 +25,15 @@ __all__ = [
     "Checkpoints",
     "CorpusSampling",
     "Downstream",
+    "EnlargementMeasurement",
+    "EstimatorComparison",
+    "HessianGapMeasurement",
     "LabelledSampling",
     "LanguageMeasurement",
     "LanguageStatistics",
     "Pretraining",
     "Probing",
+    "ReparametrisationMeasurement",
     "SaturationMeasurement",
     "TraceMeasurement",
 ]

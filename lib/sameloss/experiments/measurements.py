@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
-from sameloss.corpus import mask_batch, stream_seed
+from sameloss.corpus import Batch, mask_batch, stream_seed
 from sameloss.experiments.pretraining import Pretraining
-from sameloss.flatness.trace import Estimator, fisher_trace
+from sameloss.flatness.hessian import fisher_gap
+from sameloss.flatness.trace import fisher_trace
 from sameloss.languages import Language, Sentences
 from sameloss.runs import Report, Run, Store
 from sameloss.saturation import enumerable, exact_saturation, saturation
@@ -19,6 +23,17 @@ def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
     """Draw sentences for one use; no two uses, and no corpus, share their randomness."""
     generator = torch.Generator().manual_seed(stream_seed(use, seed))
     return language.sample(count, generator)
+
+
+def held_out_masked(
+    language: Language, count: int, seed: int, use: str
+) -> tuple[Batch, Float[Tensor, "batch word"]]:
+    """Draw masked sentences for one use, and return their exact conditionals at the masks."""
+    sentences = held_out(language, count, seed, use)
+    generator = torch.Generator().manual_seed(stream_seed(f"{use} positions", seed))
+    positions = (torch.rand(count, generator=generator) * sentences.lengths).long()
+    truth = language.conditionals(sentences)[torch.arange(count), positions]
+    return mask_batch(sentences, positions), truth
 
 
 @dataclass(frozen=True)
@@ -54,42 +69,79 @@ class SaturationMeasurement(Run):
 
 @dataclass(frozen=True)
 class TraceMeasurement(Run):
-    """Fisher trace of every checkpoint of a pre-training, by parameter group."""
+    """Fisher trace of every checkpoint of a pre-training: in total, by kind and depth of parameter."""
 
     pretraining: Pretraining
     sentences: int
     labels: int
-    estimator: Estimator
+    estimator: str
     seed: int
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on the same masked sentences."""
-        language = self.pretraining.corpus.language.build()
-        sentences = held_out(language, self.sentences, self.seed, "trace")
+        masked, _ = held_out_masked(
+            self.pretraining.corpus.language.build(), self.sentences, self.seed, "trace"
+        )
         generator = torch.Generator().manual_seed(stream_seed("trace labels", self.seed))
-        place = torch.rand(self.sentences, generator=generator)
-        masked = mask_batch(sentences, (place * sentences.lengths).long())
         checkpoints = store.get(self.pretraining)
         rows = []
         for step in checkpoints.steps:
-            measured = fisher_trace(
+            trace = fisher_trace(
                 checkpoints.model(step),
                 masked,
                 estimator=self.estimator,
                 labels=self.labels,
                 generator=generator,
             )
-            for part, estimate in {"total": measured.total, **measured.parts}.items():
-                rows.append({"step": step, "part": part, **estimate._asdict()})
+            for split, parts in {
+                "total": {"total": trace.total},
+                "kind": trace.parts,
+                "depth": trace.layers,
+            }.items():
+                rows += [{"step": step, "split": split, "part": k, **e._asdict()} for k, e in parts.items()]
             report((1 + checkpoints.steps.index(step)) / len(checkpoints.steps), "")
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
     def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a checkpoint and part: mean, standard_error, count."""
+        """Return one row a checkpoint and part: split (total, kind, depth), mean, standard_error, count."""
         return pd.read_csv(folder / "table.csv")
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
         pairs = self.sentences * self.labels * len(self.pretraining.checkpoints)
-        return pairs * self.pretraining.shape.d_model / 2e5
+        return pairs * self.pretraining.shape.d_model / 6e5
+
+
+@dataclass(frozen=True)
+class HessianGapMeasurement(Run):
+    """Trace of the Hessian minus the Fisher trace, of every checkpoint of a pre-training."""
+
+    pretraining: Pretraining
+    sentences: int
+    batch: int  # sentences that share a random direction
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Measure checkpoint after checkpoint, on sentences that the trace did not use."""
+        language = self.pretraining.corpus.language.build()
+        masked, truth = held_out_masked(language, self.sentences, self.seed, "gap")
+        generator = torch.Generator().manual_seed(stream_seed("gap directions", self.seed))
+        checkpoints = store.get(self.pretraining)
+        rows = []
+        for step in checkpoints.steps:
+            gap = fisher_gap(checkpoints.model(step), masked, truth, batch=self.batch, generator=generator)
+            rows.append({"step": step, **gap.total._asdict()})
+            report(len(rows) / len(checkpoints.steps), "")
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row a checkpoint: mean, standard_error, count."""
+        return pd.read_csv(folder / "table.csv")
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return self.sentences * len(self.pretraining.checkpoints) * self.pretraining.shape.d_model / 1e5

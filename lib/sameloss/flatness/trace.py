@@ -3,135 +3,159 @@ r"""The trace of the Hessian of the pre-training loss, in its Fisher form (Secti
 At saturation the Hessian equals the Fisher information (Lemma 3.2), so
 
 $$\mathrm{Tr}\,\nabla^2 L = \mathbb E_{t, x_{-t}}\, \mathbb E_{\hat y \sim f(x_{-t})}
-  \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2 .$$
+  \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2
+  = \mathbb E_{t, x_{-t}} \mathrm{Tr}\, J^\top (\mathrm{diag} f - f f^\top) J ,$$
+
+$J$ being the Jacobian of the logits. Every estimator here is a choice of cotangents $v$ of the
+logits with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or on average.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+import time
+from collections.abc import Callable, Iterator
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
-from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
 
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
-from sameloss.estimate import Estimate
-
-Estimator = Literal["exact", "sampled"]
-
-GRADIENT_BYTES = 64 << 20
-"""Memory for the per-example gradients held at once."""
-
-
-@dataclass(frozen=True)
-class FisherTrace:
-    """The trace and its parts; a part's parameters are disjoint from the others', so they add up."""
-
-    total: Estimate
-    parts: dict[str, Estimate]
+from sameloss.flatness.estimated import Cost, EstimatedTrace
+from sameloss.flatness.gradient_norms import recordings
+from sameloss.flatness.validation import check, check_logits, rows_of
 
 
 def fisher_trace(
     model: nn.Module,
     masked: Batch,
     *,
-    estimator: Estimator = "sampled",
+    estimator: str = "sampled",
     labels: int = 1,
     generator: torch.Generator | None = None,
-) -> FisherTrace:
+    chunk: int | None = None,
+) -> EstimatedTrace:
     """Estimate E ||grad log f[y]||², y ~ f, the masked sentence being the unit of error.
 
     Args:
-        model: a masked language model.
+        model: a masked language model, called as `model(masked, positions, lengths)`.
         masked: masked sentences drawn from the language; their targets are not used.
-        estimator: `exact` sums over all labels with their probabilities; `sampled` draws them.
-        labels: labels drawn for each sentence (the paper draws 50).
-        generator: of the sampled labels.
+        estimator: `exact` sums over all labels with their probabilities; `sampled` draws them from
+            f; `rademacher` draws random signs in the space of the logits.
+        labels: labels, or vectors of signs, drawn for each sentence (the paper draws 50 labels).
+        generator: of what is drawn, on the CPU.
+        chunk: sentences that go through the model at once; by memory where None.
+
+    Raises:
+        ParameterError: for an unknown estimator, or labels < 1.
+        ModelError: see `recordings`.
 
     """
-    device = next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
-    if estimator == "exact":
-        values = _every_label(model, masked)
-    elif estimator == "sampled":
-        values = _sampled_labels(model, masked, labels, generator)
-    else:
-        raise ParameterError(f"Unknown estimator {estimator!r}; choose exact or sampled.")
-    total = torch.stack(list(values.values())).sum(0)
-    parts = {group: Estimate.of(part) for group, part in values.items()}
-    return FisherTrace(Estimate.of(total), parts)
+    if estimator not in COTANGENTS:
+        raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(COTANGENTS)}.")
+    if labels < 1:
+        raise ParameterError(f"labels must be positive; got {labels}.")
+    started, backward = time.perf_counter(), 0
+    trainable = [name for name, p in model.named_parameters() if p.requires_grad]
+    draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
+    for rows, recording in recordings(model, masked, chunk):
+        probabilities = recording.logits.detach().softmax(-1)
+        for cotangents in COTANGENTS[estimator](probabilities, labels, generator):
+            backward += len(cotangents)
+            for name, norms in recording.squared_norms(cotangents).items():
+                draws[name][rows] += norms.cpu()
+    return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
 
 
-@torch.no_grad()
-def predictions(model: nn.Module, masked: Batch) -> Float[Tensor, "batch word"]:
-    """Return f(x_-t)."""
-    return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
+Cotangents = Iterator[Float[Tensor, "batch word"]]
 
 
-def _every_label(model: nn.Module, masked: Batch) -> dict[str, Tensor]:
-    """Return, for each group and sentence, sum_y f[y] ||grad log f[y]||²."""
-    probabilities = predictions(model, masked)
-    sentences, words = probabilities.shape
-    rows = torch.arange(sentences).repeat_interleave(words)
-    norms = squared_norms(model, masked, rows, torch.arange(words).repeat(sentences))
-    return {k: (v.view(sentences, words) * probabilities).sum(1) for k, v in norms.items()}
+def _every_label(
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield sqrt(f[y]) (e_y - f) for every label y."""
+    for label in range(f.shape[1]):
+        column = torch.full(f.shape[:1], label, device=f.device)
+        yield f[:, label, None].sqrt() * (_one_hot(column, f) - f)
 
 
 def _sampled_labels(
-    model: nn.Module, masked: Batch, labels: int, generator: torch.Generator | None
-) -> dict[str, Tensor]:
-    if labels < 1:
-        raise ParameterError(f"labels must be positive; got {labels}.")
-    drawn = torch.multinomial(predictions(model, masked), labels, True, generator=generator)
-    rows = torch.arange(len(drawn)).repeat_interleave(labels)
-    norms = squared_norms(model, masked, rows, drawn.flatten())
-    return {group: values.view(-1, labels).mean(1) for group, values in norms.items()}
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield e_y - f for labels y ~ f, by the inverse of the distribution function."""
+    uniform = torch.rand(len(f), labels, generator=generator, dtype=torch.float64).to(f.device)
+    steps = f.double().cumsum(1)
+    drawn = torch.searchsorted(steps, uniform * steps[:, -1:], right=True).clamp(max=f.shape[1] - 1)
+    for label in drawn.unbind(1):
+        yield (_one_hot(label, f) - f) / labels**0.5
 
 
-def squared_norms(
-    model: nn.Module, masked: Batch, rows: Int[Tensor, " pair"], labels: Int[Tensor, " pair"]
-) -> dict[str, Float[Tensor, " pair"]]:
-    """Return ||grad log f(x_-t)[y]||² by parameter group for each (sentence, label) pair.
+def _random_signs(
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield sqrt(f) * z - f (sqrt(f) · z) for random signs z, whose mean outer product is diag f - f f'."""
+    signs = torch.randint(0, 2, (len(f), labels, f.shape[1]), generator=generator)
+    for z in (2 * signs - 1).to(f).unbind(1):
+        scaled = f.sqrt() * z
+        yield (scaled - f * scaled.sum(1, keepdim=True)) / labels**0.5
 
-    The plain method: one gradient a pair, a chunk of pairs at once.
+
+def _one_hot(labels: Tensor, like: Float[Tensor, "batch word"]) -> Float[Tensor, "batch word"]:
+    return F.one_hot(labels, like.shape[1]).to(like)
+
+
+COTANGENTS: dict[str, Callable[..., Cotangents]] = {
+    "exact": _every_label,
+    "sampled": _sampled_labels,
+    "rademacher": _random_signs,
+}
+"""What each estimator asks the backward pass for; the squared norms of its cotangents are added."""
+
+
+def minibatch_trace(
+    model: nn.Module, masked: Batch, *, batch: int, generator: torch.Generator | None = None
+) -> EstimatedTrace:
+    """Estimate the same trace from gradients of whole mini-batches (Gauss-Newton-Bartlett).
+
+    With labels drawn from f, gradients of different sentences are uncorrelated, so B times the
+    squared norm of a mini-batch's mean gradient is unbiased ({cite}`liu2024sophia`, Section 2.3). An
+    ordinary backward pass suffices, but a draw costs a whole batch, which is the unit of error.
+
+    Args:
+        model: as for `fisher_trace`.
+        masked: the sentences, cut into batches; a remainder is not used.
+        batch: sentences of a mini-batch, B.
+        generator: of the labels, on the CPU.
+
+    Raises:
+        ParameterError: where there is no whole batch.
+        ModelError: for what `check` refuses.
+
     """
-    parameters = {name: p.detach() for name, p in model.named_parameters()}
-
-    def log_probability(parameters, sentence, position, length, label):
-        lengths = None if length is None else length[None]
-        inputs = (sentence[None], position[None], lengths)
-        return functional_call(model, parameters, inputs)[0].log_softmax(-1).gather(0, label[None])[0]
-
-    ragged = None if masked.lengths is None else 0
-    gradient = vmap(grad(log_probability), in_dims=(None, 0, 0, ragged, 0))
-    size = sum(p.numel() * p.element_size() for p in parameters.values())
-    chunk = max(1, GRADIENT_BYTES // size)
-    parts = []
-    device = masked.masked.device
-    for some, label in zip(rows.to(device).split(chunk), labels.to(device).split(chunk), strict=True):
-        lengths = None if masked.lengths is None else masked.lengths[some]
-        inputs = (masked.masked[some], masked.positions[some], lengths, label)
-        parts.append(_grouped_norms(gradient(parameters, *inputs)))
-    return {group: torch.cat([part[group] for part in parts]).cpu() for group in parts[0]}
+    check(model, masked)
+    count = len(masked.masked) // batch if batch > 0 else 0
+    if not count:
+        raise ParameterError(f"batch must be 1 to the {len(masked.masked)} sentences there are; got {batch}.")
+    started, device = time.perf_counter(), next(model.parameters()).device
+    masked = Batch(*(part if part is None else part.to(device) for part in masked))
+    norms = [
+        _minibatch_norms(model, rows_of(masked, slice(i * batch, (i + 1) * batch)), generator)
+        for i in range(count)
+    ]
+    draws = {name: torch.stack([norm[name] for norm in norms]) for name in norms[0]}
+    sentences = count * batch
+    return EstimatedTrace(draws, Cost(sentences, sentences, time.perf_counter() - started))
 
 
-def _grouped_norms(gradients: dict[str, Tensor]) -> dict[str, Tensor]:
-    groups: dict[str, Tensor] = {}
-    for name, gradient in gradients.items():
-        norm = gradient.flatten(1).square().sum(1)
-        group = parameter_group(name)
-        groups[group] = groups[group] + norm if group in groups else norm
-    return groups
-
-
-def parameter_group(name: str) -> str:
-    """Return the group of a parameter of the encoder.
-
-    >>> parameter_group("blocks.0.attention.qkv.weight")
-    'attention'
-    """
-    for group in ("norm", "word", "position", "attention", "mlp", "head"):
-        if group in name:
-            return {"norm": "LayerNorm", "word": "word embedding", "mlp": "MLP"}.get(group, group)
-    raise ValueError(f"Parameter {name!r} belongs to no known group.")
+def _minibatch_norms(
+    model: nn.Module, masked: Batch, generator: torch.Generator | None
+) -> dict[str, Float[Tensor, ""]]:
+    """Return B ||gradient of the mean loss||² by parameter, labels drawn from the model."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        logits = model(masked.masked, masked.positions, masked.lengths)
+    check_logits(logits, masked)
+    (cotangents,) = _sampled_labels(logits.detach().softmax(-1), 1, generator)
+    gradients = torch.autograd.grad(logits, list(named.values()), cotangents, materialize_grads=True)
+    return {
+        name: g.double().square().sum().cpu() / len(logits) for name, g in zip(named, gradients, strict=True)
+    }

@@ -1,10 +1,12 @@
-"""The pre-LN transformer encoder of the book: BERT's shape as the released code trains it (App. A.3).
+"""The transformer encoder of the book: BERT's shape, pre-LN (the released code) or post-LN (App. B.1).
 
-The same function as HuggingFace's `RobertaPreLayerNormForMaskedLM`: normalised embeddings,
-pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embedding.
+Pre-LN is the same function as HuggingFace's `RobertaPreLayerNormForMaskedLM`: normalised embeddings,
+pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embedding. Post-LN is
+`BertForMaskedLM`: each block ends in its LayerNorm, so there is no final one.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -12,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel
 
-EPSILON = 1e-12
-"""LayerNorm's epsilon, BERT's."""
+Norm = Literal["pre", "post"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """One pre-LN block: h + Attn(LN h), then v + MLP(LN v)."""
+    """One pre-LN block: v = h + Attn(LN h), then v + MLP(LN v)."""
 
     def __init__(self, shape: EncoderShape) -> None:
         super().__init__()
@@ -64,18 +66,34 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(d, shape.d_inter)
         self.mlp_out = nn.Linear(shape.d_inter, d)
 
+    def _mlp(self, x: Tensor) -> Tensor:
+        return self.mlp_out(F.gelu(self.mlp_in(x)))
+
     def forward(
         self, h: Float[Tensor, "batch seq d_model"], bias: Float[Tensor, "batch 1 1 seq"] | None
     ) -> Float[Tensor, "batch seq d_model"]:
         """Apply the block."""
         v = h + self.attention(self.attention_norm(h), bias)
-        return v + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(v))))
+        return v + self._mlp(self.mlp_norm(v))
 
 
-class Encoder(nn.Module):
-    """A masked language model f: contextual representations h, then a head tied to the embedding."""
+class PostBlock(Block):
+    """One post-LN block of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
 
-    def __init__(self, shape: EncoderShape, words: int, max_length: int, seed: int | None = None) -> None:
+    def forward(
+        self, h: Float[Tensor, "batch seq d_model"], bias: Float[Tensor, "batch 1 1 seq"] | None
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """Apply the block."""
+        v = self.attention_norm(h + self.attention(h, bias))
+        return self.mlp_norm(v + self._mlp(v))
+
+
+class Encoder(MaskedLanguageModel):
+    """The masked language model whose blocks are a transformer's."""
+
+    def __init__(
+        self, shape: EncoderShape, words: int, max_length: int, seed: int | None = None, norm: Norm = "pre"
+    ) -> None:
         """Build and, given a seed, initialise as BERT does: weights N(0, 0.02²), biases 0.
 
         Args:
@@ -83,66 +101,25 @@ class Encoder(nn.Module):
             words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
             max_length: number of learned positions.
             seed: of the initial weights.
+            norm: LayerNorms `pre` the attention and the MLP, or `post` their residual sums.
 
         """
-        super().__init__()
-        d = shape.d_model
-        self.word = nn.Embedding(words + 1, d)
-        self.position = nn.Embedding(max_length, d)
-        self.embedding_norm = nn.LayerNorm(d, EPSILON)
-        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.layers))
-        self.final_norm = nn.LayerNorm(d, EPSILON)
-        self.head_dense = nn.Linear(d, d)
-        self.head_norm = nn.LayerNorm(d, EPSILON)
-        self.head_bias = nn.Parameter(torch.zeros(words))
+        if norm not in ("pre", "post"):
+            raise ParameterError(f"Unknown norm {norm!r}; choose pre or post.")
+        pre = norm == "pre"
+        blocks = ((Block if pre else PostBlock)(shape) for _ in range(shape.layers))
+        final_norm = nn.LayerNorm(shape.d_model, EPSILON) if pre else nn.Identity()
+        super().__init__(shape.d_model, words, max_length, blocks, final_norm)
+        self.shape, self.norm = shape, norm
         if seed is not None:
             self._initialise(torch.Generator().manual_seed(seed))
 
-    @torch.no_grad()
-    def _initialise(self, generator: torch.Generator) -> None:
-        for name, parameter in self.named_parameters():
-            if parameter.ndim == 2:
-                parameter.normal_(0, 0.02, generator=generator)
-            elif name.endswith("bias"):
-                parameter.zero_()
-
-    def features(
-        self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "batch seq d_model"]:
-        """Return the contextual representations h_psi(x), after the final LayerNorm.
-
-        Args:
-            tokens: word ids, [MASK] = 0.
-            lengths: of the sentences where they differ; tokens beyond are hidden from attention.
-
-        """
-        place = torch.arange(tokens.shape[1], device=tokens.device)
-        bias = None
-        if lengths is not None:
-            hidden = (place >= lengths[:, None])[:, None, None]
-            bias = torch.zeros(hidden.shape, device=tokens.device, dtype=self.word.weight.dtype)
-            bias = bias.masked_fill(hidden, float("-inf"))
-        h = self.embedding_norm(self.word(tokens) + self.position(place))
-        for block in self.blocks:
-            h = block(h, bias)
-        return self.final_norm(h)
-
-    def head(self, h: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch word"]:
-        """Return the logits of the words 1..c; the tied embedding is the last matrix."""
-        transformed = self.head_norm(F.gelu(self.head_dense(h)))
-        return F.linear(transformed, self.word.weight[1:], self.head_bias)
-
-    def forward(
-        self,
-        masked: Int[Tensor, "batch seq"],
-        positions: Int[Tensor, " batch"],
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "batch word"]:
-        """Return the logits of f(x_-t) at the masked position of each sentence."""
-        h = self.features(masked, lengths)
-        return self.head(h[torch.arange(len(masked), device=h.device), positions])
-
-    @property
-    def parameter_count(self) -> int:
-        """Number of trainable parameters, the tied embedding counted once."""
-        return sum(parameter.numel() for parameter in self.parameters())
+    def context(
+        self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
+    ) -> Float[Tensor, "batch 1 1 seq"] | None:
+        """Return what is added to the attention's scores: -inf hides padding."""
+        if lengths is None:
+            return None
+        hidden = (torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None])[:, None, None]
+        bias = torch.zeros(hidden.shape, device=tokens.device, dtype=self.word.weight.dtype)
+        return bias.masked_fill(hidden, float("-inf"))

@@ -30,3 +30,21 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
     },
 }
 """Size names by family."""
+
+LADDER: dict[str, EncoderShape] = {
+    f"d{d_model}": EncoderShape(d_model, heads, layers, 4 * d_model)
+    for d_model, heads, layers in [
+        (128, 2, 4),
+        (192, 3, 5),
+        (320, 5, 6),
+        (384, 6, 7),
+        (640, 10, 12),
+        (960, 15, 16),
+        (1920, 30, 20),
+    ]
+}
+"""Table 4 of the ICML text: every width divides the last, into which App. B.1 embeds them all.
+
+Its printed d_inter column (512, 768, 1024, 2048, 3072, 4096, 5120) is Table 3's and cannot embed,
+because d_inter has to grow by the ratio of the widths; App. B.1 itself says d_inter = 4 d_model.
+"""

@@ -1,0 +1,42 @@
+"""Which part of a model a parameter belongs to, read off its name: ours and HuggingFace's."""
+
+import re
+
+KINDS = {
+    "LayerNorm": r"norm\.(weight|bias)$",
+    "position": r"position",
+    "word embedding": r"^word\b|word_embeddings|embed_tokens|token_type",
+    "head": r"^head|lm_head|^cls\.|predictions",
+    "LSTM": r"lstm|(weight|bias)_[ih]h",
+    "attention": r"attention|attn",
+    "MLP": r"mlp|intermediate|output\.dense|fc1|fc2",
+}
+"""Kind of parameter by a pattern in its name; the first that matches decides."""
+
+DEPTH = re.compile(r"(?:blocks|layers?)\.(\d+)\.")
+
+
+def parameter_group(name: str) -> str:
+    """Return the kind of a parameter: embeddings, attention, MLP, LSTM, LayerNorm, head, or other.
+
+    >>> parameter_group("blocks.0.attention.qkv.weight")
+    'attention'
+    >>> parameter_group("bert.encoder.layer.1.attention.output.LayerNorm.bias")
+    'LayerNorm'
+    """
+    lower = name.lower()
+    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, lower)), "other")
+
+
+def parameter_layer(name: str) -> str:
+    """Return the depth of a parameter: embedding, layer 1, layer 2, ..., head.
+
+    A tied embedding counts as embedding; what follows the last block counts as head.
+
+    >>> [parameter_layer(n) for n in ("word.weight", "blocks.1.mlp_in.bias", "final_norm.weight")]
+    ['embedding', 'layer 2', 'head']
+    """
+    depth = DEPTH.search(name)
+    if depth:
+        return f"layer {int(depth[1]) + 1}"
+    return "embedding" if re.search(r"^word|position|embed", name.lower()) else "head"

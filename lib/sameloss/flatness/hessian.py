@@ -1,0 +1,379 @@
+r"""The full Hessian of the pre-training loss: products with vectors, the dense matrix, its trace.
+
+The Fisher form of the trace (`trace.py`) needs saturation; what is here does not. With logits
+z(theta), predictions f and exact conditionals q,
+
+$$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
+  + \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
+
+whose first term is the Fisher information and whose second one vanishes at saturation (Lemma 3.2).
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vjp, vmap
+from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sameloss.corpus import Batch
+from sameloss.errors import ParameterError
+from sameloss.estimate import Estimate
+from sameloss.flatness.estimated import Cost, EstimatedTrace
+
+Parameters = dict[str, Tensor]
+Loss = Callable[[Parameters], Tensor]
+Vectors = Literal["rademacher", "gaussian"]
+Product = Callable[[Tensor], Tensor]
+"""The Hessian as a function from a flat vector to a flat vector."""
+
+ROWS = 64
+"""Rows of a dense Hessian computed at once."""
+
+
+def flat_parameters(model: nn.Module) -> Float[Tensor, " parameter"]:
+    """Return the trainable parameters as one detached vector, in the order of `named_parameters`."""
+    return _flat(_parameters(model))
+
+
+def unflattened(model: nn.Module, flat: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
+    """Return a vector of all trainable parameters as parameters by name, views of it."""
+    shapes = {name: value.shape for name, value in _parameters(model).items()}
+    parts = flat.split([shape.numel() for shape in shapes.values()])
+    return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
+
+
+def _parameters(model: nn.Module) -> Parameters:
+    return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+
+
+def _flat(parameters: Parameters) -> Tensor:
+    return torch.cat([value.flatten() for value in parameters.values()])
+
+
+def population_loss(
+    model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None = None
+) -> Callable[[dict[str, Tensor]], Tensor]:
+    """Return the loss as a function of the trainable parameters, fit for `torch.func`'s transforms.
+
+    Args:
+        model: a masked language model.
+        masked: at least one masked sentence.
+        truth: Pr(. | x_-t) at the masked positions; the targets' one-hot where None.
+
+    Returns:
+        Parameters by name -> mean over the sentences of -sum_y truth[y] log f[y], in nats.
+
+    Raises:
+        ParameterError: for no sentences, and, once called, where truth or a target is none of the
+            model's words.
+
+    """
+    masked, truth = _on_device(model, masked, truth)
+    return lambda parameters: _cross_entropy(_logits(model, parameters, masked), masked, truth)
+
+
+def _cross_entropy(logits: Tensor, masked: Batch, truth: Tensor | None) -> Tensor:
+    return -(_conditionals(masked, truth, logits) * logits.log_softmax(-1)).sum(-1).mean()
+
+
+def _gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> Loss:
+    """Return E sum_y (f_y - q_y) z_y with f fixed: its Hessian is the Hessian minus the Fisher matrix."""
+    masked, truth = _on_device(model, masked, truth)
+    with torch.no_grad():
+        logits = _logits(model, _parameters(model), masked)
+        excess = logits.softmax(-1) - _conditionals(masked, truth, logits)
+    return lambda parameters: (excess * _logits(model, parameters, masked)).sum(-1).mean()
+
+
+def _logits(model: nn.Module, parameters: Parameters, masked: Batch) -> Tensor:
+    with _twice_differentiable():
+        return functional_call(model, parameters, (masked.masked, masked.positions, masked.lengths))
+
+
+@contextmanager
+def _twice_differentiable() -> Iterator[None]:
+    """Keep to kernels whose gradient has a gradient: fused attention's and cuDNN's LSTM's have none."""
+    with sdpa_kernel(SDPBackend.MATH), torch.backends.cudnn.flags(enabled=False):
+        yield
+
+
+def _on_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
+    """Move to the model's device; refuse what would silently be a loss of other sentences."""
+    sentences = len(masked.targets)
+    if not sentences:
+        raise ParameterError("The loss needs at least one sentence; got 0.")
+    if truth is not None and len(truth) != sentences:
+        raise ParameterError(f"truth needs a row a sentence, {sentences} of them; got {len(truth)}.")
+    device = next(model.parameters()).device
+    masked = Batch(*(part if part is None else part.to(device) for part in masked))
+    return masked, truth if truth is None else truth.to(device)
+
+
+def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor:
+    """Return Pr(. | x_-t) like the logits: `truth`, or the one-hot targets."""
+    words = logits.shape[-1]
+    if truth is not None:
+        if truth.shape[-1] != words:
+            raise ParameterError(f"The model's logits cover {words} words, truth {truth.shape[-1]}.")
+        return truth.to(logits.dtype)
+    if masked.targets.min() < 0 or masked.targets.max() >= words:
+        raise ParameterError(f"Targets must be 0 to {words - 1}, the model's logits; one is not.")
+    return F.one_hot(masked.targets, words).to(logits.dtype)
+
+
+def hessian_vector_product(
+    loss: Callable[[dict[str, Tensor]], Tensor], parameters: dict[str, Tensor], vector: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return the Hessian of `loss` at `parameters` times `vector`, all by parameter name."""
+    return _pullback(loss, parameters)(vector)
+
+
+def _pullback(loss: Loss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
+    """Return the Hessian as a linear map; the graph of the gradient is built once for all vectors."""
+    # Reverse over reverse, because forward over reverse (jvp of grad) took 1.3 to 1.7 times as long for
+    # the laptop's 106K model on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
+    # and forward mode lacks a kernel for float32 LSTMs.
+    pull = vjp(grad(loss), parameters)[1]
+    return lambda vector: pull(vector)[0]
+
+
+def _product(model: nn.Module, loss: Loss) -> Product:
+    pull = _pullback(loss, _parameters(model))
+    return lambda flat: _flat(pull(unflattened(model, flat)))
+
+
+def dense_hessian(
+    model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None = None, *, most: int = 3000
+) -> Float[Tensor, "parameter parameter"]:
+    """Return the Hessian of the loss over all trainable parameters, exact up to rounding.
+
+    Args:
+        model: a masked language model, best in float64.
+        masked: masked sentences, the whole population.
+        truth: Pr(. | x_-t); the targets' one-hot where None.
+        most: refuse a model of more parameters.
+
+    Raises:
+        ParameterError: for a model too large.
+
+    """
+    point = flat_parameters(model)
+    if len(point) > most:
+        size = len(point) ** 2 * point.element_size() / 1e9
+        raise ParameterError(
+            f"The Hessian of {len(point)} parameters takes {size:.3g} GB; the limit is {most} parameters."
+        )
+    # Not torch.func.hessian, which vmaps inside the outer derivative: of torch 2.13's LayerNorm it then
+    # takes the saved mean and deviation for constants, and rows of LayerNorm weights come out wrong.
+    product = _product(model, population_loss(model, masked, truth))
+    identity = torch.eye(len(point), dtype=point.dtype, device=point.device)
+    return torch.cat([vmap(product)(rows) for rows in identity.split(ROWS)])
+
+
+def hutchinson_trace(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None = None,
+    *,
+    batch: int,
+    draws: int = 1,
+    vectors: Literal["rademacher", "gaussian"] = "rademacher",
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    """Estimate the trace of the Hessian by z^T H z, z a random direction (Hutchinson 1989).
+
+    Gaussian directions and no `truth` are what the paper's released code does: labels from the
+    corpus, directions in the space of the parameters.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: Pr(. | x_-t); the targets' one-hot where None.
+        batch: sentences a batch; its Hessian is the mean over them.
+        draws: directions a batch. A batch is one draw of the result, the mean over its directions,
+            so that the error covers both sentences and directions.
+        vectors: what the directions' entries are; `rademacher`, random signs, has less variance.
+        generator: of the directions.
+
+    Raises:
+        ParameterError: for fewer than two batches, no direction, or an unknown kind of direction.
+
+    """
+    _check(vectors, batch=batch, draws=draws)
+
+    def estimate(product: Product) -> Tensor:
+        return _hutchinson(product, _directions(model, draws, vectors, generator))
+
+    return _over_batches(model, masked, truth, batch, population_loss, estimate, draws)
+
+
+def hutch_plus_plus_trace(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None = None,
+    *,
+    batch: int,
+    rank: int,
+    draws: int = 1,
+    vectors: Literal["rademacher", "gaussian"] = "rademacher",
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    """Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021).
+
+    A sketch finds most of the range of each batch's Hessian, the trace there is exact, and random
+    directions cover the rest: 2 `rank` + `draws` Hessian-vector products a batch. All that is
+    random of a sentence stays, so it pays where directions are the larger part of the error.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: Pr(. | x_-t); the targets' one-hot where None.
+        batch: sentences a batch; its Hessian is the mean over them.
+        rank: columns of the sketch, random signs.
+        draws: directions a batch, orthogonal to the sketched range.
+        vectors: what the directions' entries are.
+        generator: of the sketch and the directions.
+
+    Raises:
+        ParameterError: for fewer than two batches, no direction, no rank, or an unknown kind.
+
+    """
+    _check(vectors, batch=batch, draws=draws, rank=rank)
+
+    def estimate(product: Product) -> Tensor:
+        sketch = _directions(model, rank, "rademacher", generator)
+        return _hutch_plus_plus(product, sketch, _directions(model, draws, vectors, generator))
+
+    return _over_batches(model, masked, truth, batch, population_loss, estimate, 2 * rank + draws)
+
+
+def fisher_gap(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None,
+    *,
+    batch: int,
+    draws: int = 1,
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    """Estimate the trace of the Hessian minus that of the Fisher information, by itself.
+
+    It is the trace of E sum_y (f_y - q_y) Hess z_y, so its variance vanishes with it at
+    saturation, f = q: there it is exactly 0, whatever the directions.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: q = Pr(. | x_-t); the targets' one-hot where None, far from saturation then.
+        batch: sentences a batch.
+        draws: directions a batch, random signs.
+        generator: of the directions.
+
+    Raises:
+        ParameterError: for fewer than two batches or no direction.
+
+    """
+    _check(batch=batch, draws=draws)
+
+    def estimate(product: Product) -> Tensor:
+        return _hutchinson(product, _directions(model, draws, "rademacher", generator))
+
+    return _over_batches(model, masked, truth, batch, _gap_loss, estimate, draws)
+
+
+def hessian_trace(fisher: EstimatedTrace, gap: EstimatedTrace, *, same_sentences: bool = True) -> Estimate:
+    """Return the trace of the Hessian: the Fisher trace plus the gap.
+
+    Args:
+        fisher: the trace of the Fisher information.
+        gap: what `fisher_gap` estimated for the same model and language.
+        same_sentences: whether the two saw the same sentences. Their errors may then be correlated
+            either way and are added up, a bound that always holds; otherwise they are independent
+            and their squares add up.
+
+    """
+    parts = fisher.total, gap.total
+    errors = [part.standard_error for part in parts]
+    error = sum(errors) if same_sentences else math.hypot(*errors)
+    return Estimate(sum(part.mean for part in parts), error, min(part.count for part in parts))
+
+
+def _check(vectors: str = "rademacher", **counts: int) -> None:
+    for name, value in counts.items():
+        if value < 1:
+            raise ParameterError(f"{name} must be positive; got {value}.")
+    if vectors not in ("rademacher", "gaussian"):
+        raise ParameterError(f"Unknown vectors {vectors!r}; choose rademacher or gaussian.")
+
+
+def _directions(model: nn.Module, count: int, vectors: str, generator: torch.Generator) -> Tensor:
+    """Draw random vectors [count, parameter] with independent entries of mean 0 and variance 1."""
+    like = flat_parameters(model)
+    drawn = torch.empty(count, len(like), dtype=like.dtype)
+    if vectors == "gaussian":
+        drawn.normal_(generator=generator)
+    else:
+        drawn.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+    return drawn.to(like.device)
+
+
+def _hutchinson(product: Product, directions: Tensor) -> Tensor:
+    """Return the mean over the directions of z * Hz: by entry, unbiased for the diagonal of H."""
+    return sum(z * product(z) for z in directions) / len(directions)
+
+
+def _hutch_plus_plus(product: Product, sketch: Tensor, directions: Tensor) -> Tensor:
+    """Return values by entry, unbiased for the diagonal of H, that add up to Hutch++'s trace.
+
+    With P = QQ^T and R = I - P, diag H = diag PHP + diag PHR + diag RHP + diag RHR. The products
+    HQ give the first three exactly; the cross terms have trace 0 and only tell where it belongs.
+    """
+    basis = torch.linalg.qr(torch.stack([product(s) for s in sketch], 1)).Q
+    image = torch.stack([product(q) for q in basis.T], 1)
+
+    def rest(v: Tensor) -> Tensor:
+        return v - basis @ (basis.T @ v)
+
+    inside = (basis * (image + rest(image))).sum(1)  # diag HP = diag PHP + diag RHP; diag PHR = diag RHP
+    return inside + sum(z * rest(product(rest(z))) for z in directions) / len(directions)
+
+
+def _over_batches(
+    model: nn.Module,
+    masked: Batch,
+    truth: Tensor | None,
+    batch: int,
+    scalar: Callable[..., Loss],
+    estimate: Callable[[Product], Tensor],
+    products: int,
+) -> EstimatedTrace:
+    """Estimate the Hessian's diagonal for each batch and add it up by parameter."""
+    started = time.perf_counter()
+    masked, truth = _on_device(model, masked, truth)
+    diagonals = [
+        estimate(_product(model, scalar(model, some, q))) for some, q in _batches(masked, truth, batch)
+    ]
+    parts = [{k: v.sum() for k, v in unflattened(model, d).items()} for d in diagonals]
+    draws = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
+    passes = len(parts) * batch * products
+    return EstimatedTrace(draws, Cost(passes, 3 * passes, time.perf_counter() - started))
+
+
+def _batches(masked: Batch, truth: Tensor | None, batch: int) -> Iterator[tuple[Batch, Tensor | None]]:
+    """Cut the sentences into disjoint batches of equal size."""
+    sentences = len(masked.targets)
+    if sentences < 2 * batch:
+        raise ParameterError(
+            f"Two batches, the least for a standard error, take {2 * batch} sentences; got {sentences}."
+        )
+    for start in range(0, sentences - batch + 1, batch):
+        some = slice(start, start + batch)
+        cut = Batch(*(part if part is None else part[some] for part in masked))
+        yield cut, truth if truth is None else truth[some]

@@ -1,0 +1,88 @@
+"""The bidirectional LSTM stack of the released code: the paper's 4M, 10M, 67M and 135M LSTMs."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from sameloss.errors import ParameterError
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel
+
+
+@dataclass(frozen=True)
+class BiLSTMShape:
+    """Width and depth; each direction has half of the width."""
+
+    d_model: int
+    layers: int
+
+    def __post_init__(self) -> None:
+        """Refuse a width that has no half."""
+        if self.d_model % 2:
+            raise ParameterError(f"d_model = {self.d_model} is odd; two directions need an even width.")
+
+
+def mirror(
+    tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
+) -> Int[Tensor, "batch seq"]:
+    """Return the places that reverse each sentence within its length; padding stays where it is."""
+    place = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
+    mirrored = (tokens.shape[1] if lengths is None else lengths[:, None]) - 1 - place
+    return torch.where(mirrored < 0, place, mirrored)
+
+
+class BiLSTMBlock(nn.Module):
+    """One layer: h + LN(BiLSTM h).
+
+    Two LSTMs of one direction, because a bidirectional one would start its way back in the padding.
+    """
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.lstm_forward = nn.LSTM(d_model, d_model // 2, batch_first=True)
+        self.lstm_backward = nn.LSTM(d_model, d_model // 2, batch_first=True)
+        self.norm = nn.LayerNorm(d_model, EPSILON)
+
+    def forward(
+        self, h: Float[Tensor, "batch seq d_model"], mirrored: Int[Tensor, "batch seq"]
+    ) -> Float[Tensor, "batch seq d_model"]:
+        """Apply the layer; `mirrored` are the places of the reversed sentences."""
+        there = self.lstm_forward(h)[0]
+        back = self.lstm_backward(h.take_along_dim(mirrored[..., None], 1))[0]
+        both = torch.cat([there, back.take_along_dim(mirrored[..., None], 1)], -1)
+        return h + self.norm(both)
+
+
+class BiLSTM(MaskedLanguageModel):
+    """The masked language model whose blocks are bidirectional LSTMs."""
+
+    def __init__(self, shape: BiLSTMShape, words: int, max_length: int, seed: int | None = None) -> None:
+        """Build and, given a seed, initialise: LSTMs as PyTorch does, all else as BERT does.
+
+        Args:
+            shape: width and depth.
+            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            max_length: number of learned positions.
+            seed: of the initial weights.
+
+        """
+        blocks = (BiLSTMBlock(shape.d_model) for _ in range(shape.layers))
+        super().__init__(shape.d_model, words, max_length, blocks, nn.Identity())
+        self.shape = shape
+        if seed is not None:
+            self._initialise(torch.Generator().manual_seed(seed))
+
+    @torch.no_grad()
+    def _initialise(self, generator: torch.Generator) -> None:
+        super()._initialise(generator)
+        bound = (self.shape.d_model // 2) ** -0.5
+        for name, parameter in self.blocks.named_parameters():
+            if "lstm" in name:
+                parameter.uniform_(-bound, bound, generator=generator)
+
+    def context(
+        self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
+    ) -> Int[Tensor, "batch seq"]:
+        """Return the places of the reversed sentences."""
+        return mirror(tokens, lengths)
