@@ -12,7 +12,7 @@ import pandas as pd
 from scipy.stats import norm, t
 
 from sameloss.downstream.bootstrap import LEVEL, REPLICATES, Interval, percentile_interval, seed_weights
-from sameloss.flatness_tables import FORMS, enlarged_totals, enlarged_traces
+from sameloss.flatness_tables import AS_THE_PAPER, enlarged_totals, enlarged_traces, law_alone
 from sameloss.paper import PUBLISHED
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_probes
@@ -127,20 +127,18 @@ def trace_falls_with_steps(results: Results) -> Interval:
 
 def trace_falls_with_size(results: Results) -> Interval:
     """Return trace(smallest) / trace(largest) - 1 at the last step, over native parameters."""
-    if not _sizes_comparable(results):
-        return UNDEFINED
     return _smallest_over_largest(results, results.checkpoints)
 
 
-def enlarged_trace_falls_with_size(results: Results, comparison: str = FORMS["paper", "total"]) -> Interval:
-    """Return the same with all models enlarged to one width, in one of the ways of `FORMS`."""
-    if not _sizes_comparable(results):
-        return UNDEFINED
+def enlarged_trace_falls_with_size(results: Results) -> Interval:
+    """Return the same with all models enlarged to one width as in App. B.1."""
     totals = enlarged_totals(enlarged_traces(results.setting))
-    return _smallest_over_largest(results, totals[totals.comparison == comparison])
+    return _smallest_over_largest(results, totals[totals.comparison == AS_THE_PAPER])
 
 
 def _smallest_over_largest(results: Results, table: pd.DataFrame) -> Interval:
+    if not _sizes_comparable(results):
+        return UNDEFINED
     last, (small, *_, large) = results.steps[-1], results.sizes
     return trace_excess(table, [((small, last), (large, last))])
 
@@ -180,6 +178,18 @@ def _fisher_z(sizes: list[list[np.ndarray]]) -> float:
     if flatness.std() == 0 or accuracy.std() == 0:
         return float("nan")
     return float(np.arctanh(np.clip(np.corrcoef(flatness, accuracy)[0, 1], -0.9999, 0.9999)))
+
+
+def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
+    """Return the excess of the smallest size's trace over the largest's, in each way to compare them.
+
+    `law alone` is the excess if both had the same native parts.
+    """
+    totals, rows = enlarged_totals(traces), []
+    for name, alone in law_alone(traces, results.setting).items():
+        interval = _smallest_over_largest(results, totals[totals.comparison == name])
+        rows.append({"comparison": name, **interval._asdict(), "law alone": alone})
+    return pd.DataFrame(rows).rename(columns={"value": "excess"})
 
 
 def size_correlation(results: Results, task: str) -> Interval:

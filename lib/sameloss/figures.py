@@ -150,6 +150,79 @@ def gap_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     return ax
 
 
+def traces_along_training(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw exact traces against KL as a tiny model comes to saturation."""
+    names = {
+        "fisher": "Fisher, labels from the model",
+        "true_labels": "the same, labels from the language",
+        "hessian": "Hessian",
+    }
+    for index, (column, name) in enumerate(names.items()):
+        ax.plot(table.kl, table[column], marker=MARKERS[index], ms=5, color=f"C{index}", label=name)
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="trace")
+    ax.invert_xaxis()
+    ax.legend()
+    return ax
+
+
+def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Axes:
+    """Draw each estimate with the 95 % interval that `budget` seconds would buy, best on top."""
+    table = table.sort_values("error_at_budget", ascending=False)
+    places = range(len(table))
+    ax.axvline(table.known.iloc[0], color="0.35", lw=1.2, ls="--")
+    half = 1.96 * table.error_at_budget / 100 * table.known
+    drawn = table.known + table.off * half / 1.96
+    ax.errorbar(drawn, places, xerr=half, fmt="o", capsize=3, ms=4)
+    ax.set_yticks(places, table.estimator)
+    ax.set(xlabel=f"trace: exact (dashed), and 95 % interval of {budget:g} s", ylim=(-0.6, len(table) - 0.4))
+    return ax
+
+
+def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw a table of ratios as a map of colours: one row a form, one column a measure."""
+    values = table.set_index("form")
+    colours = np.log2(values.clip(lower=1 / 16))
+    labels = values.map("{:.2f}".format)
+    sns.heatmap(colours, annot=labels, fmt="", cmap="vlag", center=0, vmin=-2, vmax=2, cbar=False, ax=ax,
+                linewidths=1, annot_kws={"size": "small"})  # fmt: skip
+    ax.set(xlabel="", ylabel="")
+    ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=30, ha="right")
+    return ax
+
+
+def traces_by_comparison(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw traces of all sizes in several ways to compare them, one point a pre-training."""
+    styles = _styles(table)
+    names = list(dict.fromkeys(table.comparison))
+    for at, (size, style) in enumerate(styles.items()):
+        part = table[table["size"] == size]
+        places = np.array([names.index(name) for name in part.comparison]) + 0.18 * (
+            at - (len(styles) - 1) / 2
+        )
+        ax.errorbar(places, part.trace, part.trace_se, ls="none", ms=5, label=size, **style)
+    wrapped = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
+    ax.set_xticks(range(len(names)), wrapped, fontsize="small")
+    ax.set(ylabel="trace", yscale="log")
+    _plain_log_axis(ax.yaxis, table.trace)
+    ax.legend(title="size", bbox_to_anchor=(1, 1), loc="upper left")
+    return ax
+
+
+def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw, for each width of a ladder, by what its enlargement multiplies each kind of parameter's trace."""
+    for index, (kind, part) in enumerate(ladder.groupby("parameters", sort=False)):
+        ax.plot(part.d_model, part.factor, marker=MARKERS[index], ms=5, color=f"C{index}", label=kind)
+    ax.set(
+        xscale="log", yscale="log", xlabel="d_model of the small model", ylabel="factor of the Fisher trace"
+    )
+    widths = sorted(ladder.d_model.unique())
+    ax.set_xticks(widths, widths, fontsize="small")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.legend()
+    return ax
+
+
 def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
     """Draw the trace of the last checkpoint as stacked parameter groups, mean over seeds."""
     parts = traces[(traces.split == "kind") & (traces.step == step)]

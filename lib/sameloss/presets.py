@@ -79,6 +79,23 @@ SMOKE_LANGUAGE = PCFGSpec(
     seed=1,
 )
 
+TINY_LANGUAGE = replace(
+    SMOKE_LANGUAGE,
+    start_symbols=2,
+    symbols=2,
+    start_rules=2,
+    words=3,
+    words_per_symbol=2,
+    rule_concentration=1.0,
+    emission_concentration=1.0,
+    smoothing=0.1,
+    seed=3,
+)
+"""Four tokens of three words: everything it can mask, 108 sentences, is a population."""
+
+TINY_SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
+"""A model whose dense Hessian takes seconds."""
+
 SMOKE_HMM = replace(LAPTOP_HMM, states=4, words=6, length=4)
 
 SMOKE_TEACHER = TeacherSpec(words=6, max_length=4, topics=2, d_model=4)

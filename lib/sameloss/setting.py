@@ -16,6 +16,7 @@ from sameloss.experiments import (
     EnlargementMeasurement,
     EstimatorComparison,
     HessianGapMeasurement,
+    IdentityMeasurement,
     LabelledSampling,
     LanguageMeasurement,
     Pretraining,
@@ -27,7 +28,7 @@ from sameloss.experiments import (
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.models.enlarge import common_width
 from sameloss.paper import ENTROPY, MEAN_LENGTH
-from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, Preset
+from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, TINY_LANGUAGE, TINY_SHAPE, Preset
 from sameloss.runs import Run, Store
 
 CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
@@ -143,6 +144,14 @@ class Setting:
         """Return the comparison of estimators on the middle size."""
         size = self.sizes[len(self.sizes) // 2]
         return EstimatorComparison(self.pretraining(size, 0), self.preset.comparison_sentences, 0)
+
+    def identity(self) -> IdentityMeasurement:
+        """Return the exact traces of a tiny model on its way to saturation, the same for all presets."""
+        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
+
+    def trace_runs(self) -> list[Run]:
+        """Return what compares ways to measure flatness."""
+        return [self.identity(), self.estimator_comparison(), self.reparametrisation()]
 
     def reparametrisation(self) -> ReparametrisationMeasurement:
         """Return all measures of the smallest size under reparametrisations."""

@@ -3,6 +3,7 @@
 from sameloss.experiments.flatness import (
     EnlargementMeasurement,
     EstimatorComparison,
+    IdentityMeasurement,
     ReparametrisationMeasurement,
 )
 from sameloss.experiments.languages import Calibration, LanguageMeasurement, LanguageStatistics
@@ -28,6 +29,7 @@ __all__ = [
     "EnlargementMeasurement",
     "EstimatorComparison",
     "HessianGapMeasurement",
+    "IdentityMeasurement",
     "LabelledSampling",
     "LanguageMeasurement",
     "LanguageStatistics",

@@ -23,7 +23,7 @@ from sameloss.flatness.trace import fisher_trace, minibatch_trace
 from sameloss.flatness.validation import rows_of
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import deepen, trace_law, widen
+from sameloss.models.enlarge import deepen, kind_of, trace_law, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
 from sameloss.runs import Report, Run, Store
 from sameloss.saturation import enumerate_sentences
@@ -57,7 +57,7 @@ class _OfLastCheckpoint(Run):
 
 @dataclass(frozen=True)
 class EnlargementMeasurement(_OfLastCheckpoint):
-    """Fisher trace of a checkpoint over native parameters and enlarged to a given width.
+    """Fisher trace of a checkpoint: native, enlarged to a given width, and relative to its parameters.
 
     Enlarged traces are the native ones times `trace_law`, so the large model is never made.
     """
@@ -67,8 +67,9 @@ class EnlargementMeasurement(_OfLastCheckpoint):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure once, then apply the laws."""
+        model = self.last_model(store)
         trace = fisher_trace(
-            self.last_model(store),
+            model,
             self.masked("enlargement"),
             labels=self.labels,
             generator=self.generator("enlargement labels"),
@@ -83,14 +84,15 @@ class EnlargementMeasurement(_OfLastCheckpoint):
             for form, enlarged in forms.items()
             for part, estimate in _with_total(enlarged).items()
         ]
+        relative = measures.relative_trace(model, trace)
+        rows.append({"form": "relative", "part": "total", **relative._asdict()})
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
 
 def _with_total(trace: EstimatedTrace) -> dict[str, Estimate]:
-    """Return the total, the total without the tied embedding and positions, and the parts."""
-    groups = {"word.weight": "embedding", "position.weight": "embedding"}
-    rest = trace.by(lambda name: groups.get(name, "without embeddings"))
-    return {"total": trace.total, "without embeddings": rest["without embeddings"], **trace.parts}
+    """Return the total, the total without the tied embedding and positions, and each kind's part."""
+    rest = trace.by(lambda name: "embedding" if kind_of(name) == "embedding" else "without embeddings")
+    return {"total": trace.total, "without embeddings": rest["without embeddings"], **trace.by(kind_of)}
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ class EstimatorComparison(_OfLastCheckpoint):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sum over all sentences and labels, then estimate."""
         model, population = self.last_model(store), self.masked("estimators")
-        truth = _predictions(model, population)
+        truth = predictions(model, population)
         exact = fisher_trace(model, population, estimator="exact")
         known = Estimate(exact.total.mean, 0.0, self.sentences)
         rows = [{"estimator": "all sentences, all labels", **known._asdict(), **exact.cost._asdict()}]
@@ -125,7 +127,8 @@ class EstimatorComparison(_OfLastCheckpoint):
 
 
 @torch.no_grad()
-def _predictions(model: Encoder, masked: Batch) -> Tensor:
+def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
+    """Return f(x_-t), on the CPU."""
     device = next(model.parameters()).device
     masked = Batch(*(part if part is None else part.to(device) for part in masked))
     return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
@@ -186,7 +189,7 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         forms = dict(_forms(model, self.generator("reparametrisation")))
         rows = []
         for form, changed in forms.items():
-            moved = float((_predictions(changed, masked) - _predictions(model, masked)).abs().max())
+            moved = float((predictions(changed, masked) - predictions(model, masked)).abs().max())
             for measure, estimate in _measured(changed, masked, truth, partial(self.generator, "measures")):
                 rows.append({"form": form, "measure": measure, "moved": moved, **estimate._asdict()})
             report(len(rows) / (8 * len(forms)), form)
@@ -294,7 +297,7 @@ def _masked_at(language: Language, position: int) -> tuple[Tensor, Tensor, Tenso
 
 def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch word"]) -> dict[str, float]:
     """Return KL, and squared gradient norms with labels from the model and from the truth, and Tr H."""
-    log_f = _predictions(model, masked).log()
+    log_f = predictions(model, masked).log()
     true_labels = torch.zeros(len(truth), dtype=torch.float64)
     for rows, recording in recordings(model, masked):
         f = recording.logits.detach().softmax(-1)

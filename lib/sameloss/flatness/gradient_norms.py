@@ -155,7 +155,7 @@ def recordings(
     shared = _shared(model, two)
     probe = Recording(model, two, shared)
     _self_check(model, two, probe)
-    chunk = chunk or max(1, CHUNK_BYTES[device.type] * 2 // probe.bytes)
+    chunk = chunk or max(1, CHUNK_BYTES[device.type] * 2 // max(1, probe.bytes))
     for start in range(0, len(masked.masked), chunk):
         rows = slice(start, start + chunk)
         yield rows, Recording(model, rows_of(masked, rows), shared)

@@ -123,12 +123,9 @@ def jackknife(
     sentences = sizes.sum()
     total = sum(n * d.double() for n, d in zip(sizes, diagonals.values, strict=True))
     whole = statistic(total / sentences)
-    without = torch.stack(
-        [
-            statistic((total - n * d.double()) / (sentences - n))
-            for n, d in zip(sizes, diagonals.values, strict=True)
-        ]
-    )
+    pairs = zip(sizes, diagonals.values, strict=True)
+    # A sum of what is not negative is at least each of its terms, rounded or not: no root of less than 0.
+    without = torch.stack([statistic((total - n * d.double()) / (sentences - n)) for n, d in pairs])
     ratio = sentences / sizes
     pseudo = ratio * whole - (ratio - 1) * without
     mean = (pseudo / ratio).sum()
@@ -216,24 +213,33 @@ def group_diagonals(
     squared gradients at a time is added up, so memory holds `groups` diagonals and one chunk.
     """
     check(model, masked)
-    sentences = len(masked.masked)
+    sizes = _group_sizes(len(masked.masked), groups)
+    like = flat_parameters(model)
+    masked = Batch(*(part if part is None else part.to(like.device) for part in masked))
+    group = torch.arange(groups).repeat_interleave(sizes).to(like.device)
+    pairs = _labelled(model, masked, generator, labels, estimator)
+    sums = like.new_zeros(groups, len(like))
+    for rows, words, weights in zip(
+        *(part.to(like.device).split(_chunk(like)) for part in pairs), strict=True
+    ):
+        gradients = _weighted_gradients(model, rows_of(masked, rows), words, weights)
+        sums.index_add_(0, group[rows], gradients.square_())
+    return GroupDiagonals(sums.cpu() / sizes[:, None], sizes)
+
+
+def _group_sizes(sentences: int, groups: int) -> Int[Tensor, " {groups}"]:
+    """Return sizes that differ by one at most."""
     if not FEWEST_GROUPS <= groups <= sentences:
         raise ParameterError(
             f"groups must be from {FEWEST_GROUPS} to the number of sentences, here {sentences}; got {groups}."
         )
-    device = next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
-    group = torch.arange(sentences, device=device) * groups // sentences
-    sizes = group.bincount(minlength=groups)
-    pairs = _labelled(model, masked, generator, labels, estimator)
-    point = flat_parameters(model)
-    sums = point.new_zeros(groups, len(point))
-    memory = GRADIENT_BYTES.get(device.type, GRADIENT_BYTES["cpu"])
-    chunk = max(1, memory // (len(point) * point.element_size()))
-    for rows, words, weights in zip(*(part.to(device).split(chunk) for part in pairs), strict=True):
-        gradients = _weighted_gradients(model, rows_of(masked, rows), words, weights)
-        sums.index_add_(0, group[rows], gradients.square_())
-    return GroupDiagonals((sums / sizes[:, None]).cpu(), sizes.cpu())
+    return sentences // groups + (torch.arange(groups) < sentences % groups).long()
+
+
+def _chunk(gradient: Float[Tensor, " parameter"]) -> int:
+    """Return how many gradients like this one are held at once."""
+    memory = GRADIENT_BYTES.get(gradient.device.type, GRADIENT_BYTES["cpu"])
+    return max(1, memory // gradient.nbytes)
 
 
 def _labelled(

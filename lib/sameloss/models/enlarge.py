@@ -145,11 +145,35 @@ def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:
         ParameterError: a name that no encoder's parameter has.
 
     """
+    return kind_law(kind_of(name), ratio, tied)
+
+
+def kind_law(kind: str, ratio: int, tied: Tying = "paper") -> float:
+    """Return the same for a kind of parameter, one of `KINDS`."""
     _check_widening(ratio, tied)
-    kind = _kind(name)
     copies = {"matrix": ratio**2, "head bias": 1}.get(kind, ratio)
     # The balanced divisor is a root whose square must not show its rounding error.
-    return round(_divisor(kind, ratio, tied) ** 2) / copies
+    return round(divisor(kind, ratio, tied) ** 2) / copies
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a parameter, one of `KINDS`.
+
+    Raises:
+        ParameterError: a name that no encoder's parameter has.
+
+    """
+    for kind, pattern in KINDS.items():
+        if re.fullmatch(pattern, name):
+            return kind
+    raise ParameterError(f"{name!r} names no parameter of an encoder; word.weight, for one, does.")
+
+
+def divisor(kind: str, ratio: int, tied: Tying) -> float:
+    """Return by what each copy is divided; embedding and head LayerNorm together by the ratio."""
+    embedding = float(ratio) if tied == "paper" else ratio**0.5
+    divisors = {"embedding": embedding, "head norm": ratio / embedding, "matrix": float(ratio)}
+    return divisors.get(kind, 1.0)
 
 
 def _check_widening(ratio: int, tied: str) -> None:
@@ -159,22 +183,8 @@ def _check_widening(ratio: int, tied: str) -> None:
         raise ParameterError(f"Unknown tied {tied!r}; choose paper or balanced.")
 
 
-def _kind(name: str) -> str:
-    for kind, pattern in KINDS.items():
-        if re.fullmatch(pattern, name):
-            return kind
-    raise ParameterError(f"{name!r} names no parameter of an encoder; word.weight, for one, does.")
-
-
-def _divisor(kind: str, ratio: int, tied: str) -> float:
-    """Return by what each copy is divided; embedding and head LayerNorm together by the ratio."""
-    embedding = float(ratio) if tied == "paper" else ratio**0.5
-    divisors = {"embedding": embedding, "head norm": ratio / embedding, "matrix": float(ratio)}
-    return divisors.get(kind, 1.0)
-
-
 def _replicated(name: str, value: Tensor, ratio: int, tied: str) -> Tensor:
-    kind = _kind(name)
+    kind = kind_of(name)
     if kind == "head bias":
         return value.clone()
     if kind == "embedding":
@@ -182,7 +192,7 @@ def _replicated(name: str, value: Tensor, ratio: int, tied: str) -> Tensor:
     else:  # the heads of query, key and value are replicated within each of the three
         grouped = value.unflatten(0, (3 if ".qkv." in name else 1, -1))
         copied = grouped.repeat(1, *[ratio] * value.ndim).flatten(0, 1)
-    return copied / _divisor(kind, ratio, tied)
+    return copied / divisor(kind, ratio, tied)
 
 
 def _added(name: str, shape: torch.Size, filling: str, generator: torch.Generator | None) -> Tensor:

@@ -43,8 +43,10 @@ LADDER: dict[str, EncoderShape] = {
         (1920, 30, 20),
     ]
 }
-"""Table 4 of the ICML text: every width divides the last, into which App. B.1 embeds them all.
+"""Table 4 of the ICML text: every width divides the last, into which App. B.1 embeds them all."""
 
-Its printed d_inter column (512, 768, 1024, 2048, 3072, 4096, 5120) is Table 3's and cannot embed,
-because d_inter has to grow by the ratio of the widths; App. B.1 itself says d_inter = 4 d_model.
+PRINTED_D_INTER = (512, 768, 1024, 2048, 3072, 4096, 5120)
+"""Table 4's d_inter: it cannot embed, because d_inter has to grow by the ratio of the widths.
+
+App. B.1 itself says d_inter = 4 d_model, which `LADDER` has.
 """

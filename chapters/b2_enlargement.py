@@ -1,0 +1,203 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (enlargement)=
+# # B.1 Small transformers inside large ones
+#
+# **The claim** (Appendix B.1 of {cite}`liu2023same`; B.4 of the ICML text): a small transformer is a
+# point in the parameter space of a larger one, with the same function; so the traces of all sizes
+# can be compared in one architecture, where they fall from 19.8 to 12.6 as the size grows.
+#
+# **What you will see**: where the construction keeps the function and where it does not; the exact law
+# by which it changes the trace of each kind of parameter; and what that law alone does to the
+# comparison of sizes.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+steps: int = None  # pre-training steps; None: the preset's
+seeds: int = None  # pre-training seeds; None: the preset's
+trace_sentences: int = None  # masked sentences an estimate of the trace uses; None: the preset's
+grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
+max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+workers: int = None  # processes; None: one a core
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.chapter import begin
+
+setting = begin(globals())
+
+# %% [markdown]
+# ## Replicating width
+#
+# Let every feature come in $k$ equal copies. A matrix between replicated features needs $k\times k$ copies of
+# itself, each divided by $k$; LayerNorm sees the same mean and variance; heads and MLP units are
+# copied too. The tied embedding $E$ is divided by some $s$ as the input, which the LayerNorm behind it
+# undoes, and as the output matrix it sums over $k$ copies, so $s = k$, or the head's last LayerNorm takes a
+# share. Here is the paper's map, and the one that divides both by $\sqrt k$:
+
+# %%
+from sameloss.chapter import show_source
+from sameloss.models import enlarge
+
+show_source(enlarge.divisor)
+
+# %%
+from sameloss.chapter import render
+from sameloss.flatness_tables import enlarged_traces, function_table
+traces = enlarged_traces(setting)
+functions = function_table(setting)
+render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
+
+# %% [markdown]
+# `moved` is the largest change of a predicted probability, `KL` is from the small model's predictions to the
+# large one's, and `trace` is the exact Fisher trace relative to the small one's. (Models of the smallest size,
+# in float64; post-LN ones are not trained, their parameters are those of the trained pre-LN model as far as
+# they exist, so that gains and biases are trained ones.)
+#
+# Replication keeps the function of pre-LN and of post-LN models. **Added layers** with $O_l = 0$ and $U_l = 0$ keep
+# it where the residual stream passes them by, as pre-LN does. Post-LN, which Appendix B.1 writes, applies
+# another $\mathrm{LN}$ to $h$; and $\mathrm{LN}(h) = h$ fails once gains and biases are trained.
+#
+# Added layers change the trace even where they keep the function: their output biases have gradients.
+#
+# ## The law of the trace
+#
+# All copies of a parameter get the same gradient. Where a parameter has $n$ copies, each divided by
+# $s$, every copy's gradient is $s/n$ times the small one's, so its Fisher trace is multiplied by $s^2/n$:
+#
+# | parameters | copies $n$ | divided by $s$ | factor (paper) | factor (balanced) |
+# |---|---|---|---|---|
+# | matrices of blocks and head | $k^2$ | $k$ | 1 | 1 |
+# | biases, LayerNorm gains | $k$ | 1 | $1/k$ | $1/k$ |
+# | tied embedding, positions | $k$ | $k$ or $\sqrt k$ | $k$ | 1 |
+# | LayerNorm of the head | $k$ | 1 or $\sqrt k$ | $1/k$ | 1 |
+# | output bias | 1 | 1 | 1 | 1 |
+
+# %%
+from sameloss.flatness_tables import law_table
+
+laws = law_table(setting)
+render(laws, decimals=6)
+
+# %% [markdown]
+# `measured` is the ratio of exact Fisher traces of the widened and the small model by kind of parameter,
+# over the same sentences; `off` is the largest relative distance from the law of any single
+# parameter tensor.
+#
+# ## What the law does to a ladder of sizes
+#
+# The ICML text embeds its sizes in the width 1920, their least common multiple (Table 4). Its column
+# of MLP widths is that of Table 3 and cannot embed: 1920 wants $15\times 512 = 7680$ where 5120 is printed.
+
+# %%
+from sameloss.flatness_tables import ladder_table
+from sameloss.models.sizes import LADDER
+
+ladder = ladder_table()
+render(ladder)
+
+# %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
+from sameloss import figures
+from sameloss.flatness_tables import inflation_table
+
+(ax,) = figures.panels(1, width=5)
+_ = figures.predicted_inflation(inflation_table(LADDER), ax)
+
+# %% [markdown]
+# So if models of all sizes had *equal* traces, part by part, the enlarged traces would fall with size all the same
+# where embeddings dominate. The comparison is tilted toward its conclusion before any model is trained.
+#
+# ## Figure 5 again
+#
+# The traces of the trained models, compared in six ways: native, with and without embeddings; enlarged as the paper
+# does, with the embedding's trace kept, and with embeddings left out; and the relative trace
+# $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ({ref}`trace`), so that it needs no
+# enlargement.
+
+# %% mystnb={"figure": {"caption": "Traces of the last checkpoints in six ways to compare sizes; one point a pre-training seed.", "name": "fig-enlarged"}, "image": {"alt": "Six groups of points, one colour a size; the order of the sizes depends on the way to compare."}}
+from sameloss.flatness_tables import enlarged_totals
+
+totals = enlarged_totals(traces)
+totals["parameters"] = totals["size"].map({name: setting.preset.parameter_count(name) for name in setting.sizes})
+(ax,) = figures.panels(1, width=9)
+_ = figures.traces_by_comparison(totals, ax)
+
+# %%
+from sameloss.claims import comparison_table
+from sameloss.results import collect
+
+results = collect(setting)
+render(comparison_table(results, traces))
+
+# %% [markdown]
+# The excess of the smallest size's trace over the largest's, with its 95 % interval over seeds: positive
+# supports the claim that larger models are flatter. The last column is what the law alone would
+# make of the native comparison if both sizes had the same native parts.
+#
+# ## Paper beside ours
+
+# %%
+from sameloss.chapter import render_verdicts
+from sameloss.claims import verdict_table
+
+verdicts = verdict_table(results, "b2_enlargement")
+render_verdicts(verdicts)
+
+# %% [markdown]
+# - Enlarged to one architecture as the paper does, the trace falls with size:
+#   {glue:text}`verdict-fig5-enlarged`.
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+moved = functions.set_index("change").moved
+print("replication keeps a pre-LN function:", bool(moved["pre-LN, width × 2"] < 1e-6))
+print("replication keeps a post-LN function:", bool(moved["post-LN, width × 2"] < 1e-6))
+print("added layers keep a pre-LN function:", bool(moved["pre-LN, 2 layers added"] < 1e-9))
+print("added layers keep a post-LN function:", bool(moved["post-LN, 2 layers added"] < 1e-3))
+print("the law holds for every parameter:", bool(laws.off.max() < 1e-6))
+print("sizes of Table 4 whose printed MLP width embeds:", list(ladder[ladder["printed embeds"] == "yes"]["size"]))
+
+# %% [markdown]
+# ## Slips
+#
+# - **Zero added layers do not keep a post-LN function**, although Appendix B.1 is written for post-LN.
+# - **Table 4's MLP widths** cannot embed as printed; four times the width can.
+# - **Replication by $1/2$** multiplies the tied embedding's part of the trace by the ratio of widths, which
+#   is largest for the smallest model.
+# - **The base case** (B.1.1) divides first and last matrices by $\sqrt2$; B.1.2 divides the embedding by 2. The first
+#   would keep the embedding's trace, if the head's LayerNorm took the other $\sqrt2$.
+#
+# ## Deviations
+#
+# - The paper compares sizes of Table 4, heads of 64 dimensions each. The laptop's sizes all have two heads, so an
+#   enlarged small model has more and narrower heads than the native large one: the same matrices,
+#   another partition.
+# - Our head has a dense layer and a LayerNorm before the tied embedding, which B.1 does not.
+# - Enlarged traces are native ones times the law, which is checked above on a model that was really
+#   enlarged.
+#
+# ## Exercises
+#
+# 1. One size has nothing to be compared with: what does the page say then? `-p size 27K`.
+# 2. Does a noisier estimate change the verdict? `-p trace_sentences 200`.
+
+# %% tags=["hide-input"]
+from sameloss.chapter import provenance
+from sameloss.costs import measured
+
+page = [*setting.enlargements().values()]
+print(provenance(setting, page))
+display(render(measured(setting, page), decimals=2))
+figures.download(totals, "b2_enlargement")
