@@ -35,6 +35,14 @@ class Batch(NamedTuple):
     targets: Int[Tensor, " batch"]  # word - 1: an index into the logits
     lengths: Int[Tensor, " batch"] | None  # None where all sentences fill `seq`
 
+    def rows(self, index: slice | Tensor) -> "Batch":
+        """Return some of the masked sentences."""
+        return Batch(*(field if field is None else field[index] for field in self))
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """Return the same on a device."""
+        return Batch(*(field if field is None else field.to(device) for field in self))
+
 
 @runtime_checkable
 class Batches(Protocol):

@@ -181,12 +181,13 @@ def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Ax
 def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw a table of ratios as a map of colours: one row a form, one column a measure."""
     values = table.set_index("form")
-    colours = np.log2(values.clip(lower=1 / 16))
-    labels = values.map("{:.2f}".format)
-    sns.heatmap(colours, annot=labels, fmt="", cmap="vlag", center=0, vmin=-2, vmax=2, cbar=False, ax=ax,
-                linewidths=1, annot_kws={"size": "small"})  # fmt: skip
-    ax.set(xlabel="", ylabel="")
-    ax.set_xticks(ax.get_xticks(), ax.get_xticklabels(), rotation=30, ha="right")
+    ax.imshow(np.log2(values), cmap="vlag", vmin=-2, vmax=2, aspect="auto")
+    for (row, column), value in np.ndenumerate(values.to_numpy()):
+        colour = "white" if abs(np.log2(value)) > 1.2 else "black"
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="small")
+    ax.set_xticks(range(values.shape[1]), values.columns, rotation=30, ha="right")
+    ax.set_yticks(range(len(values)), values.index)
+    ax.grid(visible=False)
     return ax
 
 

@@ -179,7 +179,7 @@ def law_alone(traces: pd.DataFrame, setting: Setting) -> pd.Series:
     return pd.Series({name: excess(*which) for name, which in FORMS.items()})
 
 
-def function_table(setting: Setting, sentences: int = 200) -> pd.DataFrame:
+def function_table(setting: Setting, sentences: int = 64) -> pd.DataFrame:
     """Return what each way to enlarge does to a model's predictions and to its exact trace."""
     model, masked = small_model(setting), small_sample(setting, sentences)
     post = Encoder(model.shape, len(model.head_bias), len(model.position.weight), norm="post").double()
@@ -218,7 +218,7 @@ def small_sample(setting: Setting, sentences: int) -> Batch:
     return held_out_masked(setting.preset.language.build(), sentences, 0, "tables")[0]
 
 
-def law_table(setting: Setting, sentences: int = 200) -> pd.DataFrame:
+def law_table(setting: Setting, sentences: int = 64) -> pd.DataFrame:
     """Return measured and predicted factors of the exact trace under replication, by kind of parameter."""
     model, masked = small_model(setting), small_sample(setting, sentences)
     small = _means(fisher_trace(model, masked, estimator="exact"))

@@ -39,6 +39,7 @@ class Preset:
     gap_batch: int
     comparison_sentences: int  # on which estimators of the trace are compared
     measure_sentences: int  # on which all measures of flatness are
+    chain_steps: int  # of Langevin dynamics, for the learning coefficient
     max_hours: float
     workers: int | None = None  # processes; None: the number of cores
 
@@ -171,6 +172,7 @@ _LAPTOP = Preset(
     gap_batch=64,
     comparison_sentences=8192,
     measure_sentences=500,
+    chain_steps=200,
     max_hours=1.0,
 )
 
@@ -190,10 +192,11 @@ _SMOKE = replace(
     probe=ProbeSettings(epochs=20, batch=64),
     saturation_sentences=500,
     trace_sentences=200,
-    gap_sentences=128,
+    gap_sentences=64,
     gap_batch=16,
     comparison_sentences=1024,
-    measure_sentences=100,
+    measure_sentences=50,
+    chain_steps=10,
     max_hours=0.1,
 )
 

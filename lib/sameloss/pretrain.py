@@ -97,7 +97,7 @@ def pretrain(
     """
     device = next(model.parameters()).device
     for step in range(start, settings.steps):
-        batch = Batch(*(part if part is None else part.to(device) for part in batch_at(step)))
+        batch = batch_at(step).to(device)
         lr = settings.lr_at(step)
         for group in optimiser.param_groups:
             group["lr"] = lr
@@ -114,7 +114,7 @@ def _accumulate_gradient(model: nn.Module, batch: Batch, micro_batch: int) -> fl
     total = 0.0
     size = len(batch.targets)
     for rows in torch.arange(size, device=batch.targets.device).split(micro_batch):
-        part = Batch(*(field if field is None else field[rows] for field in batch))
+        part = batch.rows(rows)
         logits = model(part.masked, part.positions, part.lengths)
         loss = F.cross_entropy(logits, part.targets, reduction="sum") / size
         loss.backward()

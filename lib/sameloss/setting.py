@@ -147,7 +147,7 @@ class Setting:
 
     def identity(self) -> IdentityMeasurement:
         """Return the exact traces of a tiny model on its way to saturation, the same for all presets."""
-        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
+        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 2000), 1e-2, 0)
 
     def trace_runs(self) -> list[Run]:
         """Return what compares ways to measure flatness."""
@@ -156,7 +156,8 @@ class Setting:
     def reparametrisation(self) -> ReparametrisationMeasurement:
         """Return all measures of the smallest size under reparametrisations."""
         pretraining = self.pretraining(self.sizes[0], 0)
-        return ReparametrisationMeasurement(pretraining, self.preset.measure_sentences, 0)
+        p = self.preset
+        return ReparametrisationMeasurement(pretraining, p.measure_sentences, 0, p.chain_steps)
 
     @cached_property
     def labelled(self) -> LabelledSampling:

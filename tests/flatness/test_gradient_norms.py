@@ -17,7 +17,6 @@ from sameloss.corpus import Batch
 from sameloss.errors import ModelError
 from sameloss.flatness import gradient_norms
 from sameloss.flatness.gradient_norms import recordings
-from sameloss.flatness.validation import rows_of
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.huggingface import HuggingFaceModel
@@ -119,7 +118,7 @@ def naive(model, masked, cotangents):
     named = dict(model.named_parameters())
     rows = []
     for i in range(len(masked.masked)):
-        one = rows_of(masked, slice(i, i + 1))
+        one = masked.rows(slice(i, i + 1))
         logits = model(one.masked, one.positions, one.lengths)
         gradients = torch.autograd.grad(
             logits, list(named.values()), cotangents[i : i + 1], materialize_grads=True

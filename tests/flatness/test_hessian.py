@@ -7,9 +7,8 @@ from torch.func import grad, jacfwd, jacrev
 from torch.nn import functional as F
 
 from sameloss.corpus import Batch, mask_batch
-from sameloss.errors import ParameterError
+from sameloss.errors import ModelError, ParameterError
 from sameloss.estimate import Estimate
-from sameloss.flatness.estimated import Cost, EstimatedTrace
 from sameloss.flatness.hessian import (
     _check,
     _hutch_plus_plus,
@@ -17,7 +16,6 @@ from sameloss.flatness.hessian import (
     dense_hessian,
     fisher_gap,
     flat_parameters,
-    hessian_trace,
     hessian_vector_product,
     hutch_plus_plus_trace,
     hutchinson_trace,
@@ -365,15 +363,6 @@ def test_gap_varies_less_than_the_hessian_near_saturation(tiny_model, masked, tr
     assert gap.standard_error < whole.standard_error / 5
 
 
-def test_trace_is_fisher_plus_gap():
-    def draws(mean, error):
-        return EstimatedTrace({"head_bias": torch.tensor([mean - error, mean + error])}, Cost(2, 2, 1.0))
-
-    fisher, gap = draws(5.0, 4.0), draws(-2.0, 3.0)
-    assert hessian_trace(fisher, gap) == pytest.approx((3.0, 7.0, 2))
-    assert hessian_trace(fisher, gap, same_sentences=False) == pytest.approx((3.0, 5.0, 2))
-
-
 # --- Faults ---
 
 
@@ -384,11 +373,10 @@ def test_bad_conditionals_and_targets_are_refused(tiny_model, masked, truth):
     with pytest.raises(ParameterError, match="a row a sentence, 12 of them; got 11"):
         population_loss(tiny_model, masked, truth[:11])
     beyond = masked._replace(targets=masked.targets + 1)
-    with pytest.raises(ParameterError, match="Targets must be 0 to 2"):
+    with pytest.raises(ModelError, match="cover 3 words, but the word behind a mask is number 4"):
         dense_hessian(tiny_model, beyond)
-    nothing = Batch(*(part if part is None else part[:0] for part in masked))
-    with pytest.raises(ParameterError, match="at least one sentence; got 0"):
-        population_loss(tiny_model, nothing)
+    with pytest.raises(ModelError, match="no masked sentences"):
+        population_loss(tiny_model, masked.rows(slice(0)))
 
 
 def test_large_models_are_refused(tiny_model, masked):

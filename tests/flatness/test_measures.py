@@ -28,7 +28,6 @@ from sameloss.flatness.measures import (
     top_eigenvalue,
     worst_case_adaptive_sharpness,
 )
-from sameloss.flatness.validation import rows_of
 from sameloss.languages import PCFGSpec
 from sameloss.models.reparametrise import REPARAMETRISATIONS
 
@@ -61,7 +60,7 @@ def hessian_diagonal(model, masked):
 
 
 def repeated(masked, times):
-    return rows_of(masked, torch.arange(len(masked.masked)).repeat(times))
+    return masked.rows(torch.arange(len(masked.masked)).repeat(times))
 
 
 def reparametrised(model, name):
@@ -122,7 +121,7 @@ def test_every_group_is_the_diagonal_of_its_sentences(tiny_model, masked, monkey
     monkeypatch.setattr("sameloss.flatness.measures.GRADIENT_BYTES", {"cpu": 14_000})  # seven gradients
     diagonals = group_diagonals(tiny_model, repeated(masked, 3), estimator="exact", groups=12)
     for group in (0, 5, 11):
-        own = rows_of(repeated(masked, 3), slice(3 * group, 3 * group + 3))
+        own = repeated(masked, 3).rows(slice(3 * group, 3 * group + 3))
         expected = hessian_diagonal(tiny_model, own)
         torch.testing.assert_close(diagonals.values[group], expected, rtol=1e-9, atol=1e-12)
 
@@ -183,7 +182,7 @@ def samples(tiny_model, masked):
     generator = seeded()
     rows = torch.randint(12, (200 * 40,), generator=generator)
     options = {"generator": generator, "groups": 200 * 20}
-    diagonals = group_diagonals(tiny_model, rows_of(masked, rows), **options)
+    diagonals = group_diagonals(tiny_model, masked.rows(rows), **options)
     parts = zip(diagonals.values.split(20), diagonals.sizes.split(20), strict=True)
     return [GroupDiagonals(*part) for part in parts]
 
@@ -314,10 +313,10 @@ def test_langevin_dynamics_of_a_quadratic(localisation):
     """An autoregression of variance 1 / (a (1 - lr a / 4)), a = n beta h + gamma, in each direction."""
     curvatures = torch.rand(400, generator=seeded()).double() * 10
     lr, strength = 2e-3, 60.0
-    loss = lambda w: 0.5 * (curvatures * w["x"].square()).sum()  # noqa: E731
+    loss = lambda w: 0.5 * (curvatures * (w["x"] - 3).square()).sum()  # noqa: E731
     generator = seeded(1)
     options = {"steps": 350, "burn_in": 100, "lr": lr, "localisation": localisation, "generator": generator}
-    centre = {"x": torch.zeros(400).double()}
+    centre = {"x": torch.full((400,), 3.0).double()}
     means = torch.tensor([langevin_excess(lambda: loss, centre, strength, **options) for _ in range(4)])
     excess = Estimate.of(strength * means)
     pull = strength * curvatures + localisation
@@ -423,7 +422,7 @@ def test_models_and_sentences_that_cannot_be_measured_are_refused(tiny_model, ma
     broken.head_bias.data[0] = math.nan
     for measure, options in measures:
         with pytest.raises(ModelError, match="no masked sentences"):
-            measure(tiny_model, rows_of(masked, slice(0)), **options)
+            measure(tiny_model, masked.rows(slice(0)), **options)
         with pytest.raises(ModelError, match="head_bias holds values that are not finite"):
             measure(broken, masked, **options)
 

@@ -18,9 +18,8 @@ from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness import measures
 from sameloss.flatness.estimated import EstimatedTrace
 from sameloss.flatness.gradient_norms import recordings
-from sameloss.flatness.hessian import dense_hessian, hutch_plus_plus_trace, hutchinson_trace, population_loss
+from sameloss.flatness.hessian import dense_hessian, hutch_plus_plus_trace, hutchinson_trace
 from sameloss.flatness.trace import fisher_trace, minibatch_trace
-from sameloss.flatness.validation import rows_of
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, kind_of, trace_law, widen
@@ -129,8 +128,7 @@ class EstimatorComparison(_OfLastCheckpoint):
 @torch.no_grad()
 def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
     """Return f(x_-t), on the CPU."""
-    device = next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
+    masked = masked.to(next(model.parameters()).device)
     return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
 
 
@@ -145,19 +143,19 @@ def _contest(
     model: Encoder, population: Batch, truth: Tensor, generator: torch.Generator
 ) -> Iterator[Contestant]:
     def fisher(estimator: str, labels: int, rows: Tensor) -> EstimatedTrace:
-        some = rows_of(population, rows)
+        some = population.rows(rows)
         return fisher_trace(model, some, estimator=estimator, labels=labels, generator=generator)
 
     def minibatch(batch: int, rows: Tensor) -> EstimatedTrace:
-        return minibatch_trace(model, rows_of(population, rows), batch=batch, generator=generator)
+        return minibatch_trace(model, population.rows(rows), batch=batch, generator=generator)
 
     def hessian(estimate: Callable, vectors: str, rows: Tensor, **options: int) -> EstimatedTrace:
         options |= {"batch": HESSIAN_BATCH, "vectors": vectors, "generator": generator}
-        return estimate(model, rows_of(population, rows), truth[rows], **options)
+        return estimate(model, population.rows(rows), truth[rows], **options)
 
     def released(rows: Tensor) -> EstimatedTrace:
         drawn = torch.multinomial(truth[rows], 1, generator=generator).squeeze(1)
-        some = rows_of(population, rows)._replace(targets=drawn)
+        some = population.rows(rows)._replace(targets=drawn)
         options = {"batch": HESSIAN_BATCH, "vectors": "gaussian", "generator": generator}
         return hutchinson_trace(model, some, **options)
 
@@ -173,13 +171,15 @@ def _contest(
     yield "Hutch++, rank 4", 1 / 16, partial(hessian, hutch_plus_plus_trace, "rademacher", rank=4)
 
 
-CHAINS = {"chains": 3, "steps": 200, "batch": 64, "lr": 3e-4, "localisation": 100.0}
+CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
 """How the learning coefficient is sampled: the slowest direction forgets its start in some 70 steps."""
 
 
 @dataclass(frozen=True)
 class ReparametrisationMeasurement(_OfLastCheckpoint):
     """Every measure of flatness of one checkpoint under changes of its parameters, not of its function."""
+
+    chain_steps: int  # of Langevin dynamics
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure form after form, on the same sentences with the same random numbers."""
@@ -190,10 +190,28 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         rows = []
         for form, changed in forms.items():
             moved = float((predictions(changed, masked) - predictions(model, masked)).abs().max())
-            for measure, estimate in _measured(changed, masked, truth, partial(self.generator, "measures")):
+            for measure, estimate in self._measured(changed, masked, truth):
                 rows.append({"form": form, "measure": measure, "moved": moved, **estimate._asdict()})
             report(len(rows) / (8 * len(forms)), form)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def _measured(self, model: Encoder, masked: Batch, truth: Tensor) -> Iterator[tuple[str, Estimate]]:
+        """Yield the measures, each with the same random numbers for every model."""
+        about, drawn = (model, masked, truth), partial(self.generator, "measures")
+        trace = fisher_trace(model, masked, estimator="exact")
+        diagonals = measures.group_diagonals(model, masked, generator=drawn(), labels=2)
+        single = deepcopy(model).float(), masked, truth
+        chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
+        yield "trace", trace.total
+        yield "top eigenvalue", _exact(measures.top_eigenvalue(*about), masked)
+        yield "Tr Diag(H)^½", diagonals.adam_trace()
+        yield "adaptive trace", diagonals.adaptive_trace(model)
+        average = measures.adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
+        yield "adaptive sharpness", average
+        worst = measures.worst_case_adaptive_sharpness(*about, rho=0.5)
+        yield "worst adaptive sharpness", _exact(worst, masked)
+        yield "relative trace", measures.relative_trace(model, trace)
+        yield "learning coefficient", measures.local_learning_coefficient(*single, **chains)
 
     @property
     def effort(self) -> float:
@@ -208,33 +226,6 @@ def _forms(model: Encoder, generator: torch.Generator) -> Iterator[tuple[str, En
     yield "width × 2, as the paper", widen(model, 2)
     yield "width × 2, balanced", widen(model, 2, tied="balanced")
     yield "2 layers of zeros added", deepen(model, model.shape.layers + 2)
-
-
-def _measured(
-    model: Encoder, masked: Batch, truth: Tensor, generator: Callable[[], torch.Generator]
-) -> Iterator[tuple[str, Estimate]]:
-    """Yield the measures, each with the same random numbers for every model."""
-    trace = fisher_trace(model, masked, estimator="exact")
-    diagonals = measures.group_diagonals(model, masked, generator=generator(), labels=2)
-    yield "trace", trace.total
-    yield "top eigenvalue", _exact(measures.top_eigenvalue(model, masked, truth), masked)
-    yield "Tr Diag(H)^½", diagonals.adam_trace()
-    yield "adaptive trace", diagonals.adaptive_trace(model)
-    yield (
-        "adaptive sharpness",
-        measures.adaptive_sharpness(model, masked, truth, rho=0.05, draws=10, generator=generator()),
-    )
-    yield (
-        "worst adaptive sharpness",
-        _exact(measures.worst_case_adaptive_sharpness(model, masked, truth, rho=0.5), masked),
-    )
-    yield "relative trace", measures.relative_trace(model, trace)
-    yield (
-        "learning coefficient",
-        measures.local_learning_coefficient(
-            deepcopy(model).float(), masked, truth, **CHAINS, generator=generator()
-        ),
-    )
 
 
 def _exact(value: float, masked: Batch) -> Estimate:
@@ -262,7 +253,6 @@ class IdentityMeasurement(Run):
         masked, truth = everything_masked(language)
         seed = stream_seed("initial weights", self.seed)
         model = Encoder(self.shape, language.words, language.max_length, seed).double()
-        loss = population_loss(model, masked, truth)
         optimiser = torch.optim.AdamW(model.parameters(), lr=self.lr, weight_decay=0.0)
         rows = []
         for step in range(self.steps[-1] + 1):
@@ -270,7 +260,8 @@ class IdentityMeasurement(Run):
                 rows.append({"step": step, **_three_traces(model, masked, truth)})
                 report(step / self.steps[-1], f"KL {rows[-1]['kl']:.2g}")
             optimiser.zero_grad()
-            loss(dict(model.named_parameters())).backward()
+            log_f = model(masked.masked, masked.positions).log_softmax(-1)
+            (-(truth * log_f).sum(-1).mean()).backward()
             optimiser.step()
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 

@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from sameloss.corpus import Batch
 from sameloss.errors import ModelError
 from sameloss.flatness.recorder import NO_ROW, Recorder, Use
-from sameloss.flatness.validation import check, check_logits, rows_of
+from sameloss.flatness.validation import check, check_logits
 
 CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""
@@ -150,7 +150,7 @@ def recordings(
     """
     check(model, masked)
     device = next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
+    masked = masked.to(device)
     two = _two_sentences(masked)
     shared = _shared(model, two)
     probe = Recording(model, two, shared)
@@ -158,7 +158,7 @@ def recordings(
     chunk = chunk or max(1, CHUNK_BYTES[device.type] * 2 // max(1, probe.bytes))
     for start in range(0, len(masked.masked), chunk):
         rows = slice(start, start + chunk)
-        yield rows, Recording(model, rows_of(masked, rows), shared)
+        yield rows, Recording(model, masked.rows(rows), shared)
 
 
 def _two_sentences(masked: Batch) -> Batch:
@@ -166,14 +166,14 @@ def _two_sentences(masked: Batch) -> Batch:
 
     Rows of a layer that stand in another order than sentence after sentence then show.
     """
-    two = rows_of(masked, torch.tensor([0, -1], device=masked.masked.device))
+    two = masked.rows(torch.tensor([0, -1], device=masked.masked.device))
     end = masked.masked.shape[1] if two.lengths is None else int(two.lengths[0])
     return two._replace(positions=torch.tensor([end - 1, 0], device=two.positions.device))
 
 
 def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
     """Return the shapes of the outputs that all sentences share: those that do not grow with them."""
-    one = Recording(model, rows_of(two, slice(0, 1))).outputs
+    one = Recording(model, two.rows(slice(0, 1))).outputs
     both = Recording(model, two).outputs
     if len(one) != len(both) or any(
         a != b and b != (2 * a[0], *a[1:]) for a, b in zip(one, both, strict=True)
@@ -188,7 +188,7 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
     ours = recording.squared_norms(cotangents)
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     for row in range(2):
-        one = rows_of(two, slice(row, row + 1))
+        one = two.rows(slice(row, row + 1))
         with torch.enable_grad():
             logits = model(one.masked, one.positions, one.lengths)
         gradients = torch.autograd.grad(logits, [p for _, p in named], cotangents[:1], allow_unused=True)

@@ -9,7 +9,6 @@ $$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
 whose first term is the Fisher information and whose second one vanishes at saturation (Lemma 3.2).
 """
 
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,8 +23,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
-from sameloss.estimate import Estimate
 from sameloss.flatness.estimated import Cost, EstimatedTrace
+from sameloss.flatness.validation import check, check_logits
 
 Parameters = dict[str, Tensor]
 Loss = Callable[[Parameters], Tensor]
@@ -71,8 +70,8 @@ def population_loss(
         Parameters by name -> mean over the sentences of -sum_y truth[y] log f[y], in nats.
 
     Raises:
-        ParameterError: for no sentences, and, once called, where truth or a target is none of the
-            model's words.
+        ModelError: for what `check` refuses, and, once called, for logits of another shape.
+        ParameterError: where truth is of other sentences or words.
 
     """
     masked, truth = _on_device(model, masked, truth)
@@ -106,26 +105,22 @@ def _twice_differentiable() -> Iterator[None]:
 
 def _on_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
     """Move to the model's device; refuse what would silently be a loss of other sentences."""
-    sentences = len(masked.targets)
-    if not sentences:
-        raise ParameterError("The loss needs at least one sentence; got 0.")
-    if truth is not None and len(truth) != sentences:
-        raise ParameterError(f"truth needs a row a sentence, {sentences} of them; got {len(truth)}.")
+    check(model, masked)
+    if truth is not None and len(truth) != len(masked.masked):
+        raise ParameterError(f"truth needs a row a sentence, {len(masked.masked)} of them; got {len(truth)}.")
     device = next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
-    return masked, truth if truth is None else truth.to(device)
+    return masked.to(device), truth if truth is None else truth.to(device)
 
 
 def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor:
     """Return Pr(. | x_-t) like the logits: `truth`, or the one-hot targets."""
-    words = logits.shape[-1]
-    if truth is not None:
-        if truth.shape[-1] != words:
-            raise ParameterError(f"The model's logits cover {words} words, truth {truth.shape[-1]}.")
-        return truth.to(logits.dtype)
-    if masked.targets.min() < 0 or masked.targets.max() >= words:
-        raise ParameterError(f"Targets must be 0 to {words - 1}, the model's logits; one is not.")
-    return F.one_hot(masked.targets, words).to(logits.dtype)
+    check_logits(logits, masked)
+    words = logits.shape[1]
+    if truth is None:
+        return F.one_hot(masked.targets, words).to(logits.dtype)
+    if truth.shape[1] != words:
+        raise ParameterError(f"The model's logits cover {words} words, truth {truth.shape[1]}.")
+    return truth.to(logits.dtype)
 
 
 def hessian_vector_product(
@@ -288,23 +283,6 @@ def fisher_gap(
     return _over_batches(model, masked, truth, batch, _gap_loss, estimate, draws)
 
 
-def hessian_trace(fisher: EstimatedTrace, gap: EstimatedTrace, *, same_sentences: bool = True) -> Estimate:
-    """Return the trace of the Hessian: the Fisher trace plus the gap.
-
-    Args:
-        fisher: the trace of the Fisher information.
-        gap: what `fisher_gap` estimated for the same model and language.
-        same_sentences: whether the two saw the same sentences. Their errors may then be correlated
-            either way and are added up, a bound that always holds; otherwise they are independent
-            and their squares add up.
-
-    """
-    parts = fisher.total, gap.total
-    errors = [part.standard_error for part in parts]
-    error = sum(errors) if same_sentences else math.hypot(*errors)
-    return Estimate(sum(part.mean for part in parts), error, min(part.count for part in parts))
-
-
 def _check(vectors: str = "rademacher", **counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
@@ -375,5 +353,4 @@ def _batches(masked: Batch, truth: Tensor | None, batch: int) -> Iterator[tuple[
         )
     for start in range(0, sentences - batch + 1, batch):
         some = slice(start, start + batch)
-        cut = Batch(*(part if part is None else part[some] for part in masked))
-        yield cut, truth if truth is None else truth[some]
+        yield masked.rows(some), truth if truth is None else truth[some]

@@ -22,7 +22,7 @@ from sameloss.errors import ParameterError
 from sameloss.estimate import Estimate
 from sameloss.flatness.estimated import EstimatedTrace
 from sameloss.flatness.hessian import flat_parameters, hessian_vector_product, population_loss, unflattened
-from sameloss.flatness.validation import check, rows_of
+from sameloss.flatness.validation import check
 
 Loss = Callable[[dict[str, Tensor]], Tensor]
 
@@ -215,14 +215,14 @@ def group_diagonals(
     check(model, masked)
     sizes = _group_sizes(len(masked.masked), groups)
     like = flat_parameters(model)
-    masked = Batch(*(part if part is None else part.to(like.device) for part in masked))
+    masked = masked.to(like.device)
     group = torch.arange(groups).repeat_interleave(sizes).to(like.device)
     pairs = _labelled(model, masked, generator, labels, estimator)
     sums = like.new_zeros(groups, len(like))
     for rows, words, weights in zip(
         *(part.to(like.device).split(_chunk(like)) for part in pairs), strict=True
     ):
-        gradients = _weighted_gradients(model, rows_of(masked, rows), words, weights)
+        gradients = _weighted_gradients(model, masked.rows(rows), words, weights)
         sums.index_add_(0, group[rows], gradients.square_())
     return GroupDiagonals(sums.cpu() / sizes[:, None], sizes)
 
@@ -448,7 +448,7 @@ def local_learning_coefficient(
 
     def draw_loss() -> Loss:
         rows = torch.randint(len(masked.masked), (batch,), generator=generator)
-        return population_loss(model, rows_of(masked, rows), None if truth is None else truth[rows])
+        return population_loss(model, masked.rows(rows), None if truth is None else truth[rows])
 
     options = {"steps": steps, "burn_in": burn_in, "lr": lr, "localisation": localisation}
     means = [

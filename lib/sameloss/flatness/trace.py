@@ -22,7 +22,7 @@ from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 from sameloss.flatness.estimated import Cost, EstimatedTrace
 from sameloss.flatness.gradient_norms import recordings
-from sameloss.flatness.validation import check, check_logits, rows_of
+from sameloss.flatness.validation import check, check_logits
 
 
 def fisher_trace(
@@ -46,7 +46,7 @@ def fisher_trace(
         chunk: sentences that go through the model at once; by memory where None.
 
     Raises:
-        ParameterError: for an unknown estimator, or labels < 1.
+        ParameterError: for an unknown estimator, labels < 1, or a missing generator.
         ModelError: see `recordings`.
 
     """
@@ -54,6 +54,8 @@ def fisher_trace(
         raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(COTANGENTS)}.")
     if labels < 1:
         raise ParameterError(f"labels must be positive; got {labels}.")
+    if generator is None and estimator != "exact":
+        raise ParameterError(f"The estimator {estimator} draws; give it a generator, or choose exact.")
     started, backward = time.perf_counter(), 0
     trainable = [name for name, p in model.named_parameters() if p.requires_grad]
     draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
@@ -112,7 +114,7 @@ COTANGENTS: dict[str, Callable[..., Cotangents]] = {
 
 
 def minibatch_trace(
-    model: nn.Module, masked: Batch, *, batch: int, generator: torch.Generator | None = None
+    model: nn.Module, masked: Batch, *, batch: int, generator: torch.Generator
 ) -> EstimatedTrace:
     """Estimate the same trace from gradients of whole mini-batches (Gauss-Newton-Bartlett).
 
@@ -136,9 +138,9 @@ def minibatch_trace(
     if not count:
         raise ParameterError(f"batch must be 1 to the {len(masked.masked)} sentences there are; got {batch}.")
     started, device = time.perf_counter(), next(model.parameters()).device
-    masked = Batch(*(part if part is None else part.to(device) for part in masked))
+    masked = masked.to(device)
     norms = [
-        _minibatch_norms(model, rows_of(masked, slice(i * batch, (i + 1) * batch)), generator)
+        _minibatch_norms(model, masked.rows(slice(i * batch, (i + 1) * batch)), generator)
         for i in range(count)
     ]
     draws = {name: torch.stack([norm[name] for norm in norms]) for name in norms[0]}
@@ -147,7 +149,7 @@ def minibatch_trace(
 
 
 def _minibatch_norms(
-    model: nn.Module, masked: Batch, generator: torch.Generator | None
+    model: nn.Module, masked: Batch, generator: torch.Generator
 ) -> dict[str, Float[Tensor, ""]]:
     """Return B ||gradient of the mean loss||² by parameter, labels drawn from the model."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}

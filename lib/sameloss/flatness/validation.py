@@ -50,8 +50,3 @@ def check_logits(logits: torch.Tensor, masked: Batch) -> None:
             f"The model's logits cover {logits.shape[1]} words, but the word behind a mask is number "
             f"{int(masked.targets.max()) + 1}; model and sentences must share one vocabulary."
         )
-
-
-def rows_of(masked: Batch, rows: slice | torch.Tensor) -> Batch:
-    """Return some of the masked sentences."""
-    return Batch(*(field if field is None else field[rows] for field in masked))
