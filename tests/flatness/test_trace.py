@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 from torch.func import functional_call, hessian
 
 from sameloss.corpus import mask_batch
@@ -10,7 +11,6 @@ from sameloss.estimate import Estimate
 from sameloss.flatness.groups import parameter_group
 from sameloss.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
 from sameloss.languages import PCFGSpec
-from sameloss.models.encoder import Encoder, EncoderShape
 
 
 @pytest.fixture
@@ -123,12 +123,22 @@ def test_estimators_are_unbiased(tiny_model, masked, estimator):
     assert error < 0.03 * exact
 
 
+class Bag(nn.Module):
+    """A bag of words: quick, for thousands of backward passes."""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.output = nn.Embedding(4, 3), nn.Linear(3, 3)
+
+    def forward(self, masked, positions, lengths=None):
+        return self.output(self.word(masked).mean(1))
+
+
 @pytest.mark.parametrize("estimator", ["exact", "sampled", "rademacher", "minibatch"])
 def test_standard_error_covers_the_truth(tiny_language, estimator):
     """Of 200 estimates about 95 % lie within two standard errors of the population's trace."""
-    model = Encoder(EncoderShape(4, 1, 1, 4), words=3, max_length=4, seed=1)
-    with torch.no_grad():
-        model.head_bias.copy_(torch.tensor([0.5, 0.0, -0.5]))
+    torch.manual_seed(1)
+    model = Bag()
 
     def masked(count, seed):
         generator = torch.Generator().manual_seed(seed)
@@ -136,12 +146,13 @@ def test_standard_error_covers_the_truth(tiny_language, estimator):
         place = torch.rand(count, generator=generator)
         return mask_batch(sentences, (place * sentences.lengths).long())
 
-    truth = fisher_trace(model, masked(100_000, 0), estimator="exact").total
-    draws = totals(model, masked(200 * 60, 1), estimator, torch.Generator().manual_seed(2))
+    truth = fisher_trace(model, masked(200_000, 0), estimator="exact").total
+    count = 90 if estimator == "minibatch" else 400
+    draws = totals(model, masked(200 * count, 1), estimator, torch.Generator().manual_seed(2))
     estimates = [Estimate.of(part) for part in draws.view(200, -1)]
     covered = sum(abs(e.mean - truth.mean) < 2 * e.standard_error for e in estimates) / 200
     assert 0.90 <= covered <= 0.99
-    assert truth.standard_error < 0.1 * estimates[0].standard_error
+    assert truth.standard_error < 0.2 * estimates[0].standard_error
 
 
 def test_bad_requests_say_what_is_valid(tiny_model, masked):
