@@ -42,7 +42,7 @@ from sameloss.parallel import get_all
 from sameloss.results import collect
 
 collect(setting)
-get_all(setting.store, setting.language_runs(), setting.preset.workers)
+get_all(setting.store, [*setting.language_runs(), *setting.trace_runs()], setting.preset.workers)
 costs = by_chapter(setting)
 render(costs)
 
@@ -79,6 +79,28 @@ render(benchmark)
 print(record)
 
 # %% [markdown]
+# ## The trace: ours beside peers
+#
+# Recorded by `benchmarks/trace.py` in one run on one thread, after checking that all answers agree:
+# squared gradient norms of the same sentences and sampled labels (milliseconds a label), beside a loop
+# over sentences, `vmap(grad)`, Opacus' ghost norms and BackPACK; the time to a trace with a standard error
+# of 2 %, beside Hessian-vector products with random directions as in PyHessian, curvlinops and the
+# released code; and the peak of memory. Opacus and BackPACK do not support every layer: the model each
+# is compared on is named.
+
+# %%
+trace_benchmark, trace_record = recorded_benchmark("trace")
+render(trace_benchmark)
+
+# %%
+print(trace_record)
+
+# %% [markdown]
+# A label costs us a backward pass without weight gradients: with $K$ labels a sentence $(1 + K)/K$ forward
+# passes' worth of operations, where `vmap(grad)` and the loop need 3 for each. So with one label
+# a ratio of 1.5 is what counting predicts, and with many 3; memory for whole gradients, and batches
+# of one sentence, make up the rest.
+#
 # ## Sizes
 #
 # The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two

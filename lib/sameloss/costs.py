@@ -146,6 +146,8 @@ def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
         "02_existence": [*setting.runs(), *setting.protocol_runs()],
         "04_flatness": setting.runs(),
         "a1_datasets": [*setting.language_runs(), setting.corpus],
+        "b1_trace": setting.trace_runs(),
+        "b2_enlargement": setting.runs(),
         "verdicts": setting.runs(),
     }
 
