@@ -1,33 +1,21 @@
 """Exact conditionals and sampling beside their peers: the same work in one process on one CPU thread.
 
-Contestants take turns, so that a busy moment strikes all of them. A value is the best repetition, and of
-a peer with several settings (batch size, implementation) the best setting; whether a goal is met is
-judged by the medians, which stand in `results/benchmark_languages.json`. The script stops where answers
-do not agree.
+How values are made is told in `racing.py`. The script stops where answers do not agree.
 
     pip install -r benchmarks/requirements.txt
     python benchmarks/languages.py
 """
 
 import argparse
-import json
-import platform
 import random
-import re
-import statistics
-import subprocess
-import sys
 import tempfile
-import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import nltk
 import numpy as np
@@ -36,6 +24,21 @@ import torch
 from hmmlearn.hmm import CategoricalHMM
 from jaxtyping import Float, Int
 from nltk.grammar import is_terminal
+from racing import (
+    NOBODY,
+    Report,
+    Work,
+    conclude,
+    contest,
+    difference,
+    fresh_process,
+    has,
+    parser,
+    peak,
+    race,
+    row,
+    tells_memory,
+)
 from torch import Tensor
 
 from sameloss.corpus import write_corpus
@@ -43,11 +46,8 @@ from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences, pcfg
 from sameloss.languages.formats import to_nltk
 from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
 
-ROOT = Path(__file__).resolve().parent.parent
-RESULTS = ROOT / "results"
-COLUMNS = ["what", "ours", "peer", "unit", "ours_value", "peer_value", "ratio", "goal", "met"]
-NOBODY = "–"
-"""The peer of a row that only measures ours."""
+PACKAGES = ("torch", "numpy", "torch-struct", "hmmlearn", "nltk")
+"""Whose versions are recorded."""
 
 LENGTH = 15
 """Tokens of the sentences whose conditionals are computed, of the PCFG."""
@@ -113,89 +113,6 @@ QUICK = Scale(
     corpus=2000,
     memory=((256, 1 << 21),),
 )
-
-
-class Work(NamedTuple):
-    """A contestant in one of its settings, what it does, and on how many sentences."""
-
-    name: str
-    setting: str
-    sentences: int
-    call: Callable[[], Any]
-
-
-class Timing(NamedTuple):
-    """Seconds a sentence, of a contestant's best setting."""
-
-    name: str
-    setting: str
-    best: float
-    median: float
-
-    @property
-    def title(self) -> str:
-        """Name and setting."""
-        return ", ".join(filter(None, (self.name, self.setting)))
-
-
-class Report(NamedTuple):
-    """What a part of the benchmark found: rows of the table, and how far answers lie apart."""
-
-    rows: list[dict[str, Any]]
-    agreement: dict[str, float]
-
-
-# Measuring
-
-
-def race(works: Iterable[Work], repetitions: int) -> list[Timing]:
-    """Time contestants in turn, after one unmeasured call each; return each one's best setting."""
-    works = list(works)
-    seconds: list[list[float]] = [[] for _ in works]
-    for _ in range(repetitions + 1):
-        for work, times in zip(works, seconds, strict=True):
-            started = time.perf_counter()
-            work.call()
-            times.append((time.perf_counter() - started) / work.sentences)
-    fastest: dict[str, Timing] = {}
-    for work, (_, *times) in zip(works, seconds, strict=True):
-        timing = Timing(work.name, work.setting, min(times), statistics.median(times))
-        fastest[work.name] = min(fastest.get(work.name, timing), timing, key=lambda kept: kept.best)
-    return list(fastest.values())
-
-
-def contest(
-    what: str, unit: str, works: Iterable[Work], goals: Mapping[str, float | None], repetitions: int
-) -> list[dict[str, Any]]:
-    """Race the first, ours, against the others; return a row for each of them."""
-    ours, *peers = race(works, repetitions)
-    return [row(what, unit, ours, peer, goals[peer.name]) for peer in peers]
-
-
-def row(what: str, unit: str, ours: Timing, peer: Timing | None = None, goal: float | None = None) -> dict:
-    """Return a line of the table; `unit` is ms or sentences/s."""
-    convert = {"ms": lambda seconds: 1000 * seconds, "sentences/s": lambda seconds: 1 / seconds}[unit]
-    line = {"what": what, "ours": ours.title, "peer": NOBODY, "unit": unit, "goal": goal}
-    line |= {"ours_value": convert(ours.best), "ours_median": convert(ours.median)}
-    if peer is not None:
-        line |= {"peer": peer.title, "ratio": peer.best / ours.best}
-        line |= {"peer_value": convert(peer.best), "peer_median": convert(peer.median)}
-    if goal is None or peer is None:
-        return line
-    return line | {"met": bool(peer.median / ours.median >= goal)}  # more careful than the best
-
-
-def difference(what: str, ours: Tensor, theirs: Tensor, tolerance: float = TOLERANCE) -> dict[str, float]:
-    """Return the largest difference of two answers.
-
-    Raises:
-        SystemExit: where it is above the tolerance, or not a number.
-
-    """
-    largest = float((ours - theirs).abs().max())
-    if not largest <= tolerance:
-        raise SystemExit(f"{what}: answers differ by {largest:.3g}, more than {tolerance:.3g}.")
-    return {what: largest}
 
 
 # Conditionals of the PCFG
@@ -289,27 +206,17 @@ def in_batches(function: Callable[[Tensor], Any], tokens: Tensor, size: int) -> 
     return [function(part) for part in tokens.split(size)]
 
 
-def has_torch_struct() -> bool:
-    """Tell whether torch-struct is installed; say so where it is not."""
-    try:
-        import torch_struct  # noqa: F401
-    except ImportError:
-        print("torch-struct is not installed, so its row is left out: see benchmarks/requirements.txt.")
-        return False
-    return True
-
-
 def pcfg_agreement(language: PCFG, tokens: Tensor, slow: TorchStruct | None, few: int) -> dict[str, float]:
     """Compare conditionals of all the sentences with the dense ones, and of a few with torch-struct's."""
     ours = language.conditionals(whole(tokens))
     dense = torch.cat(in_batches(Dense(language.grammar).conditionals, tokens, 16))
-    found = difference("PCFG conditionals, dense", ours, dense)
+    found = difference("PCFG conditionals, dense", ours, dense, TOLERANCE)
     if slow is None:
         return found
     log_prob, theirs = slow.answers(tokens[:few])
-    found |= difference("PCFG conditionals, torch-struct", ours[:few], theirs)
+    found |= difference("PCFG conditionals, torch-struct", ours[:few], theirs, TOLERANCE)
     mine = language.log_prob(whole(tokens[:few]))
-    return found | difference("PCFG log probability, torch-struct", mine, log_prob)
+    return found | difference("PCFG log probability, torch-struct", mine, log_prob, TOLERANCE)
 
 
 PCFG_GOALS = {"dense CKY in torch": 7, "torch-struct SentCFG": 3500}
@@ -334,7 +241,7 @@ def pcfg_report(scale: Scale) -> Report:
     """Compare the conditionals of all positions of sentences of 15 tokens."""
     language = PAPER_LANGUAGE.build()
     sentences = sentences_of(language, LENGTH, scale.pcfg)
-    slow = TorchStruct(language.grammar) if has_torch_struct() else None
+    slow = TorchStruct(language.grammar) if has("torch_struct", "torch-struct") else None
     few = max(scale.torch_struct_batches)
     agreement = pcfg_agreement(language, sentences.tokens[: scale.dense], slow, few)
     works = pcfg_works(language, sentences, slow, scale)
@@ -383,7 +290,7 @@ def hmm_report(scale: Scale) -> Report:
         ours, theirs = getattr(model, method), {name: getattr(peer, method) for name, peer in peers.items()}
         quantity = method.replace("_", " ")
         for name, call in theirs.items():
-            agreement |= difference(f"HMM {quantity}, hmmlearn {name}", ours(few), call(few))
+            agreement |= difference(f"HMM {quantity}, hmmlearn {name}", ours(few), call(few), TOLERANCE)
         works = [Work(f"HMM.{method}", "", scale.hmm, partial(ours, sentences))]
         works += [Work("hmmlearn", name, scale.hmmlearn, partial(call, few)) for name, call in theirs.items()]
         what = f"HMM {quantity}, a sentence of {model.length} tokens"
@@ -504,23 +411,13 @@ def corpus_rows(language: PCFG, scale: Scale) -> list[dict[str, Any]]:
 # Memory
 
 
-STATUS = Path("/proc/self/status")
-
-
-def resident(name: str) -> int:
-    """Return `VmRSS` (now) or `VmHWM` (the most so far) of this process in bytes; Linux alone tells."""
-    return 1024 * int(re.search(rf"{name}:\s*(\d+) kB", STATUS.read_text())[1])
-
-
 def print_extra_memory(chunk_bytes: int, file: Path) -> None:
     """Print how many bytes conditionals take at their peak, beyond their result: for a fresh process."""
     pcfg.CHUNK_BYTES["cpu"] = chunk_bytes
     language, sentences = PAPER_LANGUAGE.build(), whole(torch.from_numpy(np.load(file)))
     language.conditionals(sentences.rows(slice(1)))  # what a first call sets up
-    Path("/proc/self/clear_refs").write_text("5")  # the peak becomes what is in use now
-    before = resident("VmRSS")
-    result = language.conditionals(sentences)
-    print(resident("VmHWM") - before - result.nbytes)
+    used, result = peak(partial(language.conditionals, sentences))
+    print(used - result.nbytes)
 
 
 def extra_memory(chunk_bytes: int, sentences: Sentences) -> int:
@@ -528,14 +425,12 @@ def extra_memory(chunk_bytes: int, sentences: Sentences) -> int:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "tokens.npy"
         np.save(file, sentences.tokens.numpy())
-        command = [sys.executable, __file__, "--extra-memory", str(chunk_bytes), str(file)]
-        return int(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        return int(fresh_process(__file__, "--extra-memory", str(chunk_bytes), str(file)))
 
 
 def memory_report(scale: Scale) -> Report:
     """Measure memory for several sizes of a chunk and numbers of sentences."""
-    if not STATUS.exists():
-        print("Peak memory is read from /proc, which this system lacks: these rows are left out.")
+    if not tells_memory():
         return Report([], {})
     most = max(count for count, _ in scale.memory)
     sentences = sentences_of(PAPER_LANGUAGE.build(), LENGTH, most)
@@ -554,84 +449,17 @@ def memory_row(chunk_bytes: int, sentences: Sentences) -> dict[str, Any]:
 # The table
 
 
-def benchmark(scale: Scale) -> tuple[pd.DataFrame, dict[str, float]]:
-    """Measure everything; return the table, with medians, and how far answers lie apart."""
-    reports = [part(scale) for part in (pcfg_report, hmm_report, sampling_report, memory_report)]
-    rows = [line for report in reports for line in report.rows]
-    agreement = {what: value for report in reports for what, value in report.agreement.items()}
-    return pd.DataFrame(rows, columns=[*COLUMNS, "ours_median", "peer_median"]), agreement
-
-
-def provenance() -> dict[str, Any]:
-    """Return what the numbers were measured with."""
-    peers = ("sameloss", "torch", "numpy", "torch-struct", "hmmlearn", "nltk")
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "revision": revision(),
-        "device": processor(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        **{package: installed(package) for package in peers},
-    }
-
-
-def revision() -> str:
-    """Return the git revision of the source, or 'unknown' outside a checkout."""
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-def processor() -> str:
-    """Return the processor's model, as far as the system tells."""
-    file = Path("/proc/cpuinfo")
-    model = re.search(r"model name\s*: (.+)", file.read_text()) if file.exists() else None
-    return model[1] if model else f"cpu {platform.machine()}"
-
-
-def installed(package: str) -> str | None:
-    """Return a package's version; None where it is missing."""
-    try:
-        return torch.__version__ if package == "torch" else version(package)
-    except PackageNotFoundError:
-        return None
-
-
-def save(frame: pd.DataFrame, agreement: Mapping[str, float]) -> None:
-    """Write the table, and beside it how it came about."""
-    made_with = provenance()  # before a written file makes the checkout look changed
-    RESULTS.mkdir(exist_ok=True)
-    frame[COLUMNS].to_csv(RESULTS / "benchmark_languages.csv", index=False, float_format="%.5g")
-    medians = frame[["what", "peer", "unit", "ours_median", "peer_median"]].dropna(subset="ours_median")
-    record = {
-        **made_with,
-        "largest_differences": agreement,
-        "medians": json.loads(medians.to_json(orient="records")),
-    }
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (RESULTS / "benchmark_languages.json").write_text(text + "\n")
-
-
-def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few sentences; nothing is written")
-    parser.add_argument("--extra-memory", nargs=2, help=argparse.SUPPRESS)  # of this script's own processes
-    return parser.parse_args(argv)
-
-
 def main(argv: Sequence[str] | None = None) -> pd.DataFrame | None:
     """Print the table and return it; without --quick, write it into results/."""
-    options = arguments(argv)
+    line = parser(__doc__)
+    line.add_argument("--extra-memory", nargs=2, help=argparse.SUPPRESS)  # of this script's own processes
+    options = line.parse_args(argv)
     torch.set_num_threads(1)
     if options.extra_memory:
         return print_extra_memory(int(options.extra_memory[0]), Path(options.extra_memory[1]))
-    frame, agreement = benchmark(QUICK if options.quick else FULL)
-    print(frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:,.4g}"))
-    print("Largest differences:", *(f"  {value:.2g}  {what}" for what, value in agreement.items()), sep="\n")
-    if not options.quick:
-        save(frame, agreement)
-    return frame
+    scale = QUICK if options.quick else FULL
+    reports = [part(scale) for part in (pcfg_report, hmm_report, sampling_report, memory_report)]
+    return conclude("languages", reports, PACKAGES, write=not options.quick)
 
 
 if __name__ == "__main__":

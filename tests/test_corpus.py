@@ -364,3 +364,15 @@ def test_no_two_uses_share_a_seed():
     assert len(seeds) == 5 * len(uses)
     assert min(seeds) >= 0
     assert max(seeds) < 2**63
+
+
+def test_a_batch_gives_rows_and_loses_empty_columns():
+    tokens, lengths = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 7, 0]]), torch.tensor([3, 2, 2])
+    batch = mask_batch(Sentences(tokens, lengths), torch.tensor([2, 0, 1]))
+    some = batch.rows(torch.tensor([2, 1]))
+    assert some.targets.tolist() == [6, 3]
+    narrow = some.narrowed()
+    assert narrow.masked.tolist() == [[6, 0], [0, 5]]
+    assert narrow.lengths is None
+    assert batch.narrowed().lengths.tolist() == [3, 2, 2]
+    assert batch.to("cpu").masked.tolist() == batch.masked.tolist()

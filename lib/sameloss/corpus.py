@@ -39,6 +39,14 @@ class Batch(NamedTuple):
         """Return some of the masked sentences."""
         return Batch(*(field if field is None else field[index] for field in self))
 
+    def narrowed(self) -> "Batch":
+        """Return the same without the columns that no sentence reaches."""
+        if self.lengths is None:
+            return self
+        width = int(self.lengths.max())
+        padded = bool((self.lengths < width).any())
+        return self._replace(masked=self.masked[:, :width], lengths=self.lengths if padded else None)
+
     def to(self, device: torch.device | str) -> "Batch":
         """Return the same on a device."""
         return Batch(*(field if field is None else field.to(device) for field in self))
@@ -245,9 +253,6 @@ def _mask_anywhere(sentences: Sentences, rng: np.random.Generator) -> Batch:
 
 def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
     """Mask one position of each sentence and keep the word behind it as the target."""
-    tokens, lengths = sentences
-    width = int(lengths.max())
-    tokens = tokens[:, :width].long()
+    tokens = sentences.tokens.long()
     targets = tokens.gather(1, positions[:, None]).squeeze(1) - 1
-    ragged = bool((lengths < width).any())
-    return Batch(mask_one(tokens, positions), positions, targets, lengths if ragged else None)
+    return Batch(mask_one(tokens, positions), positions, targets, sentences.lengths).narrowed()

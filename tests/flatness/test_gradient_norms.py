@@ -1,5 +1,8 @@
 """Squared gradient norms against a naive loop, for every kind of model, and what is refused."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
@@ -226,6 +229,23 @@ def test_frozen_parameters_do_not_count():
     torch.testing.assert_close(norms["position.weight"], everything["position.weight"])
 
 
+def test_a_model_without_inputs():
+    """Two sentences, softmax of a vector: squared norms of e - f are known."""
+
+    class Unigram(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bias = nn.Parameter(torch.tensor([0.5, 0.3, 0.2]).log())
+
+        def forward(self, masked, positions, lengths=None):
+            return torch.zeros(len(masked), 3) + self.bias
+
+    masked = batch_of(ragged=False)._replace(targets=torch.zeros(SENTENCES).long())
+    (_, recording), *_ = recordings(Unigram(), masked)
+    cotangents = torch.tensor([0.5, -0.3, -0.2]).expand(SENTENCES, -1)
+    torch.testing.assert_close(recording.squared_norms(cotangents)["bias"], torch.full((SENTENCES,), 0.38))
+
+
 def test_chunks_are_chosen_by_memory(monkeypatch):
     model, masked = model_of("encoder"), batch_of(ragged=False)
     (_, whole), *rest = recordings(model, masked)
@@ -280,6 +300,17 @@ REFUSED = {
                     "scale_grad_by_freq"),
     "wrong shape": (lambda m, h: h[:, :, None], {}, r"returned logits of shape .* \(1, words\) is needed"),
 }  # fmt: skip
+
+
+def test_a_recording_is_freed_without_a_garbage_collection():
+    (_, recording), *_ = recordings(model_of("BiLSTM"), batch_of(ragged=True))
+    gc.disable()
+    try:
+        factor = weakref.ref(next(use.factor for uses in recording._uses.values() for use in uses))
+        del recording, _
+        assert factor() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -23,7 +23,7 @@ from sameloss.errors import ModelError
 from sameloss.flatness.recorder import NO_ROW, Recorder, Use
 from sameloss.flatness.validation import check, check_logits
 
-CHUNK_BYTES = {"cpu": 16 << 20, "cuda": 4 << 30}
+CHUNK_BYTES = {"cpu": 64 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""
 
 SELF_CHECK = 1e-3
@@ -134,8 +134,8 @@ def _picked(
 
 def recordings(
     model: nn.Module, masked: Batch, chunk: int | None = None
-) -> Iterator[tuple[slice, Recording]]:
-    """Yield recordings of all sentences, a chunk at a time, with the rows they cover.
+) -> Iterator[tuple[Int[Tensor, " row"], Recording]]:
+    """Yield recordings of all sentences, a chunk of similar lengths at a time, with the rows they cover.
 
     Args:
         model: called as `model(masked, positions, lengths)`, returns logits (batch, word) for the
@@ -152,13 +152,24 @@ def recordings(
     device = next(model.parameters()).device
     masked = masked.to(device)
     two = _two_sentences(masked)
-    shared = _shared(model, two)
-    probe = Recording(model, two, shared)
+    probe = Recording(model, two, _shared(model, two))
     _self_check(model, two, probe)
     chunk = chunk or max(1, CHUNK_BYTES[device.type] * 2 // max(1, probe.bytes))
-    for start in range(0, len(masked.masked), chunk):
-        rows = slice(start, start + chunk)
-        yield rows, Recording(model, masked.rows(rows), shared)
+    del probe
+    layouts: dict[tuple[int, bool], list] = {}  # by width, and whether there is padding
+    for rows in _by_length(masked).split(chunk):
+        part = masked.rows(rows).narrowed()
+        layout = part.masked.shape[1], part.lengths is None
+        if layout not in layouts:
+            layouts[layout] = _shared(model, _two_sentences(part))
+        yield rows.cpu(), Recording(model, part, layouts[layout])
+
+
+def _by_length(masked: Batch) -> Int[Tensor, " row"]:
+    """Return the rows in the order of the sentences' lengths, so that a chunk has little padding."""
+    if masked.lengths is None:
+        return torch.arange(len(masked.masked), device=masked.masked.device)
+    return masked.lengths.argsort(stable=True)
 
 
 def _two_sentences(masked: Batch) -> Batch:
@@ -173,11 +184,9 @@ def _two_sentences(masked: Batch) -> Batch:
 
 def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
     """Return the shapes of the outputs that all sentences share: those that do not grow with them."""
-    one = Recording(model, two.rows(slice(0, 1))).outputs
-    both = Recording(model, two).outputs
-    if len(one) != len(both) or any(
-        a != b and b != (2 * a[0], *a[1:]) for a, b in zip(one, both, strict=True)
-    ):
+    one, both = (Recording(model, some).outputs for some in (two.rows(slice(0, 1)), two))
+    grown = [(2 * shape[0], *shape[1:]) for shape in one]
+    if len(one) != len(both) or any(b not in (a, g) for a, b, g in zip(one, both, grown, strict=True)):
         raise ModelError("Sentences must be the first axis of every layer of the model, and are not.")
     return [a if a == b else None for a, b in zip(one, both, strict=True)]
 
@@ -186,15 +195,8 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
     """Compare with autograd, sentence by sentence, so that no use of a parameter is ever missed."""
     cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits).expand(2, -1)
     ours = recording.squared_norms(cotangents)
-    named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     for row in range(2):
-        one = two.rows(slice(row, row + 1))
-        with torch.enable_grad():
-            logits = model(one.masked, one.positions, one.lengths)
-        gradients = torch.autograd.grad(logits, [p for _, p in named], cotangents[:1], allow_unused=True)
-        norms = {
-            name: g.square().sum() for (name, _), g in zip(named, gradients, strict=True) if g is not None
-        }
+        norms = _by_autograd(model, two.rows(slice(row, row + 1)), cotangents[:1])
         slack = SELF_CHECK * sum(norms.values())
         for name, norm in norms.items():
             mine = ours[name][row] if name in ours else torch.zeros_like(norm)
@@ -203,3 +205,12 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
                     f"The squared gradient norm of {name} is {float(norm):.4g} by autograd and "
                     f"{float(mine):.4g} here: this model computes in a way that is not known."
                 )
+
+
+def _by_autograd(model: nn.Module, one: Batch, cotangents: Tensor) -> dict[str, Float[Tensor, ""]]:
+    """Return the squared gradient norms of one sentence the plain way."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with torch.enable_grad():
+        logits = model(one.masked, one.positions, one.lengths)
+    gradients = torch.autograd.grad(logits, list(named.values()), cotangents, allow_unused=True)
+    return {name: g.square().sum() for name, g in zip(named, gradients, strict=True) if g is not None}

@@ -5,7 +5,7 @@ however its layers are written: `torch.nn.Linear` and a bare `F.linear` are one 
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor, nn
@@ -59,25 +59,17 @@ class Recorder(TorchFunctionMode):
         self.uses: list[Use] = []
         self.outputs: list[torch.Size] = []  # their shapes
         self._slices: list[Tensor] = []  # kept, so that no other tensor gets their id
-        self._handlers = {
-            F.linear: self._linear,
-            F.layer_norm: self._layer_norm,
-            F.embedding: self._embedding,
-            torch.lstm: self._lstm,
-            Tensor.add: self._add,
-            torch.add: self._add,
-            Tensor.__getitem__: self._slice,
-        }
 
     def __torch_function__(
         self, function: Callable, types: Iterable, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         """Let pass what uses no parameter, record what is known, refuse the rest."""
         kwargs = kwargs or {}
-        _refuse_dropout(function, args, kwargs)
+        if function in RANDOM and RANDOM[function](*args, **kwargs):
+            raise _fault_of_dropout()
         used = [value for value in _tensors((args, kwargs)) if id(value) in self.watched]
-        if used and function in self._handlers:
-            return self._handlers[function](*args, **kwargs)
+        if used and function in self._known:
+            return self._known[function](self, *args, **kwargs)
         result = function(*args, **kwargs)
         if used and next(_tensors(result), None) is not None:  # a shape or a device is no use
             self._refuse(used[0], function)
@@ -162,11 +154,23 @@ class Recorder(TorchFunctionMode):
             self._refuse(first, "an LSTM of packed sequences")
         has_biases, layers, dropout, training, bidirectional, batch_first = options
         if dropout and training:
-            raise _RANDOM
+            raise _fault_of_dropout()
         if len(weights) != layers * (1 + bidirectional) * (2 + 2 * has_biases):
             self._refuse(first, "an LSTM with projections")
         with self:
             return unrolled_lstm(input, states, weights, has_biases, layers, bidirectional, batch_first)
+
+    # Functions of the class, not methods bound to the recorder: a cycle of references would keep the
+    # activations of every forward pass alive.
+    _known: ClassVar[dict[Callable, Callable]] = {
+        F.linear: _linear,
+        F.layer_norm: _layer_norm,
+        F.embedding: _embedding,
+        torch.lstm: _lstm,
+        Tensor.add: _add,
+        torch.add: _add,
+        Tensor.__getitem__: _slice,
+    }
 
     # Writing down
 
@@ -194,21 +198,31 @@ class Recorder(TorchFunctionMode):
             self._refuse(tensor, where)
 
 
-_RANDOM = ModelError("The model drops units at random; call model.eval() before measuring it.")
+def _fault_of_dropout() -> ModelError:
+    return ModelError("The model drops units at random; call model.eval() before measuring it.")
 
 
-def _refuse_dropout(function: Callable, args: tuple, kwargs: dict) -> None:
-    if function is F.dropout:
-        p, training = (
-            *args[1:],
-            *(kwargs.get(k, d) for k, d in (("p", 0.5), ("training", True))[len(args) - 1 :]),
-        )[:2]
-    elif function is F.scaled_dot_product_attention:
-        p, training = kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0), True
-    else:
-        return
-    if p and training:
-        raise _RANDOM
+def _rate(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> float:
+    return p if training else 0.0
+
+
+def _attention_rate(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    *_: Any,
+    **__: Any,
+) -> float:
+    return dropout_p
+
+
+RANDOM: dict[Callable, Callable[..., float]] = {
+    F.dropout: _rate,
+    F.scaled_dot_product_attention: _attention_rate,
+}
+"""Functions that may drop units, and how to read from a call how many."""
 
 
 def _tensors(value: Any) -> Iterable[Tensor]:

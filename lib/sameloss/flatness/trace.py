@@ -65,6 +65,7 @@ def fisher_trace(
             backward += len(cotangents)
             for name, norms in recording.squared_norms(cotangents).items():
                 draws[name][rows] += norms.cpu()
+        del recording  # before the next one is made: one graph in memory, not two
     return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
 
 
