@@ -215,7 +215,7 @@ def small_model(setting: Setting) -> Encoder:
 
 def small_sample(setting: Setting, sentences: int) -> Batch:
     """Return held-out masked sentences for tables that a page computes itself."""
-    return held_out_masked(setting.preset.language.build(), sentences, 0, "tables")[0]
+    return held_out_masked(setting.preset.language.build(), sentences, 0, "tables")
 
 
 def law_table(setting: Setting, sentences: int = 64) -> pd.DataFrame:

@@ -168,11 +168,11 @@ _LAPTOP = Preset(
     saturation_sentences=8000,
     trace_sentences=5000,
     trace_labels=1,
-    gap_sentences=2048,
+    gap_sentences=1024,
     gap_batch=64,
     comparison_sentences=8192,
-    measure_sentences=500,
-    chain_steps=200,
+    measure_sentences=300,
+    chain_steps=120,
     max_hours=1.0,
 )
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from sameloss.corpus import Batch, stream_seed
 from sameloss.estimate import Estimate
-from sameloss.experiments.measurements import held_out_masked
+from sameloss.experiments.measurements import held_out_conditionals, held_out_masked
 from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness import measures
 from sameloss.flatness.estimated import EstimatedTrace
@@ -43,7 +43,7 @@ class _OfLastCheckpoint(Run):
 
     def masked(self, use: str) -> Batch:
         """Return masked sentences for one use."""
-        return held_out_masked(self.pretraining.corpus.language.build(), self.sentences, self.seed, use)[0]
+        return held_out_masked(self.pretraining.corpus.language.build(), self.sentences, self.seed, use)
 
     def generator(self, use: str) -> torch.Generator:
         """Return random numbers for one use."""
@@ -185,7 +185,8 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         """Measure form after form, on the same sentences with the same random numbers."""
         model = self.last_model(store).double()
         language = self.pretraining.corpus.language.build()
-        masked, truth = held_out_masked(language, self.sentences, self.seed, "reparametrisation")
+        about = language, self.sentences, self.seed, "reparametrisation"
+        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
         forms = dict(_forms(model, self.generator("reparametrisation")))
         rows = []
         for form, changed in forms.items():

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pandas as pd
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sameloss.corpus import Batch, mask_batch, stream_seed
@@ -25,15 +25,22 @@ def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
     return language.sample(count, generator)
 
 
-def held_out_masked(
-    language: Language, count: int, seed: int, use: str
-) -> tuple[Batch, Float[Tensor, "batch word"]]:
-    """Draw masked sentences for one use, and return their exact conditionals at the masks."""
+def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batch:
+    """Draw masked sentences for one use."""
+    return mask_batch(*_placed(language, count, seed, use))
+
+
+def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
+    """Return Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
+    sentences, positions = _placed(language, count, seed, use)
+    return language.conditionals(sentences)[torch.arange(count), positions]
+
+
+def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Sentences, Int[Tensor, " batch"]]:
+    """Draw sentences and a position in each, all of its positions equally likely."""
     sentences = held_out(language, count, seed, use)
     generator = torch.Generator().manual_seed(stream_seed(f"{use} positions", seed))
-    positions = (torch.rand(count, generator=generator) * sentences.lengths).long()
-    truth = language.conditionals(sentences)[torch.arange(count), positions]
-    return mask_batch(sentences, positions), truth
+    return sentences, (torch.rand(count, generator=generator) * sentences.lengths).long()
 
 
 @dataclass(frozen=True)
@@ -81,9 +88,8 @@ class TraceMeasurement(Run):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on the same masked sentences."""
-        masked, _ = held_out_masked(
-            self.pretraining.corpus.language.build(), self.sentences, self.seed, "trace"
-        )
+        language = self.pretraining.corpus.language.build()
+        masked = held_out_masked(language, self.sentences, self.seed, "trace")
         generator = torch.Generator().manual_seed(stream_seed("trace labels", self.seed))
         checkpoints = store.get(self.pretraining)
         rows = []
@@ -127,7 +133,8 @@ class HessianGapMeasurement(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on sentences that the trace did not use."""
         language = self.pretraining.corpus.language.build()
-        masked, truth = held_out_masked(language, self.sentences, self.seed, "gap")
+        about = language, self.sentences, self.seed, "gap"
+        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
         generator = torch.Generator().manual_seed(stream_seed("gap directions", self.seed))
         checkpoints = store.get(self.pretraining)
         rows = []

@@ -23,7 +23,7 @@ from sameloss.errors import ModelError
 from sameloss.flatness.recorder import NO_ROW, Recorder, Use
 from sameloss.flatness.validation import check, check_logits
 
-CHUNK_BYTES = {"cpu": 64 << 20, "cuda": 4 << 30}
+CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""
 
 SELF_CHECK = 1e-3
