@@ -136,9 +136,9 @@ class Scale:
 FULL = Scale(
     repetitions=7,
     encoders=(
-        Case("106K", LAPTOP_LANGUAGE, 1, 1024, 256, (32, 1), (16, 64, 256), (64, 256)),
+        Case("106K", LAPTOP_LANGUAGE, 1, 4096, 256, (32, 1), (16, 64, 256), (64, 256)),
         Case("106K", LAPTOP_LANGUAGE, 50, 128, 8, (4, 10), (64, 200), (200, 400)),
-        Case("5M", PAPER_LANGUAGE, 1, 256, 64, (16, 1), (16, 64), (16, 64)),
+        Case("5M", PAPER_LANGUAGE, 1, 1024, 64, (16, 1), (16, 64), (16, 64)),
         Case("5M", PAPER_LANGUAGE, 50, 16, 4, (4, 5), (25, 100), (25, 100)),
     ),
     frozen=(Case("106K", LAPTOP_LANGUAGE, 1, 1024, 256, (1, 1), (), (32, 64, 256)),),

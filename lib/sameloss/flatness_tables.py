@@ -73,7 +73,8 @@ def variance_table(table: pd.DataFrame) -> pd.Series:
     """Return what the error of K sampled labels is made of, from the estimators of `estimator_table`.
 
     With n sentences, `between`/n + `within`/(K n) is the squared relative error, and n (`forward` +
-    K `backward`) the seconds it takes; their product is least at `best_labels` labels.
+    K `backward`) the seconds it takes; their product, the cost of a given error, is least at
+    `best_labels` labels, and `one_beside_best` and `times_dearer` are ratios of such costs.
     """
     rows = table.set_index("estimator")
     exact, one, many = (rows.loc[name] for name in ("exact over labels", "1 sampled label", PAPERS))
@@ -83,13 +84,16 @@ def variance_table(table: pd.DataFrame) -> pd.Series:
     backward = (all_labels - single) / (PAPERS_LABELS - 1)
     forward = single - backward
     papers = between + within / PAPERS_LABELS
+    best = max(1.0, math.sqrt(within / between * max(0.0, forward) / backward))
+    least = (between + within / best) * (forward + best * backward)
     return pd.Series(
         {
             "between": between,
             "within": within,
             "forward": forward,
             "backward": backward,
-            "best_labels": math.sqrt(within / between * forward / backward) if forward > 0 else 0.0,
+            "best_labels": best,
+            "one_beside_best": total * single / least,
             "error_one_label": 100 * math.sqrt(total / PAPERS_SENTENCES),
             "error_paper": 100 * math.sqrt(papers / PAPERS_SENTENCES),
             "error_50_sentences": 100 * math.sqrt(papers / 50),

@@ -66,6 +66,8 @@ def test_best_number_of_labels_by_hand(setting):
     # Variances 0.01 between and 0.03 within; a sentence costs 1 ms forward and 1 ms a label.
     np.testing.assert_allclose(parts[["between", "within", "forward", "backward"]], [0.01, 0.03, 1e-3, 1e-3])
     assert parts.best_labels == pytest.approx(3**0.5)
+    best = (0.01 + 0.03 / 3**0.5) * (1 + 3**0.5) * 1e-3
+    assert parts.one_beside_best == pytest.approx(0.04 * 0.002 / best)
     assert parts.times_dearer == pytest.approx((0.01 + 0.03 / 50) * 0.051 / (0.04 * 0.002))
 
 
