@@ -136,7 +136,14 @@ from myst_nb import glue
 from sameloss.flatness_tables import variance_table
 
 variance = variance_table(estimators)
-for name in ("best_labels", "one_beside_best", "error_one_label", "error_paper", "times_dearer", "error_50_sentences"):
+for name in (
+    "best_labels",
+    "one_beside_best",
+    "error_one_label",
+    "error_paper",
+    "times_dearer",
+    "error_50_sentences",
+):
     glue(name, f"{variance[name]:.2g}", display=False)
 render(pd.DataFrame(variance).T, decimals=5)
 
@@ -168,6 +175,9 @@ from sameloss.chapter import scientific
 render(scientific(reparametrised, "moved")[["form", "moved"]])
 
 # %% [markdown]
+# Scalings of one tensor against the next move the trace and spare the adaptive measures, replication moves
+# both and spares the relative trace: none of these measures belongs to the function alone.
+#
 # `moved` is the largest change of a predicted probability: rounding. The sampled measures (adaptive
 # sharpness, the learning coefficient) keep their random numbers, not the directions these mean, so their
 # ratios scatter by a few standard errors even where the measure itself is invariant.

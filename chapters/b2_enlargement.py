@@ -56,6 +56,7 @@ show_source(enlarge.divisor)
 # %%
 from sameloss.chapter import render
 from sameloss.flatness_tables import enlarged_traces, function_table
+
 traces = enlarged_traces(setting)
 functions = function_table(setting)
 render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
@@ -130,7 +131,9 @@ _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 from sameloss.flatness_tables import enlarged_totals
 
 totals = enlarged_totals(traces)
-totals["parameters"] = totals["size"].map({name: setting.preset.parameter_count(name) for name in setting.sizes})
+totals["parameters"] = totals["size"].map(
+    {name: setting.preset.parameter_count(name) for name in setting.sizes}
+)
 (ax,) = figures.panels(1, width=9)
 _ = figures.traces_by_comparison(totals, ax)
 
@@ -139,12 +142,28 @@ from sameloss.claims import comparison_table
 from sameloss.results import collect
 
 results = collect(setting)
-render(comparison_table(results, traces))
+compared = comparison_table(results, traces)
+render(compared)
+
+# %% tags=["remove-input"]
+from myst_nb import glue
+
+found = {"flatter": compared.low > 0, "sharper": compared.high < 0}
+found["neither"] = ~(found["flatter"] | found["sharper"])
+for name, rows in found.items():
+    glue(name, "; ".join(compared.comparison[rows]) or "none", display=False)
 
 # %% [markdown]
 # The excess of the smallest size's trace over the largest's, with its 95 % interval over seeds: positive
 # supports the claim that larger models are flatter. The last column is what the law alone would
 # make of the native comparison if both sizes had the same native parts.
+#
+# - The larger model is flatter in these comparisons: {glue:text}`flatter`.
+# - It is sharper in these: {glue:text}`sharper`.
+# - The interval contains zero in these: {glue:text}`neither`.
+#
+# So whether larger models are flatter depends, here, on how their parameters are compared. Where the
+# paper's way agrees with the claim, compare its excess with what the law alone gives.
 #
 # ## Paper beside ours
 
@@ -167,7 +186,10 @@ print("replication keeps a post-LN function:", bool(moved["post-LN, width × 2"]
 print("added layers keep a pre-LN function:", bool(moved["pre-LN, 2 layers added"] < 1e-9))
 print("added layers keep a post-LN function:", bool(moved["post-LN, 2 layers added"] < 1e-3))
 print("the law holds for every parameter:", bool(laws.off.max() < 1e-6))
-print("sizes of Table 4 whose printed MLP width embeds:", list(ladder[ladder["printed embeds"] == "yes"]["size"]))
+print(
+    "sizes of Table 4 whose printed MLP width embeds:",
+    list(ladder[ladder["printed embeds"] == "yes"]["size"]),
+)
 
 # %% [markdown]
 # ## Slips

@@ -97,9 +97,11 @@ print(trace_record)
 
 # %% [markdown]
 # A label costs us a backward pass without weight gradients: with $K$ labels a sentence $(1 + K)/K$ forward
-# passes' worth of operations, where `vmap(grad)` and the loop need 3 for each. So with one label
-# a ratio of 1.5 is what counting predicts, and with many 3; memory for whole gradients, and batches
-# of one sentence, make up the rest.
+# passes' worth of operations, where `vmap(grad)` and the loop need 3 for each. So with one label a ratio
+# of 1.5 is what counting predicts, and with many 3; less than that for the Grams of equation {eq}`eq-gram`,
+# whose small matrix products run below the speed of large ones, which is what a profile shows where a goal
+# is missed; more for gradients that are never written to memory, and for sentences of similar length
+# computed together (peers get them padded, the loop unpadded).
 #
 # ## Sizes
 #

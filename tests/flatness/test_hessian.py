@@ -379,6 +379,13 @@ def test_bad_conditionals_and_targets_are_refused(tiny_model, masked, truth):
         population_loss(tiny_model, masked.rows(slice(0)))
 
 
+def test_dropout_at_work_is_refused(tiny_model, masked):
+    tiny_model.dropout = torch.nn.Dropout(0.1)
+    with pytest.raises(ModelError, match="drops units at random"):
+        population_loss(tiny_model.train(), masked)
+    population_loss(tiny_model.eval(), masked)
+
+
 def test_large_models_are_refused(tiny_model, masked):
     with pytest.raises(ParameterError, match=r"251 parameters takes 0\.000504 GB; the limit is 250"):
         dense_hessian(tiny_model, masked, most=250)

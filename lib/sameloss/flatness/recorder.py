@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from sameloss.errors import ModelError
 from sameloss.flatness.lstm import unrolled_lstm
+from sameloss.flatness.validation import dropout_fault
 
 Kind = Literal["linear", "embedding", "gain", "bias"]
 
@@ -66,7 +67,7 @@ class Recorder(TorchFunctionMode):
         """Let pass what uses no parameter, record what is known, refuse the rest."""
         kwargs = kwargs or {}
         if function in RANDOM and RANDOM[function](*args, **kwargs):
-            raise _fault_of_dropout()
+            raise dropout_fault()
         used = [value for value in _tensors((args, kwargs)) if id(value) in self.watched]
         if used and function in self._known:
             return self._known[function](self, *args, **kwargs)
@@ -154,7 +155,7 @@ class Recorder(TorchFunctionMode):
             self._refuse(first, "an LSTM of packed sequences")
         has_biases, layers, dropout, training, bidirectional, batch_first = options
         if dropout and training:
-            raise _fault_of_dropout()
+            raise dropout_fault()
         if len(weights) != layers * (1 + bidirectional) * (2 + 2 * has_biases):
             self._refuse(first, "an LSTM with projections")
         with self:
@@ -196,10 +197,6 @@ class Recorder(TorchFunctionMode):
     def _not_watched(self, tensor: Tensor, where: str) -> None:
         if id(tensor) in self.watched:
             self._refuse(tensor, where)
-
-
-def _fault_of_dropout() -> ModelError:
-    return ModelError("The model drops units at random; call model.eval() before measuring it.")
 
 
 def _rate(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> float:

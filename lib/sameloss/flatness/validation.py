@@ -11,9 +11,12 @@ def check(model: nn.Module, masked: Batch) -> None:
     """Refuse what would end in a wrong number.
 
     Raises:
-        ModelError: for weights that are not finite, no sentences, or a mask outside its sentence.
+        ModelError: for dropout at work, weights that are not finite, no sentences, or a mask outside
+            its sentence.
 
     """
+    if any(_drops(module) for module in model.modules()):
+        raise dropout_fault()
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ModelError(
@@ -30,6 +33,17 @@ def check(model: nn.Module, masked: Batch) -> None:
             f"The masked position of sentence {row} is {int(masked.positions[row])}, on padding: it has "
             f"{int(ends[row])} tokens, so positions 0 to {int(ends[row]) - 1} can be masked."
         )
+
+
+def _drops(module: nn.Module) -> bool:
+    """Tell whether a module drops units at random: its own rate, or that of functions it calls."""
+    rate = getattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
+    return module.training and isinstance(rate, float) and rate > 0
+
+
+def dropout_fault() -> ModelError:
+    """Return the fault of a model that is not the same function at every call."""
+    return ModelError("The model drops units at random; call model.eval() before measuring it.")
 
 
 def check_logits(logits: torch.Tensor, masked: Batch) -> None:
