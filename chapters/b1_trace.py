@@ -130,7 +130,6 @@ render(estimators[shown].rename(columns=renamed))
 # relative to the squared trace, times in seconds a sentence, errors in per cent):
 
 # %%
-import pandas as pd
 from myst_nb import glue
 
 from sameloss.flatness_tables import variance_table
@@ -145,7 +144,7 @@ for name in (
     "error_50_sentences",
 ):
     glue(name, f"{variance[name]:.2g}", display=False)
-render(pd.DataFrame(variance).T, decimals=5)
+render(variance.rename_axis("quantity").reset_index(name="value"), decimals=5)
 
 # %% [markdown]
 # The best number here is {glue:text}`best_labels`, and one label costs {glue:text}`one_beside_best` times as much
@@ -157,7 +156,18 @@ render(pd.DataFrame(variance).T, decimals=5)
 #
 # The trace belongs to the parameters, not to the function they compute
 # {cite}`dinh2017sharp`: scale one matrix up and the next one down, and it changes. Other measures
-# were made to be invariant under some of these changes.
+# were made to be invariant under some of these changes. With $H$ the Hessian of $L$ at $\theta$:
+#
+# | measure | definition | reference |
+# |---|---|---|
+# | trace | $\mathrm{Tr}\,H$ | Theorem 3.3; exact over labels here |
+# | top eigenvalue | $\lambda_{\max}(H)$ | Lanczos on Hessian-vector products |
+# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers in the place of the trace {cite}`li2025adam` |
+# | adaptive trace | $\sum_i \theta_i^2 H_{ii}$ | the next to second order, times $2/\rho^2$ |
+# | adaptive sharpness | $\mathbb E_{z}\,L(\theta + \rho\,\lvert\theta\rvert \odot z) - L(\theta)$ | {cite}`andriushchenko2023modern` |
+# | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent {cite}`kwon2021asam` |
+# | relative trace | $\sum_l \lVert W_l\rVert_F^2\,\mathrm{Tr}\,H_{ll}$ | {cite}`tsuzuku2020normalized,petzka2021relative` |
+# | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ {cite}`lau2025local` |
 
 # %%
 from sameloss.flatness_tables import MEASURES, measured_values, reparametrisation_table
@@ -166,8 +176,8 @@ render(measured_values(setting), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
 reparametrised = reparametrisation_table(setting)
-(ax,) = figures.panels(1, width=9)
-_ = figures.ratios(reparametrised[["form", *MEASURES.measure]], ax)
+(ax,) = figures.panels(1, width=8)
+_ = figures.ratios(reparametrised[["form", *MEASURES]], ax)
 
 # %%
 from sameloss.chapter import scientific

@@ -149,7 +149,7 @@ render(compared)
 from myst_nb import glue
 
 found = {"flatter": compared.low > 0, "sharper": compared.high < 0}
-found["neither"] = ~(found["flatter"] | found["sharper"])
+found["neither"] = (compared.low <= 0) & (compared.high >= 0)
 for name, rows in found.items():
     glue(name, "; ".join(compared.comparison[rows]) or "none", display=False)
 

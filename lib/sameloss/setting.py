@@ -147,7 +147,7 @@ class Setting:
 
     def identity(self) -> IdentityMeasurement:
         """Return the exact traces of a tiny model on its way to saturation, the same for all presets."""
-        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 2000), 1e-2, 0)
+        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
 
     def trace_runs(self) -> list[Run]:
         """Return what compares ways to measure flatness."""

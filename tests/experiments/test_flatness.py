@@ -121,7 +121,7 @@ def test_ladder_of_table_4():
 def test_measures_under_reparametrisations(setting):
     table = flatness_tables.reparametrisation_table(setting).set_index("form")
     assert table.moved.max() < 1e-6
-    assert list(table.columns[1:]) == list(MEASURES.measure)
+    assert list(table.columns[1:]) == list(MEASURES)
     permuted = table.loc["neurons permuted", ["trace", "top eigenvalue", "relative trace"]]
     np.testing.assert_allclose(permuted.astype(float), 1, rtol=1e-2)
     assert table.trace["width × 2, as the paper"] > 1.05
@@ -131,10 +131,7 @@ def test_measures_under_reparametrisations(setting):
 
 def test_figures_draw_their_tables(setting):
     (ax,) = figures.panels(1)
-    assert (
-        figures.ratios(flatness_tables.reparametrisation_table(setting)[["form", *MEASURES.measure]], ax)
-        is ax
-    )
+    assert figures.ratios(flatness_tables.reparametrisation_table(setting)[["form", *MEASURES]], ax) is ax
     (ax,) = figures.panels(1)
     drawn = figures.estimators_at_equal_cost(flatness_tables.estimator_table(setting), 10.0, ax)
     assert len(drawn.get_yticks()) == 10

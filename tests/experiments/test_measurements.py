@@ -77,7 +77,9 @@ def test_costs_are_recorded(results):
     assert (table.core_s > 0).all()
     assert "nothing is trained" in costs.announce(results.setting)
     chapters = set(costs.by_chapter(results.setting).chapter)
-    assert chapters == {"02_existence", "04_flatness", "a1_datasets", "verdicts"}
+    assert chapters == {
+        "02_existence", "04_flatness", "a1_datasets", "b1_trace", "b2_enlargement", "verdicts",
+    }  # fmt: skip
     assert (costs.estimated_and_measured(results.setting).measured_s > 0).all()
 
 
