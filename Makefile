@@ -29,7 +29,7 @@ lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
 	$(RUN) -m sameloss.book twins
 
 unit: .venv/installed  ## Unit tests of the library
-	$(RUN) -m pytest -m "not book" lib tests
+	$(RUN) -m pytest -n auto -m "not book" lib tests
 
 chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
 	$(RUN) -m pytest -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters

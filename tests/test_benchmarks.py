@@ -63,6 +63,7 @@ def sound(frame, nobody):
     return timed and frame.loc[frame["goal"].notna(), "met"].isin([True, False]).all()
 
 
+@pytest.mark.book
 def test_languages_quick(languages, tmp_path, capsys):
     """Without torch-struct its row alone is left out; a quick run writes nothing."""
     frame = languages.main(["--quick"])
@@ -74,6 +75,7 @@ def test_languages_quick(languages, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.book
 def test_trace_quick_without_peers(trace, monkeypatch, tmp_path, capsys):
     """What needs no other package is left: the loop, vmap and the plain Hutchinson."""
     for module in TRACE_PEERS:
@@ -86,6 +88,7 @@ def test_trace_quick_without_peers(trace, monkeypatch, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.book
 @pytest.mark.parametrize("module", TRACE_PEERS)
 def test_trace_quick_peer(trace, monkeypatch, module):
     """Every peer that is installed agrees with us; contests of the others' are not run again."""
