@@ -128,7 +128,7 @@ def _write_shards(
 @torch.no_grad()  # the mode of the calling thread does not reach the workers
 def _write_shard(language: Language, shard: int, count: int, seed: int, folder: Path) -> dict[str, Any]:
     """Sample and save one shard; return its entry in the manifest."""
-    generator = torch.Generator().manual_seed(stream_seed("corpus", seed, shard))
+    generator = generator_for("corpus", seed, shard)
     part = padded(language.sample(count, generator), language.max_length)
     files = {name: f"{name}-{shard:05}.npy" for name in part._fields}
     for name, values in part._asdict().items():
@@ -162,6 +162,11 @@ def stream_seed(use: str, *path: int) -> int:
     """
     digest = hashlib.sha256(repr((use, *path)).encode()).digest()
     return int.from_bytes(digest[:8]) >> 1
+
+
+def generator_for(use: str, *path: int) -> torch.Generator:
+    """Return the random numbers of one use, seeded by `stream_seed`."""
+    return torch.Generator().manual_seed(stream_seed(use, *path))
 
 
 class Corpus:

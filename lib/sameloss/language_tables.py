@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from sameloss.corpus import stream_seed
+from sameloss.corpus import generator_for
 from sameloss.deduplication import unseen
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, substituted_conditionals
@@ -72,7 +72,7 @@ def ceiling_table(setting: Setting) -> pd.DataFrame:
 
 def corpus_overlap(setting: Setting, sentences: int) -> float:
     """Return the share of new sentences that the pre-training corpus holds already."""
-    generator = torch.Generator().manual_seed(stream_seed("overlap", 0))
+    generator = generator_for("overlap", 0)
     new = setting.preset.language.build().sample(sentences, generator)
     return 1 - float(unseen(setting.store.get(setting.corpus), new).double().mean())
 
@@ -203,7 +203,7 @@ def entropy_by_masks(setting: Setting, sentences: int) -> pd.DataFrame:
     """Return the exact entropy of a masked token (nats) for every number of masks."""
     rows = []
     for name, language in _languages(setting).items():
-        generator = torch.Generator().manual_seed(stream_seed("masks", 0))
+        generator = generator_for("masks", 0)
         sample = language.sample(sentences, generator)
         for masks in range(1, language.max_length + 1):
             found = entropy_under_masks(language, mask_some(sample, masks, generator))

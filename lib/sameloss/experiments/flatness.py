@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sameloss.corpus import Batch, stream_seed
+from sameloss.corpus import Batch, generator_for, stream_seed
 from sameloss.estimate import Estimate
 from sameloss.experiments.measurements import held_out_conditionals, held_out_masked
 from sameloss.experiments.pretraining import Pretraining
@@ -47,7 +47,7 @@ class _OfLastCheckpoint(Run):
 
     def generator(self, use: str) -> torch.Generator:
         """Return random numbers for one use."""
-        return torch.Generator().manual_seed(stream_seed(use, self.seed))
+        return generator_for(use, self.seed)
 
     def load(self, folder: Path) -> pd.DataFrame:
         """Return the table."""

@@ -5,9 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
-import torch
 
-from sameloss.corpus import stream_seed
+from sameloss.corpus import generator_for
 from sameloss.errors import LanguageError
 from sameloss.estimate import Estimate
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
@@ -48,7 +47,7 @@ class LanguageMeasurement(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sample once, measure everything on it."""
         language = self.language.build()
-        generator = torch.Generator().manual_seed(stream_seed("statistics", self.seed))
+        generator = generator_for("statistics", self.seed)
         sentences = language.sample(self.sentences, generator)
         entropy = masked_entropy(language, sentences, generator)
         tables = {

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from sameloss.corpus import Batch, mask_batch, stream_seed
+from sameloss.corpus import Batch, generator_for, mask_batch
 from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness.hessian import fisher_gap
 from sameloss.flatness.trace import fisher_trace
@@ -21,7 +21,7 @@ from sameloss.saturation import enumerable, exact_saturation, saturation
 
 def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
     """Draw sentences for one use; no two uses, and no corpus, share their randomness."""
-    generator = torch.Generator().manual_seed(stream_seed(use, seed))
+    generator = generator_for(use, seed)
     return language.sample(count, generator)
 
 
@@ -39,7 +39,7 @@ def held_out_conditionals(language: Language, count: int, seed: int, use: str) -
 def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Sentences, Int[Tensor, " batch"]]:
     """Draw sentences and a position in each, all of its positions equally likely."""
     sentences = held_out(language, count, seed, use)
-    generator = torch.Generator().manual_seed(stream_seed(f"{use} positions", seed))
+    generator = generator_for(f"{use} positions", seed)
     return sentences, (torch.rand(count, generator=generator) * sentences.lengths).long()
 
 
@@ -90,7 +90,7 @@ class TraceMeasurement(Run):
         """Measure checkpoint after checkpoint, on the same masked sentences."""
         language = self.pretraining.corpus.language.build()
         masked = held_out_masked(language, self.sentences, self.seed, "trace")
-        generator = torch.Generator().manual_seed(stream_seed("trace labels", self.seed))
+        generator = generator_for("trace labels", self.seed)
         checkpoints = store.get(self.pretraining)
         rows = []
         for step in checkpoints.steps:
@@ -135,7 +135,7 @@ class HessianGapMeasurement(Run):
         language = self.pretraining.corpus.language.build()
         about = language, self.sentences, self.seed, "gap"
         masked, truth = held_out_masked(*about), held_out_conditionals(*about)
-        generator = torch.Generator().manual_seed(stream_seed("gap directions", self.seed))
+        generator = generator_for("gap directions", self.seed)
         checkpoints = store.get(self.pretraining)
         rows = []
         for step in checkpoints.steps:

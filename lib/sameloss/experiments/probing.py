@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import torch
 
-from sameloss.corpus import stream_seed
+from sameloss.corpus import generator_for, stream_seed
 from sameloss.deduplication import held_out_unseen
 from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.downstream.probe import ProbeSettings, fit_probes
@@ -74,7 +74,7 @@ class LabelledSampling(Run):
 
     def _draw(self, language: Language, use: str, count: int) -> Sentences:
         """Draw until `count` sentences have a label in every task."""
-        generator = torch.Generator().manual_seed(stream_seed(use, self.downstream.seed))
+        generator = generator_for(use, self.downstream.seed)
         found: list[Sentences] = []
         drawn = 0
         while (missing := count - sum(len(part.lengths) for part in found)) > 0:
@@ -92,7 +92,7 @@ class LabelledSampling(Run):
         """Draw labelled test sentences, each once, that the corpus does not hold."""
         if self.corpus is None or self.corpus.sentences is None:
             raise ParameterError("Unseen test sentences need a corpus of a fixed size to be absent from.")
-        generator = torch.Generator().manual_seed(stream_seed("unseen test", self.downstream.seed))
+        generator = generator_for("unseen test", self.downstream.seed)
         wanted = partial(self._labelled, language)
         corpus = store.get(self.corpus)
         return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)

@@ -38,7 +38,7 @@ ROWS = 64
 
 def flat_parameters(model: nn.Module) -> Float[Tensor, " parameter"]:
     """Return the trainable parameters as one detached vector, in the order of `named_parameters`."""
-    return _flat(_parameters(model))
+    return flattened(_parameters(model))
 
 
 def unflattened(model: nn.Module, flat: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
@@ -52,7 +52,8 @@ def _parameters(model: nn.Module) -> Parameters:
     return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
 
-def _flat(parameters: Parameters) -> Tensor:
+def flattened(parameters: dict[str, Tensor]) -> Float[Tensor, " parameter"]:
+    """Return parameters by name as one vector: the inverse of `unflattened`."""
     return torch.cat([value.flatten() for value in parameters.values()])
 
 
@@ -141,7 +142,7 @@ def _pullback(loss: Loss, parameters: Parameters) -> Callable[[Parameters], Para
 
 def _product(model: nn.Module, loss: Loss) -> Product:
     pull = _pullback(loss, _parameters(model))
-    return lambda flat: _flat(pull(unflattened(model, flat)))
+    return lambda flat: flattened(pull(unflattened(model, flat)))
 
 
 def dense_hessian(

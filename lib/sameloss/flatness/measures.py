@@ -21,7 +21,13 @@ from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 from sameloss.estimate import Estimate
 from sameloss.flatness.estimated import EstimatedTrace
-from sameloss.flatness.hessian import flat_parameters, hessian_vector_product, population_loss, unflattened
+from sameloss.flatness.hessian import (
+    flat_parameters,
+    flattened,
+    hessian_vector_product,
+    population_loss,
+    unflattened,
+)
 from sameloss.flatness.validation import check
 
 Loss = Callable[[dict[str, Tensor]], Tensor]
@@ -65,7 +71,7 @@ def top_eigenvalue(
     def product(vector: np.ndarray) -> np.ndarray:
         direction = torch.from_numpy(vector.reshape(-1)).to(point)
         parts = hessian_vector_product(loss, unflattened(model, point), unflattened(model, direction))
-        return _flat(parts).double().cpu().numpy()
+        return flattened(parts).double().cpu().numpy()
 
     hessian = LinearOperator((len(point), len(point)), product, dtype=np.float64)
     start = np.random.default_rng(seed).standard_normal(len(point))
@@ -77,10 +83,6 @@ def top_eigenvalue(
             f"Lanczos did not find the largest eigenvalue to a relative error of {tolerance:g} in "
             f"{restarts} restarts; allow a larger tolerance or more restarts."
         ) from error
-
-
-def _flat(parameters: dict[str, Tensor]) -> Float[Tensor, " parameter"]:
-    return torch.cat([value.flatten() for value in parameters.values()])
 
 
 @dataclass(frozen=True)
@@ -361,7 +363,7 @@ def worst_case_adaptive_sharpness(
     _check_radius(rho)
     loss, point = population_loss(model, masked, truth), flat_parameters(model)
     slopes, centre = grad_and_value(loss)(unflattened(model, point))
-    scaled = point.abs() * _flat(slopes)
+    scaled = point.abs() * flattened(slopes)
     length = scaled.norm()
     if not length > 0:
         raise ParameterError("The gradient is zero, so ascent has no direction; use adaptive_sharpness.")
