@@ -13,17 +13,12 @@ from torch import nn
 from sameloss.corpus import Batch, mask_batch
 from sameloss.errors import ModelError, ParameterError
 from sameloss.estimate import Estimate
+from sameloss.flatness.diagonal import GroupDiagonals, adam_trace, adaptive_trace, group_diagonals, jackknife
 from sameloss.flatness.estimated import Cost, EstimatedTrace
 from sameloss.flatness.hessian import dense_hessian, flat_parameters, population_loss, unflattened
+from sameloss.flatness.learning_coefficient import langevin_excess, local_learning_coefficient
 from sameloss.flatness.measures import (
-    GroupDiagonals,
-    adam_trace,
     adaptive_sharpness,
-    adaptive_trace,
-    group_diagonals,
-    jackknife,
-    langevin_excess,
-    local_learning_coefficient,
     relative_trace,
     top_eigenvalue,
     worst_case_adaptive_sharpness,
@@ -118,7 +113,7 @@ def test_diagonal_matches_the_dense_hessian(tiny_model, batch, request):
 
 
 def test_every_group_is_the_diagonal_of_its_sentences(tiny_model, masked, monkeypatch):
-    monkeypatch.setattr("sameloss.flatness.measures.GRADIENT_BYTES", {"cpu": 14_000})  # seven gradients
+    monkeypatch.setattr("sameloss.flatness.diagonal.GRADIENT_BYTES", {"cpu": 14_000})  # seven gradients
     diagonals = group_diagonals(tiny_model, repeated(masked, 3), estimator="exact", groups=12)
     for group in (0, 5, 11):
         own = repeated(masked, 3).rows(slice(3 * group, 3 * group + 3))

@@ -16,9 +16,11 @@ from sameloss.estimate import Estimate
 from sameloss.experiments.measurements import held_out_conditionals, held_out_masked
 from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness import measures
+from sameloss.flatness.diagonal import group_diagonals
 from sameloss.flatness.estimated import EstimatedTrace
 from sameloss.flatness.gradient_norms import recordings
 from sameloss.flatness.hessian import dense_hessian, hutch_plus_plus_trace, hutchinson_trace
+from sameloss.flatness.learning_coefficient import local_learning_coefficient
 from sameloss.flatness.trace import fisher_trace, minibatch_trace
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
 from sameloss.models.encoder import Encoder, EncoderShape
@@ -200,7 +202,7 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         """Yield the measures, each with the same random numbers for every model."""
         about, drawn = (model, masked, truth), partial(self.generator, "measures")
         trace = fisher_trace(model, masked, estimator="exact")
-        diagonals = measures.group_diagonals(model, masked, generator=drawn(), labels=2)
+        diagonals = group_diagonals(model, masked, generator=drawn(), labels=2)
         single = deepcopy(model).float(), masked, truth
         chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
         yield "trace", trace.total
@@ -212,7 +214,7 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         worst = measures.worst_case_adaptive_sharpness(*about, rho=0.5)
         yield "worst adaptive sharpness", _exact(worst, masked)
         yield "relative trace", measures.relative_trace(model, trace)
-        yield "learning coefficient", measures.local_learning_coefficient(*single, **chains)
+        yield "learning coefficient", local_learning_coefficient(*single, **chains)
 
     @property
     def effort(self) -> float:
