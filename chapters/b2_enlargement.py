@@ -34,9 +34,11 @@ workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.chapter import begin_study
+from sameloss.study import MAIN
 
-setting = begin(globals())
+study = begin_study(globals(), "b2_enlargement")
+setting = study.setting
 
 # %% [markdown]
 # ## Replicating width
@@ -138,10 +140,9 @@ totals["parameters"] = totals["size"].map(
 _ = figures.traces_by_comparison(totals, ax)
 
 # %%
-from sameloss.claims import comparison_table
-from sameloss.results import collect
+from sameloss.comparison_tables import comparison_table
 
-results = collect(setting)
+results = study.of(MAIN)
 compared = comparison_table(results, traces)
 render(compared)
 
@@ -171,7 +172,7 @@ for name, rows in found.items():
 from sameloss.chapter import render_verdicts
 from sameloss.claims import verdict_table
 
-verdicts = verdict_table(results, "b2_enlargement")
+verdicts = verdict_table(study, "b2_enlargement")
 render_verdicts(verdicts)
 
 # %% [markdown]

@@ -24,9 +24,9 @@ workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.chapter import begin_study
 
-setting = begin(globals())
+setting = begin_study(globals(), "verdicts").setting
 
 # %% [markdown]
 # ## Time and memory by chapter
@@ -37,12 +37,11 @@ setting = begin(globals())
 
 # %%
 from sameloss.chapter import render
-from sameloss.costs import by_chapter
+from sameloss.costs import by_chapter, chapter_runs
 from sameloss.parallel import get_all
-from sameloss.results import collect
 
-collect(setting)
-get_all(setting.store, [*setting.language_runs(), *setting.trace_runs()], setting.preset.workers)
+every = [run for runs in chapter_runs(setting).values() for run in runs]
+get_all(setting.store, every, setting.preset.workers)
 costs = by_chapter(setting)
 render(costs)
 

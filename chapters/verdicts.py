@@ -34,17 +34,15 @@ workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.chapter import begin_study
 
-setting = begin(globals())
+study = begin_study(globals(), "verdicts")
 
 # %%
 from sameloss.chapter import render_verdicts
 from sameloss.claims import verdict_table
-from sameloss.results import collect
 
-results = collect(setting)
-verdicts = verdict_table(results)
+verdicts = verdict_table(study)
 render_verdicts(verdicts)
 
 # %%
@@ -66,5 +64,5 @@ print("each claim this book computes has a verdict:", set(computed.id) == set(CL
 from sameloss import figures
 from sameloss.chapter import provenance
 
-print(provenance(setting))
+print(provenance(study.setting, study.runs()))
 figures.download(verdicts, "verdicts")

@@ -5,8 +5,8 @@ import pytest
 from sameloss.costs import announce, block_parameters, size_table, training_flops
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder
+from sameloss.parameters import resolve
 from sameloss.presets import PRESETS
-from sameloss.setting import resolve
 
 
 def test_block_parameters_are_those_of_the_model():
@@ -19,9 +19,10 @@ def test_block_parameters_are_those_of_the_model():
 
 def test_training_flops_by_hand(tmp_path):
     run = resolve({"size": "7K", "steps": 10, "artifacts": str(tmp_path)}).pretraining("7K", 0)
-    token = 6 * 2 * (4 * 16 * 16 + 2 * 16 * 64) + 12 * 2 * 16 * 8
+    first = 8 * (6 * (4 * 16 * 16 + 2 * 16 * 64) + 12 * 16 * 8)
+    last = 8 * 6 * 2 * 16 * 16 + 6 * (2 * 16 * 16 + 2 * 16 * 64) + 12 * 16 * 8
     head = 6 * 16 * (16 + 16)
-    assert training_flops(run) == 10 * 256 * (8 * token + head)
+    assert training_flops(run) == 10 * 256 * (first + last + head)
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(tmp_path, monkeypatch):

@@ -4,8 +4,8 @@ import pytest
 
 from sameloss import language_tables
 from sameloss.languages.opt_teacher import STAND_IN_NOTE
+from sameloss.parameters import resolve
 from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.setting import resolve
 
 
 @pytest.fixture(scope="module")

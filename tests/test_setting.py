@@ -5,8 +5,8 @@ import types
 import pytest
 
 from sameloss.errors import LanguageError, ParameterError, StoreError
+from sameloss.parameters import Parameters, parameters_of, resolve
 from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE, PRESETS
-from sameloss.setting import Parameters, parameters_of, resolve
 
 
 @pytest.fixture(autouse=True)
@@ -17,9 +17,9 @@ def elsewhere(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, 7K, .*235M"),
+        ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*7K, .*235M"),
         ({"preset": "desktop"}, "Unknown preset 'desktop'; choose one of auto, smoke, laptop, gpu, paper"),
-        ({"szie": "7K"}, "Unknown parameter 'szie'; valid are preset, size, task, steps"),
+        ({"szie": "7K"}, "Unknown parameter 'szie'; valid are preset, size, task, language"),
         (
             {"task": "span64"},
             "Unknown task 'span64' for preset laptop; choose one of all, root, span4, span2",

@@ -13,8 +13,19 @@ from pandas.io.formats.style import Styler
 from sameloss.costs import announce
 from sameloss.errors import BookError
 from sameloss.figures import use_style
+from sameloss.parameters import parameters_of, resolve
 from sameloss.runs import Run, with_ancestors
-from sameloss.setting import Setting, parameters_of, resolve
+from sameloss.setting import Setting
+from sameloss.study import ARMS, Study
+
+
+def begin_study(namespace: dict[str, Any], chapter: str) -> Study:
+    """Begin a chapter that compares groups of models: see `begin`, and `study.ARMS` for the groups."""
+    setting = _setting_of(namespace)
+    study = Study(setting, ARMS[chapter])
+    print(announce(setting, study.runs()))
+    study.prepare()
+    return study
 
 
 def begin(namespace: dict[str, Any], *, trains: bool = True) -> Setting:
@@ -26,11 +37,16 @@ def begin(namespace: dict[str, Any], *, trains: bool = True) -> Setting:
         trains: whether the chapter reads pre-trained models.
 
     """
+    setting = _setting_of(namespace)
+    print(announce(setting) if trains else f"preset {setting.preset.name}: this page trains no model.")
+    return setting
+
+
+def _setting_of(namespace: dict[str, Any]) -> Setting:
     _show_faults_as_one_sentence()
     use_style()
     names = namespace.get("_parameters") or tuple(parameters_of(namespace))
     setting = resolve({name: namespace[name] for name in names})
-    print(announce(setting) if trains else f"preset {setting.preset.name}: this page trains no model.")
     namespace["_parameters"] = names
     return setting
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sameloss.errors import CorpusError
-from sameloss.languages import Language, Sentences, mask_one
+from sameloss.languages import MASK, Language, Sentences, mask_one
 
 SHARD = 1 << 18
 """Sentences a shard holds."""
@@ -39,6 +39,11 @@ class Batch(NamedTuple):
         """Return some of the masked sentences."""
         return Batch(*(field if field is None else field[index] for field in self))
 
+    def parts(self, size: int | None) -> list["Batch"]:
+        """Return the masked sentences in parts of at most `size`; in one where None."""
+        every = range(0, len(self.targets), size or len(self.targets))
+        return [self.rows(slice(start, start + (size or len(self.targets)))) for start in every]
+
     def narrowed(self) -> "Batch":
         """Return the same without the columns that no sentence reaches."""
         if self.lengths is None:
@@ -56,8 +61,11 @@ class Batch(NamedTuple):
 class Batches(Protocol):
     """Training data: every batch can be made without those before it."""
 
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """Return batch `step` of stream `seed`: a pure function of its arguments."""
+    def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
+        """Return batch `step` of stream `seed`: a pure function of its arguments.
+
+        Exactly one token of each sentence is masked, or the share `rate` as in `mask_share`.
+        """
 
 
 class Manifest(NamedTuple):
@@ -193,10 +201,10 @@ class Corpus:
             lengths[here] = self._lengths[shard][index[here] % self._shard]
         return Sentences(torch.from_numpy(tokens), torch.from_numpy(lengths))
 
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """Return batch `step` of stream `seed`: sentences drawn with replacement, one mask each."""
+    def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
+        """Return batch `step` of stream `seed`: sentences drawn with replacement."""
         rng = _stream(seed, step)
-        return _mask_anywhere(self.rows(rng.integers(0, self.sentences, size)), rng)
+        return _mask_anywhere(self.rows(rng.integers(0, self.sentences, size)), rng, rate)
 
 
 def _read_manifest(folder: Path) -> Manifest:
@@ -236,13 +244,13 @@ class EndlessCorpus:
         """Take the language to sample from, and the seed of this stream of sentences."""
         self.language, self.seed = language, seed
 
-    def batch(self, seed: int, step: int, size: int) -> Batch:
-        """Return batch `step` of stream `seed`: new sentences, one mask each."""
+    def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
+        """Return batch `step` of stream `seed`: new sentences."""
         first = stream_seed("endless corpus", self.seed, seed)
         # Of a seed, torch's generator takes 32 bits. Hashes of the steps would soon coincide there
         # (of 30,000 steps, two with probability 0.1); consecutive seeds do not.
         generator = torch.Generator().manual_seed((first + step) % (1 << 32))
-        return _mask_anywhere(self.language.sample(size, generator), _stream(seed, step))
+        return _mask_anywhere(self.language.sample(size, generator), _stream(seed, step), rate)
 
 
 def _stream(seed: int, step: int) -> np.random.Generator:
@@ -250,10 +258,25 @@ def _stream(seed: int, step: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=[seed, step]))
 
 
-def _mask_anywhere(sentences: Sentences, rng: np.random.Generator) -> Batch:
-    """Mask one position of each sentence, all of its positions equally likely (Section 2.1)."""
+def _mask_anywhere(sentences: Sentences, rng: np.random.Generator, rate: float | None) -> Batch:
+    """Mask one position of each sentence, all of its positions equally likely (Section 2.1), or a share."""
+    if rate is not None:
+        return mask_share(sentences, rate, rng)
     place = torch.from_numpy(rng.random(len(sentences.lengths)))
     return mask_batch(sentences, (place * sentences.lengths).long())
+
+
+def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> Batch:
+    """Mask each token with probability `rate`, and one of every sentence that would have none (App. E).
+
+    A sentence of k masks becomes k rows, one for each masked word.
+    """
+    draws = torch.from_numpy(rng.random(tuple(sentences.tokens.shape))).where(sentences.inside, 2.0)
+    hidden = draws <= draws.amin(1, keepdim=True).clamp(min=rate)
+    rows, positions = hidden.nonzero(as_tuple=True)
+    tokens = sentences.tokens.long()
+    masked = tokens.where(~hidden, MASK)
+    return Batch(masked[rows], positions, tokens[rows, positions] - 1, sentences.lengths[rows]).narrowed()
 
 
 def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:

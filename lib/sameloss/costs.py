@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import pandas as pd
@@ -11,35 +12,45 @@ import torch
 from sameloss.errors import ParameterError
 from sameloss.experiments import Pretraining
 from sameloss.experiments.pretraining import best_device
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.presets import PRESETS
+from sameloss.parameters import book_root
+from sameloss.presets import PRESETS, Shape
 from sameloss.runs import Run, device_name, with_ancestors
-from sameloss.setting import Setting, book_root
+from sameloss.setting import Setting
+from sameloss.study import ARMS, Study
 
 UTILISATION = 0.35
 """Training's share of the speed of its own matrix products, measured on a laptop's core."""
 
 
-def block_parameters(shape: EncoderShape) -> int:
+def block_parameters(shape: Shape) -> int:
     """Return the parameters that multiply every token: the matrices of the blocks.
 
-    >>> block_parameters(EncoderShape(64, 1, 1, 256))
-    49152
+    >>> block_parameters(EncoderShape(64, 1, 1, 256)), block_parameters(BiLSTMShape(64, 1))
+    (49152, 24576)
     """
+    if isinstance(shape, BiLSTMShape):
+        return shape.layers * 6 * shape.d_model**2  # two directions of four gates
     return shape.layers * (4 * shape.d_model**2 + 2 * shape.d_model * shape.d_inter)
 
 
 def training_flops(run: Pretraining) -> float:
     """Return the floating-point operations of a pre-training.
 
-    Per token 6 for each block parameter (forward 2, backward 4) and 12 d T a layer for attention;
-    per sentence the head, at the one masked position. Sentences are counted at full length.
+    6 for each product with a parameter (forward 2, backward 4): of a block's at every token, but of
+    an encoder's last block only keys and values are needed at all of them; of the head's at the one
+    masked position. Attention adds 12 d T a token and layer. Sentences are counted at full length.
     """
     shape, length = run.shape, run.corpus.language.max_length
-    token = 6 * block_parameters(shape) + 12 * shape.layers * shape.d_model * length
-    head = 6 * shape.d_model * (shape.d_model + run.corpus.language.words)
+    products = length * block_parameters(shape) + shape.d_model * (shape.d_model + run.corpus.language.words)
+    attention = 0
+    if isinstance(shape, EncoderShape):
+        spared = block_parameters(shape) // shape.layers - 2 * shape.d_model**2
+        products -= (length - 1) * spared
+        attention = 12 * shape.d_model * length * ((shape.layers - 1) * length + 1)
     sentences = run.optimisation.steps * run.optimisation.batch
-    return float(sentences * (length * token + head))
+    return float(run.passes * sentences * (6 * products + attention))
 
 
 def training_bytes(run: Pretraining) -> float:
@@ -47,7 +58,10 @@ def training_bytes(run: Pretraining) -> float:
     shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
     parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
-    activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
+    if isinstance(shape, BiLSTMShape):
+        activations = shape.layers * 20 * shape.d_model
+    else:
+        activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
     return 4.0 * (4 * parameters + run.micro_batch * length * activations)
 
 
@@ -75,13 +89,12 @@ def training_seconds(runs: list[Pretraining]) -> float:
     return sum(training_flops(run) / (UTILISATION * speed[run.shape.d_model]) for run in runs)
 
 
-def missing_pretrainings(setting: Setting) -> list[Pretraining]:
-    """Return the pre-trainings that are not in the store yet."""
-    return [run for run in setting.pretrainings().values() if not setting.store.has(run)]
-
-
-def announce(setting: Setting) -> str:
+def announce(setting: Setting, runs: Iterable[Run] | None = None) -> str:
     """Say what the missing pre-trainings will cost here; refuse what would take too long.
+
+    Args:
+        setting: its device, limits and store.
+        runs: what is to be computed, with all it reads; the setting's own where None.
 
     Returns:
         One sentence.
@@ -90,12 +103,12 @@ def announce(setting: Setting) -> str:
         ParameterError: where the estimate is above `max_hours`.
 
     """
-    missing = missing_pretrainings(setting)
+    needed = with_ancestors(setting.runs() if runs is None else runs)
+    wanted = [run for run in needed if isinstance(run, Pretraining)]
+    missing = [run for run in wanted if not setting.store.has(run)]
     name = f"preset {setting.preset.name}, size {', '.join(setting.sizes)}"
     if not missing:
-        return (
-            f"{name}: all {len(setting.pretrainings())} pre-trainings are in the store; nothing is trained."
-        )
+        return f"{name}: all {len(wanted)} pre-trainings are in the store; nothing is trained."
     flops = sum(training_flops(run) for run in missing)
     workers = setting.preset.workers or os.cpu_count() or 1
     hours = training_seconds(missing) / min(workers, len(missing)) / 3600
@@ -142,20 +155,25 @@ def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
 
 def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
     """Return what each chapter reads."""
-    return {
-        "02_existence": [*setting.runs(), *setting.protocol_runs()],
-        "04_flatness": setting.runs(),
+    beside: dict[str, list[Run]] = {
+        "02_existence": [*setting.protocol_runs(), *setting.finetunings().values()],
+        "04_flatness": [*setting.gaps().values()],
         "a1_datasets": [*setting.language_runs(), setting.corpus],
         "b1_trace": setting.trace_runs(),
-        "b2_enlargement": setting.runs(),
-        "verdicts": setting.runs(),
+        "b2_enlargement": [*setting.enlargements().values()],
+        "d_practice": [r for arm in ARMS["d_practice"] for r in arm.setting(setting).flatness().values()],
     }
+    names = sorted({*beside, *ARMS})
+    study = {name: Study(setting, ARMS[name]).runs() if name in ARMS else [] for name in names}
+    return {name: [*study[name], *beside.get(name, [])] for name in names}
 
 
 def by_chapter(setting: Setting) -> pd.DataFrame:
-    """Return stage by stage what each chapter's runs took, with a total."""
+    """Return stage by stage what each chapter's finished runs took, with a total."""
     parts = []
     for chapter, runs in chapter_runs(setting).items():
+        if not any(map(setting.store.has, runs)):
+            continue
         table = measured(setting, runs)
         total = {
             "stage": "all",

@@ -27,3 +27,7 @@ class StoreError(BookError, OSError):
 
 class ModelError(BookError, ValueError):
     """A model, or sentences for it, that a measurement cannot accept."""
+
+
+class UnreachableKL(BookError, ValueError):
+    """A KL to compare runs at that their checkpoints do not bracket."""

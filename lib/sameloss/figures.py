@@ -48,11 +48,12 @@ def panels(count: int, width: float = 3.5) -> list[Axes]:
     return list(axes.flat)[:count]
 
 
-def _styles(table: pd.DataFrame) -> dict[str, dict]:
-    """Give each size a colour and a marker, smallest first."""
-    sizes = table.sort_values("parameters")["size"].unique()
-    colours = sns.color_palette("colorblind", len(sizes))
-    return {size: {"color": colours[i], "marker": MARKERS[i % len(MARKERS)]} for i, size in enumerate(sizes)}
+def _styles(table: pd.DataFrame, by: str = "size") -> dict[str, dict]:
+    """Give each group a colour and a marker: sizes from the smallest on, others in their order."""
+    ordered = table.sort_values("parameters", kind="stable") if by == "size" else table
+    groups = ordered[by].unique()
+    colours = sns.color_palette("colorblind", len(groups))
+    return {name: {"color": colours[i], "marker": MARKERS[i % len(MARKERS)]} for i, name in enumerate(groups)}
 
 
 def _averaged(part: pd.DataFrame, quantity: str) -> tuple[pd.Series, pd.Series]:
@@ -60,11 +61,13 @@ def _averaged(part: pd.DataFrame, quantity: str) -> tuple[pd.Series, pd.Series]:
     return by_step.mean(), by_step.std().fillna(0.0)
 
 
-def along_training(table: pd.DataFrame, quantity: str, label: str, ax: Axes, log: bool) -> Axes:
+def along_training(
+    table: pd.DataFrame, quantity: str, label: str, ax: Axes, log: bool, by: str = "size"
+) -> Axes:
     """Draw a quantity against the step, mean and standard deviation over pre-training seeds."""
-    for size, style in _styles(table).items():
-        mean, spread = _averaged(table[table["size"] == size], quantity)
-        ax.errorbar(mean.index, mean, spread, label=size, capsize=2, **style)
+    for name, style in _styles(table, by).items():
+        mean, spread = _averaged(table[table[by] == name], quantity)
+        ax.errorbar(mean.index, mean, spread, label=name, capsize=2, **style)
     ax.set(xlabel="pre-training step", ylabel=label, xscale="log", yscale="log" if log else "linear")
     steps = sorted(table.step.unique())
     ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
@@ -75,7 +78,7 @@ def along_training(table: pd.DataFrame, quantity: str, label: str, ax: Axes, log
 
 
 def accuracy_against_kl(
-    table: pd.DataFrame, task: str, baselines: pd.DataFrame, saturated_kl: float, ax: Axes
+    table: pd.DataFrame, task: str, baselines: pd.DataFrame, saturated_kl: float, ax: Axes, by: str = "size"
 ) -> Axes:
     """Draw accuracy against KL: one point a checkpoint, one line a pre-training.
 
@@ -85,16 +88,17 @@ def accuracy_against_kl(
         baselines: representation and accuracy of what has no KL of its own to plot.
         saturated_kl: the region below it is shaded.
         ax: where to draw.
+        by: column whose values are drawn in colours of their own.
 
     """
     ax.axvspan(table.kl_mean.min() / 1.5, saturated_kl, color="0.93", zorder=0, lw=0)
-    for size, style in _styles(table).items():
-        for seed, run in table[table["size"] == size].groupby("seed"):
+    for name, style in _styles(table, by).items():
+        for seed, run in table[table[by] == name].groupby("seed"):
             run = run.sort_values("step")
             ax.plot(run.kl_mean, run[task], alpha=0.5, lw=1, markersize=4, **style)
             last = run.iloc[-1]
             ax.plot(last.kl_mean, last[task], markersize=9, mec="black", ls="none", **style,
-                    label=size if seed == 0 else None)  # fmt: skip
+                    label=name if seed == 0 else None)  # fmt: skip
     for _, row in baselines.iterrows():
         ax.axhline(row.accuracy, color="0.35", ls=BASELINE_STYLES[row.representation], lw=1.3,
                    label=row.representation)  # fmt: skip
@@ -116,15 +120,34 @@ def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axe
     return ax
 
 
-def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes) -> Axes:
+def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
+    """Draw effects with their 95 % intervals, one row each; what could not be computed is left blank.
+
+    Args:
+        table: `effect` (its name), value, low, high.
+        label: of the axis.
+        ax: where to draw.
+
+    """
+    for at, row in enumerate(table.itertuples()):
+        ends = [[row.value - row.low], [row.high - row.value]]
+        if not np.isnan(row.low):
+            ax.errorbar(row.value, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color="C0", capsize=3)
+    ax.axvline(0, color="0.5", lw=1)
+    ax.set_yticks(range(0, -len(table), -1), table.effect, fontsize="small")
+    ax.set(xlabel=label, ylim=(0.6 - len(table), 0.6))
+    return ax
+
+
+def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "size") -> Axes:
     """Draw accuracy against trace: open markers for checkpoints, filled for the last of each run."""
     last = table.step.max()
-    for size, style in _styles(table).items():
-        part = table[table["size"] == size]
+    for name, style in _styles(table, by).items():
+        part = table[table[by] == name]
         end = part[part.step == last]
         ax.plot(part.trace, part[task], ls="none", mfc="none", markersize=5, alpha=0.8, **style)
         ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
-                    label=size, **style)  # fmt: skip
+                    label=name, **style)  # fmt: skip
     ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
     _plain_log_axis(ax.xaxis, table.trace)
     return ax

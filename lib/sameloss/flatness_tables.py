@@ -19,7 +19,7 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
 from sameloss.parallel import get_all
-from sameloss.results import KEYS
+from sameloss.results import KEYS, Results, final
 from sameloss.setting import Setting
 
 MEASURES = (
@@ -142,6 +142,12 @@ def enlarged_totals(traces: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(rows, ignore_index=True).rename(columns=columns)[
         [*KEYS, "comparison", "trace", "trace_se"]
     ]
+
+
+def accuracy_and_enlarged(results: Results) -> pd.DataFrame:
+    """Return the last checkpoints with their accuracies once for each way to compare traces."""
+    totals = enlarged_totals(enlarged_traces(results.setting))
+    return final(results).drop(columns=["trace", "trace_se"]).merge(totals, on=KEYS)
 
 
 def law_alone(traces: pd.DataFrame, setting: Setting) -> pd.Series:

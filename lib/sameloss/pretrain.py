@@ -1,16 +1,17 @@
-"""Masked-LM pre-training with AdamW, linear warm-up and linear decay (Section 2.2, App. A.3)."""
+"""Masked-LM pre-training: schedule, AdamW, SGD and SAM (Section 2.2, App. A.3, A.4)."""
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from sameloss.corpus import Batch
 from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.objectives import Loss, plain_loss
 
 
 @dataclass(frozen=True)
@@ -29,23 +30,31 @@ class Optimisation:
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-6
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    schedule: Literal["linear", "constant"] = "linear"  # after the warm-up
+    sam_radius: float = 0.0  # of sharpness-aware minimisation; 0: without
 
     def __post_init__(self) -> None:
         """Refuse settings no training has."""
         for name in ("steps", "batch", "lr"):
             if not getattr(self, name) > 0:
                 raise ParameterError(f"{name} must be positive; got {getattr(self, name)}.")
+        for name, valid in {"optimiser": ("adamw", "sgd"), "schedule": ("linear", "constant")}.items():
+            if getattr(self, name) not in valid:
+                raise ParameterError(f"Unknown {name} {getattr(self, name)!r}; choose {' or '.join(valid)}.")
 
     def lr_at(self, step: int) -> float:
-        """Return the learning rate of step 0, 1, ...: up over the warm-up, then down to zero.
+        """Return the learning rate of step 0, 1, ...: up over the warm-up, then down to zero or constant.
 
         >>> o = Optimisation(steps=100, batch=1, lr=1.0, warmup=0.1)
         >>> [round(o.lr_at(s), 2) for s in (0, 9, 10, 55, 99)]
         [0.1, 1.0, 1.0, 0.5, 0.01]
         """
-        warm = max(1, round(self.warmup * self.steps))
+        warm = max(1, round(self.warmup * self.steps)) if self.warmup else 0
         if step < warm:
             return self.lr * (step + 1) / warm
+        if self.schedule == "constant":
+            return self.lr
         return self.lr * (self.steps - step) / (self.steps - warm)
 
 
@@ -53,20 +62,23 @@ class Step(NamedTuple):
     """What a step did; `done` counts the steps finished."""
 
     done: int
-    loss: float  # nats a masked token, on this batch
+    loss: float  # the masked loss on this batch, nats a masked token
     lr: float
 
 
-def make_optimiser(model: nn.Module, settings: Optimisation) -> torch.optim.AdamW:
-    """Return AdamW over all parameters (weight decay, if any, spares vectors as BERT does)."""
+def make_optimiser(model: nn.Module, settings: Optimisation) -> torch.optim.Optimizer:
+    """Return AdamW or plain SGD over all parameters (weight decay, if any, spares vectors as BERT does)."""
     decayed = [p for p in model.parameters() if p.ndim > 1]
     spared = [p for p in model.parameters() if p.ndim <= 1]
     groups = [
         {"params": decayed, "weight_decay": settings.weight_decay},
         {"params": spared, "weight_decay": 0.0},
     ]
+    # One kernel for all parameters: for small models the updates cost as much as the gradients.
+    if settings.optimiser == "sgd":
+        return torch.optim.SGD(groups, lr=settings.lr, fused=True)
     betas = (settings.beta1, settings.beta2)
-    return torch.optim.AdamW(groups, lr=settings.lr, betas=betas, eps=settings.epsilon)
+    return torch.optim.AdamW(groups, lr=settings.lr, betas=betas, eps=settings.epsilon, fused=True)
 
 
 def pretrain(
@@ -75,6 +87,7 @@ def pretrain(
     batch_at: Callable[[int], Batch],
     settings: Optimisation,
     *,
+    loss_at: Callable[[int], Loss] = lambda step: plain_loss,
     start: int = 0,
     micro_batch: int | None = None,
 ) -> Iterator[Step]:
@@ -88,11 +101,13 @@ def pretrain(
         optimiser: from `make_optimiser`, with its state when resuming.
         batch_at: the batch of a step.
         settings: steps, learning rate, schedule.
+        loss_at: the loss of a step, the same whenever it is asked for.
         start: number of steps already done.
         micro_batch: sentences that go through the model at once; bounds memory.
 
     Raises:
-        NonFiniteLoss: before the parameters are touched by a loss that is NaN or infinite.
+        NonFiniteLoss: before the parameters are touched by a loss that is NaN or infinite, and after
+            the warm-up by one that is far worse than guessing.
 
     """
     device = next(model.parameters()).device
@@ -101,22 +116,39 @@ def pretrain(
         lr = settings.lr_at(step)
         for group in optimiser.param_groups:
             group["lr"] = lr
-        optimiser.zero_grad()
-        loss = _accumulate_gradient(model, batch, micro_batch or len(batch.targets))
+        parts = batch.parts(micro_batch)
+        loss = _gradient(model, loss_at(step), parts)
         if not math.isfinite(loss):
             raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
+        if settings.sam_radius:
+            with _uphill(model, settings.sam_radius):
+                _gradient(model, loss_at(step), parts)
         optimiser.step()
         yield Step(step + 1, loss, lr)
 
 
-def _accumulate_gradient(model: nn.Module, batch: Batch, micro_batch: int) -> float:
-    """Add the gradient of the batch's mean loss, part by part, and return that loss."""
-    total = 0.0
-    size = len(batch.targets)
-    for rows in torch.arange(size, device=batch.targets.device).split(micro_batch):
-        part = batch.rows(rows)
-        logits = model(part.masked, part.positions, part.lengths)
-        loss = F.cross_entropy(logits, part.targets, reduction="sum") / size
-        loss.backward()
-        total += loss.item()
-    return total
+def _gradient(model: nn.Module, loss: Loss, parts: list[Batch]) -> float:
+    """Set the gradient of the mean loss over the parts of a batch; return the masked loss."""
+    model.zero_grad()
+    size, masked = sum(len(part.targets) for part in parts), 0.0
+    for part in parts:
+        losses = loss(model, part)
+        share = len(part.targets) / size
+        (losses.total * share).backward()
+        masked += float(losses.masked.detach()) * share
+    return masked
+
+
+@contextmanager
+def _uphill(model: nn.Module, radius: float) -> Iterator[None]:
+    """Move the parameters by `radius` along their gradient, and back (Foret et al. 2021)."""
+    moved = [p for p in model.parameters() if p.grad is not None]
+    before = [p.detach().clone() for p in moved]
+    norm = torch.stack([p.grad.norm() for p in moved]).norm()
+    with torch.no_grad():
+        for p in moved:
+            p.add_(p.grad * (radius / norm))
+    yield
+    with torch.no_grad():
+        for p, value in zip(moved, before, strict=True):
+            p.copy_(value)

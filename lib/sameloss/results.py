@@ -1,17 +1,24 @@
 """Tidy tables drawn from finished runs: one row an observation, one column a quantity."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
 from sameloss.downstream.bootstrap import Resamples, percentile_interval
+from sameloss.matched import common_kl, weights_at
 from sameloss.parallel import get_all
 from sameloss.setting import Setting
 
 SATURATED_KL = 0.02
 """A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
+
+
+@cache
+def _resamples(model_seeds: int, probe_seeds: int, examples: int) -> Resamples:
+    return Resamples(model_seeds, probe_seeds, examples)
 
 
 @dataclass(frozen=True)
@@ -25,11 +32,11 @@ class Results:
     checkpoints: pd.DataFrame | None = None
     traces: pd.DataFrame | None = None
 
-    @cached_property
+    @property
     def resamples(self) -> Resamples:
-        """Return the bootstrap resamples."""
+        """Return the bootstrap resamples, the same for all results of these numbers."""
         downstream = self.setting.preset.downstream
-        return Resamples(self.setting.preset.seeds, downstream.probe_seeds, downstream.test)
+        return _resamples(self.setting.preset.seeds, downstream.probe_seeds, downstream.test)
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -54,12 +61,30 @@ class Results:
             step: of the checkpoint; the last where None.
 
         """
-        task_index = self.task_index(task)
         if name in self.baselines:
-            return self.baselines[name][:1, :, :, task_index]
+            return self.baselines[name][:1, :, :, self.task_index(task)]
         at = -1 if step is None else self.steps.index(step)
+        return np.stack([run[at] for run in self._along(name, task)])
+
+    def correct_at(self, name: str, task: str, kl: float) -> np.ndarray:
+        """Return the same, interpolated to a KL: a sentence is then right to a share.
+
+        Raises:
+            UnreachableKL: where a run's checkpoints do not enclose it.
+
+        """
+        runs = zip(self._along(name, task), self.kls(name), strict=True)
+        return np.stack([np.einsum("s,spe->pe", weights_at(kls, kl), run) for run, kls in runs])
+
+    def _along(self, size: str, task: str) -> list[np.ndarray]:
+        """Return for each seed which test sentences are right, axes (step, probe seed, sentence)."""
         seeds = range(self.setting.preset.seeds)
-        return np.stack([self.probes[name, seed][at, :, :, task_index] for seed in seeds])
+        return [self.probes[size, seed][..., self.task_index(task)] for seed in seeds]
+
+    def kls(self, size: str) -> list[np.ndarray]:
+        """Return the KL of each seed's checkpoints, in nats a masked token."""
+        runs = self.checkpoints[self.checkpoints["size"] == size].groupby("seed")
+        return [run.sort_values("step").kl_mean.to_numpy(np.float64) for _, run in runs]
 
     def replicates(self, name: str, task: str, step: int | None = None) -> np.ndarray:
         """Return the bootstrap replicates of an accuracy; arguments as for `correct`."""
@@ -78,16 +103,48 @@ class Results:
         return pd.DataFrame(rows)
 
 
+def final(results: Results) -> pd.DataFrame:
+    """Return the last checkpoint of every run."""
+    return results.checkpoints[results.checkpoints.step == results.steps[-1]]
+
+
+def saturated(results: Results, *sizes: str) -> bool:
+    """Tell whether every seed of some sizes ends saturated; otherwise losses are not 'the same'."""
+    last = final(results)
+    return bool(last[last["size"].isin(sizes)].saturated.all())
+
+
+def shared_kl(results: Iterable[Results], sizes: Iterable[str] | None = None) -> float:
+    """Return the smallest KL that every run of the results (or of some of their sizes) reaches.
+
+    Raises:
+        UnreachableKL: where there is none.
+
+    """
+    return common_kl([kl for r in results for size in sizes or r.sizes for kl in r.kls(size)])
+
+
+def collect_all(settings: list[Setting]) -> list[Results]:
+    """Compute what is missing of all settings together, which keeps all cores busy, and gather it."""
+    first = settings[0]
+    get_all(first.store, [run for s in settings for run in s.runs()], first.preset.workers)
+    return [_gathered(setting) for setting in settings]
+
+
 def collect(setting: Setting) -> Results:
     """Compute what is missing and gather everything the setting asks for."""
+    (results,) = collect_all([setting])
+    return results
+
+
+def _gathered(setting: Setting) -> Results:
     store = setting.store
-    get_all(store, setting.runs(), setting.preset.workers)
     probed = collect_probes(setting)
     traces = _by_run({k: store.get(run) for k, run in setting.traces().items()})
     saturations = _by_run({k: store.get(run) for k, run in setting.saturations().items()})
-    gaps = _by_run({k: store.get(run) for k, run in setting.gaps().items()})
-    checkpoints = _checkpoints(setting, saturations, _with_hessian(traces, gaps), probed.probes)
-    return replace(probed, checkpoints=checkpoints, traces=traces)
+    total = traces[traces.part == "total"].rename(columns={"mean": "trace", "standard_error": "trace_se"})
+    table = saturations.merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
+    return replace(probed, checkpoints=_checkpoints(setting, table, probed.probes), traces=traces)
 
 
 def collect_probes(setting: Setting, steps: tuple[int, ...] | None = None) -> Results:
@@ -108,6 +165,13 @@ def collect_probes(setting: Setting, steps: tuple[int, ...] | None = None) -> Re
     )
 
 
+def collect_finetuned(setting: Setting) -> Results:
+    """Compute what is missing and gather the fine-tuned models, in the place of the probes."""
+    runs, probed = setting.finetunings(), collect_probes(setting, setting.steps[-1:])
+    found = get_all(setting.store, list(runs.values()), setting.preset.workers)
+    return replace(probed, probes=dict(zip(runs, found, strict=True)))
+
+
 def _by_run(tables: dict[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
     """Stack the tables of runs under their size and seed."""
     return pd.concat(
@@ -120,17 +184,16 @@ KEYS = ["size", "seed", "step"]
 """What tells checkpoints apart."""
 
 
-def _with_hessian(traces: pd.DataFrame, gaps: pd.DataFrame) -> pd.DataFrame:
-    """Return Fisher trace, gap and trace of the Hessian of each checkpoint.
+def with_hessian(results: Results) -> pd.DataFrame:
+    """Return the checkpoints with the gap between Hessian and Fisher trace, and the Hessian's trace.
 
-    Their errors are independent: trace and gap use different sentences.
+    Errors of trace and gap are independent: they use different sentences.
     """
-    total = traces[traces.part == "total"]
-    total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})[
-        [*KEYS, "trace", "trace_se"]
-    ]
+    runs = results.setting.gaps()
+    found = get_all(results.setting.store, list(runs.values()), results.setting.preset.workers)
+    gaps = _by_run(dict(zip(runs, found, strict=True)))
     gaps = gaps.rename(columns={"mean": "gap", "standard_error": "gap_se"})[[*KEYS, "gap", "gap_se"]]
-    table = total.merge(gaps, on=KEYS)
+    table = results.checkpoints.merge(gaps, on=KEYS)
     return table.assign(hessian=table.trace + table.gap, hessian_se=np.hypot(table.trace_se, table.gap_se))
 
 
@@ -148,9 +211,8 @@ def fisher_and_hessian(checkpoints: pd.DataFrame) -> pd.DataFrame:
     return table.rename(columns=columns)[order]
 
 
-def _checkpoints(setting, saturations, traces, probes) -> pd.DataFrame:
+def _checkpoints(setting, table, probes) -> pd.DataFrame:
     """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
-    table = saturations.merge(traces, on=KEYS)
     for index, task in enumerate(setting.preset.downstream.tasks):
         accuracy = {k: 100 * p[..., index].mean((1, 2)) for k, p in probes.items()}
         table[task] = np.concatenate([accuracy[key] for key in probes])

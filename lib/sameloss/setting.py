@@ -1,12 +1,9 @@
-"""From a chapter's parameters to a complete, valid setting: the runs it needs."""
+"""A setting: what a chapter studies, and from it the runs that it needs."""
 
-import types
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
-from typing import Any, get_args
 
+from sameloss.algorithms import Recipe, recipe
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
 from sameloss.experiments import (
@@ -15,6 +12,9 @@ from sameloss.experiments import (
     CorpusSampling,
     EnlargementMeasurement,
     EstimatorComparison,
+    Finetuning,
+    FlatnessMeasurement,
+    HeldOutConditionals,
     HessianGapMeasurement,
     IdentityMeasurement,
     LabelledSampling,
@@ -26,6 +26,7 @@ from sameloss.experiments import (
     TraceMeasurement,
 )
 from sameloss.languages import LanguageSpec, TeacherSpec
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
 from sameloss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, TINY_LANGUAGE, TINY_SHAPE, Preset
@@ -49,28 +50,8 @@ MOST_CALIBRATING = 5000
 BASELINES = ("lookup table", "one-hot tokens")
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """What the `parameters` cell of a chapter may set; None means the preset's value."""
-
-    preset: str = "auto"
-    size: str = "all"
-    task: str = "all"
-    steps: int | None = None
-    seeds: int | None = None
-    probe_seeds: int | None = None
-    trace_sentences: int | None = None
-    sentences: int | None = None
-    grammar: str | None = None
-    length_limit: int | None = None
-    opt: str = STAND_IN
-    opt_corpus: str | None = None
-    glue: str | None = None
-    corpus: str = "fixed"
-    test_sentences: str = "fresh"
-    max_hours: float | None = None
-    workers: int | None = None
-    artifacts: str | None = None
+LANGUAGES = ("PCFG", "HMM")
+"""Languages with names of their own; the third is the preset's OPT."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +59,54 @@ class Setting:
     """A resolved chapter: which runs it needs, where they are kept, what it may cost."""
 
     preset: Preset
-    sizes: tuple[str, ...]
-    tasks: tuple[str, ...]  # those a page shows; all are computed
     store: Store
     glue: str = GLUE  # name or folder of the GLUE data
+    sizes: tuple[str, ...] = ()  # those a page shows; empty: all of the preset
+    tasks: tuple[str, ...] = ()  # those a page shows; all are computed
+    algorithm: str = "adamw"
+    strength: float | None = None
+
+    def __post_init__(self) -> None:
+        """Fill in what the preset decides."""
+        object.__setattr__(self, "sizes", self.sizes or tuple(self.preset.sizes))
+        object.__setattr__(self, "tasks", self.tasks or self.preset.downstream.tasks)
+
+    # Other settings beside this one
+
+    def on(self, language: str) -> "Setting":
+        """Return the setting on another language, with its tasks and sizes.
+
+        The HMM takes as many steps as the PCFG to saturate; the stand-in saturates in those of a study.
+        """
+        p = self.preset
+        if language == "PCFG":
+            return self
+        spec, tasks, sizes = {
+            "HMM": (p.hmm, p.hmm_tasks, p.hmm_sizes),
+            "OPT": (p.opt, p.opt_tasks, p.sizes),
+        }[language]
+        if not tasks:
+            raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
+        downstream = replace(p.downstream, tasks=tasks)
+        other = replace(p, language=spec, sizes=sizes, downstream=downstream)
+        steps = p.optimisation.steps if language == "HMM" else p.study_steps
+        return replace(self, preset=other.with_steps(steps), sizes=(), tasks=())
+
+    def by(self, algorithm: str, strength: float | None = None) -> "Setting":
+        """Return the setting with another training algorithm."""
+        return replace(self, algorithm=algorithm, strength=strength)
+
+    def study(self, algorithm: str, strength: float | None = None) -> "Setting":
+        """Return the comparison of algorithms: one size, the steps of a study."""
+        preset = self.preset.with_steps(self.preset.study_steps)
+        size = self.sizes if len(self.sizes) == 1 else (preset.study_size,)
+        return replace(self, preset=preset, sizes=size).by(algorithm, strength)
+
+    def across(self, sizes: tuple[str, ...]) -> "Setting":
+        """Return the setting with other sizes."""
+        return replace(self, sizes=sizes)
+
+    # The runs
 
     @cached_property
     def corpus(self) -> CorpusSampling:
@@ -94,16 +119,29 @@ class Setting:
 
     def pretraining(self, size: str, seed: int) -> Pretraining:
         """Return the pre-training of one size and seed."""
-        p = self.preset
+        p, changed = self.preset, self.recipe
+        shape = p.shapes[size]
+        if isinstance(shape, BiLSTMShape) and (changed.norm, changed.dropout) != ("pre", 0.0):
+            raise ParameterError(f"Size {size} is an LSTM; {self.algorithm} needs a transformer's size.")
         return Pretraining(
             self.corpus,
-            p.sizes[size],
-            p.optimisation,
+            shape,
+            replace(p.optimisation, **changed.optimisation),
             seed,
             self.steps,
             p.micro_batch,
             p.resume_every,
+            objective=changed.objective,
+            norm=changed.norm,
+            dropout=changed.dropout,
+            downstream=self.labelled if changed.objective.adversary else None,
+            origin=self.by(changed.origin).pretraining(size, seed) if changed.origin else None,
         )
+
+    @property
+    def recipe(self) -> Recipe:
+        """Return what the algorithm changes."""
+        return recipe(self.algorithm, self.strength)
 
     @property
     def steps(self) -> tuple[int, ...]:
@@ -113,8 +151,8 @@ class Setting:
 
     def saturations(self) -> dict[tuple[str, int], SaturationMeasurement]:
         """Return the saturation measurements by (size, seed)."""
-        sentences = self.preset.saturation_sentences
-        return {k: SaturationMeasurement(p, sentences, 0) for k, p in self.pretrainings().items()}
+        held_out = HeldOutConditionals(self.preset.language, self.preset.saturation_sentences, 0)
+        return {k: SaturationMeasurement(run, held_out) for k, run in self.pretrainings().items()}
 
     def traces(self) -> dict[tuple[str, int], TraceMeasurement]:
         """Return the trace measurements by (size, seed)."""
@@ -131,6 +169,11 @@ class Setting:
             k: HessianGapMeasurement(run, p.gap_sentences, p.gap_batch, 0)
             for k, run in self.pretrainings().items()
         }
+
+    def flatness(self) -> dict[tuple[str, int], FlatnessMeasurement]:
+        """Return all measures of flatness of the last checkpoints, by (size, seed)."""
+        sentences = self.preset.measure_sentences
+        return {k: FlatnessMeasurement(run, sentences, 0) for k, run in self.pretrainings().items()}
 
     def enlargements(self) -> dict[tuple[str, int], EnlargementMeasurement]:
         """Return the traces of the last checkpoints enlarged to one width, by (size, seed)."""
@@ -171,7 +214,7 @@ class Setting:
         chosen = {
             "PCFG": (own.language, own.downstream.tasks),
             "HMM": (own.hmm, own.hmm_tasks),
-            self.opt_name: (own.opt, ("topic",) if isinstance(own.opt, TeacherSpec) else ()),
+            self.opt_name: (own.opt, own.opt_tasks),
         }
         if own.language != paper.language:
             chosen["PCFG, paper's shape"] = (paper.language, paper.downstream.tasks)
@@ -226,8 +269,13 @@ class Setting:
     @property
     def protocols(self) -> dict[str, ProbeSettings]:
         """Return the other probe protocols that the lookup table is compared under."""
-        raw = replace(self.preset.probe, standardise=False)
-        return {"raw features": raw, "raw features, lr × 10": replace(raw, lr=10 * raw.lr)}
+        probe = self.preset.probe
+        raw, dimensions = replace(probe, standardise=False), self.preset.projection
+        return {
+            f"projected to {dimensions} dimensions": replace(probe, projection=dimensions),
+            "raw features": raw,
+            "raw features, lr × 10": replace(raw, lr=10 * raw.lr),
+        }
 
     def protocol_runs(self) -> list[Run]:
         """Return the probings of the last checkpoints under the other protocols."""
@@ -238,166 +286,11 @@ class Setting:
         """Return the setting with another probe, all else equal."""
         return replace(self, preset=replace(self.preset, probe=probe))
 
+    def finetunings(self) -> dict[tuple[str, int], Finetuning]:
+        """Return the fine-tunings of the last checkpoints, by (size, seed)."""
+        settings, examples = self.preset.finetune, self.preset.finetune_sentences
+        return {k: Finetuning(r, self.labelled, settings, examples) for k, r in self.pretrainings().items()}
+
     def runs(self) -> list[Run]:
-        """Return every run of the setting."""
-        return [
-            *self.saturations().values(),
-            *self.traces().values(),
-            *self.gaps().values(),
-            *self.enlargements().values(),
-            *self.probing_runs(),
-        ]
-
-
-IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
-
-
-def parameters_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the parameters from a notebook's namespace, before anything else was assigned."""
-    ignored = (types.ModuleType, types.FunctionType, types.MethodType, type)
-    return {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith("_") and name not in IPYTHON_NAMES and not isinstance(value, ignored)
-    }
-
-
-def resolve(given: Mapping[str, Any]) -> Setting:
-    """Check a chapter's parameters and turn them into a setting.
-
-    Args:
-        given: the parameters by name.
-
-    Raises:
-        ParameterError: in one sentence, with what is valid.
-        StoreError: where the artifacts folder cannot be written.
-
-    """
-    parameters = _typed(given)
-    preset = _with_overrides(_choose_preset(parameters), parameters)
-    sizes = tuple(preset.sizes) if parameters.size == "all" else (parameters.size,)
-    tasks = preset.downstream.tasks if parameters.task == "all" else (parameters.task,)
-    if tasks[0] not in preset.downstream.tasks:
-        raise ParameterError(
-            f"Unknown task {tasks[0]!r} for preset {preset.name}; choose one of all, "
-            f"{', '.join(preset.downstream.tasks)}."
-        )
-    return Setting(
-        preset, sizes, tasks, Store(parameters.artifacts or default_artifacts()), parameters.glue or GLUE
-    )
-
-
-def _typed(given: Mapping[str, Any]) -> Parameters:
-    known = {field.name: field for field in fields(Parameters)}
-    for name in given:
-        if name not in known:
-            raise ParameterError(f"Unknown parameter {name!r}; valid are {', '.join(known)}.")
-    return Parameters(**{name: _converted(known[name], value) for name, value in given.items()})
-
-
-def _converted(field: Field, value: Any) -> Any:
-    """Accept `1e4` for an integer (papermill reads it as a float), refuse what is not one."""
-    wanted, *optional = get_args(field.type) or (field.type,)
-    if (value is None and optional) or (wanted is str and isinstance(value, str)):
-        return value
-    if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
-        if not value > 0:
-            raise ParameterError(f"{field.name} must be positive; got {value}.")
-        if wanted is float or float(value).is_integer():
-            return wanted(value)
-    kinds = {str: "a name", int: "a whole number", float: "a number"}
-    raise ParameterError(f"{field.name} must be {kinds[wanted]}; got {value!r}.")
-
-
-def _choose_preset(parameters: Parameters) -> Preset:
-    """Let the preset follow the size, or check that the two go together."""
-    name, size = parameters.preset, parameters.size
-    if name not in ("auto", *PRESETS):
-        raise ParameterError(f"Unknown preset {name!r}; choose one of auto, {', '.join(PRESETS)}.")
-    holders = [p for p in PRESETS.values() if size in p.sizes]
-    if size != "all" and not holders:
-        names = dict.fromkeys(s for p in PRESETS.values() for s in p.sizes)
-        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(names)}.")
-    if name == "auto":
-        return holders[0] if holders else PRESETS["laptop"]
-    if holders and PRESETS[name] not in holders:
-        raise ParameterError(
-            f"Size {size} does not belong to preset {name}, whose sizes are "
-            f"{', '.join(PRESETS[name].sizes)}; size {size} goes with preset "
-            f"{' or '.join(p.name for p in holders)}."
-        )
-    return PRESETS[name]
-
-
-def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
-    given = {
-        k: v for k in ("seeds", "trace_sentences", "max_hours", "workers") if (v := getattr(parameters, k))
-    }
-    if parameters.steps:
-        given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
-    if parameters.sentences:
-        given["language_sentences"] = parameters.sentences
-    return _with_data(_with_languages(replace(preset, **given), parameters), parameters)
-
-
-def _with_languages(preset: Preset, parameters: Parameters) -> Preset:
-    """Put a reader's grammar and a real OPT in the place of the preset's."""
-    pairs = {"length_limit": parameters.grammar, "opt_corpus": parameters.opt, "glue": parameters.opt}
-    for name, needed in pairs.items():
-        if getattr(parameters, name) is not None and needed in (None, STAND_IN):
-            other = "opt" if needed else "grammar"
-            raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
-    if parameters.opt != STAND_IN:
-        preset = replace(preset, opt=_hub_teacher(parameters))
-    if parameters.grammar:
-        language = _own_grammar(parameters)
-        downstream = replace(preset.downstream, tasks=language.build().tasks)
-        preset = replace(preset, language=language, downstream=downstream)
-    return preset
-
-
-def _with_data(preset: Preset, parameters: Parameters) -> Preset:
-    endless = _choice(parameters, "corpus", ("fixed", "endless")) == "endless"
-    unseen = _choice(parameters, "test_sentences", ("fresh", "unseen")) == "unseen"
-    if unseen and endless:
-        raise ParameterError("test_sentences = unseen needs corpus = fixed: an endless one holds everything.")
-    seeds = parameters.probe_seeds or preset.downstream.probe_seeds
-    downstream = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen)
-    sentences = None if endless else preset.corpus_sentences
-    return replace(preset, downstream=downstream, corpus_sentences=sentences)
-
-
-def _hub_teacher(parameters: Parameters) -> LanguageSpec:
-    from sameloss.languages.opt_hub import HubTeacherSpec  # transformers takes seconds
-
-    return HubTeacherSpec.of(parameters.opt, parameters.opt_corpus)
-
-
-def _own_grammar(parameters: Parameters) -> LanguageSpec:
-    from sameloss.languages.formats import GrammarText  # nltk takes seconds
-
-    try:
-        text = Path(parameters.grammar).read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"The grammar file {parameters.grammar} cannot be read ({error}).") from None
-    spec = GrammarText(text, parameters.length_limit)
-    spec.build()  # what is wrong with it is said here
-    return spec
-
-
-def _choice(parameters: Parameters, name: str, choices: tuple[str, ...]) -> str:
-    value = getattr(parameters, name)
-    if value not in choices:
-        raise ParameterError(f"Unknown {name} {value!r}; choose one of {', '.join(choices)}.")
-    return value
-
-
-def default_artifacts() -> Path:
-    """Return `artifacts` in the book's folder, so that every way to run shares it."""
-    return book_root() / "artifacts"
-
-
-def book_root() -> Path:
-    """Return the nearest folder with a `_config.yml`, from here upwards; here, where there is none."""
-    here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / "_config.yml").exists()), here)
+        """Return what every comparison of models reads."""
+        return [*self.saturations().values(), *self.traces().values(), *self.probing_runs()]

@@ -16,7 +16,7 @@ from sameloss.book import presentable, twin_differences
 from sameloss.chapter import begin
 from sameloss.errors import NonFiniteLoss
 from sameloss.parallel import get_all
-from sameloss.setting import resolve
+from sameloss.parameters import resolve
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = "chapters/04_flatness.ipynb"

@@ -11,8 +11,8 @@ from sameloss.experiments.flatness import EstimatorComparison, everything_masked
 from sameloss.flatness.trace import fisher_trace
 from sameloss.flatness_tables import MEASURES
 from sameloss.models.enlarge import widen
+from sameloss.parameters import resolve
 from sameloss.presets import TINY_LANGUAGE
-from sameloss.setting import resolve
 
 
 @pytest.fixture(scope="module")

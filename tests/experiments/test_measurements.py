@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 
 from sameloss import costs
-from sameloss.claims import CLAIMS, verdict_table
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
 from sameloss.experiments import BaselineProbing
+from sameloss.parameters import resolve
 from sameloss.results import collect, collect_probes
-from sameloss.setting import resolve
-from sameloss.verdicts import Verdict
 
 
 @pytest.fixture(scope="module")
@@ -63,23 +61,12 @@ def test_another_probe_is_another_run(results):
     assert not np.array_equal(other.correct("1K", "root"), results.correct("1K", "root"))
 
 
-def test_verdicts_cover_everything_published(results):
-    table = verdict_table(results)
-    assert set(table.verdict) <= set(map(str, Verdict))
-    assert set(table[table.verdict != "not yet"].id) == set(CLAIMS)
-    unsaturated = table.set_index("id").verdict["tab1-lookup-A"]
-    assert unsaturated == "not testable here"
-
-
 def test_costs_are_recorded(results):
     table = costs.measured(results.setting)
     assert set(table.stage) >= {"Pretraining", "TraceMeasurement", "Probing"}
     assert (table.core_s > 0).all()
     assert "nothing is trained" in costs.announce(results.setting)
-    chapters = set(costs.by_chapter(results.setting).chapter)
-    assert chapters == {
-        "02_existence", "04_flatness", "a1_datasets", "b1_trace", "b2_enlargement", "verdicts",
-    }  # fmt: skip
+    assert {"02_existence", "04_flatness"} <= set(costs.by_chapter(results.setting).chapter)
     assert (costs.estimated_and_measured(results.setting).measured_s > 0).all()
 
 

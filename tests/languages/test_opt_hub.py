@@ -17,7 +17,7 @@ from sameloss.languages import LanguageSpec
 from sameloss.languages import opt_hub as hub
 from sameloss.languages.opt_hub import HubTeacherSpec, glue_task
 from sameloss.languages.opt_teacher import STAND_IN_NOTE
-from sameloss.setting import resolve
+from sameloss.parameters import resolve
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
 CORPUS = "the cat is the cat\na dog\na a a cat </s>\nwho is a mat\nunheard\n"

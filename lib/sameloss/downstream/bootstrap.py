@@ -65,9 +65,14 @@ class Resamples:
         self._weights = (self._weights / examples).astype(np.float32)
 
     def accuracy(
-        self, correct: Bool[np.ndarray, "model probe example"], *, pretrained: bool = True
+        self,
+        correct: Bool[np.ndarray, "model probe example"] | Float[np.ndarray, "model probe example"],
+        *,
+        pretrained: bool = True,
     ) -> Float[np.ndarray, " replicate"]:
         """Return the mean accuracy in each replicate; NaN where it is of one pre-training seed.
+
+        Interpolated between checkpoints, a sentence is right to a share.
 
         A representation that is not pre-trained has one `model` and no such seeds.
         """

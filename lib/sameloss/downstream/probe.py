@@ -8,6 +8,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sameloss.downstream.validation import check_labels, check_positive
+
 SMALLEST_SPREAD = 1e-6
 """Features that vary less than this are constant: they are centred, not scaled."""
 
@@ -18,6 +20,10 @@ class ProbeSettings:
 
     `standardise` gives every feature mean 0 and variance 1 on the training sentences. Without it
     a fixed learning rate favours representations of a large scale: see chapter 02_existence.
+
+    `projection` maps the features, before all else, to so many dimensions by a fixed random matrix, so
+    that representations of different widths are read by probes of one capacity: 512 in Appendix A.4
+    of the paper's OpenReview version, which its later versions do without.
     """
 
     epochs: int = 100
@@ -25,21 +31,29 @@ class ProbeSettings:
     lr: float = 1e-3
     weight_decay: float = 0.0
     standardise: bool = True
+    projection: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse settings no training has."""
+        check_positive(self, "epochs", "batch", "lr")
+        if self.projection is not None:
+            check_positive(self, "projection")
 
 
 @dataclass(frozen=True)
 class LinearProbes:
     """One probe for each seed; the logits of the tasks stand side by side."""
 
-    weight: Float[Tensor, "seed feature logit"]
+    weight: Float[Tensor, "seed read logit"]
     bias: Float[Tensor, "seed 1 logit"]
-    centre: Float[Tensor, "seed 1 feature"]
-    spread: Float[Tensor, "seed 1 feature"]
+    centre: Float[Tensor, "seed 1 read"]
+    spread: Float[Tensor, "seed 1 read"]
     classes: tuple[int, ...]
+    projection: Float[Tensor, "seed feature read"] | None = None
 
     def logits(self, features: Float[Tensor, "*seed example feature"]) -> list[Tensor]:
         """Return each task's logits, axes (seed, example, class)."""
-        scaled = (features - self.centre) / self.spread
+        scaled = (_projected(features, self.projection) - self.centre) / self.spread
         return _logits(scaled, self.weight, self.bias, self.classes)
 
     def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
@@ -72,11 +86,17 @@ def fit_probes(
         labels: 0-based classes of each task.
         classes: number of classes of each task.
         settings: optimiser and length of training.
-        seed: of initial weights and orders.
+        seed: of projections, initial weights and orders.
+
+    Raises:
+        ParameterError: for labels that `check_labels` refuses.
 
     """
-    seeds, examples, width = features.shape
+    check_labels(labels, classes)
     generator = torch.Generator().manual_seed(seed)
+    projection = _draw_projection(features, settings.projection, generator)
+    features = _projected(features, projection)
+    seeds, examples, width = features.shape
     centre, spread = _scaling(features, settings.standardise)
     start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
     weight = start.to(features).requires_grad_()
@@ -91,7 +111,21 @@ def fit_probes(
                 logits = _logits(_rows(scaled, chosen), weight, bias, classes)
                 _loss(logits, _rows(labels, chosen)).backward()
                 optimiser.step()
-    return LinearProbes(weight.detach(), bias.detach(), centre, spread, tuple(classes))
+    return LinearProbes(weight.detach(), bias.detach(), centre, spread, tuple(classes), projection)
+
+
+def _draw_projection(
+    features: Float[Tensor, "seed example feature"], width: int | None, generator: torch.Generator
+) -> Float[Tensor, "seed feature {width}"] | None:
+    """Draw each seed's projection, entries N(0, 1 / features): it keeps squared lengths, up to a factor."""
+    if width is None:
+        return None
+    seeds, _, before = features.shape
+    return (torch.randn(seeds, before, width, generator=generator) / before**0.5).to(features)
+
+
+def _projected(features: Tensor, projection: Tensor | None) -> Tensor:
+    return features if projection is None else features @ projection
 
 
 def _rows(values: Tensor, chosen: Tensor) -> Tensor:

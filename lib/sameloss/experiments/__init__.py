@@ -1,24 +1,23 @@
 """The runs of the book: language → corpus → pre-training → {saturation, flatness, downstream}."""
 
+from sameloss.experiments.finetuning import Finetuning
 from sameloss.experiments.flatness import (
     EnlargementMeasurement,
     EstimatorComparison,
+    FlatnessMeasurement,
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
 from sameloss.experiments.languages import Calibration, LanguageMeasurement, LanguageStatistics
 from sameloss.experiments.measurements import (
+    HeldOutConditionals,
     HessianGapMeasurement,
     SaturationMeasurement,
     TraceMeasurement,
 )
-from sameloss.experiments.pretraining import Checkpoints, CorpusSampling, Pretraining
-from sameloss.experiments.probing import (
-    BaselineProbing,
-    Downstream,
-    LabelledSampling,
-    Probing,
-)
+from sameloss.experiments.pretraining import Checkpoints, Pretraining
+from sameloss.experiments.probing import BaselineProbing, Probing
+from sameloss.experiments.sampling import CorpusSampling, Downstream, LabelledSampling
 
 __all__ = [
     "BaselineProbing",
@@ -28,6 +27,9 @@ __all__ = [
     "Downstream",
     "EnlargementMeasurement",
     "EstimatorComparison",
+    "Finetuning",
+    "FlatnessMeasurement",
+    "HeldOutConditionals",
     "HessianGapMeasurement",
     "IdentityMeasurement",
     "LabelledSampling",

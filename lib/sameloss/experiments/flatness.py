@@ -193,33 +193,64 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
         rows = []
         for form, changed in forms.items():
             moved = float((predictions(changed, masked) - predictions(model, masked)).abs().max())
-            for measure, estimate in self._measured(changed, masked, truth):
+            for measure, estimate in self._with_coefficient(changed, masked, truth):
                 rows.append({"form": form, "measure": measure, "moved": moved, **estimate._asdict()})
             report(len(rows) / (8 * len(forms)), form)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
-    def _measured(self, model: Encoder, masked: Batch, truth: Tensor) -> Iterator[tuple[str, Estimate]]:
-        """Yield the measures, each with the same random numbers for every model."""
-        about, drawn = (model, masked, truth), partial(self.generator, "measures")
-        trace = fisher_trace(model, masked, estimator="exact")
-        diagonals = group_diagonals(model, masked, generator=drawn(), labels=2)
-        single = deepcopy(model).float(), masked, truth
+    def _with_coefficient(
+        self, model: Encoder, masked: Batch, truth: Tensor
+    ) -> Iterator[tuple[str, Estimate]]:
+        """Yield all measures, each with the same random numbers for every model."""
+        drawn = partial(self.generator, "measures")
+        yield from measured(model, masked, truth, drawn)
         chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
-        yield "trace", trace.total
-        yield "top eigenvalue", _exact(measures.top_eigenvalue(*about), masked)
-        yield "Tr Diag(H)^½", diagonals.adam_trace()
-        yield "adaptive trace", diagonals.adaptive_trace(model)
-        average = measures.adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
-        yield "adaptive sharpness", average
-        worst = measures.worst_case_adaptive_sharpness(*about, rho=0.5)
-        yield "worst adaptive sharpness", _exact(worst, masked)
-        yield "relative trace", measures.relative_trace(model, trace)
-        yield "learning coefficient", local_learning_coefficient(*single, **chains)
+        yield (
+            "learning coefficient",
+            local_learning_coefficient(deepcopy(model).float(), masked, truth, **chains),
+        )
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
         return self.sentences * self.pretraining.shape.d_model / 5e2
+
+
+@dataclass(frozen=True)
+class FlatnessMeasurement(_OfLastCheckpoint):
+    """The measures of flatness of the last checkpoint of a pre-training (chapter D compares them)."""
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Measure in float64, all models on the same sentences."""
+        about = self.pretraining.corpus.language.build(), self.sentences, self.seed, "measures"
+        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
+        model = self.last_model(store).double()
+        found = measured(model, masked, truth, partial(self.generator, "measures"))
+        rows = [{"measure": name, **estimate._asdict()} for name, estimate in found]
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return self.sentences * self.pretraining.shape.d_model / 2e3
+
+
+def measured(
+    model: Encoder, masked: Batch, truth: Tensor, drawn: Callable[[], torch.Generator]
+) -> Iterator[tuple[str, Estimate]]:
+    """Yield the measures of flatness that need no chain; `drawn` begins the same random numbers again."""
+    about = model, masked, truth
+    trace = fisher_trace(model, masked, estimator="exact")
+    diagonals = group_diagonals(model, masked, generator=drawn(), labels=2)
+    yield "trace", trace.total
+    yield "top eigenvalue", _exact(measures.top_eigenvalue(*about), masked)
+    yield "Tr Diag(H)^½", diagonals.adam_trace()
+    yield "adaptive trace", diagonals.adaptive_trace(model)
+    average = measures.adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
+    yield "adaptive sharpness", average
+    worst = measures.worst_case_adaptive_sharpness(*about, rho=0.5)
+    yield "worst adaptive sharpness", _exact(worst, masked)
+    yield "relative trace", measures.relative_trace(model, trace)
 
 
 def _forms(model: Encoder, generator: torch.Generator) -> Iterator[tuple[str, Encoder]]:

@@ -8,15 +8,18 @@ from typing import ClassVar
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from sameloss.corpus import Batch, generator_for, mask_batch
 from sameloss.experiments.pretraining import Pretraining
 from sameloss.flatness.hessian import fisher_gap
 from sameloss.flatness.trace import fisher_trace
-from sameloss.languages import Language, Sentences
+from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.runs import Report, Run, Store
 from sameloss.saturation import enumerable, exact_saturation, saturation
+
+HELD_OUT = "held_out.safetensors"
 
 
 def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
@@ -44,12 +47,35 @@ def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Senten
 
 
 @dataclass(frozen=True)
+class HeldOutConditionals(Run):
+    """Sentences that no training saw, and their exact conditionals: what all models are measured on.
+
+    A run of its own, because some languages take minutes for what all models share.
+    """
+
+    language: LanguageSpec
+    sentences: int
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Sample, and compute the conditionals."""
+        language = self.language.build()
+        sentences = held_out(language, self.sentences, self.seed, "saturation")
+        tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
+        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / HELD_OUT)
+
+    def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
+        """Return sentences and conditionals."""
+        tensors = load_file(folder / HELD_OUT)
+        return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]
+
+
+@dataclass(frozen=True)
 class SaturationMeasurement(Run):
     """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences."""
 
     pretraining: Pretraining
-    sentences: int
-    seed: int
+    held_out: HeldOutConditionals
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
@@ -58,8 +84,7 @@ class SaturationMeasurement(Run):
         if enumerable(language):
             measure = partial(exact_saturation, language=language)
         else:
-            sentences = held_out(language, self.sentences, self.seed, "saturation")
-            conditionals = language.conditionals(sentences)
+            sentences, conditionals = store.get(self.held_out)
             measure = partial(saturation, sentences=sentences, conditionals=conditionals)
         rows = []
         for step in checkpoints.steps:

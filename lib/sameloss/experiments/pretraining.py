@@ -1,7 +1,9 @@
-"""The runs that make models: corpus sampling and pre-training."""
+"""The run that makes models: pre-training, with its checkpoints."""
 
 import hashlib
 import io
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -10,40 +12,15 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file, save
 
-from sameloss.corpus import Batches, Corpus, EndlessCorpus, stream_seed, write_corpus
+from sameloss.corpus import stream_seed
 from sameloss.errors import NonFiniteLoss
-from sameloss.languages import LanguageSpec
-from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.pretrain import Optimisation, make_optimiser, pretrain
+from sameloss.experiments.sampling import CorpusSampling, LabelledSampling
+from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape, Norm
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.objectives import ORDINARY, Labelled, Loss, Objective, loss_of, one_hot_classes
+from sameloss.pretrain import Optimisation, Step, make_optimiser, pretrain
 from sameloss.runs import SCRATCH, Report, Run, Store, device_name, log, write_atomically
-
-
-@dataclass(frozen=True)
-class CorpusSampling(Run):
-    """A pre-training corpus: uint16 shards, or nothing where sentences are drawn without end."""
-
-    language: LanguageSpec
-    sentences: int | None  # None: every batch is sampled afresh
-    seed: int
-
-    schema: ClassVar[int] = 2
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample the shards."""
-        if self.sentences is None:
-            return
-        language = self.language.build()
-        told = lambda done: report(done / self.sentences, f"{done:,} sentences")  # noqa: E731
-        write_corpus(language, self.sentences, self.seed, folder, told)
-
-    def load(self, folder: Path) -> Batches:
-        """Open the shards."""
-        return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
-
-    @property
-    def effort(self) -> float:
-        """Return sentences in millions."""
-        return (self.sentences or 0) / 1e6
 
 
 class Checkpoints:
@@ -54,7 +31,11 @@ class Checkpoints:
         self.folder, self.run = folder, run
         self.steps = run.checkpoints
 
-    def model(self, step: int) -> Encoder:
+    def last(self) -> MaskedLanguageModel:
+        """Return the model after all steps."""
+        return self.model(self.steps[-1])
+
+    def model(self, step: int) -> MaskedLanguageModel:
         """Return the model after `step` steps, on the best device at hand."""
         model = self.run.new_model()
         model.load_state_dict(load_file(self.folder / _weights_name(step)))
@@ -71,62 +52,120 @@ class Pretraining(Run):
     """One pre-training run and its checkpoints."""
 
     corpus: CorpusSampling
-    shape: EncoderShape
+    shape: EncoderShape | BiLSTMShape
     optimisation: Optimisation
     seed: int
     checkpoints: tuple[int, ...]
     micro_batch: int
     resume_every: int
     dtype: str = "float32"
+    objective: Objective = ORDINARY
+    norm: Norm = "pre"
+    dropout: float = 0.0
+    downstream: LabelledSampling | None = None  # what an adversary knows of the tasks
+    origin: "Pretraining | None" = None  # its last checkpoint is where this one starts
 
-    def new_model(self) -> Encoder:
-        """Return the initial model."""
-        language = self.corpus.language
-        model = Encoder(
-            self.shape, language.words, language.max_length, stream_seed("initial weights", self.seed)
-        )
+    schema: ClassVar[int] = 2
+
+    def new_model(self) -> MaskedLanguageModel:
+        """Return the initial model of a training that starts from nothing."""
+        language, seed = self.corpus.language, stream_seed("initial weights", self.seed)
+        dimensions = self.shape, language.words, language.max_length, seed
+        if isinstance(self.shape, BiLSTMShape):
+            model = BiLSTM(*dimensions)
+        else:
+            model = Encoder(*dimensions, norm=self.norm, dropout=self.dropout)
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train, from the last resumable state if there is one."""
-        corpus = store.get(self.corpus)
         model = self.new_model().to(best_device())
+        if self.origin is not None:
+            model.load_state_dict(store.get(self.origin).last().state_dict())
         optimiser = make_optimiser(model, self.optimisation)
         resumable = Resumable(folder / SCRATCH, model, optimiser)
         start, history = resumable.load()
-        batch = self.optimisation.batch
-        steps = pretrain(
+        with torch.random.fork_rng():  # dropout draws from the global generator
+            try:
+                for step in self._steps(model, optimiser, store, start):
+                    history.append(step)
+                    self._check_progress(step)
+                    if step.done in self.checkpoints:
+                        _save_weights(model, folder / _weights_name(step.done))
+                    if step.done % self.resume_every == 0:
+                        resumable.save(step.done, history)
+                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
+            except NonFiniteLoss as error:
+                raise NonFiniteLoss(
+                    f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
+                    f"choose a smaller {self._suspect}."
+                ) from None
+        pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
+
+    def _steps(
+        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, store: Store, start: int
+    ) -> Iterator[Step]:
+        corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
+        size, rate = self.optimisation.batch, self.objective.mask_rate
+        return pretrain(
             model,
             optimiser,
-            lambda step: corpus.batch(stream_seed("batches", self.seed), step, batch),
+            lambda step: corpus.batch(stream, step, size, rate),
             self.optimisation,
+            loss_at=self._losses(store),
             start=start,
             micro_batch=self.micro_batch,
         )
-        try:
-            for step in steps:
-                history.append(step)
-                if step.done in self.checkpoints:
-                    _save_weights(model, folder / _weights_name(step.done))
-                if step.done % self.resume_every == 0:
-                    resumable.save(step.done, history)
-                report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
-        except NonFiniteLoss as error:
+
+    def _losses(self, store: Store) -> Callable[[int], Loss]:
+        """Return the loss of each step, its random numbers a function of (seed, step)."""
+        language, downstream = self.corpus.language.build(), self._known_tasks(store)
+        first = stream_seed("objective", self.seed)
+
+        def loss_at(step: int) -> Loss:
+            seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
+            if self.dropout:
+                torch.manual_seed(seed)
+            return loss_of(self.objective, torch.Generator().manual_seed(seed), language, downstream)
+
+        return loss_at
+
+    def _known_tasks(self, store: Store) -> Labelled | None:
+        if self.downstream is None:
+            return None
+        (sentences, labels), _ = store.get(self.downstream)
+        return Labelled(sentences, one_hot_classes(labels, self.downstream.classes))
+
+    def _check_progress(self, step: Step) -> None:
+        """Stop a training that has lost to guessing: what comes after is not worth its time."""
+        guessing = math.log(self.corpus.language.words)
+        if step.done > self.optimisation.steps / 2 and step.loss > guessing + 1:
             raise NonFiniteLoss(
-                f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
-                "choose a smaller lr."
-            ) from None
-        pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
+                f"The loss is {step.loss:.2f} nats at step {step.done}, far above guessing "
+                f"({guessing:.2f}), with lr = {step.lr:.3g}"
+            )
+
+    @property
+    def _suspect(self) -> str:
+        """Name what most likely made it diverge."""
+        strong = self.objective.adversary or self.objective.trace_penalty or self.objective.label_noise > 1
+        return "strength (or lr)" if strong else "lr"
 
     def load(self, folder: Path) -> Checkpoints:
         """Open the checkpoints."""
         return Checkpoints(folder, self)
 
     @property
+    def passes(self) -> int:
+        """Return roughly how many forward and backward passes of a batch a step costs."""
+        extra = bool(self.optimisation.sam_radius) + bool(self.objective.adversary)
+        return 1 + extra + 2 * bool(self.objective.trace_penalty)
+
+    @property
     def effort(self) -> float:
         """Return a rough number of seconds on a laptop's core."""
         tokens = self.optimisation.steps * self.optimisation.batch * self.corpus.language.max_length
-        return tokens * (self.shape.d_model * self.shape.layers) / 1e7
+        return self.passes * tokens * (self.shape.d_model * self.shape.layers) / 1e7
 
 
 class Resumable:
@@ -185,7 +224,7 @@ def _weights_name(step: int) -> str:
     return f"step-{step:07}.safetensors"
 
 
-def _save_weights(model: Encoder, path: Path) -> None:
+def _save_weights(model: MaskedLanguageModel, path: Path) -> None:
     weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
     write_atomically(path, save(weights))
 

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
-from sameloss.models.masked_model import EPSILON, MaskedLanguageModel
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,16 @@ class BiLSTMBlock(nn.Module):
         self.norm = nn.LayerNorm(d_model, EPSILON)
 
     def forward(
-        self, h: Float[Tensor, "batch seq d_model"], mirrored: Int[Tensor, "batch seq"]
-    ) -> Float[Tensor, "batch seq d_model"]:
+        self,
+        h: Float[Tensor, "batch seq d_model"],
+        mirrored: Int[Tensor, "batch seq"],
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch out d_model"]:
         """Apply the layer; `mirrored` are the places of the reversed sentences."""
         there = self.lstm_forward(h)[0]
         back = self.lstm_backward(h.take_along_dim(mirrored[..., None], 1))[0]
         both = torch.cat([there, back.take_along_dim(mirrored[..., None], 1)], -1)
-        return h + self.norm(both)
+        return chosen(h, at) + self.norm(chosen(both, at))
 
 
 class BiLSTM(MaskedLanguageModel):

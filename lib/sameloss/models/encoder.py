@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
-from sameloss.models.masked_model import EPSILON, MaskedLanguageModel
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
 
 Norm = Literal["pre", "post"]
 
@@ -44,11 +44,16 @@ class Attention(nn.Module):
         self.out = nn.Linear(d_model, d_model)
 
     def forward(
-        self, x: Float[Tensor, "batch seq d_model"], bias: Float[Tensor, "batch 1 1 seq"] | None
-    ) -> Float[Tensor, "batch seq d_model"]:
+        self,
+        x: Float[Tensor, "batch seq d_model"],
+        bias: Float[Tensor, "batch 1 1 seq"] | None,
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch out d_model"]:
         """Mix the positions; `bias` is added to the scores (-inf hides padding)."""
-        split = self.qkv(x).unflatten(-1, (3, self.heads, -1))
-        q, k, v = split.permute(2, 0, 3, 1, 4)  # each: batch head seq d_head
+        d, weight, offset = x.shape[-1], self.qkv.weight, self.qkv.bias
+        q = F.linear(chosen(x, at), weight[:d], offset[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        split = F.linear(x, weight[d:], offset[d:]).unflatten(-1, (2, self.heads, -1))
+        k, v = split.permute(2, 0, 3, 1, 4)  # each, and q: batch head seq d_head
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         weights = (scores if bias is None else scores + bias).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).flatten(-2))
@@ -57,7 +62,7 @@ class Attention(nn.Module):
 class Block(nn.Module):
     """One pre-LN block: v = h + Attn(LN h), then v + MLP(LN v)."""
 
-    def __init__(self, shape: EncoderShape) -> None:
+    def __init__(self, shape: EncoderShape, dropout: float = 0.0) -> None:
         super().__init__()
         d = shape.d_model
         self.attention_norm = nn.LayerNorm(d, EPSILON)
@@ -66,14 +71,22 @@ class Block(nn.Module):
         self.mlp_in = nn.Linear(d, shape.d_inter)
         self.mlp_out = nn.Linear(shape.d_inter, d)
 
+        self.dropout = dropout
+
+    def _dropped(self, x: Tensor) -> Tensor:
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
+
     def _mlp(self, x: Tensor) -> Tensor:
-        return self.mlp_out(F.gelu(self.mlp_in(x)))
+        return self._dropped(self.mlp_out(F.gelu(self.mlp_in(x))))
 
     def forward(
-        self, h: Float[Tensor, "batch seq d_model"], bias: Float[Tensor, "batch 1 1 seq"] | None
-    ) -> Float[Tensor, "batch seq d_model"]:
-        """Apply the block."""
-        v = h + self.attention(self.attention_norm(h), bias)
+        self,
+        h: Float[Tensor, "batch seq d_model"],
+        bias: Float[Tensor, "batch 1 1 seq"] | None,
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch out d_model"]:
+        """Apply the block; given `at`, at one position of each sentence only."""
+        v = chosen(h, at) + self._dropped(self.attention(self.attention_norm(h), bias, at))
         return v + self._mlp(self.mlp_norm(v))
 
 
@@ -81,10 +94,13 @@ class PostBlock(Block):
     """One post-LN block of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
 
     def forward(
-        self, h: Float[Tensor, "batch seq d_model"], bias: Float[Tensor, "batch 1 1 seq"] | None
-    ) -> Float[Tensor, "batch seq d_model"]:
-        """Apply the block."""
-        v = self.attention_norm(h + self.attention(h, bias))
+        self,
+        h: Float[Tensor, "batch seq d_model"],
+        bias: Float[Tensor, "batch 1 1 seq"] | None,
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch out d_model"]:
+        """Apply the block; given `at`, at one position of each sentence only."""
+        v = self.attention_norm(chosen(h, at) + self._dropped(self.attention(h, bias, at)))
         return self.mlp_norm(v + self._mlp(v))
 
 
@@ -92,7 +108,13 @@ class Encoder(MaskedLanguageModel):
     """The masked language model whose blocks are a transformer's."""
 
     def __init__(
-        self, shape: EncoderShape, words: int, max_length: int, seed: int | None = None, norm: Norm = "pre"
+        self,
+        shape: EncoderShape,
+        words: int,
+        max_length: int,
+        seed: int | None = None,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
     ) -> None:
         """Build and, given a seed, initialise as BERT does: weights N(0, 0.02²), biases 0.
 
@@ -102,12 +124,13 @@ class Encoder(MaskedLanguageModel):
             max_length: number of learned positions.
             seed: of the initial weights.
             norm: LayerNorms `pre` the attention and the MLP, or `post` their residual sums.
+            dropout: share of what attention and MLP add that is dropped in training.
 
         """
         if norm not in ("pre", "post"):
             raise ParameterError(f"Unknown norm {norm!r}; choose pre or post.")
         pre = norm == "pre"
-        blocks = ((Block if pre else PostBlock)(shape) for _ in range(shape.layers))
+        blocks = ((Block if pre else PostBlock)(shape, dropout) for _ in range(shape.layers))
         final_norm = nn.LayerNorm(shape.d_model, EPSILON) if pre else nn.Identity()
         super().__init__(shape.d_model, words, max_length, blocks, final_norm)
         self.shape, self.norm = shape, norm

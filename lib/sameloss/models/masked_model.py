@@ -15,6 +15,13 @@ INITIAL_SCALE = 0.02
 """Standard deviation of BERT's initial weights."""
 
 
+def chosen(
+    h: Float[Tensor, "batch seq d_model"], at: Int[Tensor, " batch"] | None
+) -> Float[Tensor, "batch out d_model"]:
+    """Return all positions, or only position `at` of each sentence."""
+    return h if at is None else h[torch.arange(len(h), device=h.device), at][:, None]
+
+
 class MaskedLanguageModel(nn.Module):
     """A masked language model f: contextual representations h, then a head tied to the embedding.
 
@@ -30,7 +37,8 @@ class MaskedLanguageModel(nn.Module):
             d_model: width of the representations.
             words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
             max_length: number of learned positions.
-            blocks: maps of (h, context) to h; an iterator, to be built behind the embeddings.
+            blocks: maps of (h, context, at) to h, at the positions `at` only where they are not None; an
+                iterator, to be built behind the embeddings.
             final_norm: applied to the last block's output.
 
         """
@@ -57,21 +65,27 @@ class MaskedLanguageModel(nn.Module):
         raise NotImplementedError
 
     def features(
-        self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None = None
-    ) -> Float[Tensor, "batch seq d_model"]:
+        self,
+        tokens: Int[Tensor, "batch seq"],
+        lengths: Int[Tensor, " batch"] | None = None,
+        at: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch out d_model"]:
         """Return the contextual representations h_psi(x), after the final LayerNorm where there is one.
 
         Args:
             tokens: word ids, [MASK] = 0.
             lengths: of the sentences where they differ; tokens beyond do not matter.
+            at: the one position of each sentence that is wanted; all where None. The last block then
+                computes no other, which saves a third of a two-layer model's work.
 
         """
         place = torch.arange(tokens.shape[1], device=tokens.device)
         context = self.context(tokens, lengths)
         h = self.embedding_norm(self.word(tokens) + self.position(place))
-        for block in self.blocks:
+        *first, last = self.blocks
+        for block in first:
             h = block(h, context)
-        return self.final_norm(h)
+        return self.final_norm(last(h, context, at))
 
     def head(self, h: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch word"]:
         """Return the logits of the words 1..c; the tied embedding is the last matrix."""
@@ -85,8 +99,7 @@ class MaskedLanguageModel(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch word"]:
         """Return the logits of f(x_-t) at the masked position of each sentence."""
-        h = self.features(masked, lengths)
-        return self.head(h[torch.arange(len(masked), device=h.device), positions])
+        return self.head(self.features(masked, lengths, positions).squeeze(1))
 
     @property
     def parameter_count(self) -> int:

@@ -5,6 +5,7 @@ used; every table of the book shows the true count beside the name. The laptop's
 preset's sizes are ours and are named by their true count.
 """
 
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 
 SIZES: dict[str, dict[str, EncoderShape]] = {
@@ -30,6 +31,19 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
     },
 }
 """Size names by family."""
+
+LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
+    "smoke": {"L856": BiLSTMShape(8, 1)},
+    "laptop": {"L4K": BiLSTMShape(16, 2), "L15K": BiLSTMShape(32, 2), "L57K": BiLSTMShape(64, 2)},
+    "paper": {
+        "4M": BiLSTMShape(128, 4),
+        "10M": BiLSTMShape(256, 6),
+        "29M": BiLSTMShape(512, 8),
+        "67M": BiLSTMShape(768, 12),
+        "135M": BiLSTMShape(1024, 16),
+    },
+}
+"""Bidirectional LSTMs: the paper's names (it names no 29M), the laptop's by their true count."""
 
 LADDER: dict[str, EncoderShape] = {
     f"d{d_model}": EncoderShape(d_model, heads, layers, 4 * d_model)

@@ -1,0 +1,125 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (introduction)=
+# # 1 The argument in one page
+#
+# **The paper** {cite}`liu2023same` asks what a language model's pre-training loss does *not* say. Its
+# answer in four steps: (1) models with the same, best possible loss differ downstream; (2) what
+# differs is the flatness of the minimum that training found; (3) the noise of stochastic gradients
+# drives training to flat minima; (4) so the training algorithm matters beyond the loss it reaches.
+#
+# **This page** goes through the four steps with four figures, drawn from the very runs of the other
+# chapters, and says after each what was found here.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, gpu or paper
+seeds: int = None  # pre-training seeds; None: the preset's
+max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+workers: int = None  # processes; None: one a core
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.chapter import begin_study
+
+study = begin_study(globals(), "01_introduction")
+
+# %% [markdown]
+# ## Why this can be decided at all
+#
+# For natural text nobody knows the best possible loss. For a language that a grammar generates, the
+# conditional $\Pr(x_t\mid x_{-t})$ of a masked word is computed exactly, so the loss splits into the
+# language's entropy, which no model can beat, and the model's KL divergence from the truth. A model
+# whose KL is almost zero is *saturated*: nothing is left to learn about masked words.
+#
+# ## 1 The same loss, another accuracy
+
+# %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL. One line a pre-training, going from left to right, one point a checkpoint; in the shaded region models are saturated. The lookup table (dashed) represents each token by its true conditional: its loss is perfect.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy on task B against KL by model size, with baselines."}}
+from sameloss import figures
+from sameloss.results import SATURATED_KL, final
+from sameloss.study import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
+
+results = study.of(MAIN)
+name = study.setting.tasks[:2][-1]
+(ax,) = figures.panels(1, width=6)
+baselines = results.accuracy_table(name).query("representation in @results.baselines")
+figures.accuracy_against_kl(results.checkpoints, name, baselines, SATURATED_KL, ax)
+figures.legend(ax)
+
+# %% tags=["remove-cell"]
+from sameloss.chapter import render_verdicts
+from sameloss.claims import verdict_table
+
+for chapter in ("02_existence", "04_flatness", "a4_algorithms"):
+    render_verdicts(verdict_table(study, chapter))
+
+# %% [markdown]
+# - A lookup table, with a perfect loss, probes worse than trained models: on task A
+#   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
+# - Larger models are better after the same steps: {glue:text}`verdict-fig2`; at exactly equal KL:
+#   {glue:text}`verdict-logkl`. Details: {ref}`existence`.
+#
+# ## 2 Flatness
+
+# %% mystnb={"figure": {"caption": "Accuracy against the trace of the Hessian (its Fisher form, native parameters) of saturated checkpoints, on the three languages. The paper's claim: points fall to the right.", "name": "fig-argument-trace"}, "image": {"alt": "Accuracy against trace on the PCFG, the HMM and the stand-in, by size."}}
+axes = figures.panels(3)
+for arm, ax in zip((MAIN, HMM, OPT), axes, strict=True):
+    other = study.of(arm)
+    figures.accuracy_against_trace(final(other), other.setting.tasks[:2][-1], ax)
+figures.legend(axes[0])
+
+# %% [markdown]
+# - Across sizes, the flatter model is the more accurate one: PCFG {glue:text}`verdict-fig5-r2`, HMM
+#   {glue:text}`verdict-fig5-hmm`, stand-in {glue:text}`verdict-fig5-opt`.
+# - Larger models are flatter, over their own parameters: {glue:text}`verdict-fig5-trace`. How sizes are
+#   made comparable decides this: {ref}`enlargement`. Details: {ref}`flatness`.
+#
+# ## 3 The noise flattens
+
+# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved, left alone (s = 1) and raised: the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD for four sizes of label noise."}}
+from sameloss.comparison_tables import arm_checkpoints
+
+noisy, probed = arm_checkpoints(study, NOISE), study.setting.tasks[-1]
+left, right = figures.panels(2, width=4.5)
+figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
+figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
+figures.legend(left)
+
+# %% [markdown]
+# - Label noise lowers the trace: {glue:text}`verdict-noise-trace`.
+# - It raises accuracy thereby: {glue:text}`verdict-noise-accuracy`. Details: {ref}`algorithms`.
+#
+# ## 4 The algorithm matters
+
+# %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and three strengths of an adversary."}}
+along = arm_checkpoints(study, [ADAMW, *ADVERSARIAL])
+tasks = study.setting.tasks[:2]
+axes = figures.panels(len(tasks), width=4.5)
+for task, ax in zip(tasks, axes, strict=True):
+    figures.accuracy_against_kl(along, task, baselines.iloc[:0], SATURATED_KL, ax, by="algorithm")
+figures.legend(axes[0])
+
+# %% [markdown]
+# - An adversary's models are worse at exactly equal KL: task A
+#   {glue:text}`verdict-tab1-adversarial-A-matched`, task B {glue:text}`verdict-tab1-adversarial-B-matched`.
+# - And sharper: {glue:text}`verdict-tab2-trace-matched`. Details: {ref}`algorithms`.
+#
+# Everything published, with its verdict: {ref}`verdicts`.
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+last = final(results)
+print("every model ends with KL below 0.1 nats:", bool((last.kl_mean < 0.1).all()))
+
+# %% tags=["hide-input"]
+from sameloss.chapter import provenance
+
+print(provenance(study.setting, study.runs()))

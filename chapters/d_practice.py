@@ -1,0 +1,179 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (practice)=
+# # D Practical implications
+#
+# **The claim** (Appendix D of {cite}`liu2023same`): if flatness is what transfers, then explicit
+# regularisers of flatness (SAM, say) should help pre-training, and a measure of flatness should tell
+# which of several models of equal loss is the better one. The paper leaves both untested.
+#
+# **What you will see**: pre-training with SAM and with an explicit penalty on the trace, beside other
+# regularisers; which measure predicts accuracy across all models of this book; and what later papers
+# found, beside our own numbers.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+size: str = "all"  # all (the preset's size for comparisons of algorithms), or one size
+task: str = "all"  # all, or one downstream task to show: root, span4, span2
+steps: int = None  # pre-training steps of every algorithm; None: the preset's
+seeds: int = None  # pre-training seeds; None: the preset's
+max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+workers: int = None  # processes; None: one a core
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.chapter import begin_study
+from sameloss.study import ADAMW, PENALTY, REGULARISED, SAM
+
+study = begin_study(globals(), "d_practice")
+regularised = [ADAMW, SAM, PENALTY, *REGULARISED]
+tasks = study.setting.tasks
+
+# %% [markdown]
+# ## Explicit regularisers of flatness
+#
+# SAM takes the gradient not where the parameters are but at a distance $\rho$ uphill,
+# $\nabla L\bigl(\theta + \rho\,\nabla L/\lVert\nabla L\rVert\bigr)$, at twice the price. The penalty adds
+# $\mu\,\mathrm{Tr}F$ itself. Its unbiased estimate costs one more backward pass: with random signs
+# $\epsilon$ and $v = \sqrt f\odot\epsilon - f\,(\sqrt f\cdot\epsilon)$,
+#
+# $$ \mathrm{Tr}\,F = \mathbb E_\epsilon \bigl\lVert J^\top v\bigr\rVert^2, \qquad
+#    J = \frac{\partial z}{\partial\theta},\; f = \mathrm{softmax}(z), $$ (eq-penalty)
+#
+# and because $v$ is a function of $\theta$, its gradient is that of the trace.
+
+# %%
+from sameloss.chapter import show_source
+from sameloss.objectives import fisher_trace_along
+
+show_source(fisher_trace_along)
+
+# %% [markdown]
+# **By hand.** For $f = \mathrm{softmax}(b)$ with two words and $f = (0.8, 0.2)$, the trace is
+# $1 - 0.64 - 0.04 = 0.32$. Signs $(+,+)$ give $v = \sqrt f - f\,(\sqrt{0.8}+\sqrt{0.2})$, signs $(+,-)$ have
+# the difference instead; the mean of the two squared norms is 0.32.
+
+# %%
+import torch
+
+
+class TwoWords(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = torch.nn.Parameter(torch.tensor([0.8, 0.2]).log())
+
+
+model = TwoWords()
+signs = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
+draws = [fisher_trace_along(model, model.bias[None] + 0, row[None]) for row in signs]
+round(float(sum(draw.detach() for draw in draws)) / 2, 4)
+
+# %%
+from sameloss.chapter import render
+from sameloss.comparison_tables import arm_table, unsaturated
+
+render(arm_table(study, regularised, tasks), decimals=3)
+
+# %%
+from IPython.display import Markdown
+
+Markdown(unsaturated(study, regularised))
+
+# %% mystnb={"figure": {"caption": "Each regulariser minus plain AdamW at exactly equal KL: the trace (relative) and the accuracies (points), 95 % intervals.", "name": "fig-regularisers"}, "image": {"alt": "Differences in trace and accuracy of SAM, trace penalty, dropout and weight decay from AdamW."}}
+from sameloss import figures
+from sameloss.comparison_tables import arm_differences, wide
+
+differences = arm_differences(study, regularised[1:], tasks)
+matched = differences[differences.compared == "at equal KL"].rename(columns={"algorithm": "effect"})
+axes = figures.panels(1 + len(tasks), width=4.2)
+for name, ax in zip(["trace", *tasks], axes, strict=True):
+    unit = "relative excess" if name == "trace" else "points"
+    figures.effects(matched[matched.quantity == name], f"{name}: {unit} over AdamW", ax)
+
+# %%
+render(wide(differences))
+
+# %% [markdown]
+# ## Which measure predicts accuracy?
+#
+# Appendix D asks for a better metric than the loss. Below, all saturated last checkpoints of this
+# page and of {ref}`algorithms` (one size, several algorithms and seeds): signed $r^2$ between the
+# accuracy of each task and candidate predictors, positive where *less* of the measure goes with *more*
+# accuracy. KL is the loss itself.
+
+# %%
+from sameloss.comparison_tables import predictor_table
+
+predictors = predictor_table(study, study.arms, tasks)
+render(predictors)
+
+# %% mystnb={"figure": {"caption": "Accuracy against trace across algorithms: all saturated last checkpoints of one size. If flatness alone decided, the points would fall on one line.", "name": "fig-predictors"}, "image": {"alt": "Scatter of accuracy against Fisher trace, coloured by algorithm."}}
+from sameloss.comparison_tables import arm_checkpoints
+
+along = arm_checkpoints(study, study.arms)
+last = along[(along.step == along.step.max()) & along.saturated]
+axes = figures.panels(len(tasks))
+for name, ax in zip(tasks, axes, strict=True):
+    figures.accuracy_against_trace(last, name, ax, by="algorithm")
+figures.legend(axes[0])
+
+# %% [markdown]
+# ## What later papers found
+#
+# | paper | finding | here |
+# |---|---|---|
+# | Du et al. 2024 {cite}`du2024understanding` | models of equal pre-training loss perform alike downstream, whatever their size | {ref}`existence`: size at exactly equal KL |
+# | Springer et al. 2025 {cite}`springer2025overtrained` | more pre-training can harm fine-tuning | {ref}`existence`: steps at equal KL, and fine-tuning beside probes |
+# | Andriushchenko et al. 2023 {cite}`andriushchenko2023modern` | sharpness, adaptive or not, often does not go with generalisation | the table of predictors above |
+#
+# Natural text has no known conditionals, so there "equal loss" holds within an unknown distance from
+# the optimum; here it holds exactly, in a language of a few words. Neither settles the other.
+#
+# ## Paper beside ours
+
+# %%
+from sameloss.chapter import render_verdicts
+from sameloss.claims import verdict_table
+
+verdicts = verdict_table(study, "d_practice")
+render_verdicts(verdicts)
+
+# %% [markdown]
+# - SAM finds flatter models: {glue:text}`verdict-sam-trace`.
+# - SAM's models are more accurate: {glue:text}`verdict-sam-accuracy`.
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+penalised = study.of(PENALTY).checkpoints.query("step == step.max()").trace.mean()
+plain = study.of(ADAMW).checkpoints.query("step == step.max()").trace.mean()
+print("a penalty on the trace lowers it:", bool(penalised < plain))
+print("every verdict is computed:", not (verdicts.verdict == "not yet").any())
+
+# %% [markdown]
+# ## Deviations
+#
+# - The paper has no experiment here: effects are ours, and "reproduced" means only that the suggested
+#   direction was seen.
+# - One strength of each regulariser, chosen by the loss alone: each leaves the models saturated.
+#
+# ## Exercises
+#
+# 1. A stronger SAM: `papermill chapters/02_existence.ipynb out.ipynb -p algorithm sam -p strength 0.5`.
+# 2. A stronger penalty: `-p algorithm trace-penalty -p strength 0.001`.
+
+# %% tags=["hide-input"]
+from sameloss.chapter import provenance
+from sameloss.costs import measured
+
+print(provenance(study.setting, study.runs()))
+display(render(measured(study.setting, study.runs()), decimals=2))
+figures.download(along, "d_practice")

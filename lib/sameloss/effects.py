@@ -1,0 +1,272 @@
+"""Effects with intervals, oriented so that a positive number supports the paper's claim.
+
+Every effect is computed from `Results`; NaN ends mean that it cannot be computed from what there is
+(one size only, one seed, no saturated checkpoint, no KL in common).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from sameloss.association import UNDEFINED, runs_of, signed_r2, step_slope
+from sameloss.downstream.bootstrap import REPLICATES, Interval, percentile_interval, seed_weights
+from sameloss.errors import UnreachableKL
+from sameloss.matched import weights_at
+from sameloss.results import Results, final, saturated, shared_kl
+
+
+class Accuracy(NamedTuple):
+    """A mean accuracy and its bootstrap replicates, as shares; those of one page are paired."""
+
+    value: float
+    replicates: Float[np.ndarray, " replicate"]
+
+
+def accuracy(
+    results: Results, name: str, task: str, *, step: int | None = None, kl: float | None = None
+) -> Accuracy:
+    """Return the accuracy of a size or baseline: at the last step, another one, or at a KL."""
+    correct = results.correct(name, task, step) if kl is None else results.correct_at(name, task, kl)
+    replicates = results.resamples.accuracy(correct, pretrained=name not in results.baselines)
+    return Accuracy(float(correct.mean()), replicates)
+
+
+def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
+    """Return the mean of better - worse over (better, worse), in points."""
+    if not pairs:
+        return UNDEFINED
+    value = np.mean([better.value - worse.value for better, worse in pairs])
+    replicates = np.mean([better.replicates - worse.replicates for better, worse in pairs], axis=0)
+    return Interval(*(100 * end for end in percentile_interval(value, replicates)))
+
+
+# Sizes
+
+
+def _ends(results: Results) -> tuple[str, str] | None:
+    """Return the smallest and the largest size, where they can be compared: both end saturated."""
+    small, large = results.sizes[0], results.sizes[-1]
+    return (small, large) if small != large and saturated(results, small, large) else None
+
+
+def size_gain(results: Results, task: str) -> Interval:
+    """Return the gain of the largest size over the smallest, both after all steps."""
+    ends = _ends(results)
+    return gain([tuple(accuracy(results, size, task) for size in ends[::-1])]) if ends else UNDEFINED
+
+
+def size_gain_matched(results: Results, task: str) -> Interval:
+    """Return the gain of the largest size over the smallest at the smallest KL that all runs reach."""
+    ends = _ends(results)
+    kl = _shared([results], ends) if ends else None
+    return (
+        UNDEFINED
+        if kl is None
+        else gain([tuple(accuracy(results, size, task, kl=kl) for size in ends[::-1])])
+    )
+
+
+def _shared(results: list[Results], sizes: tuple[str, ...] | None = None) -> float | None:
+    """Return the KL to compare at, None where the runs have none in common."""
+    try:
+        return shared_kl(results, sizes)
+    except UnreachableKL:
+        return None
+
+
+def trained_over_baseline(results: Results, task: str, baseline: str = "lookup table") -> Interval:
+    """Return the gain over a baseline that every size has at least: the claim is about all sizes."""
+    if not saturated(results, *results.sizes):
+        return UNDEFINED
+    lookup = accuracy(results, baseline, task)
+    gains = [gain([(accuracy(results, size, task), lookup)]) for size in results.sizes]
+    return Interval(*(min(ends) for ends in zip(*gains, strict=True)))
+
+
+# Steps
+
+
+def saturated_ends(results: Results) -> list[tuple[str, int, int]]:
+    """Return (size, first saturated step, last step) of each size whose seeds all end saturated.
+
+    A step counts as saturated when every seed is.
+    """
+    ends = []
+    for size in results.sizes:
+        own = results.checkpoints[results.checkpoints["size"] == size]
+        table = own.groupby("step").saturated.all()
+        first = next((int(step) for step, good in table.items() if good), None)
+        last = results.steps[-1]
+        if saturated(results, size) and first != last:
+            ends.append((size, first, last))
+    return ends
+
+
+def step_gain(results: Results, task: str) -> Interval:
+    """Return the mean gain from the first saturated checkpoint to the last, over sizes."""
+    return gain(
+        [
+            (accuracy(results, size, task, step=last), accuracy(results, size, task, step=first))
+            for size, first, last in saturated_ends(results)
+        ]
+    )
+
+
+def step_gain_matched(results: Results, task: str) -> Interval:
+    """Return points gained for each doubling of the steps at equal KL, over saturated checkpoints."""
+    return step_slope(results.checkpoints[results.checkpoints.saturated], task)
+
+
+# Algorithms
+
+
+def arm_gain(better: Results, worse: Results, task: str, *, matched: bool = False) -> Interval:
+    """Return the gain of one algorithm over another, the mean over their sizes.
+
+    After all steps, or at the smallest KL that all runs of a size reach.
+    """
+    pairs = []
+    for size in better.sizes:
+        kl = _shared([better, worse], (size,)) if matched else None
+        if kl is None and (matched or not (saturated(better, size) and saturated(worse, size))):
+            return UNDEFINED
+        pairs.append(tuple(accuracy(results, size, task, kl=kl) for results in (better, worse)))
+    return gain(pairs)
+
+
+def arm_trace_excess(more: Results, less: Results, *, matched: bool = False) -> Interval:
+    """Return trace(more) / trace(less) - 1 of two algorithms at the first's first size."""
+    size = more.sizes[0]
+    kl = _shared([more, less], (size,)) if matched else None
+    if kl is None and (matched or not (saturated(more, size) and saturated(less, size))):
+        return UNDEFINED
+    return excess([(log_traces(more, size, kl=kl), log_traces(less, size, kl=kl))])
+
+
+def equivalence(effect: Interval, margin: float) -> Interval:
+    """Return margin - |effect|: positive where the effect is smaller than the margin in either direction.
+
+    >>> equivalence(Interval(-0.5, -1.0, 0.25), margin=2.0)
+    Interval(value=1.5, low=1.0, high=2.0)
+    """
+    largest = max(abs(effect.low), abs(effect.high))
+    smallest = 0.0 if effect.low <= 0 <= effect.high else min(abs(effect.low), abs(effect.high))
+    return Interval(margin - abs(effect.value), margin - largest, margin - smallest)
+
+
+# Traces
+
+
+class LogTraces(NamedTuple):
+    """Logarithms of the traces of a group's seeds, and their standard errors."""
+
+    value: Float[np.ndarray, " seed"]
+    error: Float[np.ndarray, " seed"]
+
+
+def log_traces(results: Results, size: str, *, step: int | None = None, kl: float | None = None) -> LogTraces:
+    """Return a size's traces: at the last step, another one, or at a KL (interpolated in the logarithm)."""
+    step = results.steps[-1] if step is None else step
+    table = results.checkpoints[results.checkpoints["size"] == size]
+    if kl is None:
+        return log_traces_of(table[table.step == step])
+    runs = [run.sort_values("step") for _, run in table.groupby("seed")]
+    weights = [weights_at(run.kl_mean.to_numpy(np.float64), kl) for run in runs]
+    along = [log_traces_of(run, by="step") for run in runs]
+    values = [w @ t.value for w, t in zip(weights, along, strict=True)]
+    errors = [np.hypot.reduce(w * t.error) for w, t in zip(weights, along, strict=True)]
+    return LogTraces(np.array(values), np.array(errors))
+
+
+def log_traces_of(rows: pd.DataFrame, by: str = "seed") -> LogTraces:
+    """Return the traces of a table's rows (trace, trace_se), ordered by a column."""
+    rows = rows.sort_values(by)
+    return LogTraces(np.log(rows.trace.to_numpy()), (rows.trace_se / rows.trace).to_numpy())
+
+
+def excess(pairs: list[tuple[LogTraces, LogTraces]]) -> Interval:
+    """Return trace(first) / trace(second) - 1, the geometric mean over pairs.
+
+    Pre-training seeds vary as in `seed_weights`, and each trace by its standard error.
+    """
+    if not pairs:
+        return UNDEFINED
+    rng = np.random.default_rng(0)
+    weights = seed_weights(len(pairs[0][0].value), REPLICATES, rng)
+    values, replicates = [], []
+    for first, second in pairs:
+        difference, error = first.value - second.value, np.hypot(first.error, second.error)
+        noise = (rng.normal(size=weights.shape) * error).mean(1)
+        values.append(difference.mean())
+        replicates.append(difference.mean() + weights @ difference + noise)
+    interval = percentile_interval(np.mean(values), np.mean(replicates, axis=0))
+    return Interval(*(float(np.expm1(end)) for end in interval))
+
+
+def trace_falls_with_steps(results: Results) -> Interval:
+    """Return trace(first saturated) / trace(last) - 1, averaged over sizes."""
+    ends = saturated_ends(results)
+    return excess(
+        [
+            (log_traces(results, size, step=first), log_traces(results, size, step=last))
+            for size, first, last in ends
+        ]
+    )
+
+
+def trace_falls_with_size(results: Results) -> Interval:
+    """Return trace(smallest) / trace(largest) - 1 at the last step, over native parameters."""
+    return smallest_over_largest(results, final(results))
+
+
+def trace_falls_with_size_matched(results: Results) -> Interval:
+    """Return the same at the smallest KL that both sizes reach."""
+    ends = _ends(results)
+    kl = _shared([results], ends) if ends else None
+    return UNDEFINED if kl is None else excess([tuple(log_traces(results, size, kl=kl) for size in ends)])
+
+
+def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
+    """Return the excess of the smallest size's trace over the largest's.
+
+    Args:
+        results: decide whether the two can be compared.
+        last: one row a last checkpoint: size, seed, trace, trace_se.
+
+    """
+    ends = _ends(results)
+    if ends is None:
+        return UNDEFINED
+    return excess([tuple(log_traces_of(last[last["size"] == size]) for size in ends)])
+
+
+# Correlations
+
+
+def size_correlation(results: Results, task: str) -> Interval:
+    """Return the signed r² over the last, saturated checkpoints of all sizes (Figure 5)."""
+    table = final(results)
+    return signed_r2(runs_of(table[table.saturated], task))
+
+
+def step_correlation(results: Results, task: str) -> Interval:
+    """Return the signed r² over all saturated checkpoints (Figures 3 and 10)."""
+    return signed_r2(runs_of(results.checkpoints[results.checkpoints.saturated], task))
+
+
+# Saturation
+
+
+def reaches_entropy(results: Results, limit: float) -> Interval:
+    """Return `limit` - KL of the size that is furthest from the best possible loss, nats a token.
+
+    Its interval is over pre-training seeds.
+    """
+    margins = []
+    for _, run in final(results).groupby("size"):
+        kl = run.kl_mean.to_numpy()
+        weights = seed_weights(len(kl), REPLICATES, np.random.default_rng(0))
+        margins.append(percentile_interval(limit - kl.mean(), limit - kl.mean() - weights @ kl))
+    return min(margins)

@@ -1,0 +1,140 @@
+"""An encoder as a folder that `transformers` opens: pre-LN as RoBERTa's pre-LN variant, post-LN as BERT.
+
+The token ids stay: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
+need a padding id: BERT's default, 0, is our [MASK], and RoBERTa's, 1, is a word, whose positions would
+then be skipped.
+"""
+
+import re
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import BertConfig, PreTrainedConfig, RobertaPreLayerNormConfig
+
+from sameloss.errors import ModelError
+from sameloss.models.encoder import Encoder
+from sameloss.models.masked_model import EPSILON
+
+NO_WORD = -1e4
+"""Output bias of [MASK] and of padding: a softmax over all ids gives them nothing, in float16 too."""
+
+CONFIGS = {
+    "pre": (RobertaPreLayerNormConfig, "RobertaPreLayerNormForMaskedLM"),
+    "post": (BertConfig, "BertForMaskedLM"),
+}
+"""Which classes of `transformers` compute an encoder, by the place of its LayerNorms."""
+
+BASES = {"pre": "roberta_prelayernorm.", "post": "bert."}
+
+NAMES = {
+    norm: {
+        "word": f"{base}embeddings.word_embeddings",
+        "position": f"{base}embeddings.position_embeddings",
+        "token_type": f"{base}embeddings.token_type_embeddings",
+        "embedding_norm": f"{base}embeddings.LayerNorm",
+        "blocks": f"{base}encoder.layer",
+        "attention.out": "attention.output.dense",
+        "mlp_in": "intermediate.dense",
+        "mlp_out": "output.dense",
+    }
+    for norm, base in BASES.items()
+}
+NAMES["pre"] |= {
+    "attention_norm": "attention.LayerNorm",
+    "mlp_norm": "intermediate.LayerNorm",
+    "final_norm": "roberta_prelayernorm.LayerNorm",
+    "head_dense": "lm_head.dense",
+    "head_norm": "lm_head.layer_norm",
+    "head_bias": "lm_head.bias",
+}
+NAMES["post"] |= {
+    "attention_norm": "attention.output.LayerNorm",
+    "mlp_norm": "output.LayerNorm",
+    "head_dense": "cls.predictions.transform.dense",
+    "head_norm": "cls.predictions.transform.LayerNorm",
+    "head_bias": "cls.predictions.bias",
+}
+"""The names that `transformers` gives to the parts of our names."""
+
+
+def export_model(model: nn.Module, folder: Path) -> None:
+    """Save an encoder so that `transformers.AutoModelForMaskedLM.from_pretrained(folder)` opens it.
+
+    What it opens has the same logits of the words 1 to c, in the model's precision; pad with id c + 1
+    and an attention mask.
+
+    Args:
+        model: an `Encoder`, pre- or post-LN.
+        folder: made where it does not exist.
+
+    Raises:
+        ModelError: for another model than an `Encoder`.
+
+    """
+    if not isinstance(model, Encoder):
+        raise ModelError(
+            f"No class of transformers computes what {type(model).__name__} does; "
+            "an Encoder can be exported, pre-LN or post-LN."
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    huggingface_config(model).save_pretrained(folder)
+    save_file(huggingface_weights(model), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def huggingface_config(model: Encoder) -> PreTrainedConfig:
+    """Return the configuration of the class that computes the encoder."""
+    shape, words = model.shape, len(model.head_bias)
+    config, architecture = CONFIGS[model.norm]
+    return config(
+        architectures=[architecture],
+        dtype=model.word.weight.dtype,
+        vocab_size=words + 2,
+        pad_token_id=words + 1,
+        bos_token_id=None,
+        eos_token_id=None,
+        type_vocab_size=1,
+        max_position_embeddings=_skipped_positions(model) + len(model.position.weight),
+        hidden_size=shape.d_model,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.d_inter,
+        hidden_act="gelu",
+        layer_norm_eps=EPSILON,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+
+
+def huggingface_weights(model: Encoder) -> dict[str, Tensor]:
+    """Return the encoder's parameters, on the CPU, under the names of the class that computes it."""
+    weights = {}
+    for name, value in _completed(model).items():
+        if "qkv" in name:
+            for part, rows in zip(("query", "key", "value"), value.chunk(3), strict=True):
+                weights[_renamed(name.replace("qkv", f"self.{part}"), model)] = rows.clone()
+        else:
+            weights[_renamed(name, model)] = value
+    return weights
+
+
+def _completed(model: Encoder) -> dict[str, Tensor]:
+    """Add what the classes of `transformers` have besides: padding, a token type, positions never used."""
+    state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
+    state["word.weight"] = F.pad(state["word.weight"], (0, 0, 0, 1))
+    state["position.weight"] = F.pad(state["position.weight"], (0, 0, _skipped_positions(model), 0))
+    state["head_bias"] = F.pad(state["head_bias"], (1, 1), value=NO_WORD)
+    state["token_type.weight"] = torch.zeros_like(state["word.weight"][:1])
+    return state
+
+
+def _skipped_positions(model: Encoder) -> int:
+    """Return where positions start: RoBERTa's classes count them from behind the padding id, BERT from 0."""
+    return len(model.head_bias) + 2 if model.norm == "pre" else 0
+
+
+def _renamed(name: str, model: Encoder) -> str:
+    names = NAMES[model.norm]
+    return re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], name)
