@@ -46,9 +46,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.chapter import begin_study
-from sameloss.study import HMM, MAIN, OPT
 
 study = begin_study(globals(), "02_existence")
+
+# %%
+from sameloss.study import HMM, MAIN, OPT
+
 setting = study.setting
 
 # %% [markdown]

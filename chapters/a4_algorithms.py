@@ -34,9 +34,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.chapter import begin_study
-from sameloss.study import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
 
 study = begin_study(globals(), "a4_algorithms")
+
+# %%
+from sameloss.study import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
+
 tasks = study.setting.tasks
 
 # %% [markdown]

@@ -35,9 +35,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.chapter import begin_study
-from sameloss.study import MAIN
 
 study = begin_study(globals(), "b2_enlargement")
+
+# %%
+from sameloss.study import MAIN
+
 setting = study.setting
 
 # %% [markdown]

@@ -32,9 +32,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.chapter import begin_study
-from sameloss.study import ADAMW, PENALTY, REGULARISED, SAM
 
 study = begin_study(globals(), "d_practice")
+
+# %%
+from sameloss.study import ADAMW, PENALTY, REGULARISED, SAM
+
 regularised = [ADAMW, SAM, PENALTY, *REGULARISED]
 tasks = study.setting.tasks
 

@@ -30,9 +30,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.chapter import begin_study
-from sameloss.study import MASK_RATE, ONE_MASK
 
 study = begin_study(globals(), "e_mask_rate")
+
+# %%
+from sameloss.study import MASK_RATE, ONE_MASK
+
 tasks = study.setting.tasks
 
 # %% [markdown]

@@ -18,6 +18,7 @@ class Recipe:
     norm: Norm = "pre"
     dropout: float = 0.0
     origin: str | None = None  # the algorithm whose last checkpoint this one starts from
+    longer: int = 1  # times the steps of the preset
 
 
 @dataclass(frozen=True)
@@ -49,12 +50,16 @@ ALGORITHMS: dict[str, Algorithm] = {
     "soft": Algorithm(
         "AdamW on the exact conditionals: no label noise", lambda _: Recipe(Objective(label_noise=0.0))
     ),
+    "sgd-after": Algorithm(
+        "from the end of `adamw`, plain SGD at a constant rate",
+        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw", longer=2),
+        0.1,
+        "learning rate",
+    ),
     "sgd-noise": Algorithm(
         "from the end of `soft`, plain SGD at a constant rate, label noise scaled by s",
         lambda scale: Recipe(
-            Objective(label_noise=scale),
-            {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1, "batch": 128},
-            origin="soft",
+            Objective(label_noise=scale), {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1}, origin="soft", longer=2
         ),
         1.0,
         "s",

@@ -16,6 +16,8 @@ from sameloss.results import SATURATED_KL
 from sameloss.study import (
     ADAMW,
     ADVERSARIAL,
+    AFTER,
+    AFTER_HMM,
     HMM,
     MAIN,
     MASK_RATE,
@@ -23,8 +25,6 @@ from sameloss.study import (
     ONE_MASK,
     OPT,
     SAM,
-    SGD,
-    SGD_HMM,
     Arm,
     Study,
 )
@@ -99,8 +99,13 @@ def mask_accuracy(study: Study, task: str | None) -> Interval:
 
 
 def entropy(arm: Arm) -> Effect:
-    """Return the effect: by how much the KL of the worst size stays below the limit of saturation."""
-    return lambda study, _: effects.reaches_entropy(study.of(arm), SATURATED_KL)
+    """Return the effect: by how much the KL of the largest size stays below the limit of saturation."""
+
+    def effect(study: Study, _: str | None) -> Interval:
+        results = study.of(arm)
+        return effects.reaches_entropy(results, SATURATED_KL, results.sizes[-1:])
+
+    return effect
 
 
 def mask_kl(study: Study, _: str | None) -> Interval:
@@ -128,11 +133,11 @@ CLAIMS: dict[str, Claim] = {
     "tab1-adversarial-B": Claim("a4_algorithms", ADAMW, 1, adversary_gain),
     "tab1-adversarial-A-matched": Claim("a4_algorithms", ADAMW, 0, partial(adversary_gain, matched=True)),
     "tab1-adversarial-B-matched": Claim("a4_algorithms", ADAMW, 1, partial(adversary_gain, matched=True)),
-    "fig3-trace": Claim("04_flatness", SGD, None, of(SGD, effects.trace_falls_with_steps)),
+    "fig3-trace": Claim("04_flatness", AFTER, None, of(AFTER, effects.trace_falls_with_steps)),
     "fig3-trace-adamw": Claim("04_flatness", MAIN, None, of(MAIN, effects.trace_falls_with_steps)),
-    "fig3-trace-hmm": Claim("04_flatness", SGD_HMM, None, of(SGD_HMM, effects.trace_falls_with_steps)),
-    "fig3-accuracy": Claim("04_flatness", SGD, 2, of(SGD, effects.step_gain)),
-    "fig3-hmm": Claim("04_flatness", SGD_HMM, 1, of(SGD_HMM, effects.step_gain)),
+    "fig3-trace-hmm": Claim("04_flatness", AFTER_HMM, None, of(AFTER_HMM, effects.trace_falls_with_steps)),
+    "fig3-accuracy": Claim("04_flatness", AFTER, 2, of(AFTER, effects.step_gain)),
+    "fig3-hmm": Claim("04_flatness", AFTER_HMM, 1, of(AFTER_HMM, effects.step_gain)),
     "tab2-trace": Claim("04_flatness", ADAMW, None, adversary_trace),
     "tab2-trace-matched": Claim("04_flatness", ADAMW, None, partial(adversary_trace, matched=True)),
     "tab2-accuracy": Claim("04_flatness", ADAMW, 2, adversary_gain),
@@ -142,9 +147,9 @@ CLAIMS: dict[str, Claim] = {
     "fig5-r2": Claim("04_flatness", MAIN, 1, of(MAIN, effects.size_correlation)),
     "fig5-hmm": Claim("04_flatness", HMM, 1, of(HMM, effects.size_correlation)),
     "fig5-opt": Claim("04_flatness", OPT, 0, of(OPT, effects.size_correlation)),
-    "fig10-A": Claim("04_flatness", SGD, 0, of(SGD, effects.step_correlation)),
-    "fig10-B": Claim("04_flatness", SGD, 1, of(SGD, effects.step_correlation)),
-    "fig10-hmm": Claim("04_flatness", SGD_HMM, 0, of(SGD_HMM, effects.step_correlation)),
+    "fig10-A": Claim("04_flatness", AFTER, 0, of(AFTER, effects.step_correlation)),
+    "fig10-B": Claim("04_flatness", AFTER, 1, of(AFTER, effects.step_correlation)),
+    "fig10-hmm": Claim("04_flatness", AFTER_HMM, 0, of(AFTER_HMM, effects.step_correlation)),
     "noise-trace": Claim("a4_algorithms", ADAMW, None, noise_trace),
     "noise-accuracy": Claim("a4_algorithms", ADAMW, 2, noise_accuracy),
     "sam-trace": Claim(

@@ -4,6 +4,7 @@ Every effect is computed from `Results`; NaN ends mean that it cannot be compute
 (one size only, one seed, no saturated checkpoint, no KL in common).
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -46,19 +47,24 @@ def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
 
 
 def _ends(results: Results) -> tuple[str, str] | None:
-    """Return the smallest and the largest size, where they can be compared: both end saturated."""
-    small, large = results.sizes[0], results.sizes[-1]
-    return (small, large) if small != large and saturated(results, small, large) else None
+    """Return the smallest and the largest size that end saturated in every seed; None below two."""
+    good = saturated_sizes(results)
+    return (good[0], good[-1]) if len(good) > 1 else None
+
+
+def saturated_sizes(results: Results) -> list[str]:
+    """Return the sizes that end saturated in every seed: those with "the same loss"."""
+    return [size for size in results.sizes if saturated(results, size)]
 
 
 def size_gain(results: Results, task: str) -> Interval:
-    """Return the gain of the largest size over the smallest, both after all steps."""
+    """Return the gain of the largest saturated size over the smallest, both after all steps."""
     ends = _ends(results)
     return gain([tuple(accuracy(results, size, task) for size in ends[::-1])]) if ends else UNDEFINED
 
 
 def size_gain_matched(results: Results, task: str) -> Interval:
-    """Return the gain of the largest size over the smallest at the smallest KL that all runs reach."""
+    """Return the same at the smallest KL that all runs of both sizes reach."""
     ends = _ends(results)
     kl = _shared([results], ends) if ends else None
     return (
@@ -77,12 +83,10 @@ def _shared(results: list[Results], sizes: tuple[str, ...] | None = None) -> flo
 
 
 def trained_over_baseline(results: Results, task: str, baseline: str = "lookup table") -> Interval:
-    """Return the gain over a baseline that every size has at least: the claim is about all sizes."""
-    if not saturated(results, *results.sizes):
-        return UNDEFINED
+    """Return the gain over a baseline that every saturated size has at least: the claim is about all."""
     lookup = accuracy(results, baseline, task)
-    gains = [gain([(accuracy(results, size, task), lookup)]) for size in results.sizes]
-    return Interval(*(min(ends) for ends in zip(*gains, strict=True)))
+    gains = [gain([(accuracy(results, size, task), lookup)]) for size in saturated_sizes(results)]
+    return Interval(*(min(ends) for ends in zip(*gains, strict=True))) if gains else UNDEFINED
 
 
 # Steps
@@ -259,14 +263,14 @@ def step_correlation(results: Results, task: str) -> Interval:
 # Saturation
 
 
-def reaches_entropy(results: Results, limit: float) -> Interval:
-    """Return `limit` - KL of the size that is furthest from the best possible loss, nats a token.
+def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None = None) -> Interval:
+    """Return `limit` - KL, in nats a token, of the size (of some or all) that is furthest from the entropy.
 
     Its interval is over pre-training seeds.
     """
-    margins = []
-    for _, run in final(results).groupby("size"):
-        kl = run.kl_mean.to_numpy()
+    last, margins = final(results), []
+    for size in sizes or results.sizes:
+        kl = last[last["size"] == size].kl_mean.to_numpy()
         weights = seed_weights(len(kl), REPLICATES, np.random.default_rng(0))
         margins.append(percentile_interval(limit - kl.mean(), limit - kl.mean() - weights @ kl))
     return min(margins)

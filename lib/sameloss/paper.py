@@ -37,7 +37,7 @@ LITTLE_ACCURACY, LITTLE_KL = 2.0, 0.02
 """What "does not change much" may be (App. E): accuracy points, and nats a masked token."""
 
 PUBLISHED: dict[str, Published] = {
-    "entropy": Published("§2.3", "PCFG: the loss reaches the entropy of the true conditional", unit=NATS),
+    "entropy": Published("§2.3", "PCFG: with size, the loss reaches the entropy", unit=NATS),
     "entropy-hmm": Published("§2.3", "HMM: the same", unit=NATS),
     "entropy-opt": Published("§2.3", "OPT text: the same", unit=NATS),
     "fig1": Published(

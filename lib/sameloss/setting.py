@@ -74,10 +74,7 @@ class Setting:
     # Other settings beside this one
 
     def on(self, language: str) -> "Setting":
-        """Return the setting on another language, with its tasks and sizes.
-
-        The HMM takes as many steps as the PCFG to saturate; the stand-in saturates in those of a study.
-        """
+        """Return the setting on another language, with its tasks and sizes."""
         p = self.preset
         if language == "PCFG":
             return self
@@ -89,8 +86,8 @@ class Setting:
             raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
         downstream = replace(p.downstream, tasks=tasks)
         other = replace(p, language=spec, sizes=sizes, downstream=downstream)
-        steps = p.optimisation.steps if language == "HMM" else p.study_steps
-        return replace(self, preset=other.with_steps(steps), sizes=(), tasks=())
+        kept = tuple(size for size in self.sizes if size in sizes)  # none where the languages' sizes differ
+        return replace(self, preset=other, sizes=kept, tasks=())
 
     def by(self, algorithm: str, strength: float | None = None) -> "Setting":
         """Return the setting with another training algorithm."""
@@ -126,7 +123,7 @@ class Setting:
         return Pretraining(
             self.corpus,
             shape,
-            replace(p.optimisation, **changed.optimisation),
+            replace(p.optimisation, steps=self.steps[-1], **changed.optimisation),
             seed,
             self.steps,
             p.micro_batch,
@@ -146,7 +143,7 @@ class Setting:
     @property
     def steps(self) -> tuple[int, ...]:
         """Return the steps after which a checkpoint is kept."""
-        steps = self.preset.optimisation.steps
+        steps = self.preset.optimisation.steps * self.recipe.longer
         return tuple(sorted({max(1, round(share * steps)) for share in CHECKPOINTS}))
 
     def saturations(self) -> dict[tuple[str, int], SaturationMeasurement]:

@@ -34,9 +34,9 @@ class Arm:
 
 MAIN, HMM, OPT = Arm(), Arm(language="HMM"), Arm(language="OPT")
 ADAMW, SOFT, SGD = Arm("adamw"), Arm("soft"), Arm("sgd")
-SGD_HMM = Arm("sgd", language="HMM")
+AFTER, AFTER_HMM = Arm("sgd-after"), Arm("sgd-after", language="HMM")
 POST_LN = Arm("post-ln")
-ADVERSARIAL = tuple(Arm("adversarial", weight) for weight in (0.001, 0.003, 0.01))
+ADVERSARIAL = tuple(Arm("adversarial", weight) for weight in (0.003, 0.006, 0.012))
 NOISE = tuple(Arm("sgd-noise", scale) for scale in (0.0, 0.5, 1.0, 1.5))
 SAM, PENALTY = Arm("sam"), Arm("trace-penalty")
 REGULARISED = (Arm("dropout"), Arm("weight-decay"))
@@ -49,7 +49,7 @@ TRAINED = [ADAMW, *ADVERSARIAL, SOFT, SGD, *REGULARISED]
 ARMS: dict[str, list[Arm]] = {
     "01_introduction": [*EVERYWHERE, ADAMW, *ADVERSARIAL, *NOISE],
     "02_existence": EVERYWHERE,
-    "04_flatness": [*EVERYWHERE, SGD, SGD_HMM, ADAMW, *ADVERSARIAL],
+    "04_flatness": [*EVERYWHERE, AFTER, AFTER_HMM, ADAMW, *ADVERSARIAL],
     "a3_models": [ADAMW, POST_LN],
     "a4_algorithms": [*TRAINED, *NOISE],
     "b2_enlargement": [MAIN],
