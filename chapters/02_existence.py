@@ -227,7 +227,7 @@ for name, ax in zip(setting.tasks, axes, strict=True):
 # `gain` is the accuracy of a size minus that of the lookup table.
 
 # %%
-from sameloss.claims import protocol_gains
+from sameloss.comparison_tables import protocol_gains
 
 protocols = protocol_gains(results, setting.tasks[0])
 render(protocols.rename(columns={"value": "gain"}))

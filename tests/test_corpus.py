@@ -12,7 +12,16 @@ import torch
 from scipy.stats import chisquare
 
 from sameloss import corpus as corpus_module
-from sameloss.corpus import Batches, Corpus, EndlessCorpus, mask_batch, padded, stream_seed, write_corpus
+from sameloss.corpus import (
+    Batches,
+    Corpus,
+    EndlessCorpus,
+    mask_batch,
+    mask_share,
+    padded,
+    stream_seed,
+    write_corpus,
+)
 from sameloss.errors import CorpusError
 from sameloss.languages import Language, Sentences
 
@@ -376,3 +385,32 @@ def test_a_batch_gives_rows_and_loses_empty_columns():
     assert narrow.lengths is None
     assert batch.narrowed().lengths.tolist() == [3, 2, 2]
     assert batch.to("cpu").masked.tolist() == batch.masked.tolist()
+
+
+def test_a_share_of_the_tokens_is_masked_and_at_least_one():
+    sentences = Sentences(torch.randint(1, 9, (4000, 8)), torch.randint(3, 9, (4000,)))
+    batch = mask_share(sentences, 0.3, np.random.default_rng(0))
+    hidden = ((batch.masked == 0) & (torch.arange(8) < batch.lengths[:, None])).sum(1)
+    expected = (0.3 * sentences.lengths + 0.7**sentences.lengths).double().sum()
+    assert len(batch.targets) == pytest.approx(float(expected), rel=0.02)
+    assert int(hidden.min()) == 1
+    rows = torch.arange(len(batch.targets))
+    assert (batch.masked[rows, batch.positions] == 0).all()
+    assert (batch.positions < batch.lengths).all()
+
+
+def test_every_masked_word_is_a_target_once():
+    sentences = Sentences(torch.tensor([[3, 1, 2, 4]]), torch.tensor([4]))
+    batch = mask_share(sentences, 0.9, np.random.default_rng(1))
+    assert sorted(batch.positions.tolist()) == batch.positions.tolist()
+    restored = batch.masked[0].clone()
+    restored[batch.positions] = batch.targets + 1
+    assert restored.tolist() == [3, 1, 2, 4]
+
+
+def test_parts_of_a_batch_are_the_batch(tiny_language):
+    batch = mask_batch(tiny_language.sample(10, torch.Generator().manual_seed(0)), torch.arange(10) % 4)
+    parts = batch.parts(4)
+    assert [len(part.targets) for part in parts] == [4, 4, 2]
+    assert torch.equal(torch.cat([part.masked for part in parts]), batch.masked)
+    assert [len(part.targets) for part in batch.parts(None)] == [10]

@@ -75,3 +75,54 @@ def test_weight_decay_spares_vectors():
     decays = {g["weight_decay"]: g["params"] for g in make_optimiser(new_model(), SETTINGS).param_groups}
     assert all(p.ndim > 1 for p in decays[0.1])
     assert all(p.ndim == 1 for p in decays[0.0])
+
+
+def gradient(model):
+    return torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+
+
+def loss_at(model, batch):
+    logits = model(batch.masked, batch.positions, batch.lengths)
+    return torch.nn.functional.cross_entropy(logits, batch.targets)
+
+
+def test_sgd_takes_the_gradient_times_the_rate(corpus):
+    settings = Optimisation(steps=3, batch=16, lr=0.5, optimiser="sgd", schedule="constant", warmup=0.0)
+    model, moved = new_model().double(), new_model().double()
+    next(pretrain(moved, make_optimiser(moved, settings), lambda s: corpus.batch(0, s, 16), settings))
+    loss_at(model, corpus.batch(0, 0, 16)).backward()
+    for before, after in zip(model.parameters(), moved.parameters(), strict=True):
+        torch.testing.assert_close(after, before - 0.5 * before.grad)
+
+
+def test_a_constant_schedule_stays_after_the_warmup():
+    settings = Optimisation(steps=100, batch=1, lr=1.0, warmup=0.12, schedule="constant")
+    assert [settings.lr_at(s) for s in (11, 12, 50, 99)] == [1.0] * 4
+    assert settings.lr_at(5) == 0.5
+    assert Optimisation(steps=100, batch=1, lr=1.0, warmup=0.0, schedule="constant").lr_at(0) == 1.0
+
+
+def test_sam_takes_the_gradient_uphill(corpus):
+    """One SGD step of SAM equals the gradient at theta + radius g / |g|, applied at theta."""
+    common = {"steps": 1, "batch": 16, "lr": 0.5, "optimiser": "sgd", "warmup": 0.0}
+    settings = Optimisation(**common, schedule="constant", sam_radius=0.3)
+    moved, there, start = (new_model().double() for _ in range(3))
+    batch = corpus.batch(0, 0, 16)
+    next(pretrain(moved, make_optimiser(moved, settings), lambda s: batch, settings))
+    loss_at(start, batch).backward()
+    norm = gradient(start).norm()
+    with torch.no_grad():
+        for p, q in zip(there.parameters(), start.parameters(), strict=True):
+            p.add_(0.3 * q.grad / norm)
+    loss_at(there, batch).backward()
+    for before, uphill, after in zip(start.parameters(), there.parameters(), moved.parameters(), strict=True):
+        torch.testing.assert_close(after, before - 0.5 * uphill.grad)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "valid"),
+    [("optimiser", "adam", "adamw or sgd"), ("schedule", "cosine", "linear or constant")],
+)
+def test_unknown_settings_say_what_is_valid(name, value, valid):
+    with pytest.raises(ParameterError, match=f"Unknown {name} '{value}'; choose {valid}"):
+        Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, name: value})

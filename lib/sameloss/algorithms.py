@@ -52,7 +52,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "sgd-after": Algorithm(
         "from the end of `adamw`, plain SGD at a constant rate",
-        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw", longer=2),
+        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
         0.1,
         "learning rate",
     ),

@@ -70,7 +70,7 @@ def adversary_trace(study: Study, _: str | None, *, matched: bool = False) -> In
     return UNDEFINED if arm is None else arm_trace_excess(study.of(arm), study.of(ADAMW), matched=matched)
 
 
-EXACT, *_, SAMPLED, _LOUDER = NOISE
+EXACT, *_, SAMPLED = NOISE
 
 
 def noise_trace(study: Study, _: str | None) -> Interval:

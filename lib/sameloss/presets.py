@@ -193,7 +193,7 @@ _LAPTOP = Preset(
     downstream=Downstream(
         tasks=("root", "span4", "span2"),
         label_kind="likelihood",
-        train=8000,
+        train=3000,
         test=4000,
         probe_seeds=3,
         seed=0,
@@ -201,7 +201,7 @@ _LAPTOP = Preset(
     probe=ProbeSettings(),
     projection=128,  # the features of the smallest size
     finetune=FinetuneSettings(lr=1e-3, warmup_steps=20),
-    finetune_sentences=2000,
+    finetune_sentences=1000,
     saturation_sentences=8000,
     trace_sentences=5000,
     trace_labels=1,

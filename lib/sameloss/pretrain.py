@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -30,8 +30,8 @@ class Optimisation:
     beta1: float = 0.9
     beta2: float = 0.98
     epsilon: float = 1e-6
-    optimiser: Literal["adamw", "sgd"] = "adamw"
-    schedule: Literal["linear", "constant"] = "linear"  # after the warm-up
+    optimiser: str = "adamw"  # or sgd
+    schedule: str = "linear"  # after the warm-up: down to zero, or constant
     sam_radius: float = 0.0  # of sharpness-aware minimisation; 0: without
 
     def __post_init__(self) -> None:

@@ -169,7 +169,7 @@ class Setting:
 
     def flatness(self) -> dict[tuple[str, int], FlatnessMeasurement]:
         """Return all measures of flatness of the last checkpoints, by (size, seed)."""
-        sentences = self.preset.measure_sentences
+        sentences = self.preset.measure_sentences // 2
         return {k: FlatnessMeasurement(run, sentences, 0) for k, run in self.pretrainings().items()}
 
     def enlargements(self) -> dict[tuple[str, int], EnlargementMeasurement]:
