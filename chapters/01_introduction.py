@@ -23,6 +23,8 @@
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, gpu or paper
 seeds: int = None  # pre-training seeds; None: the preset's
+saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -44,14 +46,14 @@ study = begin_study(globals(), "01_introduction")
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL. One line a pre-training, going from left to right, one point a checkpoint; in the shaded region models are saturated. The lookup table (dashed) represents each token by its true conditional: its loss is perfect.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy on task B against KL by model size, with baselines."}}
 from sameloss import figures
-from sameloss.results import SATURATED_KL, final
+from sameloss.results import final
 from sameloss.study import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
 
 results = study.of(MAIN)
 name = study.setting.tasks[:2][-1]
 (ax,) = figures.panels(1, width=6)
 baselines = results.accuracy_table(name).query("representation in @results.baselines")
-figures.accuracy_against_kl(results.checkpoints, name, baselines, SATURATED_KL, ax)
+figures.accuracy_against_kl(results.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
 figures.legend(ax)
 
 # %% tags=["remove-cell"]
@@ -84,7 +86,7 @@ figures.legend(axes[0])
 #
 # ## 3 The noise flattens
 
-# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved, left alone (s = 1) and raised: the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD for four sizes of label noise."}}
+# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved, and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD for three sizes of label noise."}}
 from sameloss.comparison_tables import arm_checkpoints
 
 noisy, probed = arm_checkpoints(study, NOISE), study.setting.tasks[-1]
@@ -104,7 +106,9 @@ along = arm_checkpoints(study, [ADAMW, *ADVERSARIAL])
 tasks = study.setting.tasks[:2]
 axes = figures.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):
-    figures.accuracy_against_kl(along, task, baselines.iloc[:0], SATURATED_KL, ax, by="algorithm")
+    figures.accuracy_against_kl(
+        along, task, baselines.iloc[:0], study.setting.preset.saturated_kl, ax, by="algorithm"
+    )
 figures.legend(axes[0])
 
 # %% [markdown]

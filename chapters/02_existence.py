@@ -40,6 +40,8 @@ grammar: str = None  # file with a grammar of your own, NLTK's notation or lines
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
+saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -105,8 +107,6 @@ tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 # labels (one mask a sentence), without dropout and weight decay, from several seeds.
 
 # %%
-from sameloss.results import SATURATED_KL
-
 results = study.of(MAIN)
 checkpoints = results.checkpoints
 
@@ -133,7 +133,7 @@ from myst_nb import glue
 
 glue("entropy", f"{models.entropy.mean():.3f}", display=False)
 glue("worst-kl", f"{models.worst_KL.max():.4f}", display=False)
-glue("saturated-kl", f"{SATURATED_KL:g}", display=False)
+glue("saturated-kl", f"{study.setting.preset.saturated_kl:g}", display=False)
 
 # %% [markdown]
 # (KL and its standard error over sentences are means over seeds, `worst_KL` is that of the worst
@@ -148,7 +148,7 @@ from sameloss import figures
 
 axes = figures.panels(1 + len(setting.tasks))
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", axes[0], log=True)
-axes[0].axhline(SATURATED_KL, color="0.5", lw=1)
+axes[0].axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
 for name, ax in zip(setting.tasks, axes[1:], strict=True):
     figures.along_training(checkpoints, name, f"probe accuracy, {name} (%)", ax, log=False)
 figures.legend(axes[0])
@@ -166,7 +166,7 @@ figures.legend(axes[0])
 axes = figures.panels(len(setting.tasks))
 for name, ax in zip(setting.tasks, axes, strict=True):
     baselines = results.accuracy_table(name).query("representation in @results.baselines")
-    figures.accuracy_against_kl(checkpoints, name, baselines, SATURATED_KL, ax)
+    figures.accuracy_against_kl(checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
 figures.legend(axes[0])
 glue("figure-existence", axes[0].figure, display=False)
 
@@ -196,7 +196,7 @@ shown = [(other, name) for other in others for name in other.setting.tasks]
 axes = figures.panels(len(shown)) if shown else []
 for (other, name), ax in zip(shown, axes, strict=True):
     baselines = other.accuracy_table(name).query("representation in @other.baselines")
-    figures.accuracy_against_kl(other.checkpoints, name, baselines, SATURATED_KL, ax)
+    figures.accuracy_against_kl(other.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
 if shown:
     figures.legend(axes[0])
 

@@ -36,6 +36,8 @@ grammar: str = None  # file with a grammar of your own, NLTK's notation or lines
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
+saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -97,7 +99,7 @@ fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean
 # ## The trace along training (Figure 3)
 
 # %%
-from sameloss.results import SATURATED_KL, with_hessian
+from sameloss.results import with_hessian
 
 results = study.of(MAIN)
 checkpoints = with_hessian(results)
@@ -108,7 +110,7 @@ from sameloss import figures
 left, right = figures.panels(2)
 figures.along_training(checkpoints, "trace", figures.TRACE_LABEL, left, log=True)
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", right, log=True)
-right.axhline(SATURATED_KL, color="0.5", lw=1)
+right.axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
 figures.legend(left)
 
 # %% [markdown]

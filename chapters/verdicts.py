@@ -29,6 +29,8 @@
 preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 seeds: int = None  # pre-training seeds; None: the preset's
+saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # processes; None: one a core
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

@@ -50,6 +50,12 @@ def test_a_strength_is_part_of_the_run(store):
     assert recipe("sam").optimisation == {"sam_radius": ALGORITHMS["sam"].strength}
 
 
+def test_a_strength_may_be_zero(store):
+    assert setting(store, algorithm="sgd-noise", strength=0).recipe.objective.label_noise == 0
+    with pytest.raises(ParameterError, match="strength must be positive; got -1"):
+        setting(store, algorithm="sgd-noise", strength=-1)
+
+
 def test_only_an_adversary_reads_the_tasks(store):
     assert setting(store).pretraining("3K", 0).downstream is None
     adversary = setting(store, algorithm="adversarial")

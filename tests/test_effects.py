@@ -157,7 +157,7 @@ def test_at_equal_kl_a_run_is_taken_where_it_has_that_kl(results):
     ahead = arm(results, 0.5, 0.8)
     assert shared_kl([results, ahead]) == pytest.approx(0.02 / 6)
     ends = effects.arm_gain(ahead, results, "root")
-    matched = effects.arm_gain(ahead, results, "root", matched=True)
+    matched = effects.arm_gain(ahead, results, "root", "at equal KL")
     # `ahead` has KL 0.02 / 6 at its third of six checkpoints, where its accuracy is 0.06 lower.
     assert ends.value - matched.value == pytest.approx(6, abs=2)
 
@@ -173,10 +173,24 @@ def test_interpolation_between_checkpoints_is_in_the_logarithm(results):
     np.testing.assert_allclose(traces, np.mean(ends, axis=0))
 
 
+def test_an_end_against_where_the_other_had_its_kl(results):
+    """The slower one's end, 0.02 / 6, is the faster one's third checkpoint of six."""
+    ahead = arm(results, 0.5, 0.8)
+    found = effects.arm_gain(results, ahead, "root", "at its last KL")
+    pairs = [
+        (effects.accuracy(results, s, "root"), effects.accuracy(ahead, s, "root", step=results.steps[2]))
+        for s in results.sizes
+    ]
+    assert found == pytest.approx(effects.gain(pairs), abs=1e-6)
+    assert np.isnan(effects.arm_gain(ahead, results, "root", "at its last KL").low)
+    traces = effects.arm_trace_excess(results, ahead, "at its last KL")
+    assert traces.value == pytest.approx(0.5 - 1, abs=0.03)
+
+
 def test_no_kl_in_common_is_not_testable(results):
     far = arm(results, 100.0, 0.8)
-    assert np.isnan(effects.arm_gain(results, far, "root", matched=True).low)
-    assert np.isnan(effects.arm_trace_excess(results, far, matched=True).low)
+    assert np.isnan(effects.arm_gain(results, far, "root", "at equal KL").low)
+    assert np.isnan(effects.arm_trace_excess(results, far, "at equal KL").low)
 
 
 def test_size_effects_at_equal_kl(results):

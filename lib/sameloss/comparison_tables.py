@@ -1,6 +1,7 @@
 """Tables that compare groups of models: protocols, algorithms, equal steps beside equal KL."""
 
 from collections.abc import Iterable
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,7 @@ from sameloss import effects
 from sameloss.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
 from sameloss.downstream.bootstrap import Interval, percentile_interval
 from sameloss.effects import accuracy, arm_gain, arm_trace_excess, gain
-from sameloss.flatness_tables import MEASURES, enlarged_totals, law_alone
+from sameloss.flatness_tables import MEASURES
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_finetuned, collect_probes, final, saturated
 from sameloss.study import ADAMW, Arm, Study
@@ -117,39 +118,27 @@ def arm_checkpoints(study: Study, arms: Iterable[Arm]) -> pd.DataFrame:
 
 
 def arm_differences(
-    study: Study, arms: Iterable[Arm], tasks: Iterable[str], reference: Arm = ADAMW
+    study: Study,
+    arms: Iterable[Arm],
+    tasks: Iterable[str],
+    reference: Arm = ADAMW,
+    comparisons: Iterable[effects.Compared] = ("after all steps", "at equal KL"),
 ) -> pd.DataFrame:
-    """Return each algorithm minus the reference, after all steps and at equal KL.
+    """Return each algorithm minus the reference, compared in several ways.
 
-    Accuracies in points, the trace as a relative excess; NaN where models are not saturated or have no
-    KL in common.
+    Accuracies in points, the trace as a relative excess; NaN where models are not saturated or do not have
+    the KL in question.
     """
     study.prepare([*arms, reference])
     own = study.of(reference)
     rows = []
-    for arm in arms:
-        other = study.of(arm)
-        for compared, matched in {"after all steps": False, "at equal KL": True}.items():
-            about = {"algorithm": arm.label, "compared": compared}
-            excess = arm_trace_excess(other, own, matched=matched)
-            rows.append({**about, "quantity": "trace", **excess._asdict()})
-            rows += [
-                {**about, "quantity": task, **arm_gain(other, own, task, matched=matched)._asdict()}
-                for task in tasks
-            ]
+    for arm, compared in product(arms, comparisons):
+        other, about = study.of(arm), {"algorithm": arm.label, "compared": compared}
+        rows.append({**about, "quantity": "trace", **arm_trace_excess(other, own, compared)._asdict()})
+        rows += [
+            {**about, "quantity": task, **arm_gain(other, own, task, compared)._asdict()} for task in tasks
+        ]
     return pd.DataFrame(rows)
-
-
-def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
-    """Return the excess of the smallest size's trace over the largest's, in each way to compare them.
-
-    `law alone` is the excess if both had the same native parts.
-    """
-    totals, rows = enlarged_totals(traces), []
-    for name, alone in law_alone(traces, results.setting).items():
-        interval = effects.smallest_over_largest(results, totals[totals.comparison == name])
-        rows.append({"comparison": name, **interval._asdict(), "law alone": alone})
-    return pd.DataFrame(rows).rename(columns={"value": "excess"})
 
 
 def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:

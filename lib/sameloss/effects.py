@@ -5,7 +5,7 @@ Every effect is computed from `Results`; NaN ends mean that it cannot be compute
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,9 +26,14 @@ class Accuracy(NamedTuple):
 
 
 def accuracy(
-    results: Results, name: str, task: str, *, step: int | None = None, kl: float | None = None
+    results: Results,
+    name: str,
+    task: str,
+    *,
+    step: int | None = None,
+    kl: float | list[float] | None = None,
 ) -> Accuracy:
-    """Return the accuracy of a size or baseline: at the last step, another one, or at a KL."""
+    """Return the accuracy of a size or baseline: at the last step, another one, or at a KL (of each seed)."""
     correct = results.correct(name, task, step) if kl is None else results.correct_at(name, task, kl)
     replicates = results.resamples.accuracy(correct, pretrained=name not in results.baselines)
     return Accuracy(float(correct.mean()), replicates)
@@ -126,27 +131,47 @@ def step_gain_matched(results: Results, task: str) -> Interval:
 # Algorithms
 
 
-def arm_gain(better: Results, worse: Results, task: str, *, matched: bool = False) -> Interval:
-    """Return the gain of one algorithm over another, the mean over their sizes.
+Compared = Literal["after all steps", "at equal KL", "at its last KL"]
+"""Where two algorithms are compared: at their ends; at the smallest KL that all runs of a size reach; or the
+first at its end, the second where, seed by seed, it had that KL on its way."""
 
-    After all steps, or at the smallest KL that all runs of a size reach.
-    """
+
+def arm_gain(first: Results, second: Results, task: str, compared: Compared = "after all steps") -> Interval:
+    """Return the gain in accuracy of one algorithm over another, in points, the mean over their sizes."""
     pairs = []
-    for size in better.sizes:
-        kl = _shared([better, worse], (size,)) if matched else None
-        if kl is None and (matched or not (saturated(better, size) and saturated(worse, size))):
+    for size in first.sizes:
+        places = _places(first, second, size, compared)
+        if places is None:
             return UNDEFINED
-        pairs.append(tuple(accuracy(results, size, task, kl=kl) for results in (better, worse)))
+        own, other = places
+        pairs.append((accuracy(first, size, task, kl=own), accuracy(second, size, task, kl=other)))
     return gain(pairs)
 
 
-def arm_trace_excess(more: Results, less: Results, *, matched: bool = False) -> Interval:
-    """Return trace(more) / trace(less) - 1 of two algorithms at the first's first size."""
-    size = more.sizes[0]
-    kl = _shared([more, less], (size,)) if matched else None
-    if kl is None and (matched or not (saturated(more, size) and saturated(less, size))):
-        return UNDEFINED
-    return excess([(log_traces(more, size, kl=kl), log_traces(less, size, kl=kl))])
+def arm_trace_excess(first: Results, second: Results, compared: Compared = "after all steps") -> Interval:
+    """Return trace(first) / trace(second) - 1 of two algorithms, the geometric mean over their sizes."""
+    pairs = []
+    for size in first.sizes:
+        places = _places(first, second, size, compared)
+        if places is None:
+            return UNDEFINED
+        own, other = places
+        pairs.append((log_traces(first, size, kl=own), log_traces(second, size, kl=other)))
+    return excess(pairs)
+
+
+def _places(
+    first: Results, second: Results, size: str, compared: Compared
+) -> tuple[float | None, float | list[float] | None] | None:
+    """Return the KLs at which the two are taken (None: after all steps); None where that cannot be."""
+    if compared == "after all steps":
+        return (None, None) if saturated(first, size) and saturated(second, size) else None
+    if compared == "at equal KL":
+        kl = _shared([first, second], (size,))
+        return None if kl is None else (kl, kl)
+    own = [float(kl[-1]) for kl in first.kls(size)]
+    reach = [kl.min() <= target <= kl.max() for kl, target in zip(second.kls(size), own, strict=True)]
+    return (None, own) if all(reach) else None
 
 
 def equivalence(effect: Interval, margin: float) -> Interval:
@@ -170,14 +195,21 @@ class LogTraces(NamedTuple):
     error: Float[np.ndarray, " seed"]
 
 
-def log_traces(results: Results, size: str, *, step: int | None = None, kl: float | None = None) -> LogTraces:
-    """Return a size's traces: at the last step, another one, or at a KL (interpolated in the logarithm)."""
+def log_traces(
+    results: Results, size: str, *, step: int | None = None, kl: float | list[float] | None = None
+) -> LogTraces:
+    """Return a size's traces: at the last step, another one, or at a KL (of each seed).
+
+    Between checkpoints the logarithm is interpolated.
+    """
     step = results.steps[-1] if step is None else step
     table = results.checkpoints[results.checkpoints["size"] == size]
     if kl is None:
         return log_traces_of(table[table.step == step])
     runs = [run.sort_values("step") for _, run in table.groupby("seed")]
-    weights = [weights_at(run.kl_mean.to_numpy(np.float64), kl) for run in runs]
+    targets = np.broadcast_to(kl, len(runs))
+    targets = np.broadcast_to(kl, len(runs))
+    weights = [weights_at(r.kl_mean.to_numpy(np.float64), at) for r, at in zip(runs, targets, strict=True)]
     along = [log_traces_of(run, by="step") for run in runs]
     values = [w @ t.value for w, t in zip(weights, along, strict=True)]
     errors = [np.hypot.reduce(w * t.error) for w, t in zip(weights, along, strict=True)]

@@ -37,10 +37,15 @@ class Parameters:
     glue: str | None = None
     corpus: str = "fixed"
     test_sentences: str = "fresh"
+    saturated_kl: float | None = None
+    tolerance: float | None = None
     max_hours: float | None = None
     workers: int | None = None
     artifacts: str | None = None
 
+
+MAY_BE_ZERO = {"strength"}
+"""A strength of zero switches something off; every other number is a number of something."""
 
 IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
 
@@ -101,7 +106,7 @@ def _converted(field: Field, value: Any) -> Any:
     if (value is None and optional) or (wanted is str and isinstance(value, str)):
         return value
     if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
-        if not value > 0:
+        if not (value > 0 or (value == 0 and field.name in MAY_BE_ZERO)):
             raise ParameterError(f"{field.name} must be positive; got {value}.")
         if wanted is float or float(value).is_integer():
             return wanted(value)
@@ -130,9 +135,8 @@ def _choose_preset(parameters: Parameters) -> Preset:
 
 
 def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
-    given = {
-        k: v for k in ("seeds", "trace_sentences", "max_hours", "workers") if (v := getattr(parameters, k))
-    }
+    simple = ("seeds", "trace_sentences", "saturated_kl", "tolerance", "max_hours", "workers")
+    given = {name: value for name in simple if (value := getattr(parameters, name))}
     if parameters.steps:
         given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
         given["study_steps"] = parameters.steps

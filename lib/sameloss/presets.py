@@ -17,6 +17,9 @@ from sameloss.pretrain import Optimisation
 
 Shape = EncoderShape | BiLSTMShape
 
+SATURATED_KL = 0.02
+"""A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -53,6 +56,8 @@ class Preset:
     chain_steps: int  # of Langevin dynamics, for the learning coefficient
     max_hours: float
     workers: int | None = None  # processes; None: the number of cores
+    saturated_kl: float = SATURATED_KL
+    tolerance: float | None = None  # of all verdicts; None: each claim's own
 
     @property
     def shapes(self) -> dict[str, Shape]:

@@ -12,9 +12,6 @@ from sameloss.matched import common_kl, weights_at
 from sameloss.parallel import get_all
 from sameloss.setting import Setting
 
-SATURATED_KL = 0.02
-"""A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
-
 
 @cache
 def _resamples(model_seeds: int, probe_seeds: int, examples: int) -> Resamples:
@@ -66,15 +63,16 @@ class Results:
         at = -1 if step is None else self.steps.index(step)
         return np.stack([run[at] for run in self._along(name, task)])
 
-    def correct_at(self, name: str, task: str, kl: float) -> np.ndarray:
-        """Return the same, interpolated to a KL: a sentence is then right to a share.
+    def correct_at(self, name: str, task: str, kl: float | list[float]) -> np.ndarray:
+        """Return the same, interpolated to a KL (or one for each seed): a sentence is then right to a share.
 
         Raises:
             UnreachableKL: where a run's checkpoints do not enclose it.
 
         """
-        runs = zip(self._along(name, task), self.kls(name), strict=True)
-        return np.stack([np.einsum("s,spe->pe", weights_at(kls, kl), run) for run, kls in runs])
+        kls = self.kls(name)
+        runs = zip(self._along(name, task), kls, np.broadcast_to(kl, len(kls)), strict=True)
+        return np.stack([np.einsum("s,spe->pe", weights_at(own, target), run) for run, own, target in runs])
 
     def _along(self, size: str, task: str) -> list[np.ndarray]:
         """Return for each seed which test sentences are right, axes (step, probe seed, sentence)."""
@@ -217,5 +215,5 @@ def _checkpoints(setting, table, probes) -> pd.DataFrame:
         accuracy = {k: 100 * p[..., index].mean((1, 2)) for k, p in probes.items()}
         table[task] = np.concatenate([accuracy[key] for key in probes])
     table["parameters"] = table["size"].map({s: setting.preset.parameter_count(s) for s in setting.sizes})
-    table["saturated"] = table.kl_mean <= SATURATED_KL
+    table["saturated"] = table.kl_mean <= setting.preset.saturated_kl
     return table

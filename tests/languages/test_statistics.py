@@ -17,8 +17,7 @@ from sameloss.languages.statistics import (
     masked_entropy,
     word_shares,
 )
-from sameloss.presets import LAPTOP_LANGUAGE
-from sameloss.results import SATURATED_KL
+from sameloss.presets import LAPTOP_LANGUAGE, SATURATED_KL
 from sameloss.saturation import exact_saturation
 
 
