@@ -110,8 +110,8 @@ render(wide(differences))
 # %% [markdown]
 # ## Which measure predicts accuracy?
 #
-# Appendix D asks for a better metric than the loss. Below, all saturated last checkpoints of this
-# page and of {ref}`algorithms` (one size, several algorithms and seeds): signed $r^2$ between the
+# Appendix D asks for a better metric than the loss. Below, the last checkpoints of this page and of
+# {ref}`algorithms` (one size; all algorithms that end saturated in every seed): signed $r^2$ between the
 # accuracy of each task and candidate predictors, positive where *less* of the measure goes with *more*
 # accuracy. KL is the loss itself.
 

@@ -10,7 +10,7 @@ from nltk import Tree
 
 mpl.use("agg")
 
-from test_claims import results, table  # noqa: F401
+from test_effects import results, table  # noqa: F401
 
 from sameloss import figures
 

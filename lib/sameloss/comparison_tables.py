@@ -144,13 +144,17 @@ def arm_differences(
 def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
     """Return the signed r² of accuracy with minus the logarithm of KL and of each measure of flatness.
 
-    Over the saturated last checkpoints of several algorithms at one size; an algorithm stands where a
-    size stands elsewhere, so that its seeds are resampled together.
+    Over the last checkpoints of several algorithms at one size, of those algorithms that end saturated
+    in every seed; an algorithm stands where a size stands elsewhere, so that its seeds are resampled
+    together.
     """
-    arms = list(arms)
-    study.prepare(arms)
-    table = pd.concat([_measured(study.of(arm)).assign(size=arm.label) for arm in arms])
-    table = table[table.saturated]
+    results = {arm.label: study.of(arm) for arm in arms}
+    good = {name: found for name, found in results.items() if saturated(found, *found.sizes)}
+    wanted = [run for found in good.values() for run in found.setting.flatness().values()]
+    get_all(study.setting.store, wanted, study.setting.preset.workers)
+    if not good:
+        return pd.DataFrame(columns=["task", "measure", "models", *Interval._fields])
+    table = pd.concat([_measured(found).assign(size=name) for name, found in good.items()])
     rows = []
     for task in tasks:
         for measure in ("kl_mean", *MEASURES[:-1]):
@@ -162,11 +166,10 @@ def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> 
 
 def _measured(results: Results) -> pd.DataFrame:
     """Return the last checkpoints with a column for each measure of flatness that needs no chain."""
-    runs = results.setting.flatness()
-    found = get_all(results.setting.store, list(runs.values()), results.setting.preset.workers)
+    runs, store = results.setting.flatness(), results.setting.store
     wide = pd.DataFrame(
-        {"size": size, "seed": seed, **table.set_index("measure")["mean"]}
-        for (size, seed), table in zip(runs, found, strict=True)
+        {"size": size, "seed": seed, **store.get(run).set_index("measure")["mean"]}
+        for (size, seed), run in runs.items()
     )
     return final(results).drop(columns="trace").merge(wide, on=["size", "seed"])
 
