@@ -10,7 +10,7 @@ from sameloss import effects
 from sameloss.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
 from sameloss.downstream.bootstrap import Interval, percentile_interval
 from sameloss.effects import accuracy, arm_gain, arm_trace_excess, gain
-from sameloss.flatness_tables import MEASURES
+from sameloss.flatness_tables import MEASURES, enlarged_totals, law_alone
 from sameloss.parallel import get_all
 from sameloss.results import Results, collect_finetuned, collect_probes, final, saturated
 from sameloss.study import ADAMW, Arm, Study
@@ -139,6 +139,18 @@ def arm_differences(
             {**about, "quantity": task, **arm_gain(other, own, task, compared)._asdict()} for task in tasks
         ]
     return pd.DataFrame(rows)
+
+
+def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
+    """Return the excess of the smallest size's trace over the largest's, in each way to compare them.
+
+    `law alone` is the excess if both had the same native parts.
+    """
+    totals, rows = enlarged_totals(traces), []
+    for name, alone in law_alone(traces, results.setting).items():
+        interval = effects.smallest_over_largest(results, totals[totals.comparison == name])
+        rows.append({"comparison": name, **interval._asdict(), "law alone": alone})
+    return pd.DataFrame(rows).rename(columns={"value": "excess"})
 
 
 def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:

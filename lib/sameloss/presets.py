@@ -33,6 +33,7 @@ class Preset:
     hmm_sizes: dict[str, Shape]
     lstm_sizes: dict[str, BiLSTMShape]  # to be asked for by name
     opt: LanguageSpec
+    opt_sizes: dict[str, Shape]
     language_sentences: int  # on which a language's statistics are taken
     corpus_sentences: int | None  # None: sampled without end
     optimisation: Optimisation
@@ -184,9 +185,10 @@ _LAPTOP = Preset(
     language=LAPTOP_LANGUAGE,
     hmm=LAPTOP_HMM,
     hmm_tasks=("state3", "state5"),
-    hmm_sizes=SIZES["laptop"],
+    hmm_sizes={name: SIZES["laptop"][name] for name in ("7K", "27K")},
     lstm_sizes=LSTM_SIZES["laptop"],
     opt=LAPTOP_TEACHER,
+    opt_sizes={name: SIZES["laptop"][name] for name in ("7K", "27K")},
     language_sentences=20_000,
     corpus_sentences=1 << 20,
     optimisation=Optimisation(steps=4000, batch=128, lr=3e-3),
@@ -228,6 +230,7 @@ _SMOKE = replace(
     hmm_sizes=SIZES["smoke"],
     lstm_sizes=LSTM_SIZES["smoke"],
     opt=SMOKE_TEACHER,
+    opt_sizes=SIZES["smoke"],
     language_sentences=500,
     corpus_sentences=20_000,
     optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
@@ -257,6 +260,7 @@ _PAPER = replace(
     hmm=PAPER_HMM,
     hmm_tasks=("state6", "state10"),
     hmm_sizes=LSTM_SIZES["paper"],
+    opt_sizes=SIZES["paper"],
     lstm_sizes=LSTM_SIZES["paper"],
     language_sentences=100_000,
     corpus_sentences=20_000_000,
@@ -290,6 +294,7 @@ _GPU = replace(
     sizes={name: SIZES["paper"][name] for name in ("2M", "5M", "9M", "13M", "41M")},
     hmm_sizes={name: LSTM_SIZES["paper"][name] for name in ("4M", "10M", "29M")},
     lstm_sizes={},
+    opt_sizes={name: SIZES["paper"][name] for name in ("2M", "5M", "9M", "13M", "41M")},
     corpus_sentences=4_000_000,
     optimisation=Optimisation(steps=10_000, batch=1024, lr=1e-3),
     study_size="9M",

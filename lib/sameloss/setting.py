@@ -80,7 +80,7 @@ class Setting:
             return self
         spec, tasks, sizes = {
             "HMM": (p.hmm, p.hmm_tasks, p.hmm_sizes),
-            "OPT": (p.opt, p.opt_tasks, p.sizes),
+            "OPT": (p.opt, p.opt_tasks, p.opt_sizes),
         }[language]
         if not tasks:
             raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
@@ -93,9 +93,9 @@ class Setting:
         """Return the setting with another training algorithm."""
         return replace(self, algorithm=algorithm, strength=strength)
 
-    def study(self, algorithm: str, strength: float | None = None) -> "Setting":
-        """Return the comparison of algorithms: one size, the steps of a study."""
-        preset = self.preset.with_steps(self.preset.study_steps)
+    def study(self, algorithm: str, strength: float | None = None, *, full_length: bool = False) -> "Setting":
+        """Return the comparison of algorithms: one size, the steps of a study or of ordinary training."""
+        preset = self.preset if full_length else self.preset.with_steps(self.preset.study_steps)
         size = self.sizes if len(self.sizes) == 1 else (preset.study_size,)
         return replace(self, preset=preset, sizes=size).by(algorithm, strength)
 

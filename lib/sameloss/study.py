@@ -17,13 +17,14 @@ class Arm:
     strength: float | None = None
     language: str = "PCFG"
     two_sizes: bool = False  # the two smallest; an algorithm is otherwise studied at one size
+    full_length: bool = False  # as many steps as ordinary training; a study otherwise has fewer
 
     def setting(self, base: Setting) -> Setting:
         """Return the arm's setting."""
         on = base.on(self.language)
         if self.algorithm is None:
             return on
-        studied = on.study(self.algorithm, self.strength)
+        studied = on.study(self.algorithm, self.strength, full_length=self.full_length)
         return studied.across(on.sizes[:2]) if self.two_sizes else studied
 
     @property
@@ -34,7 +35,7 @@ class Arm:
 
 MAIN, HMM, OPT = Arm(), Arm(language="HMM"), Arm(language="OPT")
 ADAMW, SOFT, SGD = Arm("adamw"), Arm("soft"), Arm("sgd")
-AFTER, AFTER_HMM = Arm("sgd-after"), Arm("sgd-after", language="HMM")
+AFTER, AFTER_HMM = (Arm("sgd-after", language=name, full_length=True) for name in ("PCFG", "HMM"))
 POST_LN = Arm("post-ln")
 ADVERSARIAL = tuple(Arm("adversarial", weight) for weight in (0.003, 0.006, 0.012))
 NOISE = tuple(Arm("sgd-noise", scale) for scale in (0.0, 0.5, 1.0))
