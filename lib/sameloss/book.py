@@ -28,7 +28,7 @@ from sameloss.runs import write_atomically
 
 EXECUTED = Path("_build/executed")
 STAGE = Path("_build/stage")
-FRONT_FIGURE = Path("images/existence.png")
+FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.png")
 PAGES = ("_config.yml", "_toc.yml", "references.bib", "_static/book.css")
 
 
@@ -143,7 +143,7 @@ def adopt() -> None:
         for cell in notebook.cells:
             _forget_execution(cell)
         write_atomically(path, (nbformat.writes(notebook) + "\n").encode())
-    figure = _front_figure(nbformat.read(notebooks()[0], as_version=4))
+    figure = _front_figure(nbformat.read(FRONT_CHAPTER, as_version=4))
     FRONT_FIGURE.parent.mkdir(exist_ok=True)
     FRONT_FIGURE.write_bytes(figure)
 
