@@ -23,7 +23,8 @@ from torch.nn import functional as F
 
 from sameloss.corpus import Batch
 from sameloss.flatness.gradient_norms import recordings
-from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.encoder import Attention, Encoder, EncoderShape
+from sameloss.models.masked_model import chosen
 
 Labels = Int[Tensor, "sentence label"]
 Norms = Float[Tensor, "sentence label"]
@@ -32,6 +33,17 @@ OfPairs = Callable[[Batch, Int[Tensor, " pair"]], Float[Tensor, " pair"]]
 
 
 # Models
+
+
+class CalledAttention(Attention):
+    """Attention that calls its layers: Opacus and BackPACK watch modules, not functions."""
+
+    def forward(self, x: Tensor, bias: Tensor | None, at: Tensor | None = None) -> Tensor:
+        """Mix the positions, then choose."""
+        q, k, v = self.qkv(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4)
+        scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+        weights = (scores if bias is None else scores + bias).softmax(-1)
+        return self.out(chosen((weights @ v).transpose(1, 2).flatten(-2), at))
 
 
 class Untied(Encoder):
@@ -45,15 +57,20 @@ class Untied(Encoder):
             self.decoder.weight.copy_(self.word.weight[1:])
             self.decoder.bias.copy_(self.head_bias)
         del self.head_bias
+        for block in self.blocks:
+            block.attention.__class__ = CalledAttention
 
-    def features(self, tokens: Tensor, lengths: Tensor | None = None) -> Float[Tensor, "batch seq d_model"]:
+    def features(
+        self, tokens: Tensor, lengths: Tensor | None = None, at: Tensor | None = None
+    ) -> Float[Tensor, "batch out d_model"]:
         """Return the contextual representations."""
         place = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
         context = self.context(tokens, lengths)
         h = self.embedding_norm(self.word(tokens) + self.position(place))
-        for block in self.blocks:
+        *first, last = self.blocks
+        for block in first:
             h = block(h, context)
-        return self.final_norm(h)
+        return self.final_norm(last(h, context, at))
 
     def head(self, h: Float[Tensor, "*batch d_model"]) -> Float[Tensor, "*batch word"]:
         """Return the logits."""

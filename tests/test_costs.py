@@ -22,7 +22,7 @@ def test_training_flops_by_hand(tmp_path):
     first = 8 * (6 * (4 * 16 * 16 + 2 * 16 * 64) + 12 * 16 * 8)
     last = 8 * 6 * 2 * 16 * 16 + 6 * (2 * 16 * 16 + 2 * 16 * 64) + 12 * 16 * 8
     head = 6 * 16 * (16 + 16)
-    assert training_flops(run) == 10 * 256 * (first + last + head)
+    assert training_flops(run) == 10 * 128 * (first + last + head)
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(tmp_path, monkeypatch):
