@@ -87,7 +87,7 @@ def test_figures_equations_and_scripts_need_no_network(html):
 
 def test_figures_have_captions_and_alternative_texts(html):
     text = (html / "chapters" / "02_existence.html").read_text()
-    assert len(re.findall(r"<figcaption>", text)) == 3
+    assert len(re.findall(r"<figcaption>", text)) == 4
     assert len(re.findall(r'<img alt="(?!_images|\.\./)[A-Z][^"]{20,}"', text)) >= 3
 
 
