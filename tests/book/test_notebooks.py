@@ -61,7 +61,7 @@ def test_one_size_end_to_end_then_warm(tmp_path, artifacts):
     ("parameters", "sentence"),
     [
         ([("szie", "7K")], r"ParameterError: Unknown parameter 'szie'; valid are preset, size, "),
-        ([("size", "9K")], r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, 7K"),
+        ([("size", "9K")], r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, .*7K"),
         ([("steps", "-3")], r"ParameterError: steps must be positive; got -3\."),
         (
             [("preset", "laptop"), ("size", "235M")],
