@@ -4,7 +4,8 @@ Every effect is computed from `Results`; NaN ends mean that it cannot be compute
 (one size only, one seed, no saturated checkpoint, no KL in common).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -70,13 +71,14 @@ def size_gain(results: Results, task: str) -> Interval:
 
 def size_gain_matched(results: Results, task: str) -> Interval:
     """Return the same at the smallest KL that all runs of both sizes reach."""
+    ends, kl = _matched_ends(results)
+    return UNDEFINED if kl is None else gain([tuple(accuracy(results, s, task, kl=kl) for s in ends[::-1])])
+
+
+def _matched_ends(results: Results) -> tuple[tuple[str, str] | None, float | None]:
+    """Return the two sizes to compare and the KL they share; None for what there is not."""
     ends = _ends(results)
-    kl = _shared([results], ends) if ends else None
-    return (
-        UNDEFINED
-        if kl is None
-        else gain([tuple(accuracy(results, size, task, kl=kl) for size in ends[::-1])])
-    )
+    return ends, _shared([results], ends) if ends else None
 
 
 def _shared(results: list[Results], sizes: tuple[str, ...] | None = None) -> float | None:
@@ -138,26 +140,25 @@ first at its end, the second where, seed by seed, it had that KL on its way."""
 
 def arm_gain(first: Results, second: Results, task: str, compared: Compared = "after all steps") -> Interval:
     """Return the gain in accuracy of one algorithm over another, in points, the mean over their sizes."""
-    pairs = []
-    for size in first.sizes:
-        places = _places(first, second, size, compared)
-        if places is None:
-            return UNDEFINED
-        own, other = places
-        pairs.append((accuracy(first, size, task, kl=own), accuracy(second, size, task, kl=other)))
-    return gain(pairs)
+    return _arms(first, second, compared, partial(accuracy, task=task), gain)
 
 
 def arm_trace_excess(first: Results, second: Results, compared: Compared = "after all steps") -> Interval:
     """Return trace(first) / trace(second) - 1 of two algorithms, the geometric mean over their sizes."""
+    return _arms(first, second, compared, log_traces, excess)
+
+
+def _arms(
+    first: Results, second: Results, compared: Compared, measure: Callable, effect: Callable
+) -> Interval:
+    """Return an effect of what is measured of either algorithm at each size, where they are compared."""
     pairs = []
     for size in first.sizes:
         places = _places(first, second, size, compared)
         if places is None:
             return UNDEFINED
-        own, other = places
-        pairs.append((log_traces(first, size, kl=own), log_traces(second, size, kl=other)))
-    return excess(pairs)
+        pairs.append(tuple(measure(r, size, kl=kl) for r, kl in zip((first, second), places, strict=True)))
+    return effect(pairs)
 
 
 def _places(
@@ -207,7 +208,6 @@ def log_traces(
     if kl is None:
         return log_traces_of(table[table.step == step])
     runs = [run.sort_values("step") for _, run in table.groupby("seed")]
-    targets = np.broadcast_to(kl, len(runs))
     targets = np.broadcast_to(kl, len(runs))
     weights = [weights_at(r.kl_mean.to_numpy(np.float64), at) for r, at in zip(runs, targets, strict=True)]
     along = [log_traces_of(run, by="step") for run in runs]
@@ -259,8 +259,7 @@ def trace_falls_with_size(results: Results) -> Interval:
 
 def trace_falls_with_size_matched(results: Results) -> Interval:
     """Return the same at the smallest KL that both sizes reach."""
-    ends = _ends(results)
-    kl = _shared([results], ends) if ends else None
+    ends, kl = _matched_ends(results)
     return UNDEFINED if kl is None else excess([tuple(log_traces(results, size, kl=kl) for size in ends)])
 
 
