@@ -21,7 +21,7 @@
 # chapters, and says after each what was found here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
@@ -86,10 +86,10 @@ figures.legend(axes[0])
 #
 # ## 3 The noise flattens
 
-# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved, and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD for three sizes of label noise."}}
+# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0) and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
 from sameloss.comparison_tables import arm_checkpoints
 
-noisy, probed = arm_checkpoints(study, NOISE), study.setting.tasks[-1]
+noisy, probed = arm_checkpoints(study, study.present(NOISE)), study.setting.tasks[-1]
 left, right = figures.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
 figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
@@ -101,8 +101,8 @@ figures.legend(left)
 #
 # ## 4 The algorithm matters
 
-# %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and three strengths of an adversary."}}
-along = arm_checkpoints(study, [ADAMW, *ADVERSARIAL])
+# %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
+along = arm_checkpoints(study, study.present([ADAMW, *ADVERSARIAL]))
 tasks = study.setting.tasks[:2]
 axes = figures.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):

@@ -22,7 +22,7 @@
 # loss, and how well linear probes find what is hidden, after all steps and at *exactly* equal loss.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = (
     "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper; LSTMs: L4K, 67M, ...
 )
@@ -274,6 +274,15 @@ verdicts = verdict_table(study, "02_existence")
 render_verdicts(verdicts)
 
 # %% [markdown]
+# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
+
+# %%
+from sameloss.chapter import render
+from sameloss.recorded import across_presets
+
+render(across_presets(verdicts, study.setting.preset.name))
+
+# %% [markdown]
 # - More steps after saturation: {glue:text}`verdict-fig1`; for each doubling at equal KL:
 #   {glue:text}`verdict-fig1-matched`.
 # - Larger models, task B: {glue:text}`verdict-fig2`, at equal KL {glue:text}`verdict-logkl`; task A:
@@ -288,7 +297,6 @@ print(
     "KL of every run falls from first to last checkpoint:",
     bool((checkpoints.groupby(["size", "seed"]).kl_mean.agg(lambda kl: kl.iloc[0] > kl.iloc[-1])).all()),
 )
-print("every verdict is computed:", not (verdicts.verdict == "not yet").any())
 
 # %% [markdown]
 # ## Deviations

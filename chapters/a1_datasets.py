@@ -21,7 +21,7 @@
 # and HMM are calibrated to it; and what a classifier of the hidden symbols can reach at best.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
 sentences: int = None  # sentences that statistics are taken on; None: the preset's
 grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive

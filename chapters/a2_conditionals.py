@@ -21,7 +21,7 @@
 # and an HMM, where any number of masks costs the same, so that a 15 % mask rate has exact targets too.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
 sentences: int = 2000  # sentences that entropies under several masks are taken on
 grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive

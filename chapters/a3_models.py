@@ -22,7 +22,7 @@
 # is trained here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit

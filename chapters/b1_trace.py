@@ -21,7 +21,7 @@
 # cost; and which measures of flatness change when only the parameters do, and not the function.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's

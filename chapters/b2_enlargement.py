@@ -21,7 +21,7 @@
 # comparison of sizes.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
@@ -179,6 +179,15 @@ from sameloss.claims import verdict_table
 
 verdicts = verdict_table(study, "b2_enlargement")
 render_verdicts(verdicts)
+
+# %% [markdown]
+# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
+
+# %%
+from sameloss.chapter import render
+from sameloss.recorded import across_presets
+
+render(across_presets(verdicts, study.setting.preset.name))
 
 # %% [markdown]
 # - Enlarged to one architecture as the paper does, the trace falls with size:

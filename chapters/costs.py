@@ -16,7 +16,7 @@
 # the run store; and what the sizes are.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
@@ -55,6 +55,17 @@ render(costs)
 from sameloss.costs import estimated_and_measured
 
 render(estimated_and_measured(setting))
+
+# %% [markdown]
+# ## Recorded runs
+#
+# Tables of longer presets, computed once by `make record PRESET=laptop-long` and kept in `results/`;
+# chapters show them beside their own numbers.
+
+# %%
+from sameloss.recorded import records, said
+
+print(*map(said, records()), sep="\n")
 
 # %% [markdown]
 # ## Languages: ours beside peers

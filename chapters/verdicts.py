@@ -23,10 +23,9 @@
 # | not seen | zero lies in the interval |
 # | contradicted | the interval is below zero |
 # | not testable here | it cannot be computed from these runs, for example because models are not saturated |
-# | not yet | this book does not compute it so far |
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
@@ -47,16 +46,37 @@ from sameloss.claims import verdict_table
 verdicts = verdict_table(study)
 render_verdicts(verdicts)
 
+# %% [markdown]
+# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
+
+# %%
+from sameloss.chapter import render
+from sameloss.recorded import across_presets
+
+render(across_presets(verdicts, study.setting.preset.name))
+
 # %%
 verdicts.groupby("verdict", sort=False).id.agg(["size", ", ".join])
 
+# %% [markdown]
+# ## Lemmas and theorems
+#
+# Each statement of {ref}`implicit-bias` and {ref}`dyck` is judged by checks of what is printed and of its
+# correction: it *holds* where all pass, *holds as corrected* where a computed number refutes what is printed
+# and the correction passes all of its checks; otherwise the book shows a counter-example.
+
+# %%
+from sameloss.theory_tables import theory_runs, theory_table
+
+theory = theory_table(study.setting)
+render(theory.drop(columns="section"))
+
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.claims import CLAIMS
+from sameloss.paper import PUBLISHED
 
-computed = verdicts[verdicts.verdict != "not yet"]
-print("claims computed so far:", len(computed), "of", len(verdicts))
-print("each claim this book computes has a verdict:", set(computed.id) == set(CLAIMS))
+print("every published claim has a verdict:", set(verdicts.id) == set(PUBLISHED))
+print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
 
 # %% [markdown]
 # A verdict at the laptop preset is about the laptop's small language and models. It says whether
@@ -66,5 +86,5 @@ print("each claim this book computes has a verdict:", set(computed.id) == set(CL
 from sameloss import figures
 from sameloss.chapter import provenance
 
-print(provenance(study.setting, study.runs()))
+print(provenance(study.setting, [*study.runs(), *theory_runs(study.setting)]))
 figures.download(verdicts, "verdicts")

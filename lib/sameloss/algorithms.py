@@ -18,7 +18,7 @@ class Recipe:
     norm: Norm = "pre"
     dropout: float = 0.0
     origin: str | None = None  # the algorithm whose last checkpoint this one starts from
-    longer: int = 1  # times the steps of the preset
+    longer: bool = False  # by the preset's `noise_length`
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,10 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sgd-noise": Algorithm(
         "from the end of `soft`, plain SGD at a constant rate, label noise scaled by s",
         lambda scale: Recipe(
-            Objective(label_noise=scale), {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1}, origin="soft", longer=2
+            Objective(label_noise=scale),
+            {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1},
+            origin="soft",
+            longer=True,
         ),
         1.0,
         "s",

@@ -4,6 +4,7 @@ python -m sameloss.book execute --preset laptop    papermill, in the order of _t
 python -m sameloss.book html [--committed]          executed (or committed) notebooks to HTML
 python -m sameloss.book twins [--sync]              compare notebooks with their py:percent twins
 python -m sameloss.book adopt                       make the executed notebooks the committed ones
+python -m sameloss.book record --preset laptop-long  write a long run's tables to results/
 """
 
 import argparse
@@ -23,8 +24,12 @@ import papermill
 import yaml
 from papermill.exceptions import PapermillExecutionError
 
+from sameloss.costs import announce
+from sameloss.parameters import resolve
 from sameloss.presets import PRESETS
+from sameloss.recorded import record as write_record
 from sameloss.runs import write_atomically
+from sameloss.study import ARMS, Study
 
 EXECUTED = Path("_build/executed")
 STAGE = Path("_build/stage")
@@ -148,6 +153,13 @@ def adopt() -> None:
     FRONT_FIGURE.write_bytes(figure)
 
 
+def record(preset: str) -> None:
+    """Compute every comparison at a preset and write its tables to `results/`."""
+    setting = resolve({"preset": preset})
+    print(announce(setting, Study(setting, ARMS["verdicts"]).runs()), flush=True)
+    print(f"Recorded in {write_record(setting, Path('results'))}")
+
+
 def _forget_execution(cell: nbformat.NotebookNode) -> None:
     for key in ("papermill", "execution"):
         cell.metadata.pop(key, None)
@@ -174,8 +186,10 @@ def main() -> None:
     commands.add_parser("html").add_argument("--committed", action="store_true")
     commands.add_parser("twins").add_argument("--sync", action="store_true")
     commands.add_parser("adopt")
+    commands.add_parser("record").add_argument("--preset", default="laptop-long", choices=list(PRESETS))
     given = vars(parser.parse_args())
-    {"execute": execute, "html": html, "twins": twins, "adopt": adopt}[given.pop("command")](**given)
+    chosen = {"execute": execute, "html": html, "twins": twins, "adopt": adopt, "record": record}
+    chosen[given.pop("command")](**given)
 
 
 if __name__ == "__main__":

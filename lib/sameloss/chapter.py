@@ -38,7 +38,8 @@ def begin(namespace: dict[str, Any], *, trains: bool = True) -> Setting:
 
     """
     setting = _setting_of(namespace)
-    print(announce(setting) if trains else f"preset {setting.preset.name}: this page trains no model.")
+    none = f"preset {setting.preset.name}: this page pre-trains no language model."
+    print(announce(setting) if trains else none)
     return setting
 
 

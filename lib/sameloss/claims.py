@@ -27,7 +27,7 @@ from sameloss.study import (
     Arm,
     Study,
 )
-from sameloss.verdicts import Verdict, judge
+from sameloss.verdicts import judge
 
 Effect = Callable[[Study, str | None], Interval]
 """From everything measured and the name of a task to an effect."""
@@ -74,13 +74,13 @@ EXACT, *_, SAMPLED = NOISE
 
 def noise_trace(study: Study, _: str | None) -> Interval:
     """Return trace(exact labels) / trace(sampled labels) - 1, both SGD from the same saturated point."""
-    study.prepare(NOISE)
+    study.prepare([EXACT, SAMPLED])
     return arm_trace_excess(study.of(EXACT), study.of(SAMPLED))
 
 
 def noise_accuracy(study: Study, task: str | None) -> Interval:
     """Return the accuracy that label noise adds, in points, from the same saturated point."""
-    study.prepare(NOISE)
+    study.prepare([EXACT, SAMPLED])
     return arm_gain(study.of(SAMPLED), study.of(EXACT), task)
 
 
@@ -177,13 +177,12 @@ def verdict_table(study: Study, chapter: str | None = None) -> pd.DataFrame:
 
     """
     rows, tolerance = [], study.setting.preset.tolerance
-    for name, published in PUBLISHED.items():
+    for name, claim in CLAIMS.items():
+        if chapter and (claim.chapter != chapter or claim.arm not in study.arms):
+            continue
+        published, effect = PUBLISHED[name], claim.compute(study)
         if tolerance is not None:
             published = replace(published, tolerance=tolerance)
-        claim = CLAIMS.get(name)
-        if chapter and (claim is None or claim.chapter != chapter or claim.arm not in study.arms):
-            continue
-        effect = claim.compute(study) if claim else UNDEFINED
         rows.append(
             {
                 "id": name,
@@ -191,11 +190,11 @@ def verdict_table(study: Study, chapter: str | None = None) -> pd.DataFrame:
                 "claim": published.claim,
                 "paper": published.value,
                 "unit": published.unit,
-                "task": claim.task_name(study) if claim else None,
+                "task": claim.task_name(study),
                 "ours": effect.value,
                 "low": effect.low,
                 "high": effect.high,
-                "verdict": str(judge(effect, published) if claim else Verdict.NOT_YET),
+                "verdict": str(judge(effect, published)),
             }
         )
     return pd.DataFrame(rows)

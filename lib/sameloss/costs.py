@@ -157,11 +157,17 @@ def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
     """Return what each chapter reads."""
     beside: dict[str, list[Run]] = {
         "02_existence": [*setting.protocol_runs(), *setting.finetunings().values()],
+        "03_implicit_bias": [*setting.implicit_bias()],
         "04_flatness": [*setting.gaps().values()],
+        "05_dyck": setting.dyck().runs(),
         "a1_datasets": [*setting.language_runs(), setting.corpus],
         "b1_trace": setting.trace_runs(),
         "b2_enlargement": [*setting.enlargements().values()],
-        "d_practice": [r for arm in ARMS["d_practice"] for r in arm.setting(setting).flatness().values()],
+        "d_practice": [
+            r
+            for arm in Study(setting, ARMS["d_practice"]).arms
+            for r in arm.setting(setting).flatness().values()
+        ],
     }
     names = sorted({*beside, *ARMS})
     study = {name: Study(setting, ARMS[name]).runs() if name in ARMS else [] for name in names}
@@ -213,7 +219,7 @@ def size_table() -> pd.DataFrame:
         for size, shape in preset.sizes.items():
             count = preset.parameter_count(size)
             rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
-    table = pd.DataFrame(rows).drop_duplicates(["size"], keep="last")
+    table = pd.DataFrame(rows).drop_duplicates(["size"], keep="first")
     return table.reset_index(drop=True)
 
 

@@ -31,3 +31,11 @@ class ModelError(BookError, ValueError):
 
 class UnreachableKL(BookError, ValueError):
     """A KL to compare runs at that their checkpoints do not bracket."""
+
+
+class ManifoldError(BookError, ValueError):
+    """A point that is no minimiser of the loss, or minimisers that form no manifold there."""
+
+
+class NotConverged(BookError, ArithmeticError):
+    """A numerical search that did not reach what was asked of it."""

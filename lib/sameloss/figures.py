@@ -139,6 +139,22 @@ def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
     return ax
 
 
+def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> list[Axes]:
+    """Draw a panel for the trace and for each task: every algorithm minus the reference.
+
+    Args:
+        table: from `comparison_tables.arm_differences`.
+        reference: its name on the axes.
+
+    """
+    matched = table[table.compared == "at equal KL"].rename(columns={"algorithm": "effect"})
+    axes = panels(matched.quantity.nunique(), width=4.2)
+    for (name, part), ax in zip(matched.groupby("quantity", sort=False), axes, strict=True):
+        unit = "relative excess" if name == "trace" else "points"
+        effects(part, f"{name}: {unit} over {reference}", ax)
+    return axes
+
+
 def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "size") -> Axes:
     """Draw accuracy against trace: open markers for checkpoints, filled for the last of each run."""
     last = table.step.max()

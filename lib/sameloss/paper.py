@@ -105,7 +105,4 @@ PUBLISHED: dict[str, Published] = {
     "mask15-kl": Published("App. E", f"and leaves the KL below {LITTLE_KL:g} nats", unit=NATS),
     "mask15-size": Published("Fig. 11", "with 15 % masking, larger models are more accurate", unit=POINTS),
     "mask15-r2": Published("Fig. 11", "with 15 % masking, accuracy falls as the trace rises: r²", unit="r²"),
-    "thm33": Published("Thm. 3.3", "SGD follows the flow with coefficient 1/4", 0.25, "coefficient"),
-    "lem32": Published("Lem. 3.2", "gradient covariance equals the Hessian at a global minimiser"),
-    "thm51": Published("Thm. 5.1", "the flattest Dyck solution transfers"),
 }

@@ -39,6 +39,10 @@ class Parameters:
     test_sentences: str = "fresh"
     saturated_kl: float | None = None
     tolerance: float | None = None
+    sentence_length: int | None = None
+    width: int | None = None
+    learning_rate: float | None = None
+    replicas: int | None = None
     max_hours: float | None = None
     workers: int | None = None
     artifacts: str | None = None
@@ -142,6 +146,11 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
         given["study_steps"] = parameters.steps
     if parameters.sentences:
         given["language_sentences"] = parameters.sentences
+    dyck = {"length": parameters.sentence_length, "width": parameters.width}
+    dyck["training_steps"] = parameters.steps
+    given["dyck"] = replace(preset.dyck, **{name: value for name, value in dyck.items() if value})
+    flow = {"learning_rate": parameters.learning_rate, "replicas": parameters.replicas}
+    given["flow"] = replace(preset.flow, **{name: value for name, value in flow.items() if value})
     return _with_data(_with_languages(replace(preset, **given), parameters), parameters)
 
 

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import torch
 
+from sameloss.algorithms import label
 from sameloss.downstream.finetune import FinetuneSettings
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.experiments import Downstream
+from sameloss.experiments.dyck import DyckSettings
+from sameloss.experiments.implicit_bias import FlowSettings
 from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.formats import GrammarText
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
@@ -39,6 +42,8 @@ class Preset:
     optimisation: Optimisation
     study_size: str  # of the comparisons of algorithms
     study_steps: int  # of those
+    noise_length: int  # times as many steps of SGD with scaled label noise
+    checkpoints: tuple[float, ...]  # shares of the steps after which one is kept
     micro_batch: int
     resume_every: int
     seeds: int
@@ -55,7 +60,10 @@ class Preset:
     comparison_sentences: int  # on which estimators of the trace are compared
     measure_sentences: int  # on which all measures of flatness are
     chain_steps: int  # of Langevin dynamics, for the learning coefficient
+    dyck: DyckSettings  # the bracket language of Section 5
+    flow: FlowSettings  # SGD and Adam along the minimisers, Section 3
     max_hours: float
+    left_out: frozenset[str] = frozenset()  # algorithms, by label, that no comparison trains
     workers: int | None = None  # processes; None: the number of cores
     saturated_kl: float = SATURATED_KL
     tolerance: float | None = None  # of all verdicts; None: each claim's own
@@ -137,6 +145,51 @@ SMOKE_HMM = replace(LAPTOP_HMM, states=4, words=6, length=4)
 
 SMOKE_TEACHER = TeacherSpec(words=6, max_length=4, topics=2, d_model=4)
 
+SMOKE_DYCK = DyckSettings(
+    width=4,
+    restarts=4,
+    minimisation_steps=300,
+    samples=(1, 5),
+    repetitions=1000,
+    feature_widths=(16, 128, 256),
+    feature_seeds=3,
+    seeds=2,
+    training_steps=600,
+)
+
+FLOW_LANGUAGE = HMMSpec(
+    states=2,
+    words=3,
+    length=2,
+    blocks=1,
+    transition_concentration=0.1,
+    emission_concentration=0.3,
+    smoothing=0.1,
+    seed=2,
+)
+"""Two tokens of three words: six masked sentences, on which Theorem 3.3 can be watched."""
+
+ZEROS_LANGUAGE = replace(
+    FLOW_LANGUAGE, states=4, words=4, blocks=2, transition_concentration=0.3, emission_concentration=0.5,
+    smoothing=0.0,
+)  # fmt: skip
+"""Half of its conditionals are zero: a word tells the block of the other."""
+
+SMOKE_FLOW = FlowSettings(
+    halvings=2,
+    batches=(1, 4),
+    relative_rates=(1.0, 2.0),
+    replicas=60,
+    horizon=2.0,
+    finite_batches=(1, 4, 16),
+    adam_rates=(0.02, 0.01),
+    adam_replicas=16,
+    adam_horizon=0.1,
+    end_horizon=1.0,
+    flat_horizon=4.0,
+    landscape_steps=2000,
+)
+
 PAPER_SHAPE = PCFGSpec(
     levels=5,
     start_symbols=9,
@@ -191,16 +244,18 @@ _LAPTOP = Preset(
     opt_sizes={name: SIZES["laptop"][name] for name in ("7K", "27K")},
     language_sentences=20_000,
     corpus_sentences=1 << 20,
-    optimisation=Optimisation(steps=4000, batch=128, lr=3e-3),
+    optimisation=Optimisation(steps=2000, batch=128, lr=3e-3),
     study_size="27K",
     study_steps=2000,
+    noise_length=1,
+    checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
     micro_batch=128,
     resume_every=500,
     seeds=3,
     downstream=Downstream(
         tasks=("root", "span4", "span2"),
         label_kind="likelihood",
-        train=3000,
+        train=2000,
         test=4000,
         probe_seeds=3,
         seed=0,
@@ -208,17 +263,46 @@ _LAPTOP = Preset(
     probe=ProbeSettings(),
     projection=128,  # the features of the smallest size
     finetune=FinetuneSettings(lr=1e-3, warmup_steps=20),
+    finetune_sentences=500,
+    saturation_sentences=4000,
+    trace_sentences=2500,
+    trace_labels=1,
+    gap_sentences=512,
+    gap_batch=64,
+    comparison_sentences=8192,
+    measure_sentences=150,
+    chain_steps=60,
+    dyck=DyckSettings(),
+    flow=FlowSettings(),
+    max_hours=1.0,
+    left_out=frozenset(
+        {
+            label("adversarial", 0.003),
+            label("adversarial", 0.012),
+            label("sgd-noise", 0.5),
+            *map(label, ("sgd", "dropout", "weight-decay", "trace-penalty")),
+        }
+    ),
+)
+
+_LONG = replace(
+    _LAPTOP,
+    name="laptop-long",
+    optimisation=replace(_LAPTOP.optimisation, steps=4000),
+    noise_length=2,
+    checkpoints=(1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0),
+    seeds=5,
+    downstream=replace(_LAPTOP.downstream, train=3000),
     finetune_sentences=1000,
     saturation_sentences=8000,
     trace_sentences=5000,
-    trace_labels=1,
     gap_sentences=1024,
-    gap_batch=64,
-    comparison_sentences=8192,
     measure_sentences=300,
     chain_steps=120,
-    max_hours=1.0,
+    max_hours=4.0,
+    left_out=frozenset(),
 )
+"""The laptop's languages and models with more steps, seeds and algorithms: what `results/` records."""
 
 _SMOKE = replace(
     _LAPTOP,
@@ -236,6 +320,8 @@ _SMOKE = replace(
     optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
     study_size="3K",
     study_steps=160,
+    noise_length=2,
+    checkpoints=_LONG.checkpoints,
     resume_every=50,
     downstream=replace(_LAPTOP.downstream, tasks=("root", "span2"), train=400, test=400),
     probe=ProbeSettings(epochs=20, batch=64),
@@ -249,11 +335,14 @@ _SMOKE = replace(
     comparison_sentences=1024,
     measure_sentences=50,
     chain_steps=10,
+    dyck=SMOKE_DYCK,
+    flow=SMOKE_FLOW,
     max_hours=0.1,
+    left_out=frozenset(),
 )
 
 _PAPER = replace(
-    _LAPTOP,
+    _LONG,
     name="paper",
     sizes=SIZES["paper"],
     language=PAPER_LANGUAGE,
@@ -305,4 +394,4 @@ _GPU = replace(
     max_hours=2.0,
 )
 
-PRESETS = {preset.name: preset for preset in (_SMOKE, _LAPTOP, _GPU, _PAPER)}
+PRESETS = {preset.name: preset for preset in (_SMOKE, _LAPTOP, _LONG, _GPU, _PAPER)}

@@ -25,15 +25,23 @@ from sameloss.experiments import (
     SaturationMeasurement,
     TraceMeasurement,
 )
+from sameloss.experiments.dyck import DyckStudy
+from sameloss.experiments.implicit_bias import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
 from sameloss.paper import ENTROPY, MEAN_LENGTH
-from sameloss.presets import PAPER_HMM_SHAPE, PAPER_SHAPE, PRESETS, TINY_LANGUAGE, TINY_SHAPE, Preset
+from sameloss.presets import (
+    FLOW_LANGUAGE,
+    PAPER_HMM_SHAPE,
+    PAPER_SHAPE,
+    PRESETS,
+    TINY_LANGUAGE,
+    TINY_SHAPE,
+    ZEROS_LANGUAGE,
+    Preset,
+)
 from sameloss.runs import Run, Store
-
-CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1)
-"""Shares of the steps after which a checkpoint is kept."""
 
 STAND_IN = "stand-in"
 """The value of `opt` that asks for the small teacher made here."""
@@ -143,8 +151,9 @@ class Setting:
     @property
     def steps(self) -> tuple[int, ...]:
         """Return the steps after which a checkpoint is kept."""
-        steps = self.preset.optimisation.steps * self.recipe.longer
-        return tuple(sorted({max(1, round(share * steps)) for share in CHECKPOINTS}))
+        p = self.preset
+        steps = p.optimisation.steps * (p.noise_length if self.recipe.longer else 1)
+        return tuple(sorted({max(1, round(share * steps)) for share in p.checkpoints}))
 
     def saturations(self) -> dict[tuple[str, int], SaturationMeasurement]:
         """Return the saturation measurements by (size, seed)."""
@@ -198,6 +207,25 @@ class Setting:
         pretraining = self.pretraining(self.sizes[0], 0)
         p = self.preset
         return ReparametrisationMeasurement(pretraining, p.measure_sentences, 0, p.chain_steps)
+
+    def dyck(self) -> DyckStudy:
+        """Return the runs of the bracket language."""
+        return DyckStudy(self.preset.dyck)
+
+    def implicit_bias(self) -> tuple[SGDDrift, AdamDrift, ZeroConditionals, Landscape]:
+        """Return the runs along the minimisers of tiny models."""
+        flow = self.preset.flow
+        instance = (FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, flow, 0)
+        smooth = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
+        landscape = Landscape(
+            0.7, ((0.45, 1.35), (1.4, 0.0)), ("large", "small"), 0.04, 4, flow.landscape_steps, 0
+        )
+        return (
+            SGDDrift(*instance),
+            AdamDrift(*instance),
+            ZeroConditionals((ZEROS_LANGUAGE, smooth), 0),
+            landscape,
+        )
 
     @cached_property
     def labelled(self) -> LabelledSampling:

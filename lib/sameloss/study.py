@@ -74,9 +74,14 @@ class Study:
     _found: dict[Arm, Results] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Keep what goes with one size."""
+        """Keep what goes with one size, and what the preset trains."""
         if MAIN in self.arms and len(self.setting.sizes) == 1:
             self.arms = [MAIN]
+        self.arms = self.present(self.arms)
+
+    def present(self, arms: Iterable[Arm]) -> list[Arm]:
+        """Return those of the arms that the preset does not leave out."""
+        return [arm for arm in arms if arm.label not in self.setting.preset.left_out]
 
     def of(self, arm: Arm) -> Results:
         """Return the results of an arm."""
@@ -99,6 +104,7 @@ class Study:
 
         The rule by which one of a sweep is judged: it looks at the loss alone.
         """
-        self.prepare(arms)
-        good = [arm for arm in arms if saturated(self.of(arm), *self.of(arm).sizes)]
+        sweep = self.present(arms)
+        self.prepare(sweep)
+        good = [arm for arm in sweep if saturated(self.of(arm), *self.of(arm).sizes)]
         return good[-1] if good else None

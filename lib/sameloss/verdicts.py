@@ -14,7 +14,6 @@ class Verdict(StrEnum):
     NOT_SEEN = "not seen"
     CONTRADICTED = "contradicted"
     NOT_TESTABLE = "not testable here"
-    NOT_YET = "not yet"
 
 
 def judge(effect: Interval, published: Published) -> Verdict:

@@ -135,7 +135,7 @@ def test_a_grammar_of_ones_own(tmp_path, artifacts):
         done = papermill(tmp_path, artifacts, *own, chapter=chapter)
         assert done.returncode == 0, done.stderr[-2000:]
         text = printed(tmp_path / "out.ipynb")
-        assert "this page trains no model" in text
+        assert "this page pre-trains no language model" in text
         assert "False" not in text
     done = papermill(tmp_path, artifacts, *own, ("size", "1K"), ("seeds", 1))
     assert done.returncode == 0, done.stderr[-2000:]
