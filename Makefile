@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 RUN := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
-.PHONY: help book html test lint unit chapters-test book-test twins notebooks freeze clean
+.PHONY: help book html test lint unit chapters-test book-test twins notebooks record snakemake freeze clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -12,6 +12,12 @@ help:  ## Show this list
 .venv/installed: requirements.txt constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -q -r requirements.txt -c constraints.txt
+	@touch $@
+
+# Apart from .venv: chapters need none of its packages.
+.venv-grid/installed: requirements-grid.txt constraints.txt
+	$(PYTHON) -m venv .venv-grid
+	.venv-grid/bin/python -m pip install --disable-pip-version-check -q -r requirements-grid.txt -c constraints.txt
 	@touch $@
 
 book: .venv/installed  ## Execute every chapter at PRESET (smoke, laptop, gpu, paper) and build the HTML
@@ -34,7 +40,7 @@ unit: .venv/installed  ## Unit tests of the library
 chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
 	$(RUN) -m pytest -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
-book-test: .venv/installed  ## Book build, one-liners, faults seen from a notebook
+book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -m book tests
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
@@ -43,6 +49,12 @@ twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 notebooks: twins  ## Execute the chapters at the default preset and make them the committed ones
 	$(RUN) -m sameloss.book execute
 	$(RUN) -m sameloss.book adopt
+
+record: PRESET := laptop-long
+record: .venv/installed  ## Compute a long preset (PRESET=laptop-long) and write its tables to results/
+	$(RUN) -m sameloss.book record --preset $(PRESET)
+
+snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk
 
 freeze: .venv/installed  ## Write constraints.txt from the environment
 	$(BIN)/python -m pip freeze --exclude-editable | sed 's/+cpu$$//' > constraints.txt

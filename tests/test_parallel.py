@@ -2,8 +2,13 @@
 
 import os
 import signal
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
+from pathlib import Path
 
+import psutil
 import pytest
 from test_runs import Squaring
 
@@ -52,3 +57,43 @@ def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path)
 def test_a_killed_worker_is_one_sentence(tmp_path):
     with pytest.raises(StoreError, match="A worker process was killed"):
         get_all(Store(tmp_path), [Failing("killed")], workers=1)
+
+
+ORPHANED = """
+import sys
+from test_parallel import Sleeping
+from sameloss.parallel import get_all
+from sameloss.runs import Store
+
+if __name__ == "__main__":
+    get_all(Store(sys.argv[1]), [Sleeping()], workers=1)
+"""
+
+
+@dataclass(frozen=True)
+class Sleeping(Run):
+    """A run that says which process computes it, and never ends."""
+
+    def compute(self, folder, store, report):
+        (folder / "pid").write_text(str(os.getpid()))
+        time.sleep(1000)
+
+
+def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(ORPHANED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    parent = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
+    told = Store(tmp_path).partial(Sleeping()) / "pid"
+    _wait(lambda: told.exists() and told.read_text())
+    worker = int(told.read_text())
+    parent.kill()
+    parent.wait()
+    _wait(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+
+
+def _wait(condition, limit_s=60):
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

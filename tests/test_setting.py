@@ -18,11 +18,15 @@ def elsewhere(tmp_path, monkeypatch):
     ("given", "message"),
     [
         ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*7K, .*235M"),
-        ({"preset": "desktop"}, "Unknown preset 'desktop'; choose one of auto, smoke, laptop, gpu, paper"),
+        ({"preset": "desktop"}, "Unknown preset 'desktop'; choose one of auto, smoke, laptop, laptop-long,"),
         ({"szie": "7K"}, "Unknown parameter 'szie'; valid are preset, size, task, language"),
         (
             {"task": "span64"},
             "Unknown task 'span64' for preset laptop; choose one of all, root, span4, span2",
+        ),
+        (
+            {"language": "HMM", "size": "106K"},
+            "Size 106K is not on HMM at preset laptop; choose one of all, 7K, 27K, L4K",
         ),
         ({"steps": 0}, "steps must be positive; got 0"),
         ({"steps": -5}, "steps must be positive; got -5"),

@@ -2,6 +2,8 @@
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -32,7 +34,7 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
     if any(waves):
         # A forked child would inherit torch's thread pool in an undefined state.
         workers = workers or os.cpu_count() or 1
-        pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_parent)
         try:
             for wave in filter(None, waves):
                 _compute(store, wave, pool, workers)
@@ -44,6 +46,18 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     return [store.get(run) for run in runs]
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it is gone: a killed notebook leaves no worker behind."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _waves(ordered: Iterable[Run]) -> list[list[Run]]:

@@ -87,6 +87,11 @@ def resolve(given: Mapping[str, Any]) -> Setting:
 def _narrowed(setting: Setting, parameters: Parameters) -> Setting:
     """Keep one size and one task, where the parameters name one."""
     sizes = setting.sizes if parameters.size == "all" else (parameters.size,)
+    if sizes[0] not in setting.preset.shapes:
+        raise ParameterError(
+            f"Size {sizes[0]} is not on {parameters.language} at preset {setting.preset.name}; choose one of "
+            f"all, {', '.join(setting.preset.shapes)}."
+        )
     tasks = setting.tasks if parameters.task == "all" else (parameters.task,)
     if tasks[0] not in setting.tasks:
         raise ParameterError(

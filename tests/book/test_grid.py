@@ -1,0 +1,198 @@
+"""A grid of runs under Snakemake: killed, resumed, refused; one GPU a job."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from sameloss.errors import ParameterError
+from sameloss.grid import cells, grid_of
+
+ROOT = Path(__file__).parents[2]
+SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
+SEEDS = (1, 2)  # the first seed belongs to both cells
+pytestmark = pytest.mark.book
+
+
+def snakemake(folder, *options, **config):
+    """Return the command for a grid whose store and notebooks are in a folder."""
+    assert SNAKEMAKE.exists(), "Snakemake is not installed; `make snakemake` does it."
+    given = [f"{name}={value}" for name, value in {"artifacts": folder / "artifacts", **config}.items()]
+    command = [SNAKEMAKE, "-s", ROOT / "lib" / "grid.smk", "--directory", folder, "--cores", "2"]
+    return [*command, *options, "--config", *given]
+
+
+def tiny(folder, *options):
+    return snakemake(folder, *options, preset="smoke", sizes="1K", steps=20, seeds=",".join(map(str, SEEDS)))
+
+
+def run(command):
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def finished(folder):
+    """Return every finished run, with what changes if it is computed again."""
+    manifests = (folder / "artifacts").glob("*/*/manifest.json")
+    return {path: (path.stat().st_mtime_ns, path.read_text()) for path in manifests}
+
+
+def notebooks(folder):
+    return {path: path.stat().st_mtime_ns for path in folder.rglob("seeds-*.ipynb")}
+
+
+@pytest.fixture
+def strays():
+    """Processes to end at last: kernels and their workers have process groups of their own."""
+    found = []
+    yield found
+    for process in found:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def start_and_kill(folder, strays):
+    """Kill the whole process group once both cells have pre-trained and neither is done."""
+    with subprocess.Popen(tiny(folder), start_new_session=True, stderr=subprocess.DEVNULL) as started:
+        until = time.monotonic() + 600
+        while sum("Pretraining" in path.parts for path in map(Path, finished(folder))) < max(SEEDS):
+            assert started.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        strays += psutil.Process(started.pid).children(recursive=True)
+        os.killpg(started.pid, signal.SIGKILL)
+
+
+def test_a_killed_grid_goes_on_and_computes_nothing_twice(tmp_path, strays):
+    start_and_kill(tmp_path, strays)
+    before = finished(tmp_path)
+    assert not [path for path in notebooks(tmp_path) if "unfinished" not in path.name]
+
+    locked = run(tiny(tmp_path))
+    assert locked.returncode != 0
+    assert "--unlock" in locked.stderr
+    assert run(tiny(tmp_path, "--unlock")).returncode == 0
+    resumed = run(tiny(tmp_path, "--rerun-incomplete", "--rerun-triggers", "mtime"))
+    assert resumed.returncode == 0, resumed.stderr[-3000:]
+
+    made = notebooks(tmp_path)
+    cell = tmp_path / "_build" / "grid" / "steps-20" / "smoke" / "PCFG" / "1K" / "adamw"
+    assert set(made) == {cell / f"seeds-{seeds}.ipynb" for seeds in SEEDS}
+    after = finished(tmp_path)
+    assert {path: after[path] for path in before} == before
+    assert len(list((tmp_path / "artifacts" / "Pretraining").glob("*/manifest.json"))) == max(SEEDS)
+
+    again = run(tiny(tmp_path))
+    assert again.returncode == 0
+    assert "Nothing to be done" in again.stderr
+    assert (notebooks(tmp_path), finished(tmp_path)) == (made, after)
+
+
+REFUSALS = [
+    ({"szies": "1K"}, "A grid has no 'szies'; valid are preset, languages, sizes, algorithms, seeds, "),
+    ({"preset": "samll"}, "Unknown preset 'samll'; choose one of auto, smoke, laptop, "),
+    ({"languages": "PCFG,Dutch"}, "Unknown language 'Dutch'; choose one of PCFG, HMM, OPT."),
+    ({"sizes": "1K,9K"}, "Unknown size '9K'; choose one of all, 1K, 3K, L856, 7K, "),
+    ({"sizes": "2M"}, "Size 2M does not belong to preset smoke, whose sizes are 1K, 3K, L856; "),
+    (
+        {"preset": "laptop", "sizes": "106K", "languages": "PCFG,HMM"},
+        "Size 106K is not on HMM at preset laptop; choose one of all, 7K, 27K, L4K, ",
+    ),
+    (
+        {"preset": "gpu", "sizes": "2M", "languages": "HMM"},
+        "Size 2M is not on HMM at preset gpu; choose one of all, 4M, 10M, 29M.",
+    ),
+    ({"algorithms": "adamw,adam"}, "Unknown algorithm 'adam'; choose one of adamw, sgd, "),
+    (
+        {"sizes": "L856", "algorithms": "dropout"},
+        "Size L856 is an LSTM; dropout needs a transformer's size; algorithms for L856 are adamw, sgd, ",
+    ),
+    ({"seeds": "1,0"}, "seeds must be positive; got 0."),
+    ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
+    ({"steps": "-1"}, "steps must be positive; got -1."),
+    ({"workers": "1.5"}, "workers must be a whole number; got 1.5."),
+]
+
+
+@pytest.mark.parametrize(("given", "sentence"), REFUSALS)
+def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence):
+    words = {"preset": "smoke", "artifacts": tmp_path, **given}
+    with pytest.raises(ParameterError) as refused:
+        cells(grid_of(f"{name}={value}" for name, value in words.items()))
+    assert str(refused.value).startswith(sentence)
+    assert str(refused.value).endswith(".")
+    assert "\n" not in str(refused.value)
+
+
+def test_snakemake_says_the_sentence_and_starts_nothing(tmp_path):
+    refused = run(snakemake(tmp_path, preset="smoke", sizes="1K,L856", algorithms="adamw,post-ln"))
+    assert refused.returncode == 1
+    assert "\nSize L856 is an LSTM; post-ln needs a transformer's size; algorithms" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert not finished(tmp_path)
+    assert not (tmp_path / "_build").exists()
+
+
+def test_all_sizes_are_those_of_each_language(tmp_path):
+    grid = grid_of(["preset=gpu", "languages=PCFG,HMM", f"artifacts={tmp_path}"])
+    pcfg, hmm = ("2M", "5M", "9M", "13M", "41M"), ("4M", "10M", "29M")
+    expected = [
+        f"gpu/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
+    ]
+    assert cells(grid) == [f"{cell}/adamw/seeds-3" for cell in expected]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """An environment in which `nvidia-smi` lists two GPUs."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf 'GPU-a\\nGPU-b\\n'\n")
+    program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**kept, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+
+
+def on_a_gpu(environment):
+    """Start a command that says which GPU it has and ends at the end of its input."""
+    says = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); sys.stdin.read()"
+    command = [sys.executable, "-m", "sameloss.one_gpu", sys.executable, "-c", says]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
+
+
+def test_jobs_at_once_have_a_gpu_each_and_a_third_waits(machine):
+    first, second = on_a_gpu(machine), on_a_gpu(machine)
+    held = {job: job.stdout.readline().strip() for job in (first, second)}
+    assert sorted(held.values()) == ["GPU-a", "GPU-b"]
+    third = on_a_gpu(machine)
+    assert not select.select([third.stdout], [], [], 3)[0]
+    first.kill()  # as a user might: the lock must not outlive the job
+    assert third.communicate(timeout=60)[0].strip() == held[first]
+    second.communicate(timeout=60)
+    first.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("1", "GPU-b"), ("GPU-a", "GPU-a"), ("", "")])
+def test_only_an_allowed_gpu_is_taken(machine, allowed, expected):
+    job = on_a_gpu({**machine, "CUDA_VISIBLE_DEVICES": allowed})
+    assert job.communicate(timeout=60)[0].strip() == expected
+
+
+def test_without_a_gpu_nothing_is_set(tmp_path):
+    environment = {"PATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    assert on_a_gpu(environment).communicate(timeout=60)[0].strip() == "None"
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):
+    command = [sys.executable, "-m", "sameloss.grid", f"artifacts={tmp_path}"]
+    grid = json.loads(run(command).stdout)
+    assert grid["cells"] == [f"laptop/PCFG/{size}/adamw/seeds-3" for size in ("7K", "27K", "106K")]
+    assert (grid["folder"], grid["workers"]) == ("_build/grid", 1)
