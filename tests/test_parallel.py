@@ -13,7 +13,7 @@ import pytest
 from test_runs import Squaring
 
 from sameloss.errors import NonFiniteLoss, StoreError
-from sameloss.parallel import _waves, get_all
+from sameloss.parallel import _Queue, get_all
 from sameloss.runs import Run, Store, with_ancestors
 
 
@@ -36,7 +36,14 @@ def test_parents_come_first():
     grandparent, parent = Squaring(1), Squaring(2, Squaring(1))
     runs = with_ancestors([Squaring(3, parent), Squaring(4), grandparent])
     assert [run.number for run in runs] == [1, 2, 3, 4]
-    assert [sorted(run.number for run in wave) for wave in _waves(runs)] == [[1, 4], [2], [3]]
+    queue = _Queue(runs)
+    assert {queue.pop().number, queue.pop().number} == {1, 4}
+    assert queue.pop() is None
+    queue.finished(grandparent)
+    assert queue.pop() == parent
+    assert queue.pop() is None
+    queue.finished(parent)
+    assert queue.pop().number == 3
 
 
 def test_results_come_in_the_order_asked_for(tmp_path):

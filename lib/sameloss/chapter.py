@@ -10,9 +10,10 @@ from IPython.display import Code
 from myst_nb import glue
 from pandas.io.formats.style import Styler
 
-from sameloss.costs import announce
+from sameloss.costs import announce, runs_of
 from sameloss.errors import BookError
 from sameloss.figures import use_style
+from sameloss.parallel import get_all
 from sameloss.parameters import parameters_of, resolve
 from sameloss.runs import Run, with_ancestors
 from sameloss.setting import Setting
@@ -22,8 +23,9 @@ from sameloss.study import ARMS, Study
 def begin_study(namespace: dict[str, Any], chapter: str) -> Study:
     """Begin a chapter that compares groups of models: see `begin`, and `study.ARMS` for the groups."""
     setting = _setting_of(namespace)
-    study = Study(setting, ARMS[chapter])
-    print(announce(setting, study.runs()))
+    study, runs = Study(setting, ARMS[chapter]), runs_of(setting, chapter)
+    print(announce(setting, runs))
+    get_all(setting.store, runs, setting.preset.workers)  # one pool of workers for the whole page
     study.prepare()
     return study
 

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 
 import pandas as pd
@@ -153,25 +153,32 @@ def measured(setting: Setting, runs: list[Run] | None = None) -> pd.DataFrame:
     return table
 
 
+BESIDE: dict[str, Callable[[Setting], Iterable[Run]]] = {
+    "02_existence": lambda setting: [*setting.protocol_runs(), *setting.finetunings().values()],
+    "03_implicit_bias": Setting.implicit_bias,
+    "04_flatness": lambda setting: setting.gaps().values(),
+    "05_dyck": lambda setting: setting.dyck().runs(),
+    "a1_datasets": lambda setting: [*setting.language_runs(), setting.corpus],
+    "b1_trace": Setting.trace_runs,
+    "b2_enlargement": lambda setting: setting.enlargements().values(),
+    "d_practice": lambda setting: [
+        run
+        for arm in Study(setting, ARMS["d_practice"]).arms
+        for run in arm.setting(setting).flatness().values()
+    ],
+}
+"""What a chapter reads beside its comparisons."""
+
+
+def runs_of(setting: Setting, chapter: str) -> list[Run]:
+    """Return what a chapter reads."""
+    compared = Study(setting, ARMS[chapter]).runs() if chapter in ARMS else []
+    return [*compared, *BESIDE.get(chapter, lambda _: [])(setting)]
+
+
 def chapter_runs(setting: Setting) -> dict[str, list[Run]]:
     """Return what each chapter reads."""
-    beside: dict[str, list[Run]] = {
-        "02_existence": [*setting.protocol_runs(), *setting.finetunings().values()],
-        "03_implicit_bias": [*setting.implicit_bias()],
-        "04_flatness": [*setting.gaps().values()],
-        "05_dyck": setting.dyck().runs(),
-        "a1_datasets": [*setting.language_runs(), setting.corpus],
-        "b1_trace": setting.trace_runs(),
-        "b2_enlargement": [*setting.enlargements().values()],
-        "d_practice": [
-            r
-            for arm in Study(setting, ARMS["d_practice"]).arms
-            for r in arm.setting(setting).flatness().values()
-        ],
-    }
-    names = sorted({*beside, *ARMS})
-    study = {name: Study(setting, ARMS[name]).runs() if name in ARMS else [] for name in names}
-    return {name: [*study[name], *beside.get(name, [])] for name in names}
+    return {name: runs_of(setting, name) for name in sorted({*BESIDE, *ARMS})}
 
 
 def by_chapter(setting: Setting) -> pd.DataFrame:

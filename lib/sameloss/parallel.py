@@ -30,14 +30,13 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
             from its last resumable state next time.
 
     """
-    waves = [[run for run in wave if not store.has(run)] for wave in _waves(with_ancestors(runs))]
-    if any(waves):
+    missing = [run for run in with_ancestors(runs) if not store.has(run)]
+    if missing:
         # A forked child would inherit torch's thread pool in an undefined state.
         workers = workers or os.cpu_count() or 1
         pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_parent)
         try:
-            for wave in filter(None, waves):
-                _compute(store, wave, pool, workers)
+            _compute(store, missing, pool, workers)
         except BrokenProcessPool:
             raise StoreError(
                 "A worker process was killed, perhaps for want of memory; finished runs are kept. "
@@ -60,19 +59,30 @@ def _end_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _waves(ordered: Iterable[Run]) -> list[list[Run]]:
-    """Group runs, parents first, so that those of one group do not read each other."""
-    depth: dict[str, int] = {}
-    waves: dict[int, list[Run]] = {}
-    for run in ordered:
-        depth[run.key] = 1 + max((depth[parent.key] for parent in run.parents()), default=-1)
-        waves.setdefault(depth[run.key], []).append(run)
-    return [waves[level] for level in sorted(waves)]
+class _Queue:
+    """Runs that wait for the runs they read, or for a worker."""
+
+    def __init__(self, runs: Iterable[Run]) -> None:
+        """Sort the runs, longest first, and note what each waits for."""
+        self.runs = {run.key: run for run in sorted(runs, key=lambda run: -run.effort)}
+        self._awaited = {
+            key: {p.key for p in run.parents()} & set(self.runs) for key, run in self.runs.items()
+        }
+
+    def pop(self) -> Run | None:
+        """Take the longest run that waits for no other; None where there is none."""
+        key = next((key for key in self.runs if not self._awaited[key]), None)
+        return None if key is None else self.runs.pop(key)
+
+    def finished(self, run: Run) -> None:
+        """Let runs go that waited for this one."""
+        for awaited in self._awaited.values():
+            awaited.discard(run.key)
 
 
 def _compute(store: Store, runs: list[Run], pool: Executor, workers: int) -> None:
-    """Keep the workers busy, longest runs first; after an error only let running ones end."""
-    queue = sorted(runs, key=lambda run: run.effort)
+    """Keep the workers busy; after an error only let running ones end."""
+    queue = _Queue(runs)
     running: dict[Future, Run] = {}
     names = ", ".join(sorted({run.kind for run in runs}))
     # A log gets a line now and then, a terminal a moving bar.
@@ -82,15 +92,15 @@ def _compute(store: Store, runs: list[Run], pool: Executor, workers: int) -> Non
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 5,
     ) as bar:
-        while queue or running:
-            while queue and len(running) < workers:
-                run = queue.pop()
+        while queue.runs or running:
+            while len(running) < workers and (run := queue.pop()):
                 running[pool.submit(_compute_one, store, run)] = run
             finished, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in finished:
-                del running[future]
+                run = running.pop(future)
                 _raise_plainly(future)
-            _show(bar, store, queue, list(running.values()))
+                queue.finished(run)
+            _show(bar, store, list(queue.runs.values()), list(running.values()))
 
 
 def _compute_one(store: Store, run: Run) -> None:
