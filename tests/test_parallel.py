@@ -55,7 +55,7 @@ def test_results_come_in_the_order_asked_for(tmp_path):
 def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path):
     store = Store(tmp_path)
     with pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
-        get_all(store, [Failing("nan"), Squaring(2)], workers=1)
+        get_all(store, [Squaring(2), Failing("nan")], workers=1)
     assert caught.value.__cause__ is None
     assert store.has(Squaring(2))
     assert not store.has(Failing("nan"))
