@@ -15,7 +15,8 @@ from sameloss.errors import BookError
 from sameloss.figures import use_style
 from sameloss.parallel import get_all
 from sameloss.parameters import parameters_of, resolve
-from sameloss.runs import Run, with_ancestors
+from sameloss.recorded import origin_of
+from sameloss.runs import Run
 from sameloss.setting import Setting
 from sameloss.study import ARMS, Study
 
@@ -74,13 +75,10 @@ def show_source(thing: Callable) -> Code:
 
 def provenance(setting: Setting, runs: list[Run] | None = None) -> str:
     """Say where a page's numbers come from, checkable against the run store."""
-    manifests = [setting.store.manifest(run) for run in with_ancestors(runs or setting.runs())]
-    devices = ", ".join(sorted({m["device"] for m in manifests}))
-    revisions = ", ".join(sorted({m["revision"] for m in manifests}))
-    days = sorted({m["created"][:10] for m in manifests})
+    origin = origin_of(setting.store, runs or setting.runs())
     return (
-        f"Computed: {len(manifests)} runs of preset {setting.preset.name} on {devices}, "
-        f"{' to '.join(dict.fromkeys((days[0], days[-1])))}, source revision {revisions}."
+        f"Computed: {origin['runs']} runs of preset {setting.preset.name} on {', '.join(origin['device'])}, "
+        f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
     )
 
 

@@ -9,7 +9,7 @@ from scipy.interpolate import CubicSpline
 
 from sameloss import figures, implicit_bias_figures
 from sameloss.errors import ParameterError
-from sameloss.experiments.implicit_bias import FlowSettings, _coefficient
+from sameloss.experiments.implicit_bias import _coefficient
 from sameloss.implicit_bias_tables import (
     STATEMENTS,
     Tables,
@@ -21,16 +21,14 @@ from sameloss.implicit_bias_tables import (
     ray_table,
 )
 from sameloss.parameters import resolve
+from sameloss.presets import SMOKE_FLOW
 from sameloss.statements import statement_table
 
-LEAST = FlowSettings(
+LEAST = replace(
+    SMOKE_FLOW,
     halvings=1,
-    batches=(1, 4),
-    relative_rates=(1.0, 2.0),
     replicas=40,
     horizon=1.0,
-    finite_batches=(1, 4, 16),
-    adam_rates=(0.02, 0.01),
     adam_replicas=8,
     adam_horizon=0.05,
     end_horizon=0.1,
