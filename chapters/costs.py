@@ -46,13 +46,30 @@ costs = by_chapter(setting)
 render(costs)
 
 # %% [markdown]
-# ## Estimated beside measured
+# ## What each preset takes
 #
-# Before it trains, every chapter estimates the cost from the number of floating-point operations
-# and a measurement of this device's matrix products.
+# All comparisons of the book, by preset. Estimated is the training alone, one after the other, sentences
+# counted at full length: here from the speed of this machine's matrix products and the time it takes to
+# hand out a block's operations; for `gpu` and `paper` from the data sheet of NVIDIA's H200 (989 TFLOP/s
+# in bfloat16, 4.8 TB/s), assuming that training reaches 40 % of what arithmetic and memory allow and
+# half a millisecond a block. Measured are the core-hours of everything, where it was run. No GPU was at
+# hand when this book was made: nothing in it was computed on one, and a `gpu` or `paper` row without a
+# measurement is an estimate that nobody has checked.
 
 # %%
-from sameloss.costs import estimated_and_measured
+from sameloss.cost_tables import preset_costs
+
+render(preset_costs(setting))
+
+# %% [markdown]
+# ## Estimated beside measured
+#
+# One pre-training of each size. Before it trains, every chapter says the estimate and refuses what is
+# above `max_hours`. `tokens_per_s` counts tokens of sentences, not padding, and `utilisation` is the
+# share of the speed of this device's matrix products of that width (%) that they amount to.
+
+# %%
+from sameloss.cost_tables import estimated_and_measured
 
 render(estimated_and_measured(setting))
 
@@ -68,6 +85,24 @@ from sameloss.recorded import records, said
 print(*map(said, records()), sep="\n")
 
 # %% [markdown]
+# ## Pre-training: ours beside HuggingFace
+#
+# Recorded by `benchmarks/pretrain.py` in one run on one thread, after checking that the losses of the same
+# batches from the same weights stay together: a step (forward, backward, AdamW) beside `BertForMaskedLM`,
+# which gets its batch padded to the longest sentence, as its own trainer would hand it over. Ours computes
+# the last block and the head at the masked position only, and no padding. Compiling takes about half a
+# minute for each shape, so the laptop's short trainings do without.
+
+# %%
+from sameloss.cost_tables import recorded_benchmark
+
+training_benchmark, training_record = recorded_benchmark("pretrain")
+render(training_benchmark)
+
+# %%
+print(training_record)
+
+# %% [markdown]
 # ## Languages: ours beside peers
 #
 # Recorded by `benchmarks/languages.py` in one run on one thread (corpora: two), after checking that all
@@ -80,8 +115,6 @@ print(*map(said, records()), sep="\n")
 # independent of the number of sentences.
 
 # %%
-from sameloss.costs import recorded_benchmark
-
 benchmark, record = recorded_benchmark("languages")
 render(benchmark)
 
@@ -119,7 +152,7 @@ print(trace_record)
 # hundred. The true count is what this book builds.
 
 # %%
-from sameloss.costs import size_table
+from sameloss.cost_tables import size_table
 
 render(size_table())
 

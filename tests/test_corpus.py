@@ -291,6 +291,15 @@ def test_batches_are_a_function_of_seed_and_step(batches):
     assert not torch.equal(first.positions, other_step.positions)
 
 
+@pytest.mark.parametrize("rate", [None, 0.3])
+def test_a_corpus_on_a_device_makes_the_same_batches(corpus, rate):
+    """Random numbers are drawn on the CPU, the same for every device."""
+    there = corpus.on("cpu")
+    for step in range(3):
+        for mine, theirs in zip(corpus.batch(1, step, 16, rate), there.batch(1, step, 16, rate), strict=True):
+            assert torch.equal(mine, theirs)
+
+
 def test_exactly_one_token_is_masked_and_kept_as_target(batches):
     batch = batches.batch(0, 0, 200)
     inside = torch.arange(batch.masked.shape[1]) < batch.lengths[:, None]

@@ -1,12 +1,16 @@
 """Estimates: counted by hand, refused above the limit."""
 
 import pytest
+import torch
 
-from sameloss.costs import announce, block_parameters, size_table, training_flops
+from sameloss.cost_tables import preset_costs, size_table
+from sameloss.costs import announce
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder
+from sameloss.operations import block_parameters, micro_steps, training_flops
 from sameloss.parameters import resolve
 from sameloss.presets import PRESETS
+from sameloss.speed import H200
 
 
 def test_block_parameters_are_those_of_the_model():
@@ -26,7 +30,7 @@ def test_training_flops_by_hand(tmp_path):
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("sameloss.costs.flops_per_second", lambda width: 1e11)
+    monkeypatch.setattr("sameloss.speed.flops_per_second", lambda *_: 1e11)
     setting = resolve({"size": "235M", "artifacts": str(tmp_path)})
     with pytest.raises(ParameterError) as caught:
         announce(setting)
@@ -36,6 +40,38 @@ def test_the_paper_on_this_machine_is_refused_in_one_sentence(tmp_path, monkeypa
     assert "\n" not in message
     lifted = resolve({"size": "235M", "max_hours": 1e9, "artifacts": str(tmp_path)})
     assert "will take" in announce(lifted)
+
+
+def test_an_h200_is_bound_by_memory_where_models_are_narrow():
+    """40 % of 989 TFLOP/s from a width of 412 on; half of the width, half of the speed."""
+    wide, half, narrow = (H200.products(width, torch.bfloat16) for width in (1024, 206, 103))
+    assert wide == pytest.approx(0.4 * 989e12)
+    assert half == pytest.approx(2 * narrow) == pytest.approx(wide / 2, rel=0.01)
+
+
+def test_processes_share_a_training(tmp_path):
+    given = {"size": "110M", "artifacts": str(tmp_path)}
+    one, four = (resolve(given | more).pretraining("110M", 0) for more in ({}, {"processes": 4}))
+    assert four.execution.processes == 4
+    assert H200.seconds(one) == pytest.approx(4 * H200.seconds(four))
+    assert (micro_steps(one), micro_steps(four)) == (30_000 * 8, 30_000 * 2)
+
+
+def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
+    table = preset_costs(resolve({"preset": "smoke", "artifacts": str(tmp_path)})).set_index("preset")
+    assert list(table.index) == list(PRESETS)
+    assert (table[["FLOPs", "estimated_gb", "estimated_h"]].astype(float) > 0).all(axis=None)
+    assert table["estimated for"].eq("one H200").tolist() == [False, False, False, True, True]
+    assert table.measured_h.notna().tolist() == [False, False, True, False, False]  # in results/
+
+
+def test_the_main_figures_of_the_gpu_preset_take_an_hour(tmp_path):
+    setting = resolve({"preset": "gpu", "artifacts": str(tmp_path)})
+    for language in ("PCFG", "HMM"):
+        on = setting.on(language)
+        assert list(on.sizes) == ["2M", "5M", "9M", "13M", "41M"]
+    both = [run for name in ("PCFG", "HMM") for run in setting.on(name).pretrainings().values()]
+    assert sum(map(H200.seconds, both)) < 3600
 
 
 def test_sizes_are_the_papers_with_true_counts():

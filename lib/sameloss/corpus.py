@@ -9,6 +9,7 @@ import json
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -44,11 +45,11 @@ class Batch(NamedTuple):
         every = range(0, len(self.targets), size or len(self.targets))
         return [self.rows(slice(start, start + (size or len(self.targets)))) for start in every]
 
-    def narrowed(self) -> "Batch":
-        """Return the same without the columns that no sentence reaches."""
+    def narrowed(self, multiple: int = 1) -> "Batch":
+        """Return the same without columns that no sentence reaches, but for filling up to a `multiple`."""
         if self.lengths is None:
             return self
-        width = int(self.lengths.max())
+        width = min(-int(self.lengths.max()) // multiple * -multiple, self.masked.shape[1])
         padded = bool((self.lengths < width).any())
         return self._replace(masked=self.masked[:, :width], lengths=self.lengths if padded else None)
 
@@ -60,6 +61,9 @@ class Batch(NamedTuple):
 @runtime_checkable
 class Batches(Protocol):
     """Training data: every batch can be made without those before it."""
+
+    def on(self, device: torch.device | str) -> "Batches":
+        """Return the same, kept on a device as far as it is kept anywhere."""
 
     def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
         """Return batch `step` of stream `seed`: a pure function of its arguments.
@@ -178,7 +182,7 @@ def generator_for(use: str, *path: int) -> torch.Generator:
 
 
 class Corpus:
-    """A corpus on disk; only the rows a batch needs are read."""
+    """A corpus on disk, of which only the rows a batch needs are read; or on a device, all of it."""
 
     def __init__(self, folder: Path) -> None:
         """Open the shards that `write_corpus` made.
@@ -190,9 +194,25 @@ class Corpus:
         self.sentences, self.words, self.seq, self._shard, shards = _read_manifest(folder)
         self._tokens = [_open(folder / s["tokens"], (s["sentences"], self.seq)) for s in shards]
         self._lengths = [_open(folder / s["lengths"], (s["sentences"],)) for s in shards]
+        self._resident: Sentences | None = None
+
+    def on(self, device: torch.device | str) -> "Corpus":
+        """Return the same in the memory of a device, where batches are made then: the same batches."""
+        signed = np.int16 if self.words < 1 << 15 else np.int32  # torch does little with uint16
+        there = copy(self)
+        there._resident = Sentences(
+            *(
+                torch.cat([torch.from_numpy(part.astype(signed)).to(device) for part in parts])
+                for parts in (self._tokens, self._lengths)
+            )
+        )
+        return there
 
     def rows(self, index: Int[np.ndarray, " batch"]) -> Sentences:
         """Return the sentences with these numbers, in this order."""
+        if self._resident is not None:
+            places = torch.from_numpy(index).to(self._resident.tokens.device)
+            return Sentences(*(field[places].long() for field in self._resident))
         tokens = np.empty((len(index), self.seq), np.int64)
         lengths = np.empty(len(index), np.int64)
         for shard in np.unique(index // self._shard):
@@ -244,6 +264,10 @@ class EndlessCorpus:
         """Take the language to sample from, and the seed of this stream of sentences."""
         self.language, self.seed = language, seed
 
+    def on(self, device: torch.device | str) -> "EndlessCorpus":
+        """Return the same: its sentences are sampled on the CPU."""
+        return self
+
     def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
         """Return batch `step` of stream `seed`: new sentences."""
         first = stream_seed("endless corpus", self.seed, seed)
@@ -262,7 +286,7 @@ def _mask_anywhere(sentences: Sentences, rng: np.random.Generator, rate: float |
     """Mask one position of each sentence, all of its positions equally likely (Section 2.1), or a share."""
     if rate is not None:
         return mask_share(sentences, rate, rng)
-    place = torch.from_numpy(rng.random(len(sentences.lengths)))
+    place = torch.from_numpy(rng.random(len(sentences.lengths))).to(sentences.lengths.device)
     return mask_batch(sentences, (place * sentences.lengths).long())
 
 
@@ -271,7 +295,8 @@ def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> B
 
     A sentence of k masks becomes k rows, one for each masked word.
     """
-    draws = torch.from_numpy(rng.random(tuple(sentences.tokens.shape))).where(sentences.inside, 2.0)
+    draws = torch.from_numpy(rng.random(tuple(sentences.tokens.shape))).to(sentences.tokens.device)
+    draws = draws.where(sentences.inside, 2.0)
     hidden = draws <= draws.amin(1, keepdim=True).clamp(min=rate)
     rows, positions = hidden.nonzero(as_tuple=True)
     tokens = sentences.tokens.long()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from sameloss.algorithms import check_algorithm
+from sameloss.device import DEVICES, use_device
 from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.presets import PRESETS, Preset
@@ -45,6 +46,9 @@ class Parameters:
     replicas: int | None = None
     max_hours: float | None = None
     workers: int | None = None
+    device: str = "auto"
+    processes: int | None = None
+    micro_batch: int | None = None
     artifacts: str | None = None
 
 
@@ -65,7 +69,7 @@ def parameters_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def resolve(given: Mapping[str, Any]) -> Setting:
-    """Check a chapter's parameters and turn them into a setting.
+    """Check a chapter's parameters, choose the device, and turn the rest into a setting.
 
     Args:
         given: the parameters by name.
@@ -76,6 +80,7 @@ def resolve(given: Mapping[str, Any]) -> Setting:
 
     """
     parameters = _typed(given)
+    use_device(_choice(parameters, "device", DEVICES))
     check_algorithm(parameters.algorithm, parameters.strength)
     preset = _with_overrides(_choose_preset(parameters), parameters)
     setting = Setting(preset, Store(parameters.artifacts or default_artifacts()), parameters.glue or GLUE)
@@ -149,6 +154,10 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
     if parameters.steps:
         given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
         given["study_steps"] = parameters.steps
+    if parameters.micro_batch:
+        given["micro_batch"] = parameters.micro_batch
+    if parameters.processes:
+        given["execution"] = replace(preset.execution, processes=parameters.processes)
     if parameters.sentences:
         given["language_sentences"] = parameters.sentences
     dyck = {"length": parameters.sentence_length, "width": parameters.width}

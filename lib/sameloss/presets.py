@@ -8,6 +8,7 @@ import torch
 from sameloss.algorithms import label
 from sameloss.downstream.finetune import FinetuneSettings
 from sameloss.downstream.probe import ProbeSettings
+from sameloss.execution import PLAIN, Execution
 from sameloss.experiments import Downstream
 from sameloss.experiments.dyck import DyckSettings
 from sameloss.experiments.implicit_bias import FlowSettings
@@ -41,6 +42,7 @@ class Preset:
     corpus_sentences: int | None  # None: sampled without end
     optimisation: Optimisation
     study_size: str  # of the comparisons of algorithms
+    hmm_study_size: str  # of those on the HMM
     study_steps: int  # of those
     noise_length: int  # times as many steps of SGD with scaled label noise
     checkpoints: tuple[float, ...]  # shares of the steps after which one is kept
@@ -63,6 +65,7 @@ class Preset:
     dyck: DyckSettings  # the bracket language of Section 5
     flow: FlowSettings  # SGD and Adam along the minimisers, Section 3
     max_hours: float
+    execution: Execution = PLAIN  # of ordinary training
     left_out: frozenset[str] = frozenset()  # algorithms, by label, that no comparison trains
     workers: int | None = None  # processes; None: the number of cores
     saturated_kl: float = SATURATED_KL
@@ -246,6 +249,7 @@ _LAPTOP = Preset(
     corpus_sentences=1 << 20,
     optimisation=Optimisation(steps=2000, batch=128, lr=3e-3),
     study_size="27K",
+    hmm_study_size="27K",
     study_steps=2000,
     noise_length=1,
     checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
@@ -319,6 +323,7 @@ _SMOKE = replace(
     corpus_sentences=20_000,
     optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
     study_size="3K",
+    hmm_study_size="3K",
     study_steps=160,
     noise_length=2,
     checkpoints=_LONG.checkpoints,
@@ -355,8 +360,10 @@ _PAPER = replace(
     corpus_sentences=20_000_000,
     optimisation=Optimisation(steps=30_000, batch=4096, lr=1e-3),
     study_size="235M",
+    hmm_study_size="67M",
     study_steps=30_000,
-    micro_batch=128,
+    execution=Execution(autocast=True, compiled=True, by_length=True),
+    micro_batch=512,
     resume_every=500,
     seeds=1,
     probe=ProbeSettings(),
@@ -381,13 +388,15 @@ _GPU = replace(
     _PAPER,
     name="gpu",
     sizes={name: SIZES["paper"][name] for name in ("2M", "5M", "9M", "13M", "41M")},
-    hmm_sizes={name: LSTM_SIZES["paper"][name] for name in ("4M", "10M", "29M")},
+    hmm_sizes={name: SIZES["paper"][name] for name in ("2M", "5M", "9M", "13M", "41M")},
     lstm_sizes={},
     opt_sizes={name: SIZES["paper"][name] for name in ("2M", "5M", "9M", "13M", "41M")},
     corpus_sentences=4_000_000,
     optimisation=Optimisation(steps=10_000, batch=1024, lr=1e-3),
     study_size="9M",
+    hmm_study_size="9M",
     study_steps=10_000,
+    micro_batch=1024,
     seeds=3,
     downstream=replace(_PAPER.downstream, probe_seeds=3),
     trace_labels=1,

@@ -2,15 +2,18 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch._dynamo import OptimizedModule
 
 from sameloss.corpus import Batch
+from sameloss.distributed import ALONE, Process
 from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.execution import PLAIN, Execution
 from sameloss.objectives import Loss, plain_loss
 
 
@@ -90,6 +93,8 @@ def pretrain(
     loss_at: Callable[[int], Loss] = lambda step: plain_loss,
     start: int = 0,
     micro_batch: int | None = None,
+    execution: Execution = PLAIN,
+    process: Process = ALONE,
 ) -> Iterator[Step]:
     """Train in place from step `start` on and yield after every step.
 
@@ -99,11 +104,13 @@ def pretrain(
     Args:
         model: maps (masked, positions, lengths) to logits.
         optimiser: from `make_optimiser`, with its state when resuming.
-        batch_at: the batch of a step.
+        batch_at: the batch of a step; of several processes each gets the same and takes its share.
         settings: steps, learning rate, schedule.
         loss_at: the loss of a step, the same whenever it is asked for.
         start: number of steps already done.
         micro_batch: sentences that go through the model at once; bounds memory.
+        execution: precision, compilation, batches by length, number of processes.
+        process: which of them this is.
 
     Raises:
         NonFiniteLoss: before the parameters are touched by a loss that is NaN or infinite, and after
@@ -111,32 +118,40 @@ def pretrain(
 
     """
     device = next(model.parameters()).device
+    forward = execution.forward(model)
     for step in range(start, settings.steps):
-        batch = batch_at(step).to(device)
+        batch = batch_at(step).rows(slice(process.rank, None, process.world)).to(device)
         lr = settings.lr_at(step)
         for group in optimiser.param_groups:
             group["lr"] = lr
-        parts = batch.parts(micro_batch)
-        loss = _gradient(model, loss_at(step), parts)
+        parts = execution.parts(batch, micro_batch)
+        with execution.precision(device):
+            loss = process.mean(_gradient(forward, loss_at(step), parts))
         if not math.isfinite(loss):
             raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
         if settings.sam_radius:
-            with _uphill(model, settings.sam_radius):
-                _gradient(model, loss_at(step), parts)
+            with _uphill(model, settings.sam_radius), execution.precision(device):
+                _gradient(forward, loss_at(step), parts)
         optimiser.step()
         yield Step(step + 1, loss, lr)
 
 
 def _gradient(model: nn.Module, loss: Loss, parts: list[Batch]) -> float:
     """Set the gradient of the mean loss over the parts of a batch; return the masked loss."""
-    model.zero_grad()
+    model.zero_grad(set_to_none=not isinstance(model, OptimizedModule))
     size, masked = sum(len(part.targets) for part in parts), 0.0
     for part in parts:
-        losses = loss(model, part)
-        share = len(part.targets) / size
-        (losses.total * share).backward()
-        masked += float(losses.masked.detach()) * share
-    return masked
+        with _apart(model) if part is not parts[-1] else nullcontext():
+            losses = loss(model, part)
+            share = len(part.targets) / size
+            (losses.total * share).backward()
+        masked = masked + losses.masked.detach() * share
+    return float(masked)  # the one wait for the device in a step
+
+
+def _apart(model: nn.Module) -> AbstractContextManager:
+    """Keep processes from exchanging gradients that are not complete yet."""
+    return model.no_sync() if hasattr(model, "no_sync") else nullcontext()
 
 
 @contextmanager

@@ -12,9 +12,7 @@ import json
 import logging
 import os
 import platform
-import resource
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -27,6 +25,7 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock
 
+from sameloss.device import device_name, forget_peak, peak_bytes
 from sameloss.errors import StoreError
 
 log = logging.getLogger("sameloss")
@@ -61,6 +60,11 @@ class Run:
     def effort(self) -> float:
         """Rough relative cost, to start long runs first and to weigh progress."""
         return 1.0
+
+    @property
+    def memory_advice(self) -> str:
+        """Say what takes less memory."""
+        return "choose a smaller size, or another device"
 
     @property
     def kind(self) -> str:
@@ -131,7 +135,7 @@ class Store:
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_suffix(".lock")):
                 if not self._intact(folder):
-                    self._compute(run, report or _write_progress(self.partial(run)))
+                    self._compute(run, report or write_progress(self.partial(run)))
         return run.load(folder)
 
     def has(self, run: Run) -> bool:
@@ -164,7 +168,8 @@ class Store:
         folder.mkdir(exist_ok=True)
         if _first_damage(folder) is not None:
             started = time.perf_counter()
-            with _one_thread():
+            forget_peak()
+            with _one_thread(), small_memory_explained(run):
                 run.compute(folder, self, report)
             self._write_manifest(run, folder, time.perf_counter() - started)
         for path in folder.iterdir():
@@ -232,7 +237,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def _write_progress(folder: Path) -> Report:
+def write_progress(folder: Path) -> Report:
     """Return a reporter that keeps one line on disk, at most twice a second."""
     last = 0.0
 
@@ -246,8 +251,6 @@ def _write_progress(folder: Path) -> Report:
 
 
 def _provenance() -> dict[str, Any]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    unit = 1 if sys.platform == "darwin" else 1024
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "sameloss": version("sameloss"),
@@ -255,13 +258,8 @@ def _provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": device_name(),
-        "peak_memory_bytes": peak * unit,
+        "peak_memory_bytes": peak_bytes(),
     }
-
-
-def device_name() -> str:
-    """Return the name of the device that runs are computed on."""
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else f"cpu {platform.machine()}"
 
 
 def _revision() -> str:
@@ -282,6 +280,18 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+@contextmanager
+def small_memory_explained(run: Run) -> Iterator[None]:
+    """Turn a lack of memory into one sentence that says what takes less."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise StoreError(
+            f"The memory of this device ({device_name()}) is too small for {run.kind}; {run.memory_advice}. "
+            "What was computed before is kept."
+        ) from error
 
 
 @contextmanager

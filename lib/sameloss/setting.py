@@ -6,6 +6,7 @@ from functools import cached_property
 from sameloss.algorithms import Recipe, recipe
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
+from sameloss.execution import Execution
 from sameloss.experiments import (
     BaselineProbing,
     Calibration,
@@ -30,6 +31,7 @@ from sameloss.experiments.implicit_bias import AdamDrift, Landscape, SGDDrift, Z
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
+from sameloss.objectives import ORDINARY
 from sameloss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.presets import (
     FLOW_LANGUAGE,
@@ -40,6 +42,7 @@ from sameloss.presets import (
     TINY_SHAPE,
     ZEROS_LANGUAGE,
     Preset,
+    Shape,
 )
 from sameloss.runs import Run, Store
 
@@ -86,14 +89,14 @@ class Setting:
         p = self.preset
         if language == "PCFG":
             return self
-        spec, tasks, sizes = {
-            "HMM": (p.hmm, p.hmm_tasks, p.hmm_sizes),
-            "OPT": (p.opt, p.opt_tasks, p.opt_sizes),
+        spec, tasks, sizes, studied = {
+            "HMM": (p.hmm, p.hmm_tasks, p.hmm_sizes, p.hmm_study_size),
+            "OPT": (p.opt, p.opt_tasks, p.opt_sizes, p.study_size),
         }[language]
         if not tasks:
             raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
         downstream = replace(p.downstream, tasks=tasks)
-        other = replace(p, language=spec, sizes=sizes, downstream=downstream)
+        other = replace(p, language=spec, sizes=sizes, study_size=studied, downstream=downstream)
         kept = tuple(size for size in self.sizes if size in sizes)  # none where the languages' sizes differ
         return replace(self, preset=other, sizes=kept, tasks=())
 
@@ -141,7 +144,15 @@ class Setting:
             dropout=changed.dropout,
             downstream=self.labelled if changed.objective.adversary else None,
             origin=self.by(changed.origin).pretraining(size, seed) if changed.origin else None,
+            execution=self._execution(shape),
         )
+
+    def _execution(self, shape: Shape) -> Execution:
+        """Return the preset's execution, or what the objective and the shape allow of it."""
+        wanted = self.preset.execution
+        if self.recipe.objective != ORDINARY:
+            return wanted.alone()
+        return replace(wanted, compiled=wanted.compiled and not isinstance(shape, BiLSTMShape))
 
     @property
     def recipe(self) -> Recipe:

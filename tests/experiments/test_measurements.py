@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sameloss import costs
+from sameloss import cost_tables, costs
 from sameloss.downstream.probe import ProbeSettings
 from sameloss.errors import ParameterError
 from sameloss.experiments import BaselineProbing
@@ -67,7 +67,9 @@ def test_costs_are_recorded(results):
     assert (table.core_s > 0).all()
     assert "nothing is trained" in costs.announce(results.setting)
     assert {"02_existence", "04_flatness"} <= set(costs.by_chapter(results.setting).chapter)
-    assert (costs.estimated_and_measured(results.setting).measured_s > 0).all()
+    table = cost_tables.estimated_and_measured(results.setting)
+    assert (table[["estimated_s", "measured_s", "tokens_per_s"]] > 0).all(axis=None)
+    assert table.utilisation.between(0, 100, inclusive="neither").all()
 
 
 def test_an_unknown_representation_is_refused(results):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sameloss.errors import NonFiniteLoss
+from sameloss.errors import NonFiniteLoss, StoreError
 from sameloss.experiments import CorpusSampling, Pretraining
 from sameloss.experiments.pretraining import Resumable
 from sameloss.models.encoder import EncoderShape
@@ -84,21 +84,49 @@ def test_a_killed_training_goes_on_bit_for_bit(run, tmp_path, killed_at):
     assert store.manifest(run)["files"] == whole.manifest(run)["files"]
 
 
-@pytest.mark.parametrize("harm", ["flip", "other torch"])
-def test_an_unusable_resumable_state_starts_over(run, tmp_path, caplog, harm, monkeypatch):
+@pytest.fixture
+def saved(run, tmp_path):
     model = run.new_model()
-    optimiser = make_optimiser(model, run.optimisation)
-    Resumable(tmp_path, model, optimiser).save(7, [(7, 1.0, 0.1)])
-    assert Resumable(tmp_path, model, optimiser).load() == (7, [(7, 1.0, 0.1)])
-    if harm == "flip":
-        content = bytearray((tmp_path / "resume.pt").read_bytes())
-        content[len(content) // 2] ^= 1
-        (tmp_path / "resume.pt").write_bytes(content)
-    else:
-        monkeypatch.setattr(torch, "__version__", "9.9")
+    resumable = Resumable(tmp_path, model, make_optimiser(model, run.optimisation))
+    resumable.save(7, [(7, 1.0, 0.1)])
+    return resumable
+
+
+def test_a_damaged_resumable_state_starts_over(saved, caplog):
+    assert saved.load() == (7, [(7, 1.0, 0.1)])
+    content = bytearray(saved.path.read_bytes())
+    content[len(content) // 2] ^= 1
+    saved.path.write_bytes(content)
     with caplog.at_level("WARNING", logger="sameloss"):
-        assert Resumable(tmp_path, model, optimiser).load() == (0, [])
+        assert saved.load() == (0, [])
     assert "starts over" in caplog.text
+
+
+def test_a_resumable_state_of_another_version_is_refused_and_kept(saved, tmp_path, monkeypatch):
+    content = saved.path.read_bytes()
+    monkeypatch.setattr(torch, "__version__", "9.9")
+    other = Resumable(tmp_path, saved.model, saved.optimiser)
+    with pytest.raises(StoreError, match=r"\(step 7\) is of torch 2.* and this is torch 9.9 .*delete it to"):
+        other.load()
+    assert saved.path.read_bytes() == content
+
+
+def test_a_resumable_state_of_another_shape_is_refused_and_kept(saved, run, tmp_path):
+    content = saved.path.read_bytes()
+    model = replace(run, shape=EncoderShape(16, 2, 1, 16)).new_model()
+    with pytest.raises(StoreError, match=r"\(step 7\) is of a model of another shape"):
+        Resumable(tmp_path, model, make_optimiser(model, run.optimisation)).load()
+    assert saved.path.read_bytes() == content
+
+
+def test_weights_of_another_shape_are_refused_in_one_sentence(run, tmp_path):
+    """What a changed class without a raised schema would meet."""
+    store = Store(tmp_path)
+    store.get(run)
+    other = replace(run, shape=EncoderShape(16, 2, 1, 16))
+    with pytest.raises(StoreError, match=r"step-0000060.safetensors are not those of the model"):
+        other.load(store.folder(run)).last()
+    assert store.has(run)
 
 
 def test_divergence_names_step_lr_and_seed(run, tmp_path):

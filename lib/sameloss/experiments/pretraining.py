@@ -6,21 +6,24 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 from safetensors.torch import load_file, save
 
 from sameloss.corpus import stream_seed
-from sameloss.errors import NonFiniteLoss
+from sameloss.device import best_device, device_name
+from sameloss.distributed import ALONE, Process, launch
+from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
+from sameloss.execution import PLAIN, Execution
 from sameloss.experiments.sampling import CorpusSampling, LabelledSampling
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.objectives import ORDINARY, Labelled, Loss, Objective, loss_of, one_hot_classes
 from sameloss.pretrain import Optimisation, Step, make_optimiser, pretrain
-from sameloss.runs import SCRATCH, Report, Run, Store, device_name, log, write_atomically
+from sameloss.runs import SCRATCH, Report, Run, Store, log, write_atomically
 
 
 class Checkpoints:
@@ -38,7 +41,15 @@ class Checkpoints:
     def model(self, step: int) -> MaskedLanguageModel:
         """Return the model after `step` steps, on the best device at hand."""
         model = self.run.new_model()
-        model.load_state_dict(load_file(self.folder / _weights_name(step)))
+        path = self.folder / _weights_name(step)
+        try:
+            model.load_state_dict(load_file(path))
+        except RuntimeError:  # torch lists every name and shape
+            raise StoreError(
+                f"The weights {path} are not those of the model that this version of the code makes of "
+                "their run; read them with the version in their manifest.json, or move the folder away to "
+                "train again."
+            ) from None
         return model.to(best_device()).eval()
 
     @property
@@ -64,8 +75,27 @@ class Pretraining(Run):
     dropout: float = 0.0
     downstream: LabelledSampling | None = None  # what an adversary knows of the tasks
     origin: "Pretraining | None" = None  # its last checkpoint is where this one starts
+    execution: Execution = PLAIN
 
     schema: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        """Refuse an execution that the objective or the batch does not go with."""
+        processes, batch = self.execution.processes, self.optimisation.batch
+        if batch % processes:
+            raise ParameterError(
+                f"A batch of {batch} sentences cannot be shared equally by {processes} processes; "
+                "choose a number of processes that divides it."
+            )
+        if self.execution != self.execution.alone() and self.objective != ORDINARY:
+            raise ParameterError("Only ordinary training can be compiled or run in several processes.")
+
+    def canonical(self) -> dict[str, Any]:
+        """Leave out a plain execution: what was computed before there was another keeps its key."""
+        named = super().canonical()
+        if self.execution == PLAIN:
+            del named["execution"]
+        return named
 
     def new_model(self) -> MaskedLanguageModel:
         """Return the initial model of a training that starts from nothing."""
@@ -78,19 +108,26 @@ class Pretraining(Run):
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train, from the last resumable state if there is one."""
+        """Train, in as many processes as asked for."""
+        if self.execution.processes == 1:
+            self.train(folder, store, report)
+        else:
+            launch(self, folder, store.root, self.execution.processes)
+
+    def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
+        """Train from the last resumable state, if there is one; the leading process writes."""
         model = self.new_model().to(best_device())
         if self.origin is not None:
             model.load_state_dict(store.get(self.origin).last().state_dict())
         optimiser = make_optimiser(model, self.optimisation)
-        resumable = Resumable(folder / SCRATCH, model, optimiser)
+        resumable = Resumable(folder / SCRATCH, model, optimiser, writes=process.leads)
         start, history = resumable.load()
         with torch.random.fork_rng():  # dropout draws from the global generator
             try:
-                for step in self._steps(model, optimiser, store, start):
+                for step in self._steps(model, optimiser, store, start, process):
                     history.append(step)
                     self._check_progress(step)
-                    if step.done in self.checkpoints:
+                    if step.done in self.checkpoints and process.leads:
                         _save_weights(model, folder / _weights_name(step.done))
                     if step.done % self.resume_every == 0:
                         resumable.save(step.done, history)
@@ -100,12 +137,20 @@ class Pretraining(Run):
                     f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
                     f"choose a smaller {self._suspect}."
                 ) from None
-        pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
+        if process.leads:
+            pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
 
     def _steps(
-        self, model: torch.nn.Module, optimiser: torch.optim.Optimizer, store: Store, start: int
+        self,
+        model: torch.nn.Module,
+        optimiser: torch.optim.Optimizer,
+        store: Store,
+        start: int,
+        process: Process,
     ) -> Iterator[Step]:
         corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
+        if best_device() == "cuda":
+            corpus = corpus.on("cuda")
         size, rate = self.optimisation.batch, self.objective.mask_rate
         return pretrain(
             model,
@@ -115,6 +160,8 @@ class Pretraining(Run):
             loss_at=self._losses(store),
             start=start,
             micro_batch=self.micro_batch,
+            execution=self.execution,
+            process=process,
         )
 
     def _losses(self, store: Store) -> Callable[[int], Loss]:
@@ -156,6 +203,11 @@ class Pretraining(Run):
         return Checkpoints(folder, self)
 
     @property
+    def memory_advice(self) -> str:
+        """Name what bounds the activations."""
+        return f"choose a smaller micro_batch than {self.micro_batch}"
+
+    @property
     def passes(self) -> int:
         """Return roughly how many forward and backward passes of a batch a step costs."""
         extra = bool(self.optimisation.sam_radius) + bool(self.objective.adversary)
@@ -171,17 +223,23 @@ class Pretraining(Run):
 class Resumable:
     """The state from which a killed training goes on, bit for bit.
 
-    It is used again only with the torch version and on the kind of device that saved it.
+    It is used again only with the torch version and on the kind of device that saved it, and refused
+    elsewhere: hours of a GPU are not thrown away for a version.
     """
 
-    def __init__(self, folder: Path, model: torch.nn.Module, optimiser: torch.optim.Optimizer) -> None:
-        self.path = folder / "resume.pt"
+    def __init__(
+        self, folder: Path, model: torch.nn.Module, optimiser: torch.optim.Optimizer, *, writes: bool = True
+    ) -> None:
+        self.path, self.writes = folder / "resume.pt", writes
         self.model, self.optimiser, self.saved = model, optimiser, 0
         self.device = next(model.parameters()).device
         self.origin = f"torch {torch.__version__} on {device_name()}"
 
     def save(self, step: int, history: list) -> None:
-        """Replace the state on disk, led by its hash."""
+        """Replace the state on disk, led by its hash; of several processes one does."""
+        self.saved = step
+        if not self.writes:
+            return
         self.path.parent.mkdir(exist_ok=True)
         state = {
             "step": step,
@@ -194,17 +252,19 @@ class Resumable:
         torch.save(state, buffer)
         content = buffer.getvalue()
         write_atomically(self.path, hashlib.sha256(content).digest() + content)
-        self.saved = step
 
     def load(self) -> tuple[int, list]:
         """Bring model and optimiser to the saved state; return its step and history."""
         state = self._read()
         if state is None:
             return 0, []
-        self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
+        try:
+            self.model.load_state_dict(state["model"])
+            self.optimiser.load_state_dict(state["optimiser"])
+        except (RuntimeError, ValueError):  # torch lists every name and shape
+            raise self._foreign(state, "a model of another shape or version of the code") from None
         self.saved = state["step"]
-        return state["step"], [(int(s), loss, lr) for s, loss, lr in state["history"].tolist()]
+        return self.saved, [(int(s), loss, lr) for s, loss, lr in state["history"].tolist()]
 
     def _read(self) -> dict | None:
         if not self.path.exists():
@@ -215,9 +275,15 @@ class Resumable:
             return None
         state = torch.load(io.BytesIO(content[32:]), map_location=self.device, weights_only=True)
         if state["origin"] != self.origin:
-            log.warning("Training starts over: %s made the saved state.", state["origin"])
-            return None
+            raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state
+
+    def _foreign(self, state: dict, origin: str) -> StoreError:
+        """Return the refusal of a state from which this training cannot go on bit for bit."""
+        return StoreError(
+            f"The saved state {self.path} (step {state['step']}) is of {origin}; go on where it was made, "
+            "or delete it to start over."
+        )
 
 
 def _weights_name(step: int) -> str:
@@ -227,8 +293,3 @@ def _weights_name(step: int) -> str:
 def _save_weights(model: MaskedLanguageModel, path: Path) -> None:
     weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
     write_atomically(path, save(weights))
-
-
-def best_device() -> str:
-    """Return `cuda` where there is one, else `cpu`."""
-    return "cuda" if torch.cuda.is_available() else "cpu"

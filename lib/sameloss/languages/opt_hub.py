@@ -14,6 +14,7 @@ from jaxtyping import Int
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
+from sameloss.device import best_device
 from sameloss.errors import LanguageError
 from sameloss.languages.language import Sentences
 from sameloss.languages.opt import AutoregressiveLanguage
@@ -76,7 +77,7 @@ class HubTeacherSpec:
             )
         counts = token_counts(tokenizer, self._texts(), model.config.vocab_size)
         counts[tokenizer.all_special_ids] = 0
-        model = model.to("cuda" if torch.cuda.is_available() else "cpu")
+        model = model.to(best_device())
         return HubTeacher(model, tokenizer, counts, self.words, self.max_length)
 
     def _texts(self) -> Sequence[str]:

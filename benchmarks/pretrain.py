@@ -1,0 +1,229 @@
+"""Pre-training beside HuggingFace's `BertForMaskedLM`: the same function, batches and optimiser, one process.
+
+A step is forward, backward and AdamW on one batch of masked sentences. Both models start from the same
+weights, and the script stops where their losses do not stay together. The peer gets its batch padded to
+the longest sentence the language has, with -100 for every label that is not masked, as its own trainer
+would hand it over; ours computes the last block and the head at the masked position only and leaves
+padding out. `utilisation` is the floating-point operations of ours on real tokens over what this device's
+matrix products of that width reach. With a GPU everything runs there in bfloat16, larger.
+
+    python benchmarks/pretrain.py
+"""
+
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from racing import (
+    NOBODY,
+    Report,
+    Work,
+    conclude,
+    contest,
+    difference,
+    fresh_process,
+    parser,
+    peak,
+    tells_memory,
+)
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import AutoModelForMaskedLM
+
+from sameloss.corpus import Batch, EndlessCorpus
+from sameloss.execution import Execution
+from sameloss.languages import LanguageSpec
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.export import export_model
+from sameloss.models.sizes import SIZES
+from sameloss.operations import sentence_flops
+from sameloss.presets import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.pretrain import Optimisation, make_optimiser, pretrain
+from sameloss.speed import flops_per_second
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+RECORD = "pretrain" if DEVICE == "cpu" else "pretrain_cuda"
+PACKAGES = ("torch", "transformers")
+SHAPES: dict[str, EncoderShape] = {name: s for family in SIZES.values() for name, s in family.items()}
+
+CONTESTS = {
+    "cpu": [
+        ("7K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("27K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("106K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("2M", PAPER_LANGUAGE, 128, 1.5),
+    ],
+    "cuda": [
+        ("2M", PAPER_LANGUAGE, 4096, 3.0),
+        ("9M", PAPER_LANGUAGE, 4096, 3.0),
+        ("110M", PAPER_LANGUAGE, 2048, 2.0),
+    ],
+}[DEVICE]
+"""Size, language, batch, and the ratio aimed at."""
+
+EXECUTION = Execution(by_length=True) if DEVICE == "cpu" else Execution(True, True, True)
+TOLERANCE = 1e-4 if DEVICE == "cpu" else 2e-2
+"""Largest difference of two losses, nats: rounding, of bfloat16 on a GPU."""
+
+MICRO_BATCH = 32 if DEVICE == "cpu" else 1024
+LR = 1e-3
+
+
+PEERS = ("AdamW", "fused AdamW")
+"""The peer's optimiser: torch's default, and in one kernel as ours."""
+
+
+class Trainer:
+    """One of the contestants: every call is a step, on the next of a few batches."""
+
+    def __init__(self, steps: Iterator[float]) -> None:
+        """Take what yields the loss of a step."""
+        self.steps = steps
+        self.losses: list[float] = []
+
+    def __call__(self) -> None:
+        """Take a step."""
+        self.losses.append(next(self.steps))
+
+
+def new_encoder(size: str, spec: LanguageSpec) -> Encoder:
+    """Return a model; post-LN, as the peer is."""
+    return Encoder(SHAPES[size], spec.words, spec.max_length, seed=0, norm="post").to(DEVICE)
+
+
+def some_batches(spec: LanguageSpec, batch: int) -> list[Batch]:
+    """Return the batches that all contestants take in turn."""
+    return [EndlessCorpus(spec.build(), 0).batch(0, step, batch).to(DEVICE) for step in range(4)]
+
+
+def ours(size: str, spec: LanguageSpec, batches: list[Batch], micro_batch: int) -> Iterator[float]:
+    """Train as the book does."""
+    model = new_encoder(size, spec)
+    settings = Optimisation(10**6, len(batches[0].targets), LR, warmup=0.0, schedule="constant")
+    steps = pretrain(
+        model,
+        make_optimiser(model, settings),
+        lambda step: batches[step % len(batches)],
+        settings,
+        micro_batch=micro_batch,
+        execution=EXECUTION,
+    )
+    return (step.loss for step in steps)
+
+
+def huggingface(size: str, spec: LanguageSpec, batches: list[Batch], optimiser: str) -> Iterator[float]:
+    """Train `BertForMaskedLM` of the same weights with its own loss."""
+    model, settings = exported(new_encoder(size, spec)), Optimisation(1, 1, LR)
+    adamw = torch.optim.AdamW(
+        model.parameters(),
+        LR,
+        (settings.beta1, settings.beta2),
+        settings.epsilon,
+        weight_decay=0.0,
+        fused=optimiser == "fused AdamW" or None,
+    )
+    for batch in cycle(batches):
+        with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
+            loss = model(**padded(batch, spec.max_length)).loss
+        adamw.zero_grad()
+        loss.backward()
+        adamw.step()
+        yield float(loss.detach())
+
+
+def exported(encoder: Encoder) -> nn.Module:
+    """Return the same function as a model of `transformers`."""
+    with TemporaryDirectory() as folder:
+        export_model(encoder, Path(folder))
+        model = AutoModelForMaskedLM.from_pretrained(folder).to(DEVICE).train()
+    # One vector added everywhere: ours has none, and with a step of its own losses would drift apart.
+    model.bert.embeddings.token_type_embeddings.requires_grad_(False)
+    return model
+
+
+def padded(batch: Batch, length: int) -> dict[str, Tensor]:
+    """Return what the peer's data collator would make of a batch."""
+    tokens = F.pad(batch.masked, (0, length - batch.masked.shape[1]))
+    labels = torch.full_like(tokens, -100)
+    labels[torch.arange(len(tokens)), batch.positions] = batch.targets + 1
+    inside = torch.arange(length, device=tokens.device) < lengths_of(batch)[:, None]
+    return {"input_ids": tokens, "attention_mask": inside.long(), "labels": labels}
+
+
+def lengths_of(batch: Batch) -> Tensor:
+    """Return the sentences' lengths, where they are equal too."""
+    return torch.full_like(batch.targets, batch.masked.shape[1]) if batch.lengths is None else batch.lengths
+
+
+def compare(size: str, spec: LanguageSpec, batch: int, goal: float, repetitions: int) -> Report:
+    """Race ours against the peer on one size."""
+    batches = some_batches(spec, batch)
+    trainers = {m: Trainer(ours(size, spec, batches, m)) for m in sorted({MICRO_BATCH, batch})}
+    peers = {name: Trainer(huggingface(size, spec, batches, name)) for name in PEERS}
+    works = [Work("pretrain", f"micro-batches of {m}", 1, trainer) for m, trainer in trainers.items()]
+    works += [Work("BertForMaskedLM", name, 1, trainer) for name, trainer in peers.items()]
+    what = f"a step of {size}, {batch} sentences of at most {spec.max_length} tokens"
+    rows = contest(what, "ms", works, {"BertForMaskedLM": goal}, repetitions)
+    found = [trainer.losses[:4] for trainer in (*trainers.values(), *peers.values())]
+    losses = torch.tensor(found, dtype=torch.float64)
+    tokens = sum(float(lengths_of(b).sum()) for b in batches) / len(batches)
+    rows += [utilisation(size, spec, tokens, batch, rows[0]), *memory(size, batch)]
+    return Report(rows, difference(f"losses of four steps, {size}", losses, losses[:1], TOLERANCE))
+
+
+def utilisation(size: str, spec: LanguageSpec, tokens: float, batch: int, timed: dict) -> dict:
+    """Return the operations on real tokens over those that matrix products of that width reach."""
+    shape = SHAPES[size]
+    flops = batch * sentence_flops(shape, spec.words, round(tokens / batch))
+    speed = flops_per_second(shape.d_model, torch.bfloat16 if EXECUTION.autocast else torch.float32)
+    share = 1e5 * flops / (timed["ours_value"] * speed)
+    goal = 40.0 if DEVICE == "cuda" and shape.d_model >= 768 else None
+    line = {"what": f"utilisation, {size}", "ours": "pretrain", "peer": NOBODY, "unit": "%", "goal": goal}
+    line |= {"ours_value": share, "ours_median": share}
+    return line if goal is None else line | {"met": share >= goal}
+
+
+def memory(size: str, batch: int) -> list[dict]:
+    """Return the peaks of memory of a few steps, each contestant in a process of its own."""
+    if not tells_memory(DEVICE):
+        return []
+    mine, theirs = (
+        int(fresh_process(__file__, "--memory", name, size, str(batch)).split()[-1]) / 1e6
+        for name in ("ours", "huggingface")
+    )
+    line = {"what": f"peak memory, {size}", "ours": "pretrain", "peer": "BertForMaskedLM", "unit": "MB"}
+    return [line | {"ours_value": mine, "peer_value": theirs, "ratio": theirs / mine}]
+
+
+def measure_memory(name: str, size: str, batch: int) -> None:
+    """Print the bytes that three steps take at their peak."""
+    spec = next(spec for other, spec, *_ in CONTESTS if other == size)
+    batches = some_batches(spec, batch)
+    steps = (
+        ours(size, spec, batches, MICRO_BATCH)
+        if name == "ours"
+        else huggingface(size, spec, batches, "fused AdamW")
+    )
+    print(peak(lambda: [next(steps) for _ in range(3)], DEVICE)[0])
+
+
+def main() -> None:
+    """Race, and record what was found."""
+    arguments = parser(__doc__)
+    arguments.add_argument(
+        "--memory", nargs=3, help="contestant, size and batch of one measurement of memory"
+    )
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    if given.memory:
+        measure_memory(given.memory[0], given.memory[1], int(given.memory[2]))
+        return
+    contests, repetitions = (CONTESTS[:1], 3) if given.quick else (CONTESTS, 20)
+    reports = [compare(*chosen, repetitions) for chosen in contests]
+    conclude(RECORD, reports, PACKAGES, write=not given.quick, device=DEVICE)
+
+
+if __name__ == "__main__":
+    main()

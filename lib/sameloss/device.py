@@ -1,0 +1,56 @@
+"""Which device computes: the best there is, or the one asked for."""
+
+import os
+import platform
+import resource
+import sys
+
+import torch
+
+from sameloss.errors import ParameterError
+
+CHOSEN = "SAMELOSS_DEVICE"
+"""The variable that hands the choice on to worker processes; empty or unset: the best there is."""
+
+DEVICES = ("auto", "cpu", "cuda")
+
+
+def use_device(name: str) -> None:
+    """Choose the device of this process and of those it starts.
+
+    Raises:
+        ParameterError: for `cuda` where PyTorch finds none.
+
+    """
+    if name == "cuda" and not torch.cuda.is_available():
+        raise ParameterError(
+            "device = cuda was asked for, but PyTorch finds no CUDA device here; choose cpu, or auto "
+            "for the best there is."
+        )
+    os.environ[CHOSEN] = "" if name == "auto" else name
+
+
+def best_device() -> str:
+    """Return the device asked for; else `cuda` where there is one, else `cpu`."""
+    return os.environ.get(CHOSEN) or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def device_name() -> str:
+    """Return the name of the device that runs are computed on."""
+    return torch.cuda.get_device_name() if best_device() == "cuda" else f"cpu {platform.machine()}"
+
+
+def forget_peak() -> None:
+    """Let the peak of a GPU's memory be that of what comes next; a CPU's is of the whole process."""
+    if best_device() == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+
+def peak_bytes() -> int:
+    """Return the largest memory in use so far: of the GPU, or of this process and those it waited for."""
+    if best_device() == "cuda":
+        return torch.cuda.max_memory_allocated()
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * max(
+        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
