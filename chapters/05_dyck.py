@@ -25,7 +25,8 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; here smo
 sentence_length: int = None  # T, even, 6 to 10; None: 6
 width: int = None  # m, neurons of the trained models, from 2; None: the preset's
 steps: int = None  # of SGD; None: the preset's
-workers: int = None  # processes; None: one a core
+workers: int = None  # runs at once; None: one a core
+device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%

@@ -28,7 +28,8 @@ length_limit: int = None  # longest sentence (tokens) of your grammar; needed wh
 opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder; a real one needs a GPU or patience
 opt_corpus: str = None  # of a real OPT: text for token frequencies, a data set or a folder; None: WikiText-2
 glue: str = None  # of a real OPT: QNLI and SST-2, a folder; None: nyu-mll/glue
-workers: int = None  # processes; None: one a core
+workers: int = None  # runs at once; None: one a core
+device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%

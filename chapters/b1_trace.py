@@ -29,7 +29,10 @@ grammar: str = None  # file with a grammar of your own, NLTK's notation or lines
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
-workers: int = None  # processes; None: one a core
+workers: int = None  # runs at once; None: one a core
+processes: int = None  # that share one training, each on a core or GPU of its own; None: one
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%

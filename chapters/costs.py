@@ -20,7 +20,10 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto fol
 size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
-workers: int = None  # processes; None: one a core
+workers: int = None  # runs at once; None: one a core
+processes: int = None  # that share one training, each on a core or GPU of its own; None: one
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%

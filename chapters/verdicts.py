@@ -31,7 +31,10 @@ seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
-workers: int = None  # processes; None: one a core
+workers: int = None  # runs at once; None: one a core
+processes: int = None  # that share one training, each on a core or GPU of its own; None: one
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%

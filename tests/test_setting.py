@@ -1,10 +1,13 @@
 """Parameters become a setting, or one clear sentence."""
 
+import os
 import types
 
 import pytest
 
+from sameloss.device import best_device
 from sameloss.errors import LanguageError, ParameterError, StoreError
+from sameloss.execution import Execution
 from sameloss.parameters import Parameters, parameters_of, resolve
 from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE, PRESETS
 
@@ -49,6 +52,8 @@ def elsewhere(tmp_path, monkeypatch):
             "Size 235M does not belong to preset laptop.*goes with preset paper",
         ),
         ({"preset": "paper", "size": "7K"}, "goes with preset laptop"),
+        ({"device": "gpu"}, "Unknown device 'gpu'; choose one of auto, cpu, cuda"),
+        ({"processes": 0}, "processes must be positive; got 0"),
     ],
 )
 def test_bad_parameters_say_what_is_valid(given, message):
@@ -150,3 +155,35 @@ def test_large_presets_use_the_calibrated_languages():
     for name in ("gpu", "paper"):
         assert PRESETS[name].language == PAPER_LANGUAGE
         assert PRESETS[name].hmm == PAPER_HMM
+
+
+def test_cuda_is_refused_where_there_is_none(monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(
+        ParameterError, match="device = cuda was asked for, but PyTorch finds no CUDA device here"
+    ):
+        resolve({"device": "cuda"})
+
+
+def test_the_device_asked_for_is_that_of_workers_too(monkeypatch):
+    monkeypatch.setenv("SAMELOSS_DEVICE", "")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    for name, device in {"auto": "cuda", "cpu": "cpu", "cuda": "cuda"}.items():
+        resolve({"device": name})
+        assert best_device() == device
+        assert os.environ["SAMELOSS_DEVICE"] == ("" if name == "auto" else name)  # which workers inherit
+
+
+def test_execution_options_reach_the_training():
+    given = {"size": "2M", "preset": "gpu", "processes": 2, "micro_batch": 64}
+    run = resolve(given).pretraining("2M", 0)
+    assert run.execution == Execution(autocast=True, compiled=True, by_length=True, processes=2)
+    assert run.micro_batch == 64
+    adversarial = resolve(given | {"algorithm": "adversarial"}).pretraining("2M", 0)
+    assert adversarial.execution == Execution(autocast=True, by_length=True)
+    recurrent = resolve({"size": "L4K", "language": "HMM", "processes": 2}).pretraining("L4K", 0)
+    assert recurrent.execution == Execution(processes=2)
+    with pytest.raises(
+        ParameterError, match="batch of 1024 sentences cannot be shared equally by 3 processes"
+    ):
+        resolve(given | {"processes": 3}).pretraining("2M", 0)
