@@ -11,21 +11,25 @@ matrix products of that width reach. With a GPU everything runs there in bfloat1
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pandas as pd
 import torch
 from racing import (
     NOBODY,
     Report,
     Work,
     conclude,
-    contest,
     difference,
+    fastest,
     fresh_process,
     parser,
     peak,
+    race,
+    row,
     tells_memory,
 )
 from torch import Tensor, nn
@@ -63,7 +67,10 @@ CONTESTS = {
 }[DEVICE]
 """Size, language, batch, and the ratio aimed at."""
 
-EXECUTION = Execution(by_length=True) if DEVICE == "cpu" else Execution(True, True, True)
+EAGER = Execution(autocast=DEVICE == "cuda", by_length=True)
+EXECUTIONS = {"compiled": replace(EAGER, compiled=True), "eager": EAGER}
+"""Ours, each against the peer; the laptop preset is eager, `gpu` and `paper` are compiled."""
+
 TOLERANCE = 1e-4 if DEVICE == "cpu" else 2e-2
 """Largest difference of two losses, nats: rounding, of bfloat16 on a GPU."""
 
@@ -71,7 +78,8 @@ MICRO_BATCH = 32 if DEVICE == "cpu" else 1024
 LR = 1e-3
 
 
-PEERS = ("AdamW", "fused AdamW")
+PEER = "BertForMaskedLM"
+OPTIMISERS = ("AdamW", "fused AdamW")
 """The peer's optimiser: torch's default, and in one kernel as ours."""
 
 
@@ -81,11 +89,10 @@ class Trainer:
     def __init__(self, steps: Iterator[float]) -> None:
         """Take what yields the loss of a step."""
         self.steps = steps
-        self.losses: list[float] = []
 
-    def __call__(self) -> None:
-        """Take a step."""
-        self.losses.append(next(self.steps))
+    def __call__(self) -> float:
+        """Take a step; return its loss."""
+        return next(self.steps)
 
 
 def new_encoder(size: str, spec: LanguageSpec) -> Encoder:
@@ -98,7 +105,9 @@ def some_batches(spec: LanguageSpec, batch: int) -> list[Batch]:
     return [EndlessCorpus(spec.build(), 0).batch(0, step, batch).to(DEVICE) for step in range(4)]
 
 
-def ours(size: str, spec: LanguageSpec, batches: list[Batch], micro_batch: int) -> Iterator[float]:
+def ours(
+    size: str, spec: LanguageSpec, batches: list[Batch], execution: Execution, micro_batch: int = MICRO_BATCH
+) -> Iterator[float]:
     """Train as the book does."""
     model = new_encoder(size, spec)
     settings = Optimisation(10**6, len(batches[0].targets), LR, warmup=0.0, schedule="constant")
@@ -108,7 +117,7 @@ def ours(size: str, spec: LanguageSpec, batches: list[Batch], micro_batch: int) 
         lambda step: batches[step % len(batches)],
         settings,
         micro_batch=micro_batch,
-        execution=EXECUTION,
+        execution=execution,
     )
     return (step.loss for step in steps)
 
@@ -158,29 +167,33 @@ def lengths_of(batch: Batch) -> Tensor:
 
 
 def compare(size: str, spec: LanguageSpec, batch: int, goal: float, repetitions: int) -> Report:
-    """Race ours against the peer on one size."""
+    """Race ours against the peer on one size, by tokens of sentences: padding does not count."""
     batches = some_batches(spec, batch)
-    trainers = {m: Trainer(ours(size, spec, batches, m)) for m in sorted({MICRO_BATCH, batch})}
-    peers = {name: Trainer(huggingface(size, spec, batches, name)) for name in PEERS}
-    works = [Work("pretrain", f"micro-batches of {m}", 1, trainer) for m, trainer in trainers.items()]
-    works += [Work("BertForMaskedLM", name, 1, trainer) for name, trainer in peers.items()]
-    what = f"a step of {size}, {batch} sentences of at most {spec.max_length} tokens"
-    rows = contest(what, "ms", works, {"BertForMaskedLM": goal}, repetitions)
-    found = [trainer.losses[:4] for trainer in (*trainers.values(), *peers.values())]
-    losses = torch.tensor(found, dtype=torch.float64)
-    tokens = sum(float(lengths_of(b).sum()) for b in batches) / len(batches)
-    rows += [utilisation(size, spec, tokens, batch, rows[0]), *memory(size, batch)]
-    return Report(rows, difference(f"losses of four steps, {size}", losses, losses[:1], TOLERANCE))
+    tokens = sum(int(lengths_of(b).sum()) for b in batches) // len(batches)
+    works = [
+        Work(name, f"micro-batches of {m}", tokens, Trainer(ours(size, spec, batches, execution, m)))
+        for name, execution in EXECUTIONS.items()
+        for m in sorted({min(MICRO_BATCH, batch), batch})
+    ]
+    works += [
+        Work(PEER, name, tokens, Trainer(huggingface(size, spec, batches, name))) for name in OPTIMISERS
+    ]
+    losses = torch.tensor([[work.call() for _ in batches] for work in works], dtype=torch.float64)
+    apart = difference(f"losses of four steps, {size}", losses, losses[:1], TOLERANCE)
+    *mine, peer = fastest(race(works, repetitions))
+    what = f"{size}, {batch} sentences of at most {spec.max_length} tokens a step"
+    rows = [row(what, "tokens/s", timing, peer, goal) for timing in mine]
+    rows += [utilisation(size, spec, tokens / batch, rows[0]), *memory(size, batch)]
+    return Report(rows, apart)
 
 
-def utilisation(size: str, spec: LanguageSpec, tokens: float, batch: int, timed: dict) -> dict:
+def utilisation(size: str, spec: LanguageSpec, length: float, timed: dict) -> dict:
     """Return the operations on real tokens over those that matrix products of that width reach."""
     shape = SHAPES[size]
-    flops = batch * sentence_flops(shape, spec.words, round(tokens / batch))
-    speed = flops_per_second(shape.d_model, torch.bfloat16 if EXECUTION.autocast else torch.float32)
-    share = 1e5 * flops / (timed["ours_value"] * speed)
+    speed = flops_per_second(shape.d_model, torch.bfloat16 if EAGER.autocast else torch.float32)
+    share = 100 * timed["ours_value"] * sentence_flops(shape, spec.words, length) / (length * speed)
     goal = 40.0 if DEVICE == "cuda" and shape.d_model >= 768 else None
-    line = {"what": f"utilisation, {size}", "ours": "pretrain", "peer": NOBODY, "unit": "%", "goal": goal}
+    line = {"what": f"utilisation, {size}", "ours": timed["ours"], "peer": NOBODY, "unit": "%", "goal": goal}
     line |= {"ours_value": share, "ours_median": share}
     return line if goal is None else line | {"met": share >= goal}
 
@@ -193,7 +206,7 @@ def memory(size: str, batch: int) -> list[dict]:
         int(fresh_process(__file__, "--memory", name, size, str(batch)).split()[-1]) / 1e6
         for name in ("ours", "huggingface")
     )
-    line = {"what": f"peak memory, {size}", "ours": "pretrain", "peer": "BertForMaskedLM", "unit": "MB"}
+    line = {"what": f"peak memory, {size}", "ours": "eager", "peer": PEER, "unit": "MB"}
     return [line | {"ours_value": mine, "peer_value": theirs, "ratio": theirs / mine}]
 
 
@@ -202,27 +215,25 @@ def measure_memory(name: str, size: str, batch: int) -> None:
     spec = next(spec for other, spec, *_ in CONTESTS if other == size)
     batches = some_batches(spec, batch)
     steps = (
-        ours(size, spec, batches, MICRO_BATCH)
+        ours(size, spec, batches, EAGER)
         if name == "ours"
         else huggingface(size, spec, batches, "fused AdamW")
     )
     print(peak(lambda: [next(steps) for _ in range(3)], DEVICE)[0])
 
 
-def main() -> None:
-    """Race, and record what was found."""
+def main(argv: list[str] | None = None) -> pd.DataFrame | None:
+    """Race, record and return what was found; or measure one contestant's memory."""
     arguments = parser(__doc__)
-    arguments.add_argument(
-        "--memory", nargs=3, help="contestant, size and batch of one measurement of memory"
-    )
-    given = arguments.parse_args()
+    arguments.add_argument("--memory", nargs=3, help="contestant, size, batch: measure its memory alone")
+    given = arguments.parse_args(argv)
     torch.set_num_threads(1)
     if given.memory:
-        measure_memory(given.memory[0], given.memory[1], int(given.memory[2]))
-        return
+        contestant, size, batch = given.memory
+        return measure_memory(contestant, size, int(batch))
     contests, repetitions = (CONTESTS[:1], 3) if given.quick else (CONTESTS, 20)
     reports = [compare(*chosen, repetitions) for chosen in contests]
-    conclude(RECORD, reports, PACKAGES, write=not given.quick, device=DEVICE)
+    return conclude(RECORD, reports, PACKAGES, write=not given.quick, device=DEVICE)
 
 
 if __name__ == "__main__":

@@ -34,6 +34,7 @@ CONVERSIONS: dict[str, Callable[[float], float]] = {
     "ms": lambda seconds: 1000 * seconds,
     "s": lambda seconds: seconds,
     "sentences/s": lambda seconds: 1 / seconds,
+    "tokens/s": lambda seconds: 1 / seconds,
 }
 """What a unit makes of seconds."""
 

@@ -56,6 +56,14 @@ def trace(load):
     return load("trace")
 
 
+@pytest.fixture
+def pretrain(load, monkeypatch):
+    """The benchmark of pre-training, without the half minute that compiling takes."""
+    module = load("pretrain")
+    monkeypatch.setattr(module, "EXECUTIONS", {"eager": module.EAGER})
+    return module
+
+
 def sound(frame, nobody):
     """Whether all that was raced was timed, and all goals were judged."""
     compared = frame[frame["peer"] != nobody]
@@ -103,6 +111,29 @@ def test_trace_quick_peer(trace, monkeypatch, module):
     frame = trace.main(["--quick"])
     assert frame["peer"].str.contains(TRACE_PEERS[module]).any()
     assert sound(frame, trace.NOBODY)
+
+
+@pytest.mark.book
+def test_pretrain_quick(pretrain, tmp_path):
+    """Speed, utilisation and memory of one size; a quick run writes nothing."""
+    frame = pretrain.main(["--quick"])
+    assert frame.unit.tolist() == ["tokens/s", "%", "MB"]
+    assert frame.ours_value.gt(0).all()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_peer_of_other_losses_stops_the_script(pretrain, monkeypatch):
+    """A peer that reads one position too many as masked, for example."""
+    right = pretrain.padded
+
+    def wrong(batch, length):
+        given = right(batch, length)
+        given["labels"][0, 0] = 1
+        return given
+
+    monkeypatch.setattr(pretrain, "padded", wrong)
+    with pytest.raises(SystemExit, match="losses of four steps, 7K: answers differ by"):
+        pretrain.compare(*pretrain.CONTESTS[0], 1)
 
 
 def test_the_papers_estimate(trace, monkeypatch):
@@ -168,7 +199,7 @@ def test_the_best_setting_counts(racing):
     assert [timing.title for timing in racing.fastest(timings)] == ["a, 2", "b, 1"]
 
 
-@pytest.mark.parametrize("name", ["languages", "trace"])
+@pytest.mark.parametrize("name", ["languages", "pretrain", "trace"])
 def test_what_was_recorded_can_be_shown(name):
     """Once recorded, that is."""
     if not (RESULTS / f"benchmark_{name}.csv").exists():

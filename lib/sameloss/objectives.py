@@ -7,6 +7,7 @@ because the mean of e_y is q.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from torch.nn import functional as F
 
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
+from sameloss.flatness.lstm import without_cudnn
 from sameloss.languages import Language, Sentences
 
 
@@ -89,7 +91,8 @@ def loss_of(
     first, second = _two_parts(objective, generator, downstream)
 
     def loss(model: nn.Module, batch: Batch) -> Losses:
-        logits = model(batch.masked, batch.positions, batch.lengths)
+        with without_cudnn() if objective.trace_penalty else nullcontext():
+            logits = model(batch.masked, batch.positions, batch.lengths)
         masked = total = F.cross_entropy(logits, _targets(objective, batch, language).to(logits))
         if objective.trace_penalty:
             signs = random_signs(logits.shape, generator).to(logits)
@@ -150,10 +153,11 @@ def transfer_loss(model: nn.Module, first: Labelled, second: Labelled, ridge: fl
     split = [len(first.classes), len(second.classes)]
     sentences = Sentences.joined([first.sentences, second.sentences])
     h1, h2 = token_features(model, sentences).split(split)
-    kernel = h1 @ h1.T
-    alpha = ridge * kernel.diagonal().mean()
-    head = torch.linalg.solve(kernel + alpha * torch.eye(len(h1)).to(kernel), first.classes.to(kernel))
-    return (h2 @ (h1.T @ head) - second.classes.to(kernel)).square().sum(1).mean()
+    with torch.autocast(h1.device.type, enabled=False):  # a GPU solves nothing in bfloat16
+        kernel = h1 @ h1.T
+        alpha = ridge * kernel.diagonal().mean()
+        head = torch.linalg.solve(kernel + alpha * torch.eye(len(h1)).to(kernel), first.classes.to(kernel))
+        return (h2 @ (h1.T @ head) - second.classes.to(kernel)).square().sum(1).mean()
 
 
 def token_features(model: nn.Module, sentences: Sentences) -> Float[Tensor, "example feature"]:

@@ -364,7 +364,7 @@ _PAPER = replace(
     study_steps=30_000,
     execution=Execution(autocast=True, compiled=True, by_length=True),
     micro_batch=512,
-    resume_every=500,
+    resume_every=2500,  # a saved state costs as much as some tens of steps
     seeds=1,
     probe=ProbeSettings(),
     projection=512,
@@ -396,6 +396,7 @@ _GPU = replace(
     study_size="9M",
     hmm_study_size="9M",
     study_steps=10_000,
+    resume_every=5000,
     micro_batch=1024,
     seeds=3,
     downstream=replace(_PAPER.downstream, probe_seeds=3),

@@ -227,11 +227,11 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, *content: bytes | memoryview) -> None:
     """Write a file so that a kill at any moment leaves the old one or the new one, whole."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
-        file.write(content)
+        file.writelines(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)

@@ -35,7 +35,8 @@ class Saturation(NamedTuple):
 def divergences(
     model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> Float[Tensor, " batch"]:
-    r"""Return each sentence's mean over positions of KL(Pr(. | x_-t) || f(x_-t)), in nats."""
+    r"""Return each sentence's mean over positions of KL(Pr(. | x_-t) || f(x_-t)), in nats, on the CPU."""
+    sentences, conditionals = sentences.to("cpu"), conditionals.cpu()
     total = torch.zeros(len(sentences.lengths), dtype=torch.float64)
     for rows in torch.arange(len(total)).split(CHUNK):
         part = sentences.rows(rows)
@@ -64,7 +65,7 @@ def saturation(
     model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> Saturation:
     """Estimate entropy, KL and loss on sampled sentences, the sentence being the unit of error."""
-    entropy = entropies(conditionals, sentences)
+    entropy = entropies(conditionals, sentences).cpu()
     kl = divergences(model, sentences, conditionals)
     return Saturation(*(Estimate.of(values) for values in (entropy, kl, entropy + kl)))
 

@@ -30,6 +30,5 @@ def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "
 
 def one_hot_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
     """Represent each token by itself: what a probe does with no pre-training at all."""
-    rows = torch.eye(language.words + 1)[:, 1:]
-    inside = torch.arange(sentences.tokens.shape[1]) < sentences.lengths[:, None]
-    return rows[sentences.tokens.long() * inside].flatten(1)
+    rows = torch.eye(language.words + 1, device=sentences.tokens.device)[:, 1:]
+    return rows[sentences.tokens.long() * sentences.inside].flatten(1)

@@ -65,8 +65,8 @@ class LinearProbes:
         features: Float[Tensor, "*seed example feature"],
         labels: Int[Tensor, "example task"],
     ) -> Bool[Tensor, "seed example task"]:
-        """Return which predictions are right."""
-        return self.predict(features) == labels
+        """Return which predictions are right, on the CPU."""
+        return self.predict(features).cpu() == labels.cpu()
 
 
 def fit_probes(
@@ -82,7 +82,7 @@ def fit_probes(
     together changes nothing.
 
     Args:
-        features: the training representations of each seed.
+        features: the training representations of each seed; the probes are trained on their device.
         labels: 0-based classes of each task.
         classes: number of classes of each task.
         settings: optimiser and length of training.
@@ -103,10 +103,11 @@ def fit_probes(
     bias = features.new_zeros(seeds, 1, sum(classes)).requires_grad_()
     optimiser = torch.optim.AdamW([weight, bias], lr=settings.lr, weight_decay=settings.weight_decay)
     scaled, own = (features - centre) / spread, torch.arange(seeds)[:, None] * examples
+    labels = labels.to(features.device)
     with torch.enable_grad():
         for _ in range(settings.epochs):
             order = torch.rand(seeds, examples, generator=generator).argsort(1)
-            for chosen in (own + order).split(settings.batch, dim=1):
+            for chosen in (own + order).to(features.device).split(settings.batch, dim=1):
                 optimiser.zero_grad()
                 logits = _logits(_rows(scaled, chosen), weight, bias, classes)
                 _loss(logits, _rows(labels, chosen)).backward()

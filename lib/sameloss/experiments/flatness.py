@@ -327,8 +327,9 @@ def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch wor
     for rows, recording in recordings(model, masked):
         f = recording.logits.detach().softmax(-1)
         for label in range(f.shape[1]):
-            cotangents = torch.eye(f.shape[1], dtype=f.dtype)[label] - f
-            true_labels[rows] += truth[rows, label] * sum(recording.squared_norms(cotangents).values())
+            cotangents = torch.eye(f.shape[1]).to(f)[label] - f
+            norm = sum(recording.squared_norms(cotangents).values())
+            true_labels[rows] += truth[rows, label] * norm.cpu()
     return {
         "kl": float((torch.xlogy(truth, truth) - truth * log_f).sum(-1).mean()),
         "fisher": fisher_trace(model, masked, estimator="exact").total.mean,

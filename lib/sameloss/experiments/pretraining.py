@@ -250,8 +250,8 @@ class Resumable:
         }
         buffer = io.BytesIO()
         torch.save(state, buffer)
-        content = buffer.getvalue()
-        write_atomically(self.path, hashlib.sha256(content).digest() + content)
+        content = buffer.getbuffer()
+        write_atomically(self.path, hashlib.sha256(content).digest(), content)
 
     def load(self) -> tuple[int, list]:
         """Bring model and optimiser to the saved state; return its step and history."""
@@ -269,7 +269,7 @@ class Resumable:
     def _read(self) -> dict | None:
         if not self.path.exists():
             return None
-        content = self.path.read_bytes()
+        content = memoryview(self.path.read_bytes())
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             log.warning("The resumable state %s is damaged; training starts over.", self.path.name)
             return None

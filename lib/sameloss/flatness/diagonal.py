@@ -13,6 +13,7 @@ from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 from sameloss.estimate import Estimate
 from sameloss.flatness.hessian import flat_parameters, unflattened
+from sameloss.flatness.lstm import without_cudnn
 from sameloss.flatness.validation import check
 
 FEWEST_GROUPS = 10
@@ -195,4 +196,5 @@ def _weighted_gradients(
     gradient = vmap(grad(scaled), in_dims=(None, 0, 0, ragged, 0, 0))
     parameters = unflattened(model, flat_parameters(model))
     inputs = (masked.masked, masked.positions, masked.lengths, words, weights)
-    return torch.cat([part.flatten(1) for part in gradient(parameters, *inputs).values()], 1)
+    with without_cudnn():
+        return torch.cat([part.flatten(1) for part in gradient(parameters, *inputs).values()], 1)

@@ -20,6 +20,7 @@ from torch.nn import functional as F
 
 from sameloss.corpus import Batch
 from sameloss.errors import ModelError
+from sameloss.flatness.lstm import without_cudnn
 from sameloss.flatness.recorder import NO_ROW, Recorder, Use
 from sameloss.flatness.validation import check, check_logits
 
@@ -39,7 +40,7 @@ class Recording:
     def __init__(self, model: nn.Module, masked: Batch, shared: list | None = None) -> None:
         """Run the model, see `Recorder`; it is called as `model(masked, positions, lengths)`."""
         recorder = Recorder(model, len(masked.masked), shared)
-        with torch.enable_grad(), recorder:
+        with torch.enable_grad(), without_cudnn(), recorder:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
         check_logits(self.logits, masked)
         self.outputs = recorder.outputs
@@ -210,7 +211,7 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
 def _by_autograd(model: nn.Module, one: Batch, cotangents: Tensor) -> dict[str, Float[Tensor, ""]]:
     """Return the squared gradient norms of one sentence the plain way."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad():
+    with torch.enable_grad(), without_cudnn():
         logits = model(one.masked, one.positions, one.lengths)
     gradients = torch.autograd.grad(logits, list(named.values()), cotangents, allow_unused=True)
     return {name: g.square().sum() for name, g in zip(named, gradients, strict=True) if g is not None}

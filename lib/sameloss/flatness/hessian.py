@@ -24,6 +24,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 from sameloss.flatness.estimated import Cost, EstimatedTrace
+from sameloss.flatness.lstm import without_cudnn
 from sameloss.flatness.validation import check, check_logits
 
 Parameters = dict[str, Tensor]
@@ -100,7 +101,7 @@ def _logits(model: nn.Module, parameters: Parameters, masked: Batch) -> Tensor:
 @contextmanager
 def _twice_differentiable() -> Iterator[None]:
     """Keep to kernels whose gradient has a gradient: fused attention's and cuDNN's LSTM's have none."""
-    with sdpa_kernel(SDPBackend.MATH), torch.backends.cudnn.flags(enabled=False):
+    with sdpa_kernel(SDPBackend.MATH), without_cudnn():
         yield
 
 

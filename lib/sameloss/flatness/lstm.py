@@ -1,9 +1,16 @@
-"""An LSTM unrolled in torch's elementary functions, for those who need its gates."""
+"""LSTMs whose gradients can be had: off cuDNN, or unrolled for those who need their gates."""
+
+from contextlib import AbstractContextManager
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+
+
+def without_cudnn() -> AbstractContextManager[None]:
+    """Keep LSTMs off cuDNN, which gives no gradient in evaluation, no gradient of a gradient and no vmap."""
+    return torch.backends.cudnn.flags(enabled=False)
 
 
 def unrolled_lstm(

@@ -22,6 +22,7 @@ from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 from sameloss.flatness.estimated import Cost, EstimatedTrace
 from sameloss.flatness.gradient_norms import recordings
+from sameloss.flatness.lstm import without_cudnn
 from sameloss.flatness.validation import check, check_logits
 
 
@@ -154,7 +155,7 @@ def _minibatch_norms(
 ) -> dict[str, Float[Tensor, ""]]:
     """Return B ||gradient of the mean loss||² by parameter, labels drawn from the model."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad():
+    with torch.enable_grad(), without_cudnn():
         logits = model(masked.masked, masked.positions, masked.lengths)
     check_logits(logits, masked)
     (cotangents,) = _sampled_labels(logits.detach().softmax(-1), 1, generator)

@@ -44,6 +44,10 @@ class Sentences(NamedTuple):
         """Return some of the sentences."""
         return Sentences(self.tokens[index], self.lengths[index])
 
+    def to(self, device: torch.device | str) -> "Sentences":
+        """Return the same on a device."""
+        return Sentences(self.tokens.to(device), self.lengths.to(device))
+
 
 @runtime_checkable
 class Language(Protocol):

@@ -34,7 +34,8 @@ class AutoregressiveLanguage:
 
     Here p is the model's softmax at temperature 1 over the allowed tokens and the end token; the
     end token is not allowed first, so no sentence is empty. With several start tokens, which of
-    them it was is the downstream task `topic`.
+    them it was is the downstream task `topic`. Sums are taken on the CPU, wherever the model is; results
+    are on the device of the tokens.
     """
 
     def __init__(
@@ -125,23 +126,26 @@ class AutoregressiveLanguage:
             LanguageError: for token ids, lengths or numbers of masks that are out of range.
 
         """
-        return (self._given_starts(sentences) + self.prior.log()).logsumexp(1)
+        scores = self._given_starts(sentences) + self.prior.log()
+        return scores.logsumexp(1).to(sentences.tokens.device)
 
     @torch.no_grad()
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
         """Return Pr(x | z) for each start token, scaled so that the likeliest has 1."""
         self._check_task(task)
         scores = self._given_starts(sentences)
-        return (scores - scores.amax(1, keepdim=True)).exp()
+        return (scores - scores.amax(1, keepdim=True)).exp().to(sentences.tokens.device)
 
     @torch.no_grad()
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
         """Return Pr(z | x)."""
         self._check_task(task)
-        return (self._given_starts(sentences) + self.prior.log()).softmax(1)
+        scores = self._given_starts(sentences) + self.prior.log()
+        return scores.softmax(1).to(sentences.tokens.device)
 
     def _given_starts(self, sentences: Sentences) -> Float[Tensor, "batch start"]:
-        """Return log Pr(x | z)."""
+        """Return log Pr(x | z), on the CPU."""
+        sentences = sentences.to("cpu")
         self._check(sentences)
         filled, owners = fillings(sentences, self.words)
         result = torch.empty(len(owners), len(self.starts), dtype=torch.float64)
@@ -158,13 +162,14 @@ class AutoregressiveLanguage:
             LanguageError: for token ids, lengths or numbers of masks that are out of range.
 
         """
+        device, sentences = sentences.tokens.device, sentences.to("cpu")
         self._check(sentences)
         result = torch.zeros(*sentences.tokens.shape, self.words, dtype=torch.float64)
         for position in range(sentences.tokens.shape[1]):
             rows = (sentences.lengths > position).nonzero().squeeze(1)
             at = torch.full_like(rows, position)
             result[rows, position] = self.conditionals_at(sentences.rows(rows), at)
-        return result
+        return result.to(device)
 
     @torch.no_grad()
     def conditionals_at(
@@ -187,6 +192,7 @@ class AutoregressiveLanguage:
             LanguageError: for token ids, lengths, positions or numbers of masks out of range.
 
         """
+        device, sentences, positions = sentences.tokens.device, sentences.to("cpu"), positions.cpu()
         self._check(sentences)
         if ((positions < 0) | (positions >= sentences.lengths)).any():
             raise LanguageError("A position lies in 0..length - 1 of its sentence.")
@@ -197,7 +203,7 @@ class AutoregressiveLanguage:
             here = (positions[owners] == position).nonzero().squeeze(1)
             for rows, tokens in filled.rows(here).chunks(self._sentences):
                 result[here[rows]] = self._log_joint(tokens, position).logsumexp(0)
-        return sum_of_fillings(result, owners, len(positions)).softmax(1)
+        return sum_of_fillings(result, owners, len(positions)).softmax(1).to(device)
 
     @property
     def _sentences(self) -> int:
