@@ -51,13 +51,21 @@ def test_batches_by_length_change_nothing():
 def test_batches_by_length_leave_padding_out():
     """Micro-batches are as wide as their longest sentence, in steps of eight columns; none is lost."""
     batch = ragged(0)
-    parts = Execution(by_length=True).parts(batch, 8)
-    assert [part.masked.shape[1] for part in parts] == sorted(part.masked.shape[1] for part in parts)
-    assert {part.masked.shape[1] for part in parts} <= {8, 16, 20}
-    assert parts[0].masked.shape[1] < 20
-    for part in parts:
-        assert part.masked.shape[1] - int(part.lengths.max()) < 8
+    parts = Execution(by_length=True).parts(batch, 8, 20)
+    widths = [part.masked.shape[1] for part in parts]
+    assert widths == [min(-(-int(part.lengths.max()) // 8) * 8, 20) for part in parts] == sorted(widths)
+    assert widths[0] < 20
     assert torch.cat([part.targets for part in parts]).bincount().equal(batch.targets.bincount())
+
+
+def test_micro_batches_have_few_shapes():
+    """Each is compiled; also where no sentence of a batch is as long as the longest there is."""
+    shapes = {
+        (part.masked.shape, part.lengths is None)
+        for step in range(20)
+        for part in Execution(by_length=True).parts(ragged(step).narrowed(), 8, 20)
+    }
+    assert shapes == {((8, width), False) for width in (8, 16, 20)}
 
 
 def test_bfloat16_products_train_float32_weights():

@@ -45,11 +45,11 @@ class Batch(NamedTuple):
         every = range(0, len(self.targets), size or len(self.targets))
         return [self.rows(slice(start, start + (size or len(self.targets)))) for start in every]
 
-    def narrowed(self, multiple: int = 1) -> "Batch":
-        """Return the same without columns that no sentence reaches, but for filling up to a `multiple`."""
+    def narrowed(self) -> "Batch":
+        """Return the same without the columns that no sentence reaches."""
         if self.lengths is None:
             return self
-        width = min(-int(self.lengths.max()) // multiple * -multiple, self.masked.shape[1])
+        width = int(self.lengths.max())
         padded = bool((self.lengths < width).any())
         return self._replace(masked=self.masked[:, :width], lengths=self.lengths if padded else None)
 

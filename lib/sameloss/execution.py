@@ -6,13 +6,15 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from sameloss.corpus import Batch
 from sameloss.errors import ParameterError
 
 WIDTHS = 8
-"""Micro-batches are as wide as a multiple of this: few shapes, so that few programs are compiled."""
+"""Micro-batches are as wide as a multiple of this, or as the longest sentence there is: few shapes, so that
+few programs are compiled."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +35,12 @@ class Execution:
         """Return the same in one process and not compiled: what every objective can run under."""
         return replace(self, processes=1, compiled=False)
 
-    def parts(self, batch: Batch, size: int | None) -> list[Batch]:
-        """Return the batch in micro-batches of at most `size` sentences."""
+    def parts(self, batch: Batch, size: int | None, longest: int) -> list[Batch]:
+        """Return the batch in micro-batches of at most `size` sentences of at most `longest` tokens."""
         if not self.by_length or batch.lengths is None:
             return batch.parts(size)
         ordered = batch.rows(batch.lengths.argsort(stable=True))
-        return [part.narrowed(WIDTHS) for part in ordered.parts(size)]
+        return [_cut(part, longest) for part in ordered.parts(size)]
 
     def forward(self, model: nn.Module) -> nn.Module:
         """Return what to call in the model's place; its parameters are the model's."""
@@ -56,6 +58,12 @@ class Execution:
         """Compute products in bfloat16 where asked for."""
         with torch.autocast(device.type, torch.bfloat16, enabled=self.autocast):
             yield
+
+
+def _cut(part: Batch, longest: int) -> Batch:
+    """Return the same as wide as its longest sentence, filled up to one of the few widths."""
+    width = min(-int(part.lengths.max()) // WIDTHS * -WIDTHS, longest)
+    return part._replace(masked=F.pad(part.masked, (0, width - part.masked.shape[1])))
 
 
 PLAIN = Execution()

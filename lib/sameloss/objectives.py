@@ -93,6 +93,9 @@ def loss_of(
     def loss(model: nn.Module, batch: Batch) -> Losses:
         with without_cudnn() if objective.trace_penalty else nullcontext():
             logits = model(batch.masked, batch.positions, batch.lengths)
+        logits = logits.to(
+            torch.promote_types(logits.dtype, torch.float32)
+        )  # exact targets keep their digits
         masked = total = F.cross_entropy(logits, _targets(objective, batch, language).to(logits))
         if objective.trace_penalty:
             signs = random_signs(logits.shape, generator).to(logits)

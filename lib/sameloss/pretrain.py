@@ -102,7 +102,7 @@ def pretrain(
     a yield can go on from there, bit for bit.
 
     Args:
-        model: maps (masked, positions, lengths) to logits.
+        model: maps (masked, positions, lengths) to logits of sentences of at most `max_length` tokens.
         optimiser: from `make_optimiser`, with its state when resuming.
         batch_at: the batch of a step; of several processes each gets the same and takes its share.
         settings: steps, learning rate, schedule.
@@ -124,7 +124,7 @@ def pretrain(
         lr = settings.lr_at(step)
         for group in optimiser.param_groups:
             group["lr"] = lr
-        parts = execution.parts(batch, micro_batch)
+        parts = execution.parts(batch, micro_batch, model.max_length)
         with execution.precision(device):
             loss = process.mean(_gradient(forward, loss_at(step), parts))
         if not math.isfinite(loss):

@@ -122,7 +122,8 @@ class Pretraining(Run):
         optimiser = make_optimiser(model, self.optimisation)
         resumable = Resumable(folder / SCRATCH, model, optimiser, writes=process.leads)
         start, history = resumable.load()
-        with torch.random.fork_rng():  # dropout draws from the global generator
+        gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
+        with torch.random.fork_rng(devices=gpus):  # dropout draws from the global generators
             try:
                 for step in self._steps(model, optimiser, store, start, process):
                     history.append(step)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from sameloss.corpus import stream_seed
+from sameloss.device import best_device
 from sameloss.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.downstream.probe import ProbeSettings, fit_probes
 from sameloss.errors import ParameterError
@@ -34,11 +35,12 @@ class _Probing(Run):
         training, test = data
         downstream = self.labelled.downstream
         split = (downstream.probe_seeds, downstream.train)
-        features = featurise(training.sentences).unflatten(0, split)
+        device = best_device()  # all probes of a representation are trained there, side by side
+        features = featurise(training.sentences).to(device).unflatten(0, split)
         labels = training.labels.unflatten(0, split)
         seed = stream_seed("probe", downstream.seed)
         probes = fit_probes(features, labels, self.labelled.classes, self.probe, seed)
-        return probes.correct(featurise(test.sentences), test.labels)
+        return probes.correct(featurise(test.sentences).to(device), test.labels)
 
     def _save(self, folder: Path, results: list[torch.Tensor]) -> None:
         np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())

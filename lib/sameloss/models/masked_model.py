@@ -102,6 +102,11 @@ class MaskedLanguageModel(nn.Module):
         return self.head(self.features(masked, lengths, positions).squeeze(1))
 
     @property
+    def max_length(self) -> int:
+        """Number of tokens of the longest sentence it takes."""
+        return self.position.num_embeddings
+
+    @property
     def parameter_count(self) -> int:
         """Number of trainable parameters, the tied embedding counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
