@@ -48,6 +48,7 @@ class Execution:
         forward = DistributedDataParallel(model) if self.processes > 1 else model
         if not self.compiled:
             return forward
+        torch.compiler.reset()  # after some programs of one class, whatever the model, no more are compiled
         for parameter in model.parameters():
             # A replayed backward pass hands out the same memory again: gradients are added into their own.
             parameter.grad = torch.zeros_like(parameter)
