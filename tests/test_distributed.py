@@ -1,6 +1,7 @@
 """A training in two processes: the same loss, resumption after a kill bit for bit, and all speed options."""
 
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -91,6 +92,7 @@ def _command_lines():
 FAST = Execution(compiled=True, by_length=True, processes=2)
 
 
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling needs a compiler")
 def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
     """At the smoke preset, on sentences of several lengths: losses at first, and KL within a seed's noise."""
     setting = resolve({"preset": "smoke", "size": "3K", "seeds": 4, "artifacts": str(tmp_path)})

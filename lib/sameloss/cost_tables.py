@@ -46,7 +46,9 @@ def _real(run: Pretraining, store: Store, seconds: float, *, here: bool) -> dict
     dtype = torch.bfloat16 if run.execution.autocast else torch.float32
     products = flops_per_second(run.shape.d_model, dtype) * run.execution.processes if here else float("nan")
     return {
-        "tokens_per_s": run.passes * run.optimisation.steps * run.optimisation.batch * length / seconds,
+        "tokens_per_s": round(
+            run.passes * run.optimisation.steps * run.optimisation.batch * length / seconds
+        ),
         "utilisation": 100 * training_flops(run, length) / (seconds * products),
     }
 
