@@ -85,7 +85,7 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
 
 
 def _end_with_parent() -> None:
-    """Ask Linux to end torchrun, which cannot watch for that itself, when the process that started it is killed."""
+    """Ask Linux to end torchrun, which cannot watch for it, when the process that started it is killed."""
     if sys.platform == "linux":
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
