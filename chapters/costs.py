@@ -32,36 +32,25 @@ from sameloss.chapter import begin_study
 setting = begin_study(globals(), "verdicts").setting
 
 # %% [markdown]
-# ## Time and memory by chapter
+# ## What each preset takes
 #
-# `core_s` is the sum over runs, each on one thread (corpora on all cores); with two cores the wait is about half of it.
-# A run that two chapters share is counted in both, but computed once. `peak_gb` is the largest
-# process, which may have run others before.
+# All comparisons of the book. *Estimated* are memory and time of the training alone, one run after the
+# other, sentences counted at full length: on this machine's core from the speed of its matrix products
+# and the time it takes to hand out a block's operations; for `gpu` and `paper` on an NVIDIA H200 from
+# its data sheet (989 TFLOP/s in bfloat16, 4.8 TB/s), assuming that training reaches 40 % of what
+# arithmetic and memory allow, and half a millisecond a block. *Measured* are the hours of everything,
+# trainings and measurements, added up over processes of one thread each, where it was run. No GPU was
+# at hand when this book was made: nothing in it was computed on one, and the estimates for one are
+# unchecked.
 
 # %%
 from sameloss.chapter import render
-from sameloss.costs import by_chapter, chapter_runs
+from sameloss.cost_tables import preset_costs
+from sameloss.costs import chapter_runs
 from sameloss.parallel import get_all
 
 every = [run for runs in chapter_runs(setting).values() for run in runs]
 get_all(setting.store, every, setting.preset.workers)
-costs = by_chapter(setting)
-render(costs)
-
-# %% [markdown]
-# ## What each preset takes
-#
-# All comparisons of the book, by preset. Estimated is the training alone, one after the other, sentences
-# counted at full length: here from the speed of this machine's matrix products and the time it takes to
-# hand out a block's operations; for `gpu` and `paper` from the data sheet of NVIDIA's H200 (989 TFLOP/s
-# in bfloat16, 4.8 TB/s), assuming that training reaches 40 % of what arithmetic and memory allow and
-# half a millisecond a block. Measured are the core-hours of everything, where it was run. No GPU was at
-# hand when this book was made: nothing in it was computed on one, and a `gpu` or `paper` row without a
-# measurement is an estimate that nobody has checked.
-
-# %%
-from sameloss.cost_tables import preset_costs
-
 render(preset_costs(setting))
 
 # %% [markdown]
@@ -75,6 +64,18 @@ render(preset_costs(setting))
 from sameloss.cost_tables import estimated_and_measured
 
 render(estimated_and_measured(setting))
+
+# %% [markdown]
+# ## Time and memory by chapter
+#
+# `core_s` is the sum over runs, each on one thread (corpora on all cores); with two cores the wait is about half of it.
+# A run that two chapters share is counted in both, but computed once. `peak_gb` is the largest
+# process, which may have run others before.
+
+# %%
+from sameloss.costs import by_chapter
+
+render(by_chapter(setting))
 
 # %% [markdown]
 # ## Recorded runs

@@ -60,8 +60,8 @@ def test_processes_share_a_training(tmp_path):
 def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
     table = preset_costs(resolve({"preset": "smoke", "artifacts": str(tmp_path)})).set_index("preset")
     assert list(table.index) == list(PRESETS)
-    assert (table[["FLOPs", "estimated_gb", "estimated_h"]].astype(float) > 0).all(axis=None)
-    assert table["estimated for"].eq("one H200").tolist() == [False, False, False, True, True]
+    assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
+    assert table["for"].eq("H200").tolist() == [False, False, False, True, True]
     assert table.measured_h.notna().tolist() == [False, False, True, False, False]  # in results/
 
 

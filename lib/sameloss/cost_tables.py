@@ -62,7 +62,7 @@ def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
 def preset_costs(setting: Setting) -> pd.DataFrame:
     """Return what all comparisons of each preset take: estimated before, and measured where they were run.
 
-    The estimate is of the pre-trainings, one after the other; `measured_h` the core-hours (on a GPU
+    The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
     hours) of everything, from the store's manifests or from a record in `results/`.
     """
     return pd.DataFrame([_preset_cost(preset, setting.store) for preset in PRESETS.values()])
@@ -76,13 +76,13 @@ def _preset_cost(preset: Preset, store: Store) -> dict[str, object]:
     origin = origin_of(store, runs) if all(map(store.has, runs)) else records().get(preset.name)
     return {
         "preset": preset.name,
-        "pre-trainings": len(trainings),
+        "trainings": len(trainings),
         "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
-        "estimated_gb": max(map(training_bytes, trainings)) / 1e9,
+        "GB": max(map(training_bytes, trainings)) / 1e9,
         "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
-        "estimated for": "one H200" if on_gpu else "one core of this machine",
+        "for": "H200" if on_gpu else "this core",
         "measured_h": origin["core_hours"] if origin else float("nan"),
-        "measured on": ", ".join(origin["device"]) if origin else "–",
+        "on": ", ".join(origin["device"]) if origin else "–",
     }
 
 
