@@ -2,7 +2,7 @@
 
 A step is forward, backward and AdamW on one batch of masked sentences. Both models start from the same
 weights, and the script stops where their losses do not stay together. The peer gets its batch padded to
-the longest sentence the language has, with -100 for every label that is not masked, as its own trainer
+its longest sentence, with -100 for every label that is not masked, as its own trainer
 would hand it over; ours computes the last block and the head at the masked position only and leaves
 padding out. `utilisation` is the floating-point operations of ours on real tokens over what this device's
 matrix products of that width reach. With a GPU everything runs there in bfloat16, larger.
@@ -33,7 +33,6 @@ from racing import (
     tells_memory,
 )
 from torch import Tensor, nn
-from torch.nn import functional as F
 from transformers import AutoModelForMaskedLM
 
 from sameloss.corpus import Batch, EndlessCorpus
@@ -135,7 +134,7 @@ def huggingface(size: str, spec: LanguageSpec, batches: list[Batch], optimiser: 
     )
     for batch in cycle(batches):
         with torch.autocast(DEVICE, torch.bfloat16, enabled=DEVICE == "cuda"):
-            loss = model(**padded(batch, spec.max_length)).loss
+            loss = model(**padded(batch)).loss
         adamw.zero_grad()
         loss.backward()
         adamw.step()
@@ -152,12 +151,12 @@ def exported(encoder: Encoder) -> nn.Module:
     return model
 
 
-def padded(batch: Batch, length: int) -> dict[str, Tensor]:
-    """Return what the peer's data collator would make of a batch."""
-    tokens = F.pad(batch.masked, (0, length - batch.masked.shape[1]))
+def padded(batch: Batch) -> dict[str, Tensor]:
+    """Return what the peer's data collator would make of a batch: as wide as its longest sentence."""
+    tokens = batch.masked
     labels = torch.full_like(tokens, -100)
     labels[torch.arange(len(tokens)), batch.positions] = batch.targets + 1
-    inside = torch.arange(length, device=tokens.device) < lengths_of(batch)[:, None]
+    inside = torch.arange(tokens.shape[1], device=tokens.device) < lengths_of(batch)[:, None]
     return {"input_ids": tokens, "attention_mask": inside.long(), "labels": labels}
 
 
@@ -206,7 +205,12 @@ def memory(size: str, batch: int) -> list[dict]:
         int(fresh_process(__file__, "--memory", name, size, str(batch)).split()[-1]) / 1e6
         for name in ("ours", "huggingface")
     )
-    line = {"what": f"peak memory, {size}", "ours": "eager", "peer": PEER, "unit": "MB"}
+    line = {
+        "what": f"peak memory, {size}",
+        "ours": f"eager, micro-batches of {batch}",
+        "peer": PEER,
+        "unit": "MB",
+    }
     return [line | {"ours_value": mine, "peer_value": theirs, "ratio": theirs / mine}]
 
 
@@ -215,7 +219,7 @@ def measure_memory(name: str, size: str, batch: int) -> None:
     spec = next(spec for other, spec, *_ in CONTESTS if other == size)
     batches = some_batches(spec, batch)
     steps = (
-        ours(size, spec, batches, EAGER)
+        ours(size, spec, batches, EAGER, batch)
         if name == "ours"
         else huggingface(size, spec, batches, "fused AdamW")
     )

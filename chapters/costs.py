@@ -35,7 +35,7 @@ setting = begin_study(globals(), "verdicts").setting
 # ## What each preset takes
 #
 # All comparisons of the book. *Estimated* are memory and time of the training alone, one run after the
-# other, sentences counted at full length: on this machine's core from the speed of its matrix products
+# other, sentences counted at full length: on this machine from the speed of its matrix products
 # and the time it takes to hand out a block's operations; for `gpu` and `paper` on an NVIDIA H200 from
 # its data sheet (989 TFLOP/s in bfloat16, 4.8 TB/s), assuming that training reaches 40 % of what
 # arithmetic and memory allow, and half a millisecond a block. *Measured* are the hours of everything,
@@ -93,7 +93,7 @@ print(*map(said, records()), sep="\n")
 #
 # Recorded by `benchmarks/pretrain.py` in one run on one thread, after checking that the losses of the same
 # batches from the same weights stay together: a step (forward, backward, AdamW) beside `BertForMaskedLM`,
-# which gets its batch padded to the longest sentence, as its own trainer would hand it over. Ours computes
+# which gets its batch padded to its longest sentence, as its own trainer would hand it over. Ours computes
 # the last block and the head at the masked position only, and no padding. Compiling takes about half a
 # minute for each shape, so the laptop's short trainings do without.
 

@@ -126,8 +126,8 @@ def test_a_peer_of_other_losses_stops_the_script(pretrain, monkeypatch):
     """A peer that reads one position too many as masked, for example."""
     right = pretrain.padded
 
-    def wrong(batch, length):
-        given = right(batch, length)
+    def wrong(batch):
+        given = right(batch)
         given["labels"][0, 0] = 1
         return given
 

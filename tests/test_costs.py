@@ -46,6 +46,7 @@ def test_an_h200_is_bound_by_memory_where_models_are_narrow():
     """40 % of 989 TFLOP/s from a width of 412 on; half of the width, half of the speed."""
     wide, half, narrow = (H200.products(width, torch.bfloat16) for width in (1024, 206, 103))
     assert wide == pytest.approx(0.4 * 989e12)
+    assert H200.products(1024, torch.float32) == pytest.approx(0.4 * 67e12)
     assert half == pytest.approx(2 * narrow) == pytest.approx(wide / 2, rel=0.01)
 
 

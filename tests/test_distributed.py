@@ -12,6 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
+from sameloss.distributed import _pickled
 from sameloss.errors import NonFiniteLoss
 from sameloss.execution import Execution
 from sameloss.experiments import CorpusSampling, Pretraining
@@ -106,6 +107,13 @@ def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
     assert setting.store.get(quick).kl_mean.iloc[-1] == pytest.approx(
         at_end, abs=np.std([at_end, *noisy], ddof=1)
     )
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left"), ValueError(lambda: 0)])
+def test_any_fault_of_a_process_can_be_told(fault):
+    told = pickle.loads(_pickled(fault))
+    assert isinstance(told, type(fault)) or repr(fault) in str(told)
+    assert getattr(told, "errno", None) == getattr(fault, "errno", None)
 
 
 def test_a_fault_in_a_process_is_the_one_sentence(shared, tmp_path):

@@ -9,6 +9,7 @@ from sameloss.corpus import Batch, Corpus, write_corpus
 from sameloss.errors import ParameterError, StoreError
 from sameloss.execution import PLAIN, Execution
 from sameloss.experiments import CorpusSampling, Pretraining
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.objectives import Objective
 from sameloss.parameters import resolve
@@ -101,7 +102,7 @@ def test_a_plain_execution_keeps_the_key_and_every_other_changes_it(run):
     assert "execution" not in run.canonical()
     others = [
         Execution(autocast=True),
-        Execution(compiled=True),
+        Execution(compiled=True, by_length=True),
         Execution(by_length=True),
         Execution(processes=2),
     ]
@@ -118,6 +119,10 @@ def test_a_batch_that_processes_cannot_share_is_refused(run):
 def test_only_ordinary_training_is_compiled_or_shared(run):
     with pytest.raises(ParameterError, match="Only ordinary training"):
         replace(run, execution=Execution(processes=2), objective=Objective(label_noise=0.0))
+    with pytest.raises(ParameterError, match="compiled needs by_length"):
+        Execution(compiled=True)
+    with pytest.raises(ParameterError, match="An LSTM is not compiled, and computes in float32"):
+        replace(run, execution=Execution(autocast=True), shape=BiLSTMShape(8, 1))
 
 
 def test_too_little_memory_is_one_sentence_and_keeps_the_saved_state(run, tmp_path, monkeypatch):

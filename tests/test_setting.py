@@ -183,6 +183,8 @@ def test_execution_options_reach_the_training():
     assert adversarial.execution == Execution(autocast=True, by_length=True)
     recurrent = resolve({"size": "L4K", "language": "HMM", "processes": 2}).pretraining("L4K", 0)
     assert recurrent.execution == Execution(processes=2)
+    lstm = resolve({"size": "4M", "language": "HMM"}).pretraining("4M", 0)
+    assert lstm.execution == Execution(by_length=True)
     with pytest.raises(
         ParameterError, match="batch of 1024 sentences cannot be shared equally by 3 processes"
     ):

@@ -80,7 +80,7 @@ def _preset_cost(preset: Preset, store: Store) -> dict[str, object]:
         "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
         "GB": max(map(training_bytes, trainings)) / 1e9,
         "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
-        "for": "H200" if on_gpu else "this core",
+        "for": "H200" if on_gpu else "here",
         "measured_h": origin["core_hours"] if origin else float("nan"),
         "on": ", ".join(origin["device"]) if origin else "–",
     }

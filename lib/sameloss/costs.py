@@ -1,6 +1,5 @@
 """What a setting costs: an estimate before, the record after."""
 
-import os
 from collections.abc import Callable, Iterable
 
 import pandas as pd
@@ -9,6 +8,7 @@ from sameloss.device import device_name
 from sameloss.errors import ParameterError
 from sameloss.experiments import Pretraining
 from sameloss.operations import training_bytes, training_flops
+from sameloss.parallel import usable_workers
 from sameloss.runs import Run, with_ancestors
 from sameloss.setting import Setting
 from sameloss.speed import this_device
@@ -36,8 +36,8 @@ def announce(setting: Setting, runs: Iterable[Run] | None = None) -> str:
     if not missing:
         return f"{name}: all {len(wanted)} pre-trainings are in the store; nothing is trained."
     flops = sum(training_flops(run) for run in missing)
-    workers = setting.preset.workers or os.cpu_count() or 1
-    hours = sum(map(this_device().seconds, missing)) / min(workers, len(missing)) / 3600
+    workers = min(setting.preset.workers or usable_workers(), len(missing))
+    hours = sum(map(this_device().seconds, missing)) / workers / 3600
     gigabytes = max(training_bytes(run) for run in missing) / 1e9
     cost = (
         f"about {flops:.2g} FLOPs, {_duration(hours)} and {gigabytes:.2g} GB a process "

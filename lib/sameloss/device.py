@@ -47,10 +47,7 @@ def forget_peak() -> None:
 
 
 def peak_bytes() -> int:
-    """Return the largest memory in use so far: of the GPU, or of this process and those it waited for."""
+    """Return the largest memory that this process had in use so far, on a GPU the GPU's."""
     if best_device() == "cuda":
         return torch.cuda.max_memory_allocated()
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * max(
-        resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    )
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

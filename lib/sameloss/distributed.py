@@ -11,15 +11,17 @@ import pickle
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import distributed
 
-from sameloss.device import best_device
-from sameloss.errors import BookError, ParameterError, StoreError
-from sameloss.runs import SCRATCH, Store, small_memory_explained, write_atomically, write_progress
+from sameloss.device import best_device, peak_bytes
+from sameloss.errors import ParameterError, StoreError
+from sameloss.parallel import end_with_parent
+from sameloss.runs import PEAK, SCRATCH, Store, small_memory_explained, write_atomically, write_progress
 
 JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
 
@@ -53,15 +55,15 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
     """Compute a run on several processes; they write into `folder` and end with this process.
 
     Args:
-        run: with a method `train(folder, store, report, process)`.
+        run: with a method `train(folder, store, report, process)`; what it reads is there.
         folder: of the computation.
         root: of the run store.
         processes: how many; on GPUs one each.
 
     Raises:
         ParameterError: where there are fewer GPUs.
-        BookError: the fault of the process that met one.
-        StoreError: where the processes died without saying why.
+        Exception: the first fault that one of the processes met.
+        StoreError: where they died without saying why.
 
     """
     gpus = torch.cuda.device_count()
@@ -74,46 +76,67 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
     (scratch / JOB).write_bytes(pickle.dumps((run, folder, root)))
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={processes}", "-m", "sameloss.distributed", str(scratch / JOB)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, preexec_fn=_end_with_parent)
-    for fault in scratch.glob(FAULT.format(rank="*")):
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,  # after a fault torchrun prints a page, which the fault itself replaces
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=_terminated_with_parent,
+    )
+    for fault in sorted(scratch.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
         raise pickle.loads(fault.read_bytes())
     if done.returncode:
         raise StoreError(
-            f"The {processes} processes of a training ended with code {done.returncode}: "
-            f"{_last_line(done.stderr)} Run again to go on from the last saved state."
+            f"The {processes} processes of a training ended with code {done.returncode} and did not say "
+            "why, perhaps for want of memory. Run again to go on from the last saved state."
         )
+    sys.stderr.write(done.stderr)
 
 
-def _end_with_parent() -> None:
+def _terminated_with_parent() -> None:
     """Ask Linux to end torchrun, which cannot watch for it, when the process that started it is killed."""
     if sys.platform == "linux":
         set_death_signal = 1
         ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "no message."
-
-
 def main(job: Path) -> None:
     """Train as one of the processes that torchrun started."""
+    end_with_parent()
     run, folder, root = pickle.loads(job.read_bytes())
     torch.set_num_threads(1)
-    cuda = best_device() == "cuda"
-    if cuda:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("nccl" if cuda else "gloo")
-    process = Process(distributed.get_rank(), distributed.get_world_size())
+    process = _join()
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:
         with small_memory_explained(run):
             run.train(folder, Store(root), report, process)
-    except BookError as error:
-        write_atomically(job.parent / FAULT.format(rank=process.rank), pickle.dumps(error))
-        raise SystemExit(1) from None
-    finally:
-        distributed.destroy_process_group()
+    except Exception as error:
+        write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
+        os._exit(1)  # torchrun ends the others; waiting for them here might be in vain
+    if process.leads:
+        (job.parent / PEAK).write_text(str(peak_bytes()))
+    distributed.destroy_process_group()
+
+
+def _join() -> Process:
+    """Meet the other processes."""
+    cuda = best_device() == "cuda"
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # Each compiles for itself, which takes the others by surprise for minutes.
+    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
+    return Process(distributed.get_rank(), distributed.get_world_size())
+
+
+def _pickled(error: Exception) -> bytes:
+    """Return a fault as bytes; what cannot be is told in words."""
+    try:
+        content = pickle.dumps(error)
+        pickle.loads(content)
+        return content
+    except Exception:  # of an object that is someone else's anything may be raised
+        return pickle.dumps(RuntimeError(repr(error)))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,10 @@ few programs are compiled."""
 
 @dataclass(frozen=True)
 class Execution:
-    """Part of a run's key: each setting changes a result, all but bfloat16 in its last digits only."""
+    """Part of a run's key: each setting changes a result.
+
+    In its last digits only; but bfloat16 and, where there is dropout, other draws of it change more.
+    """
 
     autocast: bool = False  # products in bfloat16; weights, moments and LayerNorms stay float32
     compiled: bool = False  # torch.compile with static shapes, as CUDA graphs on a GPU
@@ -27,9 +30,11 @@ class Execution:
     processes: int = 1  # each with its share of every batch (DistributedDataParallel)
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of processes."""
+        """Refuse what is no number of processes, and programs for every width there is."""
         if self.processes < 1:
             raise ParameterError(f"processes must be at least 1; got {self.processes}.")
+        if self.compiled and not self.by_length:
+            raise ParameterError("compiled needs by_length: else each width of a batch would be compiled.")
 
     def alone(self) -> "Execution":
         """Return the same in one process and not compiled: what every objective can run under."""
@@ -39,20 +44,27 @@ class Execution:
         """Return the batch in micro-batches of at most `size` sentences of at most `longest` tokens."""
         if not self.by_length or batch.lengths is None:
             return batch.parts(size)
-        ordered = batch.rows(batch.lengths.argsort(stable=True))
-        return [_cut(part, longest) for part in ordered.parts(size)]
+        parts = batch.rows(batch.lengths.argsort(stable=True)).parts(size)
+        lengths = torch.stack([part.lengths[-1] for part in parts]).tolist()  # one wait for the device
+        widths = [min(-length // WIDTHS * -WIDTHS, longest) for length in lengths]
+        return [_as_wide_as(width, part) for width, part in zip(widths, parts, strict=True)]
 
-    def forward(self, model: nn.Module) -> nn.Module:
-        """Return what to call in the model's place; its parameters are the model's."""
+    @contextmanager
+    def prepared(self, model: nn.Module) -> Iterator[nn.Module]:
+        """Give what to call in the model's place; its parameters are the model's."""
+        forward = self._programs(model) if self.compiled else model
+        try:
+            yield DistributedDataParallel(forward) if self.processes > 1 else forward
+        finally:
+            if self.compiled:
+                torch.compiler.reset()  # frees its programs, and lets the next training have as many
+
+    def _programs(self, model: nn.Module) -> nn.Module:
         on_gpu = next(model.parameters()).device.type == "cuda"
-        forward = DistributedDataParallel(model) if self.processes > 1 else model
-        if not self.compiled:
-            return forward
-        torch.compiler.reset()  # after some programs of one class, whatever the model, no more are compiled
         for parameter in model.parameters():
             # A replayed backward pass hands out the same memory again: gradients are added into their own.
             parameter.grad = torch.zeros_like(parameter)
-        return torch.compile(forward, dynamic=False, mode="reduce-overhead" if on_gpu else "default")
+        return torch.compile(model, dynamic=False, mode="reduce-overhead" if on_gpu else "default")
 
     @contextmanager
     def precision(self, device: torch.device) -> Iterator[None]:
@@ -61,10 +73,9 @@ class Execution:
             yield
 
 
-def _cut(part: Batch, longest: int) -> Batch:
-    """Return the same as wide as its longest sentence, filled up to one of the few widths."""
-    width = min(-int(part.lengths.max()) // WIDTHS * -WIDTHS, longest)
-    return part._replace(masked=F.pad(part.masked, (0, width - part.masked.shape[1])))
+def _as_wide_as(width: int, batch: Batch) -> Batch:
+    """Return the same with columns of padding added or left out."""
+    return batch._replace(masked=F.pad(batch.masked, (0, width - batch.masked.shape[1])))
 
 
 PLAIN = Execution()

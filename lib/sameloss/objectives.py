@@ -99,7 +99,8 @@ def loss_of(
         masked = total = F.cross_entropy(logits, _targets(objective, batch, language).to(logits))
         if objective.trace_penalty:
             signs = random_signs(logits.shape, generator).to(logits)
-            total = total + objective.trace_penalty * fisher_trace_along(model, logits, signs)
+            with torch.autocast(logits.device.type, enabled=False):  # it differentiates, in full precision
+                total = total + objective.trace_penalty * fisher_trace_along(model, logits, signs)
         if objective.adversary:
             total = total - objective.adversary * transfer_loss(model, first, second, objective.ridge)
         return Losses(total, masked)

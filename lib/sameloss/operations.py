@@ -47,7 +47,7 @@ def training_flops(run: Pretraining, length: float | None = None) -> float:
 
 
 def training_bytes(run: Pretraining) -> float:
-    """Return a rough peak of memory: weights, gradients, two moments, and activations."""
+    """Return a rough peak of a process's memory: weights, gradients, two moments, and activations."""
     shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
     parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
@@ -55,7 +55,8 @@ def training_bytes(run: Pretraining) -> float:
         activations = shape.layers * 20 * shape.d_model
     else:
         activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
-    return 4.0 * (4 * parameters + run.micro_batch * length * activations)
+    together = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
+    return 4.0 * (4 * parameters + together * length * activations)
 
 
 def micro_steps(run: Pretraining) -> int:

@@ -11,6 +11,7 @@ from multiprocessing import get_context
 
 from tqdm import tqdm
 
+from sameloss.device import best_device
 from sameloss.errors import BookError, StoreError
 from sameloss.runs import PROGRESS, Run, Store, with_ancestors
 
@@ -23,7 +24,7 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
     Args:
         store: where results live.
         runs: what is wanted; what they read is computed first.
-        workers: processes, each on one thread; the number of cores where None.
+        workers: processes, each on one thread; `usable_workers` where None.
 
     Raises:
         StoreError: where a worker process was killed; finished runs are kept, a training goes on
@@ -33,8 +34,8 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
     missing = [run for run in with_ancestors(runs) if not store.has(run)]
     if missing:
         # A forked child would inherit torch's thread pool in an undefined state.
-        workers = workers or os.cpu_count() or 1
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=_end_with_parent)
+        workers = workers or usable_workers()
+        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent)
         try:
             _compute(store, missing, pool, workers)
         except BrokenProcessPool:
@@ -47,7 +48,12 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
     return [store.get(run) for run in runs]
 
 
-def _end_with_parent() -> None:
+def usable_workers() -> int:
+    """Return how many runs to compute at once: one a core, and on a GPU one."""
+    return 1 if best_device() == "cuda" else os.cpu_count() or 1
+
+
+def end_with_parent() -> None:
     """End this process when the one that started it is gone: a killed notebook leaves no worker behind."""
     parent = os.getppid()
 

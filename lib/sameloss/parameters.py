@@ -10,6 +10,7 @@ from sameloss.algorithms import check_algorithm
 from sameloss.device import DEVICES, use_device
 from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
+from sameloss.parallel import usable_workers
 from sameloss.presets import PRESETS, Preset
 from sameloss.runs import Store
 from sameloss.setting import GLUE, LANGUAGES, STAND_IN, Setting
@@ -158,6 +159,7 @@ def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
         given["micro_batch"] = parameters.micro_batch
     if parameters.processes:
         given["execution"] = replace(preset.execution, processes=parameters.processes)
+        given.setdefault("workers", max(1, usable_workers() // parameters.processes))
     if parameters.sentences:
         given["language_sentences"] = parameters.sentences
     dyck = {"length": parameters.sentence_length, "width": parameters.width}

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch._dynamo import OptimizedModule
 
 from sameloss.corpus import Batch
 from sameloss.distributed import ALONE, Process
@@ -99,7 +98,8 @@ def pretrain(
     """Train in place from step `start` on and yield after every step.
 
     The loop keeps nothing between steps but the model and the optimiser: whoever saves both after
-    a yield can go on from there, bit for bit.
+    a yield can go on from there: on a CPU, in up to two processes, bit for bit; elsewhere sums may be
+    taken in another order.
 
     Args:
         model: maps (masked, positions, lengths) to logits of sentences of at most `max_length` tokens.
@@ -118,35 +118,35 @@ def pretrain(
 
     """
     device = next(model.parameters()).device
-    forward = execution.forward(model)
-    for step in range(start, settings.steps):
-        batch = batch_at(step).rows(slice(process.rank, None, process.world)).to(device)
-        lr = settings.lr_at(step)
-        for group in optimiser.param_groups:
-            group["lr"] = lr
-        parts = execution.parts(batch, micro_batch, model.max_length)
-        with execution.precision(device):
-            loss = process.mean(_gradient(forward, loss_at(step), parts))
-        if not math.isfinite(loss):
-            raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
-        if settings.sam_radius:
-            with _uphill(model, settings.sam_radius), execution.precision(device):
-                _gradient(forward, loss_at(step), parts)
-        optimiser.step()
-        yield Step(step + 1, loss, lr)
+    with execution.prepared(model) as forward:
+        for step in range(start, settings.steps):
+            batch = batch_at(step).rows(slice(process.rank, None, process.world)).to(device)
+            lr = settings.lr_at(step)
+            for group in optimiser.param_groups:
+                group["lr"] = lr
+            parts = execution.parts(batch, micro_batch, model.max_length)
+            loss = process.mean(_gradient(forward, loss_at(step), parts, execution))
+            if not math.isfinite(loss):
+                raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
+            if settings.sam_radius:
+                with _uphill(model, settings.sam_radius):
+                    _gradient(forward, loss_at(step), parts, execution)
+            optimiser.step()
+            yield Step(step + 1, loss, lr)
 
 
-def _gradient(model: nn.Module, loss: Loss, parts: list[Batch]) -> float:
+def _gradient(model: nn.Module, loss: Loss, parts: list[Batch], execution: Execution) -> float:
     """Set the gradient of the mean loss over the parts of a batch; return the masked loss."""
-    model.zero_grad(set_to_none=not isinstance(model, OptimizedModule))
+    model.zero_grad(set_to_none=not execution.compiled)
     size, masked = sum(len(part.targets) for part in parts), 0.0
     for part in parts:
+        share = len(part.targets) / size
         with _apart(model) if part is not parts[-1] else nullcontext():
-            losses = loss(model, part)
-            share = len(part.targets) / size
+            with execution.precision(part.masked.device):
+                losses = loss(model, part)
             (losses.total * share).backward()
         masked = masked + losses.masked.detach() * share
-    return float(masked)  # the one wait for the device in a step
+    return float(masked)  # only now the device is waited for
 
 
 def _apart(model: nn.Module) -> AbstractContextManager:

@@ -38,6 +38,8 @@ PROGRESS = "progress.txt"
 """One line of a running computation: fraction done, then free text. Not part of the result."""
 SCRATCH = "scratch"
 """Folder of a running computation for what only a resumption needs. Not part of the result."""
+PEAK = "peak.txt"
+"""In it, the largest memory in bytes of a computation in processes of its own."""
 
 
 class Run:
@@ -184,10 +186,17 @@ class Store:
             "parameters": run.canonical(),
             "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
             **_provenance(),
+            "peak_memory_bytes": _peak(folder),
             "wall_s": round(seconds, 3),
             "files": {path.name: _sha256(path) for path in kept},
         }
         write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def _peak(folder: Path) -> int:
+    """Return the largest memory of what computed, this process or others."""
+    left = folder / SCRATCH / PEAK
+    return int(left.read_text()) if left.exists() else peak_bytes()
 
 
 def _is_result(path: Path) -> bool:
@@ -258,7 +267,6 @@ def _provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": device_name(),
-        "peak_memory_bytes": peak_bytes(),
     }
 
 

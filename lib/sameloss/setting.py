@@ -150,9 +150,9 @@ class Setting:
     def _execution(self, shape: Shape) -> Execution:
         """Return the preset's execution, or what the objective and the shape allow of it."""
         wanted = self.preset.execution
-        if self.recipe.objective != ORDINARY:
-            return wanted.alone()
-        return replace(wanted, compiled=wanted.compiled and not isinstance(shape, BiLSTMShape))
+        if isinstance(shape, BiLSTMShape):  # autocast would take float16 for it, without a scaled loss
+            wanted = replace(wanted, compiled=False, autocast=False)
+        return wanted if self.recipe.objective == ORDINARY else wanted.alone()
 
     @property
     def recipe(self) -> Recipe:

@@ -46,24 +46,27 @@ def this_device() -> Speed:
     return Speed(products, block_seconds())
 
 
-def data_sheet(peak: float, bandwidth: float, share: float, block_s: float) -> Speed:
+def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, block_s: float) -> Speed:
     """Return the speed of a GPU that is not at hand.
 
-    A product of a width is bound by arithmetic, or by reading and writing its activations: 2 d² operations
-    and 4 d bytes a token.
+    A product of width d is bound by arithmetic, or by reading and writing its activations: 2 d² operations
+    a token, and 2 d numbers.
 
     Args:
-        peak: operations a second in bfloat16.
+        peaks: operations a second.
         bandwidth: bytes a second.
         share: of the smaller of the two bounds that training reaches.
         block_s: see `Speed`.
 
     """
-    return Speed(lambda width, dtype: share * min(peak, bandwidth * width / 2), block_s)
+    return Speed(
+        lambda width, dtype: share * min(peaks[dtype], bandwidth * width / dtype.itemsize),
+        block_s,
+    )
 
 
-H200 = data_sheet(989e12, 4.8e12, 0.4, 5e-4)
-"""Of NVIDIA's H200 (data sheet, dense bfloat16); that training reaches 40 %, and half a millisecond for a
+H200 = data_sheet({torch.bfloat16: 989e12, torch.float32: 67e12}, 4.8e12, 0.4, 5e-4)
+"""Of NVIDIA's H200 (data sheet, dense products); that training reaches 40 %, and half a millisecond for a
 block's operations, are assumptions until it is measured."""
 
 

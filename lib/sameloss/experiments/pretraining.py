@@ -89,6 +89,8 @@ class Pretraining(Run):
             )
         if self.execution != self.execution.alone() and self.objective != ORDINARY:
             raise ParameterError("Only ordinary training can be compiled or run in several processes.")
+        if isinstance(self.shape, BiLSTMShape) and (self.execution.compiled or self.execution.autocast):
+            raise ParameterError("An LSTM is not compiled, and computes in float32.")
 
     def canonical(self) -> dict[str, Any]:
         """Leave out a plain execution: what was computed before there was another keeps its key."""
@@ -112,6 +114,8 @@ class Pretraining(Run):
         if self.execution.processes == 1:
             self.train(folder, store, report)
         else:
+            for parent in self.parents():
+                store.get(parent)
             launch(self, folder, store.root, self.execution.processes)
 
     def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
@@ -158,17 +162,17 @@ class Pretraining(Run):
             optimiser,
             lambda step: corpus.batch(stream, step, size, rate),
             self.optimisation,
-            loss_at=self._losses(store),
+            loss_at=self._losses(store, process),
             start=start,
             micro_batch=self.micro_batch,
             execution=self.execution,
             process=process,
         )
 
-    def _losses(self, store: Store) -> Callable[[int], Loss]:
-        """Return the loss of each step, its random numbers a function of (seed, step)."""
+    def _losses(self, store: Store, process: Process) -> Callable[[int], Loss]:
+        """Return the loss of each step, its random numbers a function of (seed, step) and the process."""
         language, downstream = self.corpus.language.build(), self._known_tasks(store)
-        first = stream_seed("objective", self.seed)
+        first = stream_seed("objective", self.seed, *([] if process.leads else [process.rank]))
 
         def loss_at(step: int) -> Loss:
             seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
@@ -222,7 +226,7 @@ class Pretraining(Run):
 
 
 class Resumable:
-    """The state from which a killed training goes on, bit for bit.
+    """The state from which a killed training goes on; how exactly, see `pretrain`.
 
     It is used again only with the torch version and on the kind of device that saved it, and refused
     elsewhere: hours of a GPU are not thrown away for a version.
@@ -280,7 +284,7 @@ class Resumable:
         return state
 
     def _foreign(self, state: dict, origin: str) -> StoreError:
-        """Return the refusal of a state from which this training cannot go on bit for bit."""
+        """Return the refusal of a state from which this training cannot go on."""
         return StoreError(
             f"The saved state {self.path} (step {state['step']}) is of {origin}; go on where it was made, "
             "or delete it to start over."
