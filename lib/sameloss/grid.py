@@ -34,7 +34,7 @@ class Grid:
     seeds: str = "None"
     steps: str = "None"
     max_hours: str = "None"
-    workers: str = "1"  # processes of a cell
+    workers: str = "1"  # runs that a cell computes at once
     artifacts: str = "artifacts"
     out: str = "_build/grid"
 
