@@ -106,8 +106,8 @@ REFUSALS = [
         "Size 106K is not on HMM at preset laptop; choose one of all, 7K, 27K, L4K, ",
     ),
     (
-        {"preset": "gpu", "sizes": "2M", "languages": "HMM"},
-        "Size 2M is not on HMM at preset gpu; choose one of all, 4M, 10M, 29M.",
+        {"preset": "paper", "sizes": "2M", "languages": "HMM"},
+        "Size 2M is not on HMM at preset paper; choose one of all, 4M, 10M, 29M, 67M, 135M.",
     ),
     ({"algorithms": "adamw,adam"}, "Unknown algorithm 'adam'; choose one of adamw, sgd, "),
     (
@@ -141,12 +141,15 @@ def test_snakemake_says_the_sentence_and_starts_nothing(tmp_path):
 
 
 def test_all_sizes_are_those_of_each_language(tmp_path):
-    grid = grid_of(["preset=gpu", "languages=PCFG,HMM", f"artifacts={tmp_path}"])
-    pcfg, hmm = ("2M", "5M", "9M", "13M", "41M"), ("4M", "10M", "29M")
+    grid = grid_of(["preset=paper", "languages=PCFG,HMM", f"artifacts={tmp_path}"])
+    pcfg, hmm = (
+        ("2M", "5M", "9M", "13M", "41M", "110M", "235M", "430M", "730M"),
+        ("4M", "10M", "29M", "67M", "135M"),
+    )
     expected = [
-        f"gpu/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
+        f"paper/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
     ]
-    assert cells(grid) == [f"{cell}/adamw/seeds-3" for cell in expected]
+    assert cells(grid) == [f"{cell}/adamw/seeds-1" for cell in expected]
 
 
 @pytest.fixture
