@@ -37,7 +37,7 @@ setting = begin_study(globals(), "verdicts").setting
 # All comparisons of the book. *Estimated* are memory and time of the training alone, one run after the
 # other, sentences counted at full length: on this machine from the speed of its matrix products
 # and the time it takes to hand out a block's operations; for `gpu` and `paper` on an NVIDIA H200 from
-# its data sheet (989 TFLOP/s in bfloat16, 4.8 TB/s), assuming that training reaches 40 % of what
+# its data sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming that training reaches 40 % of what
 # arithmetic and memory allow, and half a millisecond a block. *Measured* are the hours of everything,
 # trainings and measurements, added up over processes of one thread each, where it was run. No GPU was
 # at hand when this book was made: nothing in it was computed on one, and the estimates for one are
