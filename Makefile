@@ -21,18 +21,18 @@ help:  ## Show this list
 	@touch $@
 
 book: .venv/installed  ## Execute every chapter at PRESET (smoke, laptop, gpu, paper) and build the HTML
-	$(RUN) -m sameloss.book execute --preset $(PRESET)
-	$(RUN) -m sameloss.book html
+	$(RUN) -m sameloss.book.build execute --preset $(PRESET)
+	$(RUN) -m sameloss.book.build html
 
 html: .venv/installed  ## Build the HTML of the committed notebooks, executing nothing
-	$(RUN) -m sameloss.book html --committed
+	$(RUN) -m sameloss.book.build html --committed
 
 test: lint unit chapters-test book-test  ## Everything CI checks
 
 lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
-	$(RUN) -m sameloss.book twins
+	$(RUN) -m sameloss.book.build twins
 
 unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto -m "not book" lib tests
@@ -44,15 +44,15 @@ book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a gr
 	$(RUN) -m pytest -m book tests
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
-	$(RUN) -m sameloss.book twins --sync
+	$(RUN) -m sameloss.book.build twins --sync
 
 notebooks: twins  ## Execute the chapters at the default preset and make them the committed ones
-	$(RUN) -m sameloss.book execute
-	$(RUN) -m sameloss.book adopt
+	$(RUN) -m sameloss.book.build execute
+	$(RUN) -m sameloss.book.build adopt
 
 record: PRESET := laptop-long
 record: .venv/installed  ## Compute a long preset (PRESET=laptop-long) and write its tables to results/
-	$(RUN) -m sameloss.book record --preset $(PRESET)
+	$(RUN) -m sameloss.book.build record --preset $(PRESET)
 
 snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk
 

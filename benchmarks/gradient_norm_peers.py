@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
-from sameloss.corpus import Batch
-from sameloss.flatness.gradient_norms import recordings
+from sameloss.languages.masking import Batch
+from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.models.encoder import Attention, Encoder, EncoderShape
 from sameloss.models.masked_model import chosen
 

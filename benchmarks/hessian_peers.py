@@ -16,7 +16,7 @@ from jaxtyping import Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sameloss.corpus import Batch
+from sameloss.languages.masking import Batch
 
 
 class Packed(nn.Module):
@@ -70,7 +70,7 @@ def spelled_out(model: nn.Module) -> nn.Module:
 class Hutchinson:
     """What the paper's released code does: z^T H z for a Gaussian z, by differentiating twice.
 
-    Written plainly, because it is faster so than by `sameloss.flatness.hessian`, whose
+    Written plainly, because it is faster so than by `sameloss.measures.flatness.hessian`, whose
     functional form also serves dense Hessians.
     """
 

@@ -41,10 +41,11 @@ from racing import (
 )
 from torch import Tensor
 
-from sameloss.corpus import write_corpus
-from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences, pcfg
-from sameloss.languages.formats import to_nltk
-from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences
+from sameloss.languages.grammars import pcfg
+from sameloss.languages.grammars.formats import to_nltk
+from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.training.corpus import write_corpus
 
 PACKAGES = ("torch", "numpy", "torch-struct", "hmmlearn", "nltk")
 """Whose versions are recorded."""

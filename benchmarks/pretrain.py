@@ -35,16 +35,17 @@ from racing import (
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
-from sameloss.corpus import Batch, EndlessCorpus
-from sameloss.execution import Execution
 from sameloss.languages import LanguageSpec
+from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import export_model
+from sameloss.models.operations import sentence_flops
 from sameloss.models.sizes import SIZES
-from sameloss.operations import sentence_flops
-from sameloss.presets import LAPTOP_LANGUAGE, PAPER_LANGUAGE
-from sameloss.pretrain import Optimisation, make_optimiser, pretrain
-from sameloss.speed import flops_per_second
+from sameloss.runs.cost import flops_per_second
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.training.corpus import EndlessCorpus
+from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECORD = "pretrain" if DEVICE == "cpu" else "pretrain_cuda"

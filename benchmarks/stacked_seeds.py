@@ -11,9 +11,10 @@ import torch
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn import functional as F
 
-from sameloss.corpus import Batch, EndlessCorpus
+from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.presets import PRESETS
+from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.training.corpus import EndlessCorpus
 
 SEEDS, STEPS = 3, 20
 

@@ -51,14 +51,15 @@ from racing import (
 )
 from torch import Tensor, nn
 
-from sameloss.corpus import Batch, EndlessCorpus
-from sameloss.estimate import Estimate
-from sameloss.flatness.trace import fisher_trace
 from sameloss.languages import LanguageSpec
+from sameloss.languages.masking import Batch
+from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.presets import LAPTOP_LANGUAGE, PAPER_LANGUAGE
-from sameloss.pretrain import Optimisation, make_optimiser, pretrain
+from sameloss.statistics.estimate import Estimate
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.training.corpus import EndlessCorpus
+from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECORD = "trace" if DEVICE == "cpu" else "trace_cuda"

@@ -33,7 +33,7 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "01_introduction")
 
@@ -48,20 +48,21 @@ study = begin_study(globals(), "01_introduction")
 # ## 1 The same loss, another accuracy
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL. One line a pre-training, going from left to right, one point a checkpoint; in the shaded region models are saturated. The lookup table (dashed) represents each token by its true conditional: its loss is perfect.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy on task B against KL by model size, with baselines."}}
-from sameloss import figures
-from sameloss.results import final
-from sameloss.study import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
+from sameloss.studies.same_loss.results import final
 
 results = study.of(MAIN)
 name = study.setting.tasks[:2][-1]
-(ax,) = figures.panels(1, width=6)
+(ax,) = drawing.panels(1, width=6)
 baselines = results.accuracy_table(name).query("representation in @results.baselines")
 figures.accuracy_against_kl(results.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
-figures.legend(ax)
+drawing.legend(ax)
 
 # %% tags=["remove-cell"]
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 for chapter in ("02_existence", "04_flatness", "a4_algorithms"):
     render_verdicts(verdict_table(study, chapter))
@@ -75,11 +76,11 @@ for chapter in ("02_existence", "04_flatness", "a4_algorithms"):
 # ## 2 Flatness
 
 # %% mystnb={"figure": {"caption": "Accuracy against the trace of the Hessian (its Fisher form, native parameters) of saturated checkpoints, on the three languages. The paper's claim: points fall to the right.", "name": "fig-argument-trace"}, "image": {"alt": "Accuracy against trace on the PCFG, the HMM and the stand-in, by size."}}
-axes = figures.panels(3)
+axes = drawing.panels(3)
 for arm, ax in zip((MAIN, HMM, OPT), axes, strict=True):
     other = study.of(arm)
     figures.accuracy_against_trace(final(other), other.setting.tasks[:2][-1], ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # - Across sizes, the flatter model is the more accurate one: PCFG {glue:text}`verdict-fig5-r2`, HMM
@@ -90,13 +91,13 @@ figures.legend(axes[0])
 # ## 3 The noise flattens
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0) and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
-from sameloss.comparison_tables import arm_checkpoints
+from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
 noisy, probed = arm_checkpoints(study, study.present(NOISE)), study.setting.tasks[-1]
-left, right = figures.panels(2, width=4.5)
+left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
 figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
-figures.legend(left)
+drawing.legend(left)
 
 # %% [markdown]
 # - Label noise lowers the trace: {glue:text}`verdict-noise-trace`.
@@ -107,12 +108,12 @@ figures.legend(left)
 # %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
 along = arm_checkpoints(study, study.present([ADAMW, *ADVERSARIAL]))
 tasks = study.setting.tasks[:2]
-axes = figures.panels(len(tasks), width=4.5)
+axes = drawing.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):
     figures.accuracy_against_kl(
         along, task, baselines.iloc[:0], study.setting.preset.saturated_kl, ax, by="algorithm"
     )
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # - An adversary's models are worse at exactly equal KL: task A
@@ -127,6 +128,6 @@ last = final(results)
 print("every model ends with KL below 0.1 nats:", bool((last.kl_mean < 0.1).all()))
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
+from sameloss.book.chapter import provenance
 
 print(provenance(study.setting, study.runs()))

@@ -50,12 +50,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "02_existence")
 
 # %%
-from sameloss.study import HMM, MAIN, OPT
+from sameloss.studies.same_loss.arms import HMM, MAIN, OPT
 
 setting = study.setting
 
@@ -77,7 +77,7 @@ setting = study.setting
 # linear in what is emitted at position $t$, so its gradient gives all words at all positions.
 
 # %%
-from sameloss.chapter import show_source
+from sameloss.book.chapter import show_source
 from sameloss.languages import PCFG
 
 show_source(PCFG.conditionals)
@@ -91,7 +91,7 @@ show_source(PCFG.conditionals)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.languages.formats import read_grammar
+from sameloss.languages.grammars.formats import read_grammar
 
 tiny = PCFG(
     read_grammar("""
@@ -114,8 +114,8 @@ results = study.of(MAIN)
 checkpoints = results.checkpoints
 
 # %%
-from sameloss.chapter import render
-from sameloss.results import final
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.results import final
 
 models = (
     final(results)
@@ -147,14 +147,15 @@ glue("saturated-kl", f"{study.setting.preset.saturated_kl:g}", display=False)
 # ## More steps (Figure 1)
 
 # %% mystnb={"figure": {"caption": "KL and probe accuracy along pre-training: mean and standard deviation over pre-training seeds. The paper's Figure 1 shows one run of one size.", "name": "fig-steps"}, "image": {"alt": "Left, KL falls with the pre-training step for every size; right, probe accuracy against the step."}}
-from sameloss import figures
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
-axes = figures.panels(1 + len(setting.tasks))
+axes = drawing.panels(1 + len(setting.tasks))
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", axes[0], log=True)
 axes[0].axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
 for name, ax in zip(setting.tasks, axes[1:], strict=True):
     figures.along_training(checkpoints, name, f"probe accuracy, {name} (%)", ax, log=False)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # ## Larger models (Figures 2 and 9)
@@ -166,11 +167,11 @@ figures.legend(axes[0])
 # 100 %.
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL: one line a pre-training, one point a checkpoint, the last outlined. The shaded region is saturated. The lookup table has KL 0 by construction; its accuracy, and that of one-hot tokens, are the horizontal lines.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line a pre-training run, with horizontal lines for lookup table and one-hot tokens."}}
-axes = figures.panels(len(setting.tasks))
+axes = drawing.panels(len(setting.tasks))
 for name, ax in zip(setting.tasks, axes, strict=True):
     baselines = results.accuracy_table(name).query("representation in @results.baselines")
     figures.accuracy_against_kl(checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 glue("figure-existence", axes[0].figure, display=False)
 
 # %% [markdown]
@@ -182,7 +183,7 @@ glue("figure-existence", axes[0].figure, display=False)
 # on the logarithms of step and KL at once.
 
 # %%
-from sameloss.comparison_tables import matched_table
+from sameloss.studies.same_loss.tables.comparison import matched_table
 
 render(matched_table(results, setting.tasks).rename(columns={"value": "points"}))
 
@@ -197,12 +198,12 @@ render(matched_table(results, setting.tasks).rename(columns={"value": "points"})
 # %% mystnb={"figure": {"caption": "The same on the hidden Markov model (first panels) and on the autoregressive stand-in for OPT (last).", "name": "fig-other-languages"}, "image": {"alt": "Probe accuracy against KL on the HMM's two tasks and the stand-in's task, by model size."}}
 others = [study.of(arm) for arm in (HMM, OPT) if arm in study.arms]
 shown = [(other, name) for other in others for name in other.setting.tasks]
-axes = figures.panels(len(shown)) if shown else []
+axes = drawing.panels(len(shown)) if shown else []
 for (other, name), ax in zip(shown, axes, strict=True):
     baselines = other.accuracy_table(name).query("representation in @other.baselines")
     figures.accuracy_against_kl(other.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
 if shown:
-    figures.legend(axes[0])
+    drawing.legend(axes[0])
 
 # %%
 import pandas as pd
@@ -230,7 +231,7 @@ if HMM in study.arms:
 # better, so if the loss decided downstream performance nothing would probe better.
 
 # %% mystnb={"figure": {"caption": "Accuracy of every representation after all steps, with 95 % multi-level bootstrap intervals (pre-training seeds, probe seeds, test sentences).", "name": "fig-representations"}, "image": {"alt": "Accuracies with intervals of the majority class, each model size, the lookup table and one-hot tokens."}}
-axes = figures.panels(len(setting.tasks))
+axes = drawing.panels(len(setting.tasks))
 for name, ax in zip(setting.tasks, axes, strict=True):
     table = results.accuracy_table(name).query("representation != 'majority class'")
     title = f"{name} (majority class {100 * results.majority[name]:.0f} %)"
@@ -244,7 +245,7 @@ for name, ax in zip(setting.tasks, axes, strict=True):
 # `gain` is the accuracy of a size minus that of the lookup table.
 
 # %%
-from sameloss.comparison_tables import protocol_gains
+from sameloss.studies.same_loss.tables.comparison import protocol_gains
 
 protocols = protocol_gains(results, setting.tasks[0])
 render(protocols.rename(columns={"value": "gain"}))
@@ -257,7 +258,7 @@ render(protocols.rename(columns={"value": "gain"}))
 # `finetune_sentences`), so the two columns are not a contest: what compares is sizes within one.
 
 # %%
-from sameloss.comparison_tables import finetuned_table
+from sameloss.studies.same_loss.tables.comparison import finetuned_table
 
 render(finetuned_table(results, setting.tasks).rename(columns={"value": "accuracy"}))
 
@@ -265,13 +266,13 @@ render(finetuned_table(results, setting.tasks).rename(columns={"value": "accurac
 # ## Paper beside ours
 #
 # Each effect is oriented so that the paper's claim is a positive number. Verdicts follow from the
-# interval and a tolerance fixed in `sameloss.paper` before the runs: *reproduced* (the interval is
+# interval and a tolerance fixed in `sameloss.studies.same_loss.paper` before the runs: *reproduced* (the interval is
 # above zero and the published number lies within it, widened by the tolerance), *direction only*
 # (above zero, another size), *not seen* (zero lies inside), *contradicted* (below zero).
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "02_existence")
 render_verdicts(verdicts)
@@ -280,8 +281,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -325,9 +326,9 @@ print(
 # 5. Is a posterior label easier to find than a likelihood label? `-p labels posterior`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(setting, study.runs()))
 display(render(measured(setting, study.runs()), decimals=2))
-figures.download(checkpoints, "02_existence")
+drawing.download(checkpoints, "02_existence")

@@ -29,13 +29,13 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.book.chapter import begin
 
 setting = begin(globals(), trains=False)
 
 # %%
-from sameloss.implicit_bias_tables import Tables
-from sameloss.parallel import get_all
+from sameloss.store.pool import get_all
+from sameloss.studies.manifold_flow.tables import Tables
 
 runs = setting.implicit_bias()
 sgd, adam, zeros, path = get_all(setting.store, runs, setting.preset.workers)
@@ -65,7 +65,7 @@ tables = Tables(runs[0], sgd, adam, zeros)
 # %%
 import torch
 
-from sameloss.theory.models import LogBilinear
+from sameloss.studies.manifold_flow.models import LogBilinear
 
 model = LogBilinear(contexts=1, words=2, rank=1)
 points = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]])
@@ -81,13 +81,13 @@ model.trace(points, weights=torch.ones(1))
 # label is noisy by design: the language's own randomness is what makes $\Sigma$ non-zero.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.theory.population import Population
+from sameloss.book.chapter import show_source
+from sameloss.studies.manifold_flow.population import Population
 
 show_source(Population.covariance)
 
 # %% mystnb={"figure": {"caption": "Covariance of the stochastic gradient and Hessian of the loss at one point of Γ: the same matrix. The first 18 parameters are A, the last nine B. Colours are compressed by a square root.", "name": "fig-bartlett"}, "image": {"alt": "Two heat maps of 27 by 27 entries that look the same."}}
-from sameloss import implicit_bias_figures as figures
+from sameloss.studies.manifold_flow import figures
 
 population, model = tables.run.population()
 start = tables.run.start()
@@ -99,8 +99,8 @@ _ = figures.matrices({"covariance Σ": population.covariance(start), "Hessian �
 # lemma nearly, but a KL of 0.01 is not yet a small distance.
 
 # %% mystnb={"figure": {"caption": "Relative distance (Frobenius) of covariance and Hessian along eight random rays from a point of Γ.", "name": "fig-rays"}, "image": {"alt": "Straight lines of slope one half in double logarithmic axes."}}
-from sameloss.figures import panels
-from sameloss.implicit_bias_tables import ray_table
+from sameloss.studies.drawing import panels
+from sameloss.studies.manifold_flow.tables import ray_table
 
 rays = ray_table(tables.run)
 (ax,) = panels(1, width=5)
@@ -130,7 +130,7 @@ _ = figures.logits_against_kl(zeros, ax)
 # integrated here to nine digits.
 
 # %%
-from sameloss.theory.manifold_flow import velocity
+from sameloss.studies.manifold_flow.flow import velocity
 
 show_source(velocity)
 
@@ -152,7 +152,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 # theorem's number in which the theorem was not used.
 
 # %% mystnb={"figure": {"caption": "Left: the coefficient that fits SGD at each rate and, left of zero, its limit at rate zero, with 95 % intervals, times the batch size. Right: how far SGD is from the flow; a slope of one is an error proportional to the rate.", "name": "fig-coefficient"}, "image": {"alt": "Left, coefficients fall to one quarter as the rate goes to zero for every batch size. Right, distances fall along lines of slope one."}}
-from sameloss.implicit_bias_tables import coefficient_limits, gap_table, order_of
+from sameloss.studies.manifold_flow.tables import coefficient_limits, gap_table, order_of
 
 limits, gaps = coefficient_limits(sgd["coefficients"]), gap_table(sgd)
 axes = panels(2, width=4.5)
@@ -160,7 +160,7 @@ figures.coefficients(sgd["coefficients"], limits, axes[0])
 _ = figures.gaps(gaps, axes[1])
 
 # %%
-from sameloss.chapter import render
+from sameloss.book.chapter import render
 
 columns = {"coefficient": "coefficient × B", "standard_error": "s.e."}
 render(limits.rename(columns=columns), decimals=4)
@@ -213,7 +213,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 _ = figures.finite_rate(sgd["finite"], setting.preset.flow.finite_rate, ax)
 
 # %%
-from sameloss.implicit_bias_tables import finite_gaps, finite_limits
+from sameloss.studies.manifold_flow.tables import finite_gaps, finite_limits
 
 wide = finite_gaps(sgd["finite"]).pivot(index="batch", columns="flow", values="gap").reset_index()
 limit = finite_limits(sgd["finite"]).set_index("flow").gap
@@ -242,13 +242,13 @@ figures.adam_along_flow(adam, "sharpness", "Tr Diag(H)^½", axes[1])
 _ = figures.two_measures(adam, axes[2])
 
 # %%
-from sameloss.implicit_bias_tables import ends_table
+from sameloss.studies.manifold_flow.tables import ends_table
 
 ends = ends_table(adam).rename(columns={"sharpness": "Tr Diag(H)^½"})
 render(ends, decimals=3)
 
 # %% tags=["remove-cell"]
-from sameloss.implicit_bias_tables import adam_beside_trace_flow, adam_limit
+from sameloss.studies.manifold_flow.tables import adam_beside_trace_flow, adam_limit
 
 value, error = adam_limit(adam)
 glue("adam-coefficient", f"{value:.3f} ± {1.96 * error:.3f}", display=False)
@@ -287,8 +287,8 @@ _ = figures.trace_along_manifold(path, landscape, axes[1])
 # anything.
 
 # %%
-from sameloss.implicit_bias_tables import STATEMENTS, checks
-from sameloss.statements import statement_table
+from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
+from sameloss.studies.statement import statement_table
 
 found = checks(tables)
 verdicts = statement_table(STATEMENTS, found)
@@ -341,9 +341,9 @@ print("the large model ends flatter than the small one:", bool(large < small))
 # 4. Put a model of your own in `Population` and a point of its $\Gamma$ in `projected_flow`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
-from sameloss.figures import download
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
+from sameloss.studies.drawing import download
 
 print(provenance(setting, runs))
 display(render(measured(setting, runs), decimals=2))

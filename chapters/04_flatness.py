@@ -46,12 +46,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "04_flatness")
 
 # %%
-from sameloss.study import AFTER, AFTER_HMM, HMM, MAIN, OPT
+from sameloss.studies.same_loss.arms import AFTER, AFTER_HMM, HMM, MAIN, OPT
 
 setting = study.setting
 
@@ -70,8 +70,8 @@ setting = study.setting
 # layer give its squared norm.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.flatness.trace import fisher_trace
+from sameloss.book.chapter import show_source
+from sameloss.measures.flatness.trace import fisher_trace
 
 show_source(fisher_trace)
 
@@ -83,7 +83,7 @@ show_source(fisher_trace)
 # %%
 import torch
 
-from sameloss.corpus import Batch
+from sameloss.languages.masking import Batch
 
 
 class Unigram(torch.nn.Module):
@@ -102,19 +102,20 @@ fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean
 # ## The trace along training (Figure 3)
 
 # %%
-from sameloss.results import with_hessian
+from sameloss.studies.same_loss.results import with_hessian
 
 results = study.of(MAIN)
 checkpoints = with_hessian(results)
 
 # %% mystnb={"figure": {"caption": "Fisher trace (left) and KL (right) along pre-training with AdamW: mean and standard deviation over pre-training seeds. Below the grey line checkpoints are saturated, and the Fisher trace is close to the trace of the Hessian.", "name": "fig-trace-steps"}, "image": {"alt": "Fisher trace and KL against the pre-training step for every size."}}
-from sameloss import figures
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
-left, right = figures.panels(2)
+left, right = drawing.panels(2)
 figures.along_training(checkpoints, "trace", figures.TRACE_LABEL, left, log=True)
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", right, log=True)
 right.axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
-figures.legend(left)
+drawing.legend(left)
 
 # %% [markdown]
 # Along one training run the learning rate falls and the KL falls with it, so what the trace does
@@ -124,7 +125,7 @@ figures.legend(left)
 
 # %% mystnb={"figure": {"caption": "From the end of AdamW, plain SGD at a constant rate, the middle size: trace, KL and accuracy along training, mean and standard deviation over pre-training seeds. Top the grammar (task C), bottom the hidden Markov model (the later position).", "name": "fig-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for PCFG and HMM."}}
 sgd = {name: study.of(arm) for name, arm in {"PCFG": AFTER, "HMM": AFTER_HMM}.items() if arm in study.arms}
-axes = iter(figures.panels(3 * len(sgd)) if sgd else [])
+axes = iter(drawing.panels(3 * len(sgd)) if sgd else [])
 for name, run in sgd.items():
     probed = run.setting.preset.downstream.tasks[-1]
     labels = {"trace": f"{name}: trace", "kl_mean": f"{name}: KL (nats)", probed: f"accuracy, {probed} (%)"}
@@ -137,38 +138,38 @@ for name, run in sgd.items():
 # %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace for all saturated checkpoints; filled markers are the last checkpoint of each run. The paper's claim is that points lie on a line that falls to the right.", "name": "fig-accuracy-trace"}, "image": {"alt": "Scatter of probe accuracy against Fisher trace by model size, one panel a task."}}
 saturated = checkpoints[checkpoints.saturated]
 shown = saturated if len(saturated) else checkpoints
-axes = figures.panels(len(setting.tasks))
+axes = drawing.panels(len(setting.tasks))
 for name, ax in zip(setting.tasks, axes, strict=True):
     figures.accuracy_against_trace(shown, name, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # Figure 5 has one panel a language, with the last checkpoint of each size:
 
 # %% mystnb={"figure": {"caption": "Figure 5: accuracy against trace of the last checkpoints of all sizes on three languages (task B, the later position, the stand-in's topic). The paper has r² of 0.92, 0.94 and 0.87.", "name": "fig-five"}, "image": {"alt": "Accuracy against Fisher trace of last checkpoints, one panel a language, coloured by size."}}
-from sameloss.results import final
+from sameloss.studies.same_loss.results import final
 
 languages = [study.of(arm) for arm in (MAIN, HMM, OPT) if arm in study.arms]
-axes = figures.panels(len(languages))
+axes = drawing.panels(len(languages))
 for other, ax in zip(languages, axes, strict=True):
     asked = other.setting.preset.downstream.tasks[:2][-1]
     figures.accuracy_against_trace(final(other), asked, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # With all models enlarged to one width as in Appendix B.1, with and without the embeddings (whose part
 # the enlargement itself multiplies: {ref}`enlargement`), the same accuracies stand at other traces:
 
 # %% mystnb={"figure": {"caption": "Figure 5 in the ICML version: accuracy (task B) against the trace in native form, enlarged as in the paper, and enlarged without the embeddings.", "name": "fig-five-enlarged"}, "image": {"alt": "Accuracy against trace in three forms: native, enlarged, enlarged without embeddings."}}
-from sameloss.flatness_tables import accuracy_and_enlarged
+from sameloss.studies.same_loss.tables.flatness import accuracy_and_enlarged
 
 enlarged = accuracy_and_enlarged(results)
 forms = ["native parameters", "enlarged, embedding / k (the paper's)", "enlarged, without embeddings"]
-axes = figures.panels(len(forms))
+axes = drawing.panels(len(forms))
 for form, ax in zip(forms, axes, strict=True):
     figures.accuracy_against_trace(enlarged[enlarged.comparison == form], setting.tasks[:2][-1], ax)
     ax.set(title=form, xlabel="trace")
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # ## How closely accuracy goes with the trace
@@ -182,8 +183,8 @@ figures.legend(axes[0])
 # of them cannot say.
 
 # %%
-from sameloss.chapter import render
-from sameloss.comparison_tables import correlation_table
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.tables.comparison import correlation_table
 
 render(correlation_table(results, setting.tasks))
 
@@ -194,8 +195,8 @@ render(correlation_table(results, setting.tasks))
 # their traces and accuracies beside AdamW's.
 
 # %%
-from sameloss.comparison_tables import arm_table
-from sameloss.study import ADAMW, ADVERSARIAL
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL
+from sameloss.studies.same_loss.tables.comparison import arm_table
 
 compared = [arm for arm in (ADAMW, *ADVERSARIAL) if arm in study.arms]
 render(arm_table(study, compared, setting.tasks), decimals=3) if compared else None
@@ -208,7 +209,7 @@ render(arm_table(study, compared, setting.tasks), decimals=3) if compared else N
 # all models in one large architecture, which changes the trace: see {ref}`enlargement`.
 
 # %% mystnb={"figure": {"caption": "Fisher trace of the last checkpoint by parameter group, mean over pre-training seeds. The word embedding is tied: its part holds both its uses.", "name": "fig-trace-groups"}, "image": {"alt": "Stacked bars of the Fisher trace by parameter group for each size."}}
-(ax,) = figures.panels(1)
+(ax,) = drawing.panels(1)
 ax = figures.trace_by_group(results.traces, results.steps[-1], ax)
 
 # %% [markdown]
@@ -223,11 +224,11 @@ ax = figures.trace_by_group(results.traces, results.steps[-1], ax)
 # variance vanish together at saturation.
 
 # %% mystnb={"figure": {"caption": "The gap between the traces of the Hessian and of the Fisher information, of every checkpoint, in per cent of the latter; bars are 95 % intervals. Training goes from left to right.", "name": "fig-gap"}, "image": {"alt": "Relative gap against KL: within a few per cent, and closing as KL falls."}}
-(ax,) = figures.panels(1, width=5)
+(ax,) = drawing.panels(1, width=5)
 _ = figures.gap_against_kl(checkpoints, ax).legend()
 
 # %%
-from sameloss.results import fisher_and_hessian
+from sameloss.studies.same_loss.results import fisher_and_hessian
 
 render(fisher_and_hessian(checkpoints), decimals=3)
 
@@ -238,8 +239,8 @@ render(fisher_and_hessian(checkpoints), decimals=3)
 # {ref}`existence`.
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "04_flatness")
 render_verdicts(verdicts)
@@ -248,8 +249,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -285,9 +286,9 @@ print("at the last step the gap is below 5 % of the trace:", bool((last.gap.abs(
 # 2. One size along its own training: `-p size 27K`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(setting, study.runs()))
 display(render(measured(setting, study.runs()), decimals=2))
-figures.download(checkpoints, "04_flatness")
+drawing.download(checkpoints, "04_flatness")

@@ -30,7 +30,7 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.book.chapter import begin
 
 setting = begin(globals(), trains=False)
 
@@ -55,8 +55,8 @@ print(f"Small models of its own are searched and trained. {dyck.announce(setting
 # a = \mathrm{softmax}_j\,\langle Q x_1, K x_j\rangle . $$ (eq-dyck)
 
 # %%
-from sameloss.chapter import render, show_source
-from sameloss.theory import dyck_language
+from sameloss.book.chapter import render, show_source
+from sameloss.studies.dyck import language as dyck_language
 
 show_source(dyck_language.pretraining_inputs)
 
@@ -80,8 +80,10 @@ glue("dyck-p0", f"{dyck_language.zero_probability(length):.4f}", display=False)
 # random and fits $u$. Both have zero loss. Averaging attention ($Q = K = 0$) serves both.
 
 # %%
-from sameloss import dyck_figures, dyck_tables, figures
-from sameloss.theory.dyck_transformer import transferable_solution
+from sameloss.studies import drawing
+from sameloss.studies.dyck import figures as dyck_figures
+from sameloss.studies.dyck import tables as dyck_tables
+from sameloss.studies.dyck.transformer import transferable_solution
 
 models = dyck_tables.solutions(length, dyck.settings.width, dyck.settings.generator("page"))
 two = dict(list(models.items())[:2])
@@ -91,7 +93,7 @@ show_source(transferable_solution)
 example = 7
 first_rows = two["solution (2), random features"]
 first_rows = first_rows._replace(value=first_rows.value[:8], head=first_rows.head[:8])
-left, right, below, walk = figures.panels(4, width=4.6)
+left, right, below, walk = drawing.panels(4, width=4.6)
 dyck_figures.encoding(inputs, example, left)
 dyck_figures.values(two["solution (1)"], "V of solution (1)", right)
 dyck_figures.values(first_rows, "V of solution (2), first rows", below)
@@ -138,16 +140,16 @@ glue("dyck-smoothed", f"{table.iloc[2]['smoothed / bound']:.2f}", display=False)
 # %%
 import pandas as pd
 
-from sameloss.parallel import get_all
+from sameloss.store.pool import get_all
 
 *searches, transfer, features, training, checks = get_all(setting.store, dyck.runs(), setting.preset.workers)
 found = pd.concat(searches, ignore_index=True)
 render(dyck_tables.search_table(found), decimals=6)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
-from sameloss.theory.dyck_transformer import ZERO_LOSS
+from sameloss.studies.dyck.transformer import ZERO_LOSS
 
-(ax,) = figures.panels(1, width=6)
+(ax,) = drawing.panels(1, width=6)
 solved, fitted = found[found.loss <= ZERO_LOSS], features[features.loss <= ZERO_LOSS]
 _ = dyck_figures.traces_by_width(solved, fitted, length, ax)
 
@@ -169,7 +171,7 @@ _ = dyck_figures.traces_by_width(solved, fitted, length, ax)
 # allow:
 
 # %%
-from sameloss.theory.dyck_neurons import allowed_neurons
+from sameloss.studies.dyck.neurons import allowed_neurons
 
 counts = allowed_neurons(6)
 glue("dyck-allowed", counts.all, display=False)
@@ -202,12 +204,12 @@ render(table[kinked], decimals=3)
 # At $p_0 = 0$ this is $2^{1-n}$: the printed $2^{-n}$ would be a factor 2 too small even if no string were balanced.
 
 # %%
-from sameloss.theory.dyck_downstream import failure_probability
+from sameloss.studies.dyck.downstream import failure_probability
 
 show_source(failure_probability)
 
 # %% mystnb={"figure": {"caption": "Probability that the smallest head that fits n downstream samples errs on some string: exact (lines), simulated with 95 % Clopper-Pearson intervals (markers), and as printed (dashed).", "name": "fig-dyck-failures"}, "image": {"alt": "Curves that fall with n, all well above the printed one; the kinked solution starts higher and falls faster."}}
-(ax,) = figures.panels(1, width=6)
+(ax,) = drawing.panels(1, width=6)
 _ = dyck_figures.failures(transfer, ax)
 
 # %%
@@ -231,9 +233,9 @@ render(transfer.drop(columns="repetitions"), decimals=4)
 # space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.
 
 # %% mystnb={"figure": {"caption": "Random features by width, several draws each. Left: loss of the best head and of the proof's. Right: squared norms of heads, and a lower bound for every head whose loss is at most 0.1; T² is what the theorem prints up to a constant.", "name": "fig-dyck-features"}, "image": {"alt": "Losses fall with the width, the best head's to zero at a finite one; all norms grow in proportion to the width."}}
-from sameloss.theory.dyck_features import exact_width
+from sameloss.studies.dyck.random_features import exact_width
 
-left, right = figures.panels(2, width=4.6)
+left, right = drawing.panels(2, width=4.6)
 dyck_figures.random_feature_losses(features, length, exact_width(inputs), left)
 _ = dyck_figures.head_norms(features, length, right)
 
@@ -267,14 +269,14 @@ render(medians.reset_index().rename(columns=names), decimals=4)
 # loss; downstream heads are fitted on few strings; their error is the median over 100 such samples.)
 
 # %% mystnb={"figure": {"caption": "SGD from the same random parameters with label noise and without: medians and middle halves of the seeds. Left: pre-training loss. Middle: trace over its lower bound. Right: downstream error of heads fitted on few strings.", "name": "fig-dyck-training"}, "image": {"alt": "Losses fall for all; the trace stays high without noise and comes down to a few times the bound with it, and the downstream error follows."}}
-left, middle, right = figures.panels(3, width=3.7)
+left, middle, right = drawing.panels(3, width=3.7)
 dyck_figures.along_noisy_training(training, "loss", "pre-training loss", left)
 dyck_figures.along_noisy_training(training, "ratio", "trace / (4/(m√T))", middle)
 dyck_figures.along_noisy_training(training, "error_few", "downstream error", right)
-figures.legend(left)
+drawing.legend(left)
 
 # %% mystnb={"figure": {"caption": "Downstream error against the trace at the end of training, one point a model. The line is the smallest trace there can be.", "name": "fig-dyck-error"}, "image": {"alt": "Models with label noise have a tenth of the trace and of the downstream error of those without."}}
-(ax,) = figures.panels(1, width=6)
+(ax,) = drawing.panels(1, width=6)
 dyck_figures.error_against_trace(training, few, ax)
 _ = ax.legend(fontsize="small")
 
@@ -311,8 +313,8 @@ render(correlations, decimals=3)
 # and the correction passes all of its own.
 
 # %%
-from sameloss.statements import statement_table
-from sameloss.theory.dyck_checks import STATEMENTS
+from sameloss.studies.dyck.statements import STATEMENTS
+from sameloss.studies.statement import statement_table
 
 verdicts = statement_table(STATEMENTS, checks)
 render(verdicts)
@@ -363,9 +365,9 @@ print("nothing found is flatter:", bool(solved.ratio.min() > 1 - 1e-9))
 print("neurons allowed, described, off the kink:", *counts)
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(setting, dyck.runs()))
 display(render(measured(setting, dyck.runs()), decimals=2))
-figures.download(training, "05_dyck")
+drawing.download(training, "05_dyck")

@@ -33,12 +33,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.book.chapter import begin
 
 setting = begin(globals(), trains=False)
 
 # %%
-from sameloss.parallel import get_all
+from sameloss.store.pool import get_all
 
 runs = setting.language_runs()
 get_all(setting.store, [*runs, setting.corpus], setting.preset.workers)
@@ -52,16 +52,17 @@ found = {name: setting.store.get(run) for name, run in measurements.items()}
 # is: a start symbol becomes two symbols of level $A$, each of these two of level $B$, and so on; the last
 # level emits words. In the paper's shape a symbol of an inner level may also end its branch early in one
 # word of its own, so sentences have 2 to 32 tokens. Rules and emissions are Dirichlet draws from a seed;
-# the default grammar is kept as a file, `lib/sameloss/languages/laptop.txt`, that a reader can open.
+# the default grammar is kept as a file, `lib/sameloss/languages/grammars/laptop.txt`, that a reader can open.
 
 # %% mystnb={"figure": {"caption": "A sentence of this page's grammar and its derivation. Models see the words alone; the downstream tasks ask for the symbols on its left edge: the root, then the symbols above the first half and the first quarter.", "name": "fig-tree"}, "image": {"alt": "A derivation tree: a start symbol at the top, levels of symbols below it, words at the bottom."}}
 import torch
 
-from sameloss import figures
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
 language = setting.preset.language.build()
 derived = language.derive(4, torch.Generator().manual_seed(0))
-ax = figures.parse_tree(derived.trees[0], figures.panels(1, width=9)[0])
+ax = figures.parse_tree(derived.trees[0], drawing.panels(1, width=9)[0])
 
 # %% [markdown]
 # Four sentences of it, and what NLTK prints of the second tree:
@@ -77,7 +78,7 @@ print(derived.trees[1])
 
 # %%
 from sameloss.languages import PCFG, Sentences
-from sameloss.languages.formats import read_grammar, to_lines
+from sameloss.languages.grammars.formats import read_grammar, to_lines
 
 own = read_grammar("""
 S -> A B [0.4] | C C [0.6]
@@ -112,8 +113,8 @@ for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
 # (`-p opt facebook/opt-125m`, or a local folder); QNLI and SST-2 are then cut to these tokens.
 
 # %%
-from sameloss.chapter import render
-from sameloss.language_tables import describe_opt
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.tables.languages import describe_opt
 
 render(describe_opt(setting))
 
@@ -123,13 +124,13 @@ render(describe_opt(setting))
 # %% mystnb={"figure": {"caption": "Sentence lengths, of the languages that have several: shares of a sample and, where words can be summed out, exact probabilities.", "name": "fig-lengths"}, "image": {"alt": "Histograms of sentence length, one panel a language, with exact probabilities as points."}}
 lengths = {name: statistics.lengths for name, statistics in found.items()}
 ragged = {name: table for name, table in lengths.items() if (table.sampled > 0).sum() > 1}
-axes = figures.panels(len(ragged))
+axes = drawing.panels(len(ragged))
 for (name, table), ax in zip(ragged.items(), axes, strict=True):
     figures.sentence_lengths(table, name, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% mystnb={"figure": {"caption": "Share of each word, most frequent first.", "name": "fig-words"}, "image": {"alt": "Word shares against rank on logarithmic axes, one line a language."}}
-(ax,) = figures.panels(1, width=5)
+(ax,) = drawing.panels(1, width=5)
 for name, statistics in found.items():
     figures.word_frequencies(statistics.words, name, ax)
 _ = ax.legend(fontsize="small")
@@ -144,7 +145,7 @@ _ = ax.legend(fontsize="small")
 # model would be that reads nothing but a token's position and the length: what there is to learn.
 
 # %%
-from sameloss.language_tables import entropy_table
+from sameloss.studies.same_loss.tables.languages import entropy_table
 
 entropies = entropy_table(setting)
 render(entropies, decimals=3)
@@ -155,18 +156,18 @@ render(entropies, decimals=3)
 # at every step. At large concentrations all words are nearly equally likely.
 
 # %%
-from sameloss.chapter import show_source
+from sameloss.book.chapter import show_source
 from sameloss.languages.calibration import calibrate
 
 show_source(calibrate)
 
 # %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted, the value the presets `gpu` and `paper` use, found by the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
-from sameloss.paper import ENTROPY
-from sameloss.presets import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.studies.same_loss.paper import ENTROPY
+from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_LANGUAGE
 
 pcfg, hmm = PAPER_LANGUAGE.rule_concentration, PAPER_HMM.transition_concentration
 chosen = {"PCFG": pcfg, "HMM": hmm}
-for (name, run), ax in zip(setting.calibrations().items(), figures.panels(2), strict=True):
+for (name, run), ax in zip(setting.calibrations().items(), drawing.panels(2), strict=True):
     tried = setting.store.get(run)
     figures.calibration_curve(tried, ENTROPY[name], chosen[name], name, ax)
 
@@ -184,7 +185,7 @@ for (name, run), ax in zip(setting.calibrations().items(), figures.panels(2), st
 # is the hidden symbol.
 
 # %%
-from sameloss.language_tables import ceiling_table
+from sameloss.studies.same_loss.tables.languages import ceiling_table
 
 ceilings = ceiling_table(setting)
 render(ceilings, decimals=1)
@@ -204,7 +205,7 @@ render(ceilings, decimals=1)
 # sentences that the corpus does not hold. How much that excludes depends on the language:
 
 # %%
-from sameloss.language_tables import corpus_overlap
+from sameloss.studies.same_loss.tables.languages import corpus_overlap
 
 overlap = corpus_overlap(setting, 4000)
 print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {setting.preset.corpus_sentences:,}")
@@ -238,9 +239,9 @@ print(
 #    often than chance? (How often does the left half of a sentence have exactly 16 tokens?)
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(setting, [*runs, setting.corpus]))
 display(render(measured(setting, runs), decimals=2))
-figures.download(entropies, "a1_datasets")
+drawing.download(entropies, "a1_datasets")

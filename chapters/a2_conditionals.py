@@ -27,7 +27,7 @@ grammar: str = None  # file with a grammar of your own, NLTK's notation or lines
 length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
 
 # %%
-from sameloss.chapter import begin
+from sameloss.book.chapter import begin
 
 setting = begin(globals(), trains=False)
 
@@ -48,7 +48,7 @@ setting = begin(globals(), trains=False)
 import torch
 
 from sameloss.languages import PCFG, Sentences
-from sameloss.languages.formats import read_grammar
+from sameloss.languages.grammars.formats import read_grammar
 
 tiny = PCFG(
     read_grammar("""
@@ -66,7 +66,7 @@ tiny.conditionals(masked)[0, 0]
 # The *definition* asks for one joint probability a word and position:
 
 # %%
-from sameloss.chapter import show_source
+from sameloss.book.chapter import show_source
 from sameloss.languages import substituted_conditionals
 
 show_source(substituted_conditionals)
@@ -85,7 +85,7 @@ show_source(substituted_conditionals)
 # $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
 
 # %%
-from sameloss.languages.chart import inside, outside
+from sameloss.languages.grammars.chart import inside, outside
 
 show_source(inside)
 
@@ -98,8 +98,8 @@ show_source(outside)
 # for every word, after a shared prefix):
 
 # %%
-from sameloss.chapter import render, scientific
-from sameloss.language_tables import definition_and_pass
+from sameloss.book.chapter import render, scientific
+from sameloss.studies.same_loss.tables.languages import definition_and_pass
 
 compared = definition_and_pass(setting, sentences=20)
 render(scientific(compared, "difference"), decimals=1)
@@ -114,7 +114,7 @@ render(scientific(compared, "difference"), decimals=1)
 # ends where there are more than 10,000 fillings.)
 
 # %%
-from sameloss.language_tables import masks_summed_both_ways
+from sameloss.studies.same_loss.tables.languages import masks_summed_both_ways
 
 several = masks_summed_both_ways(setting, most=3, sentences=20)
 render(scientific(several, "difference"), decimals=1)
@@ -124,11 +124,12 @@ render(scientific(several, "difference"), decimals=1)
 # about the others, up to the sentence of which nothing is visible but its length.
 
 # %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens for PCFG and HMM."}}
-from sameloss import figures
-from sameloss.language_tables import entropy_by_masks
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.tables.languages import entropy_by_masks
 
 table = entropy_by_masks(setting, sentences)
-(ax,) = figures.panels(1, width=5)
+(ax,) = drawing.panels(1, width=5)
 figures.entropy_by_masks(table, ax)
 _ = ax.legend(fontsize="small")
 
@@ -141,7 +142,7 @@ _ = ax.legend(fontsize="small")
 # such zeros; this book's small languages are mixed with a little of the uniform distribution.
 
 # %%
-from sameloss.language_tables import attainable
+from sameloss.studies.same_loss.tables.languages import attainable
 
 render(attainable(setting))
 
@@ -170,4 +171,4 @@ print(
 #    `-p preset paper` (no model is trained; the definition, word by word, takes minutes there).
 
 # %% tags=["hide-input"]
-figures.download(table, "a2_conditionals")
+drawing.download(table, "a2_conditionals")

@@ -33,7 +33,7 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "a3_models")
 setting = study.setting
@@ -59,7 +59,7 @@ setting = study.setting
 # padding, and `at` asks for one position of each sentence: from the last block, training wants no other.)
 
 # %%
-from sameloss.chapter import show_source
+from sameloss.book.chapter import show_source
 from sameloss.models.encoder import Attention, Block, PostBlock
 
 show_source(Block.forward)
@@ -115,8 +115,8 @@ show_source(MaskedLanguageModel.head)
 # The formula and the model itself:
 
 # %%
-from sameloss.model_tables import encoder_parameters
 from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.studies.same_loss.tables.models import encoder_parameters
 
 tiny = EncoderShape(d_model=4, heads=2, layers=1, d_inter=8)
 counted = Encoder(tiny, words=3, max_length=4).parameter_count
@@ -130,8 +130,8 @@ encoder_parameters(tiny, words=3, max_length=4), counted
 # `name off (%)` by how much the paper's name is above that sum.
 
 # %%
-from sameloss.chapter import render
-from sameloss.model_tables import transformer_sizes
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.tables.models import transformer_sizes
 
 sizes = transformer_sizes()
 render(sizes.rename(columns={"off": "name off (%)"}))
@@ -139,8 +139,8 @@ render(sizes.rename(columns={"off": "name off (%)"}))
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.model_tables import BERT_IDS, BERT_POSITIONS, BERT_TYPES
-from sameloss.presets import PRESETS
+from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.tables.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
 
 paper = PRESETS["paper"].language
 share = 100 * sizes["word embedding"] / sizes["as BERT"]
@@ -182,7 +182,7 @@ for name, text in texts.items():
 # count:
 
 # %%
-from sameloss.model_tables import own_sizes
+from sameloss.studies.same_loss.tables.models import own_sizes
 
 own = own_sizes(setting)
 render(own)
@@ -196,7 +196,7 @@ render(own)
 # another column.
 
 # %%
-from sameloss.flatness_tables import ladder_table
+from sameloss.studies.same_loss.tables.flatness import ladder_table
 
 ladder = ladder_table()
 render(ladder.rename(columns={"ratio": "copies k"}))
@@ -220,7 +220,7 @@ glue("ladder-printed", str(ladder["printed d_inter"].iloc[-1]), display=False)
 # block above, and one direction of $d$. Both counts have BERT's parts around them, in millions:
 
 # %%
-from sameloss.model_tables import lstm_sizes
+from sameloss.studies.same_loss.tables.models import lstm_sizes
 
 lstms = lstm_sizes()
 render(lstms.rename(columns={"off": "name off (%)", "off, one direction": "off (%), one direction"}))
@@ -249,9 +249,9 @@ glue("small-one", f"{small['one direction']:.1f}", display=False)
 # %%
 import transformers
 
-from sameloss.chapter import scientific
-from sameloss.model_tables import agreement_table
+from sameloss.book.chapter import scientific
 from sameloss.models.sizes import SIZES
+from sameloss.studies.same_loss.tables.models import agreement_table
 
 transformers.utils.logging.disable_progress_bar()
 agreement = agreement_table(SIZES["laptop"]["27K"])
@@ -299,8 +299,8 @@ type(opened).__name__, theirs[:4].tolist(), ours[:3].tolist()
 # relative excess, accuracies in points, with 95 % intervals.
 
 # %%
-from sameloss.comparison_tables import arm_differences, arm_table, wide
-from sameloss.study import ADAMW, POST_LN
+from sameloss.studies.same_loss.arms import ADAMW, POST_LN
+from sameloss.studies.same_loss.tables.comparison import arm_differences, arm_table, wide
 
 render(arm_table(study, [ADAMW, POST_LN], setting.tasks), decimals=3)
 
@@ -338,8 +338,8 @@ print("and our probabilities, of words only:", torch.allclose(theirs[1:-1], ours
 #    classes then computes other logits, and why?
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(setting, study.runs()))
 display(render(measured(setting, study.runs()), decimals=2))

@@ -38,12 +38,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "a4_algorithms")
 
 # %%
-from sameloss.study import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
 
 tasks = study.setting.tasks
 trained, noise = study.present(TRAINED), study.present(NOISE)
@@ -71,8 +71,8 @@ trained, noise = study.present(TRAINED), study.present(NOISE)
 # closed form passes an exact gradient, and whose ridge follows the scale of the features.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.objectives import transfer_loss
+from sameloss.book.chapter import show_source
+from sameloss.training.objectives import transfer_loss
 
 show_source(transfer_loss)
 
@@ -85,7 +85,7 @@ show_source(transfer_loss)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.objectives import Labelled
+from sameloss.training.objectives import Labelled
 
 
 class OneFeature(torch.nn.Linear):
@@ -102,8 +102,8 @@ round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 # %%
 import pandas as pd
 
-from sameloss.algorithms import ALGORITHMS, label
-from sameloss.chapter import render
+from sameloss.book.chapter import render
+from sameloss.training.algorithms import ALGORITHMS, label
 
 summaries = {label(name): algorithm.summary for name, algorithm in ALGORITHMS.items()}
 render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").reset_index())
@@ -115,7 +115,7 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # number of steps. A sweep over $\lambda$ shows the price: a stronger adversary costs loss.
 
 # %%
-from sameloss.comparison_tables import arm_table, unsaturated
+from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
 
 render(arm_table(study, trained, tasks), decimals=3)
 
@@ -130,16 +130,17 @@ Markdown(unsaturated(study, trained))
 # KL only.
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL by algorithm: one line a pre-training, one point a checkpoint, the last outlined; training goes from left to right. Where lines of different colour have the same KL, the loss is the same.", "name": "fig-algorithms"}, "image": {"alt": "Probe accuracy against KL, one colour an algorithm, one panel a task."}}
-from sameloss import figures
-from sameloss.comparison_tables import arm_checkpoints
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
 results = study.of(ADAMW)
 along = arm_checkpoints(study, study.present([ADAMW, *ADVERSARIAL, SOFT]))
-axes = figures.panels(len(tasks))
+axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
     baselines = results.accuracy_table(name).query("representation in @results.baselines")
     figures.accuracy_against_kl(along, name, baselines, study.setting.preset.saturated_kl, ax, by="algorithm")
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # The table gives each algorithm minus AdamW with 95 % intervals: accuracies in points, the trace as a
@@ -147,7 +148,7 @@ figures.legend(axes[0])
 # of them reach.
 
 # %%
-from sameloss.comparison_tables import arm_differences, wide
+from sameloss.studies.same_loss.tables.comparison import arm_differences, wide
 
 differences = arm_differences(study, trained[1:], tasks)
 render(wide(differences))
@@ -161,7 +162,7 @@ _ = figures.differences_at_equal_kl(differences)
 # seeds and twice the steps of ordinary training:
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
-from sameloss.recorded import recorded, said
+from sameloss.studies.same_loss.record import recorded, said
 
 over_adamw = recorded("differences").query("reference == 'adamw'")
 _ = figures.differences_at_equal_kl(over_adamw)
@@ -180,12 +181,12 @@ render(recorded("algorithms"), decimals=3)
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the label noise scaled by s: trace, KL and probe accuracy, mean and standard deviation over pre-training seeds.", "name": "fig-label-noise"}, "image": {"alt": "Trace, KL and accuracy along SGD by the size of the label noise."}}
 noisy = arm_checkpoints(study, noise)
-axes = figures.panels(2 + len(tasks))
+axes = drawing.panels(2 + len(tasks))
 quantities = {"trace": figures.TRACE_LABEL, "kl_mean": "KL (nats a masked token)"}
 quantities |= {name: f"probe accuracy, {name} (%)" for name in tasks}
 for (name, text), ax in zip(quantities.items(), axes, strict=True):
     figures.along_training(noisy, name, text, ax, log=name in ("trace", "kl_mean"), by="algorithm")
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %%
 render(arm_table(study, [SOFT, *noise], tasks), decimals=3)
@@ -213,8 +214,8 @@ render(wide(before))
 # looks at the loss alone.
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "a4_algorithms")
 render_verdicts(verdicts)
@@ -223,8 +224,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -257,9 +258,9 @@ print(
 # 3. With more noise than there is: `02_existence` with `-p algorithm sgd-noise -p strength 1.5 -p size 27K`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(study.setting, study.runs()))
 display(render(measured(study.setting, study.runs()), decimals=2))
-figures.download(pd.concat([along, noisy], ignore_index=True), "a4_algorithms")
+drawing.download(pd.concat([along, noisy], ignore_index=True), "a4_algorithms")

@@ -36,7 +36,7 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin
+from sameloss.book.chapter import begin
 
 setting = begin(globals())
 
@@ -55,18 +55,19 @@ setting = begin(globals())
 # exact conditionals. All that can be masked is the population, so that all three traces are exact.
 
 # %%
-from sameloss.parallel import get_all
+from sameloss.store.pool import get_all
 
 identity, *_ = get_all(setting.store, setting.trace_runs(), setting.preset.workers)
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
-from sameloss import figures
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
-(ax,) = figures.panels(1, width=5)
+(ax,) = drawing.panels(1, width=5)
 _ = figures.traces_along_training(identity, ax)
 
 # %%
-from sameloss.chapter import render
+from sameloss.book.chapter import render
 
 render(identity.rename(columns={"true_labels": "true labels"}), decimals=4)
 
@@ -83,8 +84,8 @@ render(identity.rename(columns={"true_labels": "true labels"}), decimals=4)
 # label each, and another label costs another backward pass only.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.flatness.gradient_norms import Recording
+from sameloss.book.chapter import show_source
+from sameloss.measures.flatness.gradient_norms import Recording
 
 show_source(Recording._squared_norm)
 
@@ -111,13 +112,13 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 # labels are what the released code computes.
 
 # %%
-from sameloss.flatness_tables import estimator_table
+from sameloss.studies.same_loss.tables.flatness import estimator_table
 
 BUDGET = 10.0  # seconds
 estimators = estimator_table(setting, BUDGET)
 
 # %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row an estimator; parameter-space Hutchinson has by far the widest."}}
-(ax,) = figures.panels(1, width=6)
+(ax,) = drawing.panels(1, width=6)
 _ = figures.estimators_at_equal_cost(estimators, BUDGET, ax)
 
 # %%
@@ -135,7 +136,7 @@ render(estimators[shown].rename(columns=renamed))
 # %%
 from myst_nb import glue
 
-from sameloss.flatness_tables import variance_table
+from sameloss.studies.same_loss.tables.flatness import variance_table
 
 variance = variance_table(estimators)
 for name in (
@@ -173,17 +174,17 @@ render(variance.rename_axis("quantity").reset_index(name="value"), decimals=5)
 # | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ {cite}`lau2025local` |
 
 # %%
-from sameloss.flatness_tables import MEASURES, measured_values, reparametrisation_table
+from sameloss.studies.same_loss.tables.flatness import MEASURES, measured_values, reparametrisation_table
 
 render(measured_values(setting), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
 reparametrised = reparametrisation_table(setting)
-(ax,) = figures.panels(1, width=8)
+(ax,) = drawing.panels(1, width=8)
 _ = figures.ratios(reparametrised[["form", *MEASURES]], ax)
 
 # %%
-from sameloss.chapter import scientific
+from sameloss.book.chapter import scientific
 
 render(scientific(reparametrised, "moved")[["form", "moved"]])
 
@@ -232,10 +233,10 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 # 2. Is the order of estimators the same far from saturation? `-p steps 500`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 page = setting.trace_runs()
 print(provenance(setting, page))
 display(render(measured(setting, page), decimals=2))
-figures.download(estimators, "b1_trace")
+drawing.download(estimators, "b1_trace")

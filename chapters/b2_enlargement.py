@@ -39,12 +39,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "b2_enlargement")
 
 # %%
-from sameloss.study import MAIN
+from sameloss.studies.same_loss.arms import MAIN
 
 setting = study.setting
 
@@ -58,14 +58,14 @@ setting = study.setting
 # share. Here is the paper's map, and the one that divides both by $\sqrt k$:
 
 # %%
-from sameloss.chapter import show_source
+from sameloss.book.chapter import show_source
 from sameloss.models import enlarge
 
 show_source(enlarge.divisor)
 
 # %%
-from sameloss.chapter import render
-from sameloss.flatness_tables import enlarged_traces, function_table
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.tables.flatness import enlarged_traces, function_table
 
 traces = enlarged_traces(setting)
 functions = function_table(setting)
@@ -97,7 +97,7 @@ render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
 # | output bias | 1 | 1 | 1 | 1 |
 
 # %%
-from sameloss.flatness_tables import law_table
+from sameloss.studies.same_loss.tables.flatness import law_table
 
 laws = law_table(setting)
 render(laws, decimals=6)
@@ -113,17 +113,18 @@ render(laws, decimals=6)
 # of MLP widths is that of Table 3 and cannot embed: 1920 wants $15\times 512 = 7680$ where 5120 is printed.
 
 # %%
-from sameloss.flatness_tables import ladder_table
 from sameloss.models.sizes import LADDER
+from sameloss.studies.same_loss.tables.flatness import ladder_table
 
 ladder = ladder_table()
 render(ladder)
 
 # %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
-from sameloss import figures
-from sameloss.flatness_tables import inflation_table
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.tables.flatness import inflation_table
 
-(ax,) = figures.panels(1, width=5)
+(ax,) = drawing.panels(1, width=5)
 _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 
 # %% [markdown]
@@ -138,17 +139,17 @@ _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 # enlargement.
 
 # %% mystnb={"figure": {"caption": "Traces of the last checkpoints in six ways to compare sizes; one point a pre-training seed.", "name": "fig-enlarged"}, "image": {"alt": "Six groups of points, one colour a size; the order of the sizes depends on the way to compare."}}
-from sameloss.flatness_tables import enlarged_totals
+from sameloss.studies.same_loss.tables.flatness import enlarged_totals
 
 totals = enlarged_totals(traces)
 totals["parameters"] = totals["size"].map(
     {name: setting.preset.parameter_count(name) for name in setting.sizes}
 )
-(ax,) = figures.panels(1, width=9)
+(ax,) = drawing.panels(1, width=9)
 _ = figures.traces_by_comparison(totals, ax)
 
 # %%
-from sameloss.comparison_tables import comparison_table
+from sameloss.studies.same_loss.tables.comparison import comparison_table
 
 results = study.of(MAIN)
 compared = comparison_table(results, traces)
@@ -177,8 +178,8 @@ for name, rows in found.items():
 # ## Paper beside ours
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "b2_enlargement")
 render_verdicts(verdicts)
@@ -187,8 +188,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -234,10 +235,10 @@ print(
 # 2. Does a noisier estimate change the verdict? `-p trace_sentences 200`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 page = [*setting.enlargements().values()]
 print(provenance(setting, page))
 display(render(measured(setting, page), decimals=2))
-figures.download(totals, "b2_enlargement")
+drawing.download(totals, "b2_enlargement")

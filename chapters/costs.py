@@ -27,7 +27,7 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 setting = begin_study(globals(), "verdicts").setting
 
@@ -44,10 +44,10 @@ setting = begin_study(globals(), "verdicts").setting
 # unchecked.
 
 # %%
-from sameloss.chapter import render
-from sameloss.cost_tables import preset_costs
-from sameloss.costs import chapter_runs
-from sameloss.parallel import get_all
+from sameloss.book.chapter import render
+from sameloss.book.cost_tables import preset_costs
+from sameloss.book.costs import chapter_runs
+from sameloss.store.pool import get_all
 
 every = [run for runs in chapter_runs(setting).values() for run in runs]
 get_all(setting.store, every, setting.preset.workers)
@@ -61,7 +61,7 @@ render(preset_costs(setting))
 # share of the speed of this device's matrix products of that width (%) that they amount to.
 
 # %%
-from sameloss.cost_tables import estimated_and_measured
+from sameloss.book.cost_tables import estimated_and_measured
 
 render(estimated_and_measured(setting))
 
@@ -73,7 +73,7 @@ render(estimated_and_measured(setting))
 # process, which may have run others before.
 
 # %%
-from sameloss.costs import by_chapter
+from sameloss.book.costs import by_chapter
 
 render(by_chapter(setting))
 
@@ -84,7 +84,7 @@ render(by_chapter(setting))
 # chapters show them beside their own numbers.
 
 # %%
-from sameloss.recorded import records, said
+from sameloss.studies.same_loss.record import records, said
 
 print(*map(said, records()), sep="\n")
 
@@ -98,7 +98,7 @@ print(*map(said, records()), sep="\n")
 # minute for each shape, so the laptop's short trainings do without.
 
 # %%
-from sameloss.cost_tables import recorded_benchmark
+from sameloss.book.cost_tables import recorded_benchmark
 
 training_benchmark, training_record = recorded_benchmark("pretrain")
 render(training_benchmark)
@@ -156,7 +156,7 @@ print(trace_record)
 # hundred. The true count is what this book builds.
 
 # %%
-from sameloss.cost_tables import size_table
+from sameloss.book.cost_tables import size_table
 
 render(size_table())
 
@@ -166,6 +166,6 @@ table = size_table()
 print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
+from sameloss.book.chapter import provenance
 
 print(provenance(setting))

@@ -36,12 +36,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "d_practice")
 
 # %%
-from sameloss.study import ADAMW, PENALTY, REGULARISED, SAM
+from sameloss.studies.same_loss.arms import ADAMW, PENALTY, REGULARISED, SAM
 
 regularised = study.present([ADAMW, SAM, PENALTY, *REGULARISED])
 tasks = study.setting.tasks
@@ -60,8 +60,8 @@ tasks = study.setting.tasks
 # and because $v$ is a function of $\theta$, its gradient is that of the trace.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.objectives import fisher_trace_along
+from sameloss.book.chapter import show_source
+from sameloss.training.objectives import fisher_trace_along
 
 show_source(fisher_trace_along)
 
@@ -86,8 +86,8 @@ draws = [fisher_trace_along(model, model.bias[None] + 0, row[None]) for row in s
 round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 
 # %%
-from sameloss.chapter import render
-from sameloss.comparison_tables import arm_table, unsaturated
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
 
 render(arm_table(study, regularised, tasks), decimals=3)
 
@@ -97,8 +97,9 @@ from IPython.display import Markdown
 Markdown(unsaturated(study, regularised))
 
 # %% mystnb={"figure": {"caption": "Each regulariser minus plain AdamW at exactly equal KL: the trace (relative) and the accuracies (points), 95 % intervals.", "name": "fig-regularisers"}, "image": {"alt": "Differences in trace and accuracy of SAM, trace penalty, dropout and weight decay from AdamW."}}
-from sameloss import figures
-from sameloss.comparison_tables import arm_differences, wide
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.tables.comparison import arm_differences, wide
 
 differences = arm_differences(study, regularised[1:], tasks)
 _ = figures.differences_at_equal_kl(differences)
@@ -111,7 +112,7 @@ render(wide(differences))
 # among all algorithms: {numref}`fig-algorithms-recorded`):
 
 # %%
-from sameloss.recorded import recorded, said
+from sameloss.studies.same_loss.record import recorded, said
 
 names = [arm.label for arm in (SAM, PENALTY, *REGULARISED)]
 print(said("laptop-long"))
@@ -126,20 +127,20 @@ render(wide(recorded("differences").query("algorithm in @names")))
 # accuracy. KL is the loss itself.
 
 # %%
-from sameloss.comparison_tables import predictor_table
+from sameloss.studies.same_loss.tables.comparison import predictor_table
 
 predictors = predictor_table(study, study.arms, tasks)
 render(predictors)
 
 # %% mystnb={"figure": {"caption": "Accuracy against trace across algorithms: all saturated last checkpoints of one size. If flatness alone decided, the points would fall on one line.", "name": "fig-predictors"}, "image": {"alt": "Scatter of accuracy against Fisher trace, coloured by algorithm."}}
-from sameloss.comparison_tables import arm_checkpoints
+from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
 along = arm_checkpoints(study, study.arms)
 last = along[(along.step == along.step.max()) & along.saturated]
-axes = figures.panels(len(tasks))
+axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
     figures.accuracy_against_trace(last, name, ax, by="algorithm")
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # ## What later papers found
@@ -156,8 +157,8 @@ figures.legend(axes[0])
 # ## Paper beside ours
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "d_practice")
 render_verdicts(verdicts)
@@ -166,8 +167,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -194,9 +195,9 @@ print("SAM lowers the trace:", bool(flattened < plain))
 # 2. A stronger penalty: `-p algorithm trace-penalty -p strength 0.001`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 print(provenance(study.setting, study.runs()))
 display(render(measured(study.setting, study.runs()), decimals=2))
-figures.download(along, "d_practice")
+drawing.download(along, "d_practice")

@@ -34,12 +34,12 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "e_mask_rate")
 
 # %%
-from sameloss.study import MASK_RATE, ONE_MASK
+from sameloss.studies.same_loss.arms import MASK_RATE, ONE_MASK
 
 tasks = study.setting.tasks
 
@@ -53,8 +53,8 @@ tasks = study.setting.tasks
 # about sentences with one, two or more masks, with the same parameters.
 
 # %%
-from sameloss.chapter import show_source
-from sameloss.corpus import mask_share
+from sameloss.book.chapter import show_source
+from sameloss.languages.masking import mask_share
 
 show_source(mask_share)
 
@@ -76,8 +76,8 @@ round(len(mask_share(drawn, 0.15, np.random.default_rng(0)).targets) / 200_000, 
 # ## The same loss, the same accuracy?
 
 # %%
-from sameloss.chapter import render
-from sameloss.results import final
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.results import final
 
 tables = {"one mask": study.of(ONE_MASK), "15 % masks": study.of(MASK_RATE)}
 columns = {"kl_mean": "KL", "trace": "trace", **dict.fromkeys(tasks)}
@@ -88,20 +88,21 @@ both = pd.concat(rows).groupby(["size", "training"], sort=False)[list(columns)].
 render(both.reset_index().rename(columns={"kl_mean": "KL"}), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL (evaluated with one mask) of models trained with 15 % masks: one line a pre-training, one point a checkpoint, the last outlined. Figure 11, left.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy against KL for models trained with 15 % masking, one colour a size."}}
-from sameloss import figures
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 
 results = study.of(MASK_RATE)
-axes = figures.panels(len(tasks))
+axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
     baselines = results.accuracy_table(name).query("representation in @results.baselines")
     figures.accuracy_against_kl(results.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% mystnb={"figure": {"caption": "Accuracy against trace of the last checkpoints trained with 15 % masks. Figure 11, right.", "name": "fig-mask-trace"}, "image": {"alt": "Probe accuracy against Fisher trace for models trained with 15 % masking."}}
-axes = figures.panels(len(tasks))
+axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
     figures.accuracy_against_trace(final(results), name, ax)
-figures.legend(axes[0])
+drawing.legend(axes[0])
 
 # %% [markdown]
 # ## Paper beside ours
@@ -111,8 +112,8 @@ figures.legend(axes[0])
 # lies within the margin.
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study, "e_mask_rate")
 render_verdicts(verdicts)
@@ -121,8 +122,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 render(across_presets(verdicts, study.setting.preset.name))
 
@@ -147,10 +148,10 @@ print("KL with 15 % masks ends below 0.1 nats:", bool((final(results).kl_mean < 
 # 1. Mask a third: `papermill chapters/02_existence.ipynb out.ipynb -p algorithm mask-rate -p strength 0.33`.
 
 # %% tags=["hide-input"]
-from sameloss.chapter import provenance
-from sameloss.costs import measured
+from sameloss.book.chapter import provenance
+from sameloss.book.costs import measured
 
 runs = study.runs()
 print(provenance(study.setting, runs))
 display(render(measured(study.setting, runs), decimals=2))
-figures.download(pd.concat(rows, ignore_index=True), "e_mask_rate")
+drawing.download(pd.concat(rows, ignore_index=True), "e_mask_rate")

@@ -13,7 +13,7 @@
 # # Verdicts
 #
 # Everything the paper publishes, beside what this book computed, with a verdict that follows from
-# an interval and a tolerance fixed in `sameloss.paper` before the runs. Effects are oriented so
+# an interval and a tolerance fixed in `sameloss.studies.same_loss.paper` before the runs. Effects are oriented so
 # that the paper's claim is a positive number.
 #
 # | verdict | meaning |
@@ -38,13 +38,13 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.chapter import begin_study
+from sameloss.book.chapter import begin_study
 
 study = begin_study(globals(), "verdicts")
 
 # %%
-from sameloss.chapter import render_verdicts
-from sameloss.claims import verdict_table
+from sameloss.book.chapter import render_verdicts
+from sameloss.studies.same_loss.claims import verdict_table
 
 verdicts = verdict_table(study)
 render_verdicts(verdicts)
@@ -53,8 +53,8 @@ render_verdicts(verdicts)
 # The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
 
 # %%
-from sameloss.chapter import render
-from sameloss.recorded import across_presets
+from sameloss.book.chapter import render
+from sameloss.studies.same_loss.record import across_presets
 
 across = across_presets(verdicts, study.setting.preset.name)
 render(across)
@@ -71,14 +71,14 @@ render(counts.rename_axis("verdict").reset_index(), decimals=0)
 # and the correction passes all of its checks; otherwise the book shows a counter-example.
 
 # %%
-from sameloss.theory_tables import theory_runs, theory_table
+from sameloss.book.verdicts import theory_runs, theory_table
 
 theory = theory_table(study.setting)
 render(theory.drop(columns="section"))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.paper import PUBLISHED
+from sameloss.studies.same_loss.paper import PUBLISHED
 
 print("every published claim has a verdict:", set(verdicts.id) == set(PUBLISHED))
 print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
@@ -89,8 +89,8 @@ print("statements without a counter-example:", set(theory.verdict) <= {"holds", 
 # leave an effect open, the recorded run's five often decide it.
 
 # %% tags=["hide-input"]
-from sameloss import figures
-from sameloss.chapter import provenance
+from sameloss.book.chapter import provenance
+from sameloss.studies import drawing
 
 print(provenance(study.setting, [*study.runs(), *theory_runs(study.setting)]))
-figures.download(verdicts, "verdicts")
+drawing.download(verdicts, "verdicts")

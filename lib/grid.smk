@@ -3,7 +3,7 @@
 #   snakemake -s lib/grid.smk --cores 8 --resources gpu=2 \
 #       --config preset=gpu sizes=2M,5M algorithms=adamw,adversarial seeds=3
 #
-# `python -m sameloss.grid` checks the whole grid before anything starts and has all defaults.
+# `python -m sameloss.book.grid` checks the whole grid before anything starts and has all defaults.
 # Runs live in the store: what two cells share, or a kill left behind, is never computed twice.
 
 import json
@@ -22,7 +22,7 @@ def checked(given):
     """Return the grid with its cells; refuse in one sentence one that cannot be run."""
     words = {"artifacts": ROOT / "artifacts", **given}
     words = [f"{k}={','.join(map(str, v)) if isinstance(v, list) else v}" for k, v in words.items()]
-    answer = subprocess.run(["python", "-m", "sameloss.grid", *words], capture_output=True, text=True)
+    answer = subprocess.run(["python", "-m", "sameloss.book.grid", *words], capture_output=True, text=True)
     if answer.returncode:
         raise WorkflowError(answer.stderr.strip())
     return json.loads(answer.stdout)
@@ -50,7 +50,7 @@ rule existence:
     resources:
         gpu=1,
     shell:
-        "python -m sameloss.one_gpu papermill --no-progress-bar --log-output --cwd {ROOT:q}"
+        "python -m sameloss.store.one_gpu papermill --no-progress-bar --log-output --cwd {ROOT:q}"
         " {input:q} {params.unfinished:q} -p preset {wildcards.preset} -p language {wildcards.language}"
         " -p size {wildcards.size} -p algorithm {wildcards.algorithm} -p seeds {wildcards.seeds}"
         " -p steps {GRID[steps]} -p max_hours {GRID[max_hours]} -p workers {threads}"

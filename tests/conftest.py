@@ -1,40 +1,35 @@
-"""Shape annotations are executed: every library call made by a test is checked."""
-
-from jaxtyping import install_import_hook
-
-with install_import_hook("sameloss", "beartype.beartype"):
-    import sameloss.claims
-    import sameloss.figures
-    import sameloss.models.bilstm
-    import sameloss.models.huggingface  # noqa: F401
+"""What tests share: a tiny language, a tiny model, a pre-training of a second."""
 
 import pytest
 import torch
+from toy_runs import TINY
 
-from sameloss.languages import PCFGSpec
 from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling
+from sameloss.training.loop import Optimisation
 
 torch.set_num_threads(1)
-
-TINY = PCFGSpec(
-    levels=2,
-    start_symbols=2,
-    symbols=2,
-    start_rules=2,
-    rules=3,
-    words=3,
-    words_per_symbol=2,
-    rule_concentration=1.0,
-    emission_concentration=1.0,
-    smoothing=0.1,
-    seed=3,
-)
 
 
 @pytest.fixture
 def tiny_spec():
     """A grammar of sentences of four tokens, small enough to enumerate."""
     return TINY
+
+
+@pytest.fixture
+def tiny_run(tiny_spec):
+    """A pre-training of a second; tests replace what they are about."""
+    return Pretraining(
+        corpus=CorpusSampling(tiny_spec, 300, seed=0),
+        shape=EncoderShape(8, 2, 1, 16),
+        optimisation=Optimisation(steps=60, batch=16, lr=1e-2),
+        seed=0,
+        checkpoints=(20, 60),
+        micro_batch=16,
+        resume_every=10,
+    )
 
 
 @pytest.fixture

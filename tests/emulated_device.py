@@ -9,7 +9,7 @@ import torch
 from torch.utils import _pytree
 from torch.utils import backend_registration as backend
 
-from sameloss.flatness import gradient_norms
+from sameloss.measures.flatness import gradient_norms
 
 DEVICE = "emulated"
 

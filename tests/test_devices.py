@@ -10,17 +10,19 @@ import pytest
 import torch
 from emulated_device import DEVICE, emulate
 
-from sameloss.corpus import Corpus, mask_batch, write_corpus
-from sameloss.downstream.features import contextual_features, one_hot_features
-from sameloss.downstream.finetune import FinetuneSettings, finetune
-from sameloss.downstream.probe import ProbeSettings, fit_probes
-from sameloss.experiments.flatness import _forms, _three_traces, measured, predictions
-from sameloss.flatness import hessian, trace
-from sameloss.flatness.learning_coefficient import local_learning_coefficient
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
+from sameloss.languages.masking import mask_batch
+from sameloss.measures.downstream.features import contextual_features, one_hot_features
+from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
+from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
+from sameloss.measures.flatness import hutchinson, trace
+from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
+from sameloss.measures.saturation import saturation
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.objectives import Labelled, Objective, loss_of, one_hot_classes
-from sameloss.saturation import saturation
+from sameloss.runs.flatness import measured, predictions
+from sameloss.studies.same_loss.estimators import _forms, _three_traces
+from sameloss.training.corpus import Corpus, write_corpus
+from sameloss.training.objectives import Labelled, Objective, loss_of, one_hot_classes
 
 LANGUAGES = {
     "PCFG": PCFGSpec(2, 2, 2, 2, 3, 4, 2, 1.0, 1.0, early_stop=(0.3, 0.4), smoothing=0.1, seed=3),
@@ -83,8 +85,8 @@ def traces(device):
     d = Data(device)
     about, drawn = (d.model, d.masked), {"generator": seeded(), "batch": 20}
     found = [trace.fisher_trace(*about, estimator=name, generator=seeded()) for name in trace.COTANGENTS]
-    found += [trace.minibatch_trace(*about, **drawn), hessian.fisher_gap(*about, d.truth, **drawn)]
-    found += [hessian.hutch_plus_plus_trace(*about, d.truth, rank=1, **drawn)]
+    found += [trace.minibatch_trace(*about, **drawn), hutchinson.fisher_gap(*about, d.truth, **drawn)]
+    found += [hutchinson.hutch_plus_plus_trace(*about, d.truth, rank=1, **drawn)]
     return [estimated.total for estimated in found]
 
 

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlparse
 import nbformat
 import pytest
 
-from sameloss.book import notebooks, toc_files, twin_differences
+from sameloss.book.build import notebooks, toc_files, twin_differences
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.book
@@ -25,7 +25,7 @@ def from_the_root(monkeypatch):
 @pytest.fixture(scope="module")
 def html():
     """Build the committed notebooks; warnings are errors."""
-    command = [sys.executable, "-m", "sameloss.book", "html", "--committed"]
+    command = [sys.executable, "-m", "sameloss.book.build", "html", "--committed"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr

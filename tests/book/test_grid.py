@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from sameloss.book.grid import cells, grid_of
 from sameloss.errors import ParameterError
-from sameloss.grid import cells, grid_of
 
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
@@ -165,7 +165,7 @@ def machine(tmp_path):
 def on_a_gpu(environment):
     """Start a command that says which GPU it has and ends at the end of its input."""
     says = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); sys.stdin.read()"
-    command = [sys.executable, "-m", "sameloss.one_gpu", sys.executable, "-c", says]
+    command = [sys.executable, "-m", "sameloss.store.one_gpu", sys.executable, "-c", says]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     return subprocess.Popen(command, env=environment, **pipes)
 
@@ -195,7 +195,7 @@ def test_without_a_gpu_nothing_is_set(tmp_path):
 
 
 def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):
-    command = [sys.executable, "-m", "sameloss.grid", f"artifacts={tmp_path}"]
+    command = [sys.executable, "-m", "sameloss.book.grid", f"artifacts={tmp_path}"]
     grid = json.loads(run(command).stdout)
     assert grid["cells"] == [f"laptop/PCFG/{size}/adamw/seeds-3" for size in ("7K", "27K", "106K")]
     assert (grid["folder"], grid["workers"]) == ("_build/grid", 1)

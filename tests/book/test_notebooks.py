@@ -12,11 +12,11 @@ import nbformat
 import psutil
 import pytest
 
-from sameloss.book import presentable, twin_differences
-from sameloss.chapter import begin
+from sameloss.book.build import presentable, twin_differences
+from sameloss.book.chapter import begin
 from sameloss.errors import NonFiniteLoss
-from sameloss.parallel import get_all
-from sameloss.parameters import resolve
+from sameloss.store.pool import get_all
+from sameloss.studies.same_loss.parameters import resolve
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = "chapters/04_flatness.ipynb"

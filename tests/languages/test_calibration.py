@@ -6,10 +6,10 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFGSpec
 from sameloss.languages.calibration import calibrate, entropy_of, hmm_family, pcfg_family, with_mean_length
+from sameloss.languages.entropy import entropies, length_distribution
+from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.languages.hmm import HMMSpec
-from sameloss.languages.statistics import length_distribution
-from sameloss.presets import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_LANGUAGE, PAPER_SHAPE
-from sameloss.saturation import entropies, enumerate_sentences
+from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_LANGUAGE, PAPER_SHAPE
 
 SHAPE = PCFGSpec(3, 2, 3, 2, 4, 10, 5, 1.0, 1.0, smoothing=0.01, seed=4)
 

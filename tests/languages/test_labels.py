@@ -6,9 +6,9 @@ from enumeration import as_sentences
 
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, PCFGSpec
-from sameloss.languages.formats import read_grammar
+from sameloss.languages.entropy import length_distribution
+from sameloss.languages.grammars.formats import read_grammar
 from sameloss.languages.labels import UNDEFINED, ceilings, labels
-from sameloss.languages.statistics import length_distribution
 
 
 @pytest.fixture

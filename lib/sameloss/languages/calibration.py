@@ -14,11 +14,11 @@ import torch
 from scipy.optimize import brentq
 
 from sameloss.errors import LanguageError
-from sameloss.estimate import Estimate
+from sameloss.languages.entropy import masked_entropy
+from sameloss.languages.grammars.layered import PCFGSpec
 from sameloss.languages.hmm import HMMSpec
 from sameloss.languages.language import LanguageSpec
-from sameloss.languages.layered import PCFGSpec
-from sameloss.languages.statistics import masked_entropy
+from sameloss.statistics.estimate import Estimate
 
 EARLY_STOP = (0.1, 0.25)
 """The range in the released grammar; a calibrated one is a multiple of it."""

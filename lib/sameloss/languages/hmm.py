@@ -20,8 +20,7 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from sameloss.errors import LanguageError
-from sameloss.languages.alias import AliasTables, alias_tables
-from sameloss.languages.dirichlet import dirichlet
+from sameloss.languages.draws import AliasTables, alias_tables, dirichlet
 from sameloss.languages.language import Sentences, check_possible, check_tokens
 
 CHUNK = 1024

@@ -135,12 +135,3 @@ def substituted_conditionals(language: Language, sentences: Sentences) -> Float[
             changed = tokens[rows].index_fill(1, torch.tensor(position), word)
             log_joint[rows, position, word - 1] = language.log_prob(Sentences(changed, lengths[rows]))
     return log_joint.softmax(-1).nan_to_num(0.0)
-
-
-def mask_one(tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, " batch"]) -> Int[Tensor, "batch seq"]:
-    """Return x_-t: the sentences with the token at `positions` replaced by [MASK] (Section 2.1).
-
-    >>> mask_one(torch.tensor([[3, 1, 2]]), torch.tensor([1]))
-    tensor([[3, 0, 2]])
-    """
-    return tokens.scatter(1, positions[:, None], MASK)

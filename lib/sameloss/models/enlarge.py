@@ -1,4 +1,4 @@
-r"""A small encoder as a point of a large encoder's parameter space (App. B.1; B.4 of the ICML text).
+"""A small encoder as a point of a large encoder's parameter space (App. B.1; B.4 of the ICML text).
 
 Width is replicated: features, heads and MLP units come in k equal copies. Where a parameter has
 `copies` copies, each of them `divisor` times smaller, every copy gets the same gradient, and the
@@ -20,10 +20,13 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import INITIAL_SCALE
 
 Tying = Literal["paper", "balanced"]
+
 Filling = Literal["zeros", "initial"]
 
 LINEAR = r"(blocks\.\d+\.(attention\.qkv|attention\.out|mlp_in|mlp_out)|head_dense)"
+
 NORM = r"(embedding_norm|final_norm|blocks\.\d+\.(attention_norm|mlp_norm))"
+
 KINDS = {
     "embedding": r"(word|position)\.weight",
     "matrix": LINEAR + r"\.weight",

@@ -1,0 +1,115 @@
+"""Tables of the page on costs."""
+
+import json
+from dataclasses import asdict
+
+import pandas as pd
+
+from sameloss.device import device_name
+from sameloss.runs.cost import H200, flops_per_second, this_device, training_bytes, training_flops
+from sameloss.runs.pretraining import Pretraining
+from sameloss.store.location import book_root
+from sameloss.store.provenance import origin_of
+from sameloss.store.store import Store, with_ancestors
+from sameloss.studies.same_loss.arms import ARMS, Study
+from sameloss.studies.same_loss.groups import Setting
+from sameloss.studies.same_loss.record import records
+from sameloss.studies.same_loss.settings import PRESETS, Preset
+
+ON_A_GPU = ("gpu", "paper")
+"""Presets whose estimate is for an H200."""
+
+
+def estimated_and_measured(setting: Setting) -> pd.DataFrame:
+    """Return, for each size, what one pre-training was estimated to take and what it took.
+
+    `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
+    those of this device's matrix products in the same time (%), unknown for runs of another device.
+    """
+    speed = this_device()
+    rows = []
+    for size in setting.sizes:
+        runs = [run for (name, _), run in setting.pretrainings().items() if name == size]
+        manifests = [setting.store.manifest(run) for run in runs]
+        took = sum(m["wall_s"] for m in manifests) / len(manifests)
+        estimate = {"FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": speed.seconds(runs[0])}
+        measured = {"measured_s": took, "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9}
+        here = {m["device"] for m in manifests} == {device_name()}
+        rows.append({"size": size, **estimate, **measured, **_real(runs[0], setting.store, took, here=here)})
+    return pd.DataFrame(rows)
+
+
+def _real(run: Pretraining, store: Store, seconds: float, *, here: bool) -> dict[str, float]:
+    """Return the speed of a training on tokens that are there."""
+    length = mean_length(run, store)
+    products = flops_per_second(run.shape.d_model, run.execution.dtype) if here else float("nan")
+    return {
+        "tokens_per_s": round(
+            run.passes * run.optimisation.steps * run.optimisation.batch * length / seconds
+        ),
+        "utilisation": 100 * training_flops(run, length) / (seconds * products * run.execution.processes),
+    }
+
+
+def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
+    """Return the mean number of tokens of sentences that a pre-training sees."""
+    batch = store.get(run.corpus).batch(0, 0, sentences)
+    return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
+
+
+def preset_costs(setting: Setting) -> pd.DataFrame:
+    """Return what all comparisons of each preset take: estimated before, and measured where they were run.
+
+    The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
+    hours) of everything, from the store's manifests or from a record in `results/`.
+    """
+    return pd.DataFrame([_preset_cost(preset, setting.store) for preset in PRESETS.values()])
+
+
+def _preset_cost(preset: Preset, store: Store) -> dict[str, object]:
+    runs = Study(Setting(preset, store), ARMS["verdicts"]).runs()
+    trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
+    on_gpu = preset.name in ON_A_GPU
+    speed = H200 if on_gpu else this_device()
+    origin = origin_of(store, runs) if all(map(store.has, runs)) else records().get(preset.name)
+    return {
+        "preset": preset.name,
+        "trainings": len(trainings),
+        "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
+        "GB": max(map(training_bytes, trainings)) / 1e9,
+        "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
+        "for": "H200" if on_gpu else "here",
+        "measured_h": origin["core_hours"] if origin else float("nan"),
+        "on": ", ".join(origin["device"]) if origin else "–",
+    }
+
+
+def size_table() -> pd.DataFrame:
+    """Return every size of every preset: shape, and true number of parameters."""
+    rows = []
+    for preset in PRESETS.values():
+        for size, shape in preset.sizes.items():
+            count = preset.parameter_count(size)
+            rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
+    table = pd.DataFrame(rows).drop_duplicates(["size"], keep="first")
+    return table.reset_index(drop=True)
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
+    """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
+    folder = book_root() / "results"
+    table = pd.read_csv(folder / f"benchmark_{name}.csv")
+    record = json.loads((folder / f"benchmark_{name}.json").read_text())
+    table["met"] = table.met.map({True: "yes", False: "no"})
+    for column in ("ours_value", "peer_value", "ratio", "goal"):
+        table[column] = table[column].map(_short, na_action="ignore")
+    table = table.astype(object).where(table.notna(), "–")
+    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
+    return table, (
+        f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
+        f"{', '.join(versions)}, source revision {record['revision']}."
+    )

@@ -1,0 +1,135 @@
+"""A grid of runs, checked before anything starts: language x size x algorithm x number of seeds.
+
+python -m sameloss.book.grid preset=gpu sizes=2M,5M algorithms=adamw,adversarial seeds=3
+
+prints as JSON what `lib/grid.smk` needs, or one sentence that says what is valid.
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from sameloss.errors import BookError, ParameterError
+from sameloss.studies.same_loss.groups import Setting
+from sameloss.studies.same_loss.parameters import resolve
+from sameloss.training.algorithms import ALGORITHMS
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The axes, each one value or several with commas between, and what all cells share.
+
+    `None` leaves a number to the preset.
+    """
+
+    preset: str = "laptop"
+    languages: str = "PCFG"
+    sizes: str = "all"  # each of the preset's on the language
+    algorithms: str = "adamw"
+    seeds: str = "None"
+    steps: str = "None"
+    max_hours: str = "None"
+    workers: str = "1"  # runs that a cell computes at once
+    artifacts: str = "artifacts"
+    out: str = "_build/grid"
+
+    @property
+    def folder(self) -> str:
+        """Return where the notebooks go; another length of training has a folder of its own.
+
+        >>> Grid().folder, Grid(steps="500").folder
+        ('_build/grid', '_build/grid/steps-500')
+        """
+        return str(Path(self.out) if self.steps == "None" else Path(self.out) / f"steps-{self.steps}")
+
+
+def grid_of(words: Iterable[str]) -> Grid:
+    """Read words like `sizes=2M,5M`.
+
+    Raises:
+        ParameterError: for a name that no grid has.
+
+    """
+    given = dict(word.partition("=")[::2] for word in words)
+    known = [field.name for field in fields(Grid)]
+    for name in given:
+        if name not in known:
+            raise ParameterError(f"A grid has no {name!r}; valid are {', '.join(known)}.")
+    return Grid(**given)
+
+
+def cells(grid: Grid) -> list[str]:
+    """Return the cells as `preset/language/size/algorithm/seeds-N`, each one a chapter can be run with.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+        StoreError: where the artifacts folder cannot be written.
+
+    """
+    axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.algorithms, grid.seeds))
+    found = (cell for values in product(*axes) for cell in _cells_at(grid, *values))
+    return list(dict.fromkeys(found))
+
+
+def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
+    """Yield the cell of one size, or of all sizes of the language."""
+    shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
+    setting = resolve(
+        {
+            "preset": grid.preset,
+            "language": language,
+            "size": size,
+            "algorithm": algorithm,
+            "artifacts": grid.artifacts,
+            **{name: _number(text) for name, text in shared.items()},
+        }
+    )
+    for one in setting.sizes:
+        _check_trains(setting, one)
+        yield f"{setting.preset.name}/{language}/{one}/{algorithm}/seeds-{setting.preset.seeds}"
+
+
+def _number(text: str) -> Any:
+    """Read a number, and leave anything else to the check of parameters."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return None if text == "None" else text
+
+
+def _check_trains(setting: Setting, size: str) -> None:
+    """Refuse an algorithm that cannot train the size."""
+    fault = _fault(setting, size)
+    if fault:
+        able = [name for name in ALGORITHMS if not _fault(setting.by(name), size)]
+        raise ParameterError(f"{fault.rstrip('.')}; algorithms for {size} are {', '.join(able)}.")
+
+
+def _fault(setting: Setting, size: str) -> str | None:
+    """Return why the setting's algorithm cannot train a size."""
+    try:
+        setting.pretraining(size, 0)
+    except ParameterError as fault:
+        return str(fault)
+    return None
+
+
+def main() -> None:
+    """Check the grid given on the command line."""
+    try:
+        grid = grid_of(sys.argv[1:])
+        found = cells(grid)
+    except BookError as fault:
+        raise SystemExit(str(fault)) from None
+    # Chapters run in the book's folder, wherever Snakemake was called.
+    whole = {"artifacts": str(Path(grid.artifacts).absolute()), "workers": int(_number(grid.workers) or 1)}
+    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,1 +1,0 @@
-"""Downstream evaluation: features, linear probes, bootstrap intervals."""

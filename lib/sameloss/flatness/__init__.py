@@ -1,1 +1,0 @@
-"""Measures of flatness of the pre-training loss."""

@@ -1,0 +1,269 @@
+"""Sentences written by an autoregressive transformer, with exact conditionals (Section 2.2, App. A.1-A.2).
+
+The paper samples from facebook/opt-125m, its output restricted to 2,000 tokens. Any causal language
+model of `transformers` is such a language here. Its masked-language-model conditionals follow from
+the joint probability, which costs one pass over the rest of the sentence for every candidate word.
+"""
+
+import copy
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers import PreTrainedModel
+from transformers.cache_utils import Cache
+
+from sameloss.errors import LanguageError
+from sameloss.languages.autoregressive.fillings import fillings, sum_of_fillings
+from sameloss.languages.autoregressive.restricted import RestrictedModel
+from sameloss.languages.language import MASK, Sentences, check_tokens
+
+NUMBERS = 1 << 24
+"""Numbers one forward pass may hold in its caches, activations and outputs; bounds its memory."""
+
+
+class AutoregressiveLanguage:
+    r"""Sentences of a causal language model restricted to some of its tokens.
+
+    A sentence begins after a start token z, which is no part of it, and ends before an end token or
+    at `max_length` tokens without one:
+
+    $$\Pr(x) = \sum_z \pi(z) \prod_{t=1}^n p(x_t \mid z, x_{<t}) \; p(\text{end} \mid z, x)^{[n < N]}.$$
+
+    Here p is the model's softmax at temperature 1 over the allowed tokens and the end token; the
+    end token is not allowed first, so no sentence is empty. With several start tokens, which of
+    them it was is the downstream task `topic`. Sums are taken on the CPU, wherever the model is; results
+    are on the device of the tokens.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        allowed: Sequence[int],
+        starts: Sequence[int],
+        prior: Sequence[float],
+        end: int,
+        max_length: int,
+    ) -> None:
+        """Take the model and its tokens.
+
+        Args:
+            model: a causal language model whose logits are linear in its last hidden state.
+            allowed: token ids of the model; word w of the language is allowed[w - 1].
+            starts: token ids of the model, one for each topic.
+            prior: Pr(z) of each start token.
+            end: token id that ends a sentence; may be a start token, not an allowed one.
+            max_length: length of the longest sentence, in tokens, the start not counted.
+
+        Raises:
+            LanguageError: for tokens the model does not have or a prior that is none.
+
+        """
+        self.model, self.max_length = RestrictedModel(model, allowed, end), max_length
+        self.starts, self.prior = torch.tensor(starts), torch.tensor(prior, dtype=torch.float64)
+        self.model.check_ids(self.starts)
+        proper = self.prior.shape == self.starts.shape and (self.prior > 0).all()
+        if not proper or not math.isclose(self.prior.sum(), 1):
+            raise LanguageError("The prior gives each start token a positive probability; they sum to 1.")
+        if max_length < 1:
+            raise LanguageError(f"max_length is at least 1; got {max_length}.")
+
+    @property
+    def words(self) -> int:
+        """Vocabulary size c, [MASK] not counted."""
+        return len(self.model.ids) - 1
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Name the tasks: `topic`, where there is more than one start token."""
+        return ("topic",) if len(self.starts) > 1 else ()
+
+    def classes(self, task: str) -> int:
+        """Return the number of start tokens."""
+        self._check_task(task)
+        return len(self.starts)
+
+    def _check_task(self, task: str) -> None:
+        if task not in self.tasks:
+            choice = "choose topic" if self.tasks else "a language with one start token has no task"
+            raise LanguageError(f"Unknown task {task!r}; {choice}.")
+
+    @property
+    def _rows(self) -> int:
+        """Return how many sentences one forward pass may read."""
+        return max(1, NUMBERS // (self.model.numbers_per_token * (self.max_length + 1)))
+
+    @torch.no_grad()
+    def sample(self, count: int, generator: torch.Generator) -> Sentences:
+        """Draw sentences independently; tokens after a sentence's end are zero."""
+        uniform = torch.rand(count, 1 + self.max_length, dtype=torch.float64, generator=generator)
+        tokens = torch.zeros(count, self.max_length, dtype=torch.long)
+        for rows in torch.arange(count).split(self._rows):
+            if len(rows):
+                tokens[rows] = self._draw(uniform[rows])
+        return Sentences(tokens, (tokens != MASK).sum(1))
+
+    def _draw(self, uniform: Float[Tensor, "batch _draw"]) -> Int[Tensor, "batch _seq"]:
+        """Invert the distribution function of the start and of each token in turn."""
+        start, *draws = uniform.split(1, dim=1)
+        ids, cache = self.starts[_invert(self.prior.expand(len(uniform), -1), start)], None
+        alive, tokens = torch.ones_like(ids, dtype=torch.bool), []
+        for draw in draws:
+            log_p, cache = self.model.log_probs(ids, cache)
+            columns = _invert(log_p[:, -1].exp(), draw)
+            alive = alive & (columns < self.words)
+            tokens.append((columns + 1).where(alive, MASK))
+            ids = self.model.ids[columns]
+        return torch.cat(tokens, dim=1)
+
+    @torch.no_grad()
+    def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
+        """Return log Pr(x) in nats, float64; a masked token is summed out.
+
+        Raises:
+            LanguageError: for token ids, lengths or numbers of masks that are out of range.
+
+        """
+        scores = self._given_starts(sentences) + self.prior.log()
+        return scores.logsumexp(1).to(sentences.tokens.device)
+
+    @torch.no_grad()
+    def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(x | z) for each start token, scaled so that the likeliest has 1."""
+        self._check_task(task)
+        scores = self._given_starts(sentences)
+        return (scores - scores.amax(1, keepdim=True)).exp().to(sentences.tokens.device)
+
+    @torch.no_grad()
+    def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
+        """Return Pr(z | x)."""
+        self._check_task(task)
+        scores = self._given_starts(sentences) + self.prior.log()
+        return scores.softmax(1).to(sentences.tokens.device)
+
+    def _given_starts(self, sentences: Sentences) -> Float[Tensor, "batch start"]:
+        """Return log Pr(x | z), on the CPU."""
+        sentences = sentences.to("cpu")
+        self._check(sentences)
+        filled, owners = fillings(sentences, self.words)
+        result = torch.empty(len(owners), len(self.starts), dtype=torch.float64)
+        for rows, tokens in filled.chunks(max(1, self._rows // len(self.starts))):
+            targets = self._targets(tokens)
+            log_p, _ = self.model.log_probs(self._after_starts(targets[:, :-1]), None)
+            result[rows] = _picked(log_p, targets.repeat(len(self.starts), 1)).view(-1, len(tokens)).T
+        return sum_of_fillings(result, owners, len(sentences.lengths))
+
+    def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
+        """Return Pr(x_t = word + 1 | x_-t) for every position; zero after a sentence's end.
+
+        Raises:
+            LanguageError: for token ids, lengths or numbers of masks that are out of range.
+
+        """
+        device, sentences = sentences.tokens.device, sentences.to("cpu")
+        self._check(sentences)
+        result = torch.zeros(*sentences.tokens.shape, self.words, dtype=torch.float64)
+        for position in range(sentences.tokens.shape[1]):
+            rows = (sentences.lengths > position).nonzero().squeeze(1)
+            at = torch.full_like(rows, position)
+            result[rows, position] = self.conditionals_at(sentences.rows(rows), at)
+        return result.to(device)
+
+    @torch.no_grad()
+    def conditionals_at(
+        self, sentences: Sentences, positions: Int[Tensor, " batch"]
+    ) -> Float[Tensor, "batch word"]:
+        r"""Return Pr(x_t = word + 1 | x_-t) at one position of each sentence (App. A.2).
+
+        $$\Pr(x_t = v \mid x_{-t}) \propto \Pr(x_1, \dots, x_{t-1}, v, x_{t+1}, \dots, x_n)$$
+
+        The model reads what comes before t once for all v and what comes after t once for each.
+
+        Args:
+            sentences: the token at the position is not read; other masked tokens are summed out.
+            positions: t, counted from 0, below the sentence's length.
+
+        Returns:
+            float64 probabilities; rows sum to one.
+
+        Raises:
+            LanguageError: for token ids, lengths, positions or numbers of masks out of range.
+
+        """
+        device, sentences, positions = sentences.tokens.device, sentences.to("cpu"), positions.cpu()
+        self._check(sentences)
+        if ((positions < 0) | (positions >= sentences.lengths)).any():
+            raise LanguageError("A position lies in 0..length - 1 of its sentence.")
+        any_word = sentences.tokens.scatter(1, positions[:, None], 1)
+        filled, owners = fillings(Sentences(any_word, sentences.lengths), self.words)
+        result = torch.empty(len(owners), self.words, dtype=torch.float64)
+        for position in positions.unique().tolist():
+            here = (positions[owners] == position).nonzero().squeeze(1)
+            for rows, tokens in filled.rows(here).chunks(self._sentences):
+                result[here[rows]] = self._log_joint(tokens, position).logsumexp(0)
+        return sum_of_fillings(result, owners, len(positions)).softmax(1).to(device)
+
+    @property
+    def _sentences(self) -> int:
+        """Return how many sentences one forward pass may read with all their candidates."""
+        return max(1, self._rows // (len(self.starts) * self.words))
+
+    def _log_joint(
+        self, tokens: Int[Tensor, "batch length"], position: int
+    ) -> Float[Tensor, "_start batch word"]:
+        """Return log Pr(z, x with x_t = word + 1) for every start and word."""
+        starts, targets = len(self.starts), self._targets(tokens)
+        before, after = targets[:, :position], targets[:, position + 1 :].repeat(starts, 1)
+        log_p, cache = self.model.log_probs(self._after_starts(before), None)
+        prefix = _picked(log_p[:, :position], before.repeat(starts, 1)).view(starts, -1, 1)
+        here = log_p[:, position, : self.words].view(starts, -1, self.words)
+        rest = torch.zeros_like(here)
+        if after.shape[1]:  # at the last place of a longest sentence nothing follows
+            pieces = torch.arange(self.words).split(max(1, self._rows // len(after)))
+            rest = torch.cat([self._log_rest(cache, after, p) for p in pieces], dim=1).view_as(here)
+        return self.prior.log()[:, None, None] + prefix + here + rest
+
+    def _log_rest(
+        self, cache: Cache, after: Int[Tensor, "row target"], words: Int[Tensor, " word"]
+    ) -> Float[Tensor, "row word"]:
+        """Return the log probability of what comes after each candidate, given the cached prefix."""
+        cache = copy.deepcopy(cache)  # the model appends to it
+        cache.batch_repeat_interleave(len(words))
+        after_each = after.repeat_interleave(len(words), 0)
+        read = torch.cat([words.repeat(len(after))[:, None], after_each[:, :-1]], dim=1)
+        log_p, _ = self.model.log_probs(self.model.ids[read], cache)
+        return _picked(log_p, after_each).view(len(after), -1)
+
+    def _targets(self, tokens: Int[Tensor, "batch length"]) -> Int[Tensor, "batch _target"]:
+        """Return the columns the model must write: the words and, below `max_length`, the end."""
+        end = tokens.new_full((len(tokens), int(tokens.shape[1] < self.max_length)), self.words)
+        return torch.cat([tokens - 1, end], dim=1)
+
+    def _after_starts(self, columns: Int[Tensor, "batch length"]) -> Int[Tensor, "_start_batch _read"]:
+        """Return the ids of every start token followed by every sentence, start by start."""
+        starts = self.starts.repeat_interleave(len(columns))[:, None]
+        return torch.cat([starts, self.model.ids[columns].repeat(len(self.starts), 1)], dim=1)
+
+    def _check(self, sentences: Sentences) -> None:
+        """Refuse lengths and token ids the language does not have."""
+        lengths = sentences.lengths
+        if ((lengths < 1) | (lengths > self.max_length)).any():
+            raise LanguageError(f"A sentence of this language has 1 to {self.max_length} tokens.")
+        check_tokens(sentences.tokens[sentences.inside][None], self.words)
+
+
+def _picked(
+    log_p: Float[Tensor, "row step _column"], columns: Int[Tensor, "row step"]
+) -> Float[Tensor, " row"]:
+    """Return the log probability of the columns that were written."""
+    return log_p.gather(2, columns[..., None]).squeeze(2).sum(1)
+
+
+def _invert(
+    probabilities: Float[Tensor, "row _col"], uniform: Float[Tensor, "row 1"]
+) -> Int[Tensor, "row 1"]:
+    """Return the column at which each distribution function passes its uniform number."""
+    steps = probabilities.cumsum(1)
+    return torch.searchsorted(steps / steps[:, -1:], uniform.contiguous(), right=True)

@@ -1,0 +1,95 @@
+"""What a language is like: entropy, lengths, words (Section 2.3, App. A.1)."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sameloss.errors import LanguageError
+from sameloss.languages.language import MASK, Language, Sentences
+from sameloss.statistics.estimate import Estimate
+
+AT_ONCE = 1 << 23
+"""Conditional probabilities held at once (64 MB)."""
+
+
+def entropies(conditionals: Float[Tensor, "batch seq word"], sentences: Sentences) -> Float[Tensor, " batch"]:
+    """Return each sentence's mean of H(Pr(. | x_-t)) over its positions, in nats."""
+    return torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
+
+
+def masked_entropy(language: Language, sentences: Sentences, generator: torch.Generator) -> Estimate:
+    """Estimate H(x_t | x_-t), the best possible loss, on sampled sentences (nats a masked token).
+
+    Over all positions of every sentence, or, in a language whose conditionals cost a pass for
+    every word, over one position of each, drawn by the generator.
+    """
+    if hasattr(language, "conditionals_at"):
+        place = torch.rand(len(sentences.lengths), generator=generator)
+        positions = (place * sentences.lengths).long()
+        return Estimate.of(torch.special.entr(language.conditionals_at(sentences, positions)).sum(1))
+    most = max(1, AT_ONCE // (sentences.tokens.shape[1] * language.words))
+    parts = map(sentences.rows, sentences.lengths.argsort(stable=True).split(most))
+    return Estimate.of(torch.cat([entropies(language.conditionals(part), part) for part in parts]))
+
+
+def word_shares(language: Language, sentences: Sentences) -> Float[Tensor, " word"]:
+    """Return each word's share of the tokens."""
+    counts = sentences.tokens[sentences.inside].long().bincount(minlength=language.words + 1)[1:]
+    return counts.double() / counts.sum()
+
+
+def length_distribution(language: Language) -> Float[Tensor, " length"]:
+    """Return Pr(a sentence has n tokens), n = 1 .. max_length, exactly: all tokens are masked.
+
+    The autoregressive language cannot sum over all tokens; it raises LanguageError.
+    """
+    lengths = torch.arange(1, language.max_length + 1)
+    masks = torch.zeros(len(lengths), language.max_length, dtype=torch.long)
+    return language.log_prob(Sentences(masks, lengths)).exp()
+
+
+def check_attainable(language: Language, sentences: Sentences) -> None:
+    """Refuse a language with conditionals of zero: no softmax attains the minimum of its loss.
+
+    Assumption 3.1 and all that follows from it ask for models that do.
+
+    Raises:
+        LanguageError: naming a sentence, a position and a word of probability zero.
+
+    """
+    zeros = ((language.conditionals(sentences) == 0) & sentences.inside[..., None]).nonzero()
+    if len(zeros):
+        row, position, word = zeros[0].tolist()
+        raise LanguageError(
+            f"Word {word + 1} has probability zero at position {position} of sentence {row}, so no softmax "
+            "attains the best possible loss; a language with smoothing > 0 is needed."
+        )
+
+
+def blind_entropy(language: Language) -> float:
+    """Return the entropy of a token given its position and the length alone (nats), exactly.
+
+    What it exceeds the masked entropy by is what the other tokens tell: a model that reads nothing
+    is that far from the best possible loss.
+    """
+    lengths = length_distribution(language)
+    possible = (lengths > 0).nonzero().squeeze(1)
+    masks = Sentences(torch.zeros(len(possible), language.max_length, dtype=torch.long), possible + 1)
+    return float(lengths[possible] @ entropies(language.conditionals(masks), masks))
+
+
+def mask_some(sentences: Sentences, masks: int, generator: torch.Generator) -> Sentences:
+    """Mask `masks` positions of each sentence, all choices equally likely; all of a shorter one."""
+    order = torch.rand(sentences.tokens.shape, generator=generator)
+    chosen = order.masked_fill(~sentences.inside, 2.0).argsort(1)[:, :masks]
+    return Sentences(sentences.tokens.scatter(1, chosen, MASK), sentences.lengths)
+
+
+def entropy_under_masks(language: Language, masked: Sentences) -> Estimate:
+    """Estimate the entropy of one masked token given the unmasked ones (nats a masked token).
+
+    Other masked tokens are summed out. The sentence is the unit of error.
+    """
+    asked = (masked.tokens == MASK) & masked.inside
+    entropy = torch.special.entr(language.conditionals(masked)).sum(2)
+    return Estimate.of((entropy * asked).sum(1) / asked.sum(1))

@@ -1,0 +1,243 @@
+"""Grammars as text: NLTK's notation, and plain lines `LHS RHS... probability`.
+
+Both take Chomsky normal form; the start symbol alone may also have unary rules, which become the
+distribution of the symbol a derivation starts from. Rules that are written twice are summed.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import networkx as nx
+import numpy as np
+import torch
+
+from sameloss.errors import LanguageError
+from sameloss.languages.grammars.grammar import Grammar
+from sameloss.languages.grammars.pcfg import PCFG
+
+WRITTEN_TOLERANCE = 1e-6
+"""How far from one written probabilities may sum; they are then divided by their sum."""
+
+
+class Rule(NamedTuple):
+    """One line of a grammar."""
+
+    parent: str
+    children: tuple[str, ...]
+    lexical: bool  # whether the children are one word
+    probability: float
+
+    @property
+    def unary(self) -> bool:
+        """Whether the child is one symbol."""
+        return len(self.children) == 1 and not self.lexical
+
+    def __str__(self) -> str:
+        return f"{self.parent} -> {' '.join(self.children)}"
+
+
+@dataclass(frozen=True)
+class GrammarText:
+    """A reader's own grammar as part of a run's key: the text itself decides.
+
+    `length_limit` conditions on sentences of at most so many tokens; None where nothing recurs.
+    """
+
+    text: str
+    length_limit: int | None = None
+
+    @cached_property
+    def _language(self) -> PCFG:
+        return PCFG(read_grammar(self.text), self.length_limit)
+
+    @property
+    def words(self) -> int:
+        """Vocabulary size c."""
+        return self._language.words
+
+    @property
+    def max_length(self) -> int:
+        """Length of the longest sentence, in tokens."""
+        return self._language.max_length
+
+    def build(self) -> PCFG:
+        """Return the language."""
+        return self._language
+
+
+def read_grammar(text: str) -> Grammar:
+    r"""Read a grammar in either notation; the first line's symbol is the start.
+
+    Raises:
+        LanguageError: where a line cannot be read, a rule is not in Chomsky normal form, unary
+            rules form a cycle, or probabilities do not sum to one.
+
+    >>> grammar = read_grammar("S -> A A [1.0]\nA -> 'yes' [0.5] | 'no' [0.5]")
+    >>> grammar.symbols, grammar.vocabulary
+    (('S', 'A'), ('no', 'yes'))
+    >>> read_grammar("S A A 1\nA yes 0.25\nA yes 0.25\nA no 0.5").emission[1].tolist()
+    [0.5, 0.5]
+
+    """
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+    start, rules = _read_nltk(text) if "->" in text else _read_lines(text)
+    _check_form(start, rules)
+    return _grammar(start, rules)
+
+
+def _read_nltk(text: str) -> tuple[str, list[Rule]]:
+    import nltk  # takes seconds
+
+    try:
+        parsed = nltk.PCFG.fromstring(text)
+    except ValueError as error:
+        raise LanguageError(f"The grammar cannot be read: {' '.join(str(error).split())}") from error
+    rules = [
+        Rule(
+            str(rule.lhs()),
+            tuple(map(str, rule.rhs())),
+            any(map(nltk.grammar.is_terminal, rule.rhs())),
+            rule.prob(),
+        )
+        for rule in parsed.productions()
+    ]
+    return str(parsed.start()), rules
+
+
+def _read_lines(text: str) -> tuple[str, list[Rule]]:
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    if not lines:
+        raise LanguageError("The grammar has no rules.")
+    parents = {line[0] for line in lines}
+    rules = []
+    for parent, *children in lines:
+        try:
+            probability = float(children.pop())
+        except (IndexError, ValueError):
+            raise LanguageError(f"A line of {parent} does not end in a probability.") from None
+        lexical = len(children) == 1 and children[0] not in parents
+        rules.append(Rule(parent, tuple(children), lexical, probability))
+    return lines[0][0], rules
+
+
+def _check_form(start: str, rules: Sequence[Rule]) -> None:
+    """Refuse what is not in Chomsky normal form, unary rules of the start excepted."""
+    unary = nx.DiGraph((rule.parent, rule.children[0]) for rule in rules if rule.unary)
+    for cycle in nx.simple_cycles(unary):
+        raise LanguageError(f"Unary rules form a cycle: {' -> '.join([*cycle, cycle[0]])}.")
+    parents = {rule.parent for rule in rules}
+    for rule in rules:
+        if len(rule.children) != (1 if rule.lexical or rule.unary else 2):
+            raise LanguageError(f"Rule {rule} is not in Chomsky normal form: two symbols, or one word.")
+        if unknown := set() if rule.lexical else set(rule.children) - parents:
+            raise LanguageError(f"Symbol {min(unknown)} of rule {rule} has no rules of its own.")
+        if rule.unary and rule.parent != start:
+            raise LanguageError(f"Rule {rule} is unary; only the start symbol {start} may have such rules.")
+        if start in rule.children and start in unary:
+            raise LanguageError(f"The start symbol {start} has unary rules, so it may not stand in {rule}.")
+
+
+def _grammar(start: str, rules: Sequence[Rule]) -> Grammar:
+    """Turn rules into tables, unary ones into the distribution of the first symbol."""
+    _check_sums(rules)
+    kept = [rule for rule in rules if not rule.unary]
+    symbols = {symbol: number for number, symbol in enumerate(dict.fromkeys(r.parent for r in kept))}
+    vocabulary = tuple(sorted({r.children[0] for r in kept if r.lexical}, key=_natural))
+    words = {word: number for number, word in enumerate(vocabulary)}
+    roots, emission = np.zeros(len(symbols)), np.zeros((len(symbols), len(words)))
+    for rule in rules:
+        if rule.unary:
+            roots[symbols[rule.children[0]]] += rule.probability
+    if start in symbols:
+        roots[symbols[start]] += sum(rule.probability for rule in kept if rule.parent == start)
+    for rule in kept:
+        if rule.lexical:
+            emission[symbols[rule.parent], words[rule.children[0]]] += rule.probability
+    binary = [rule for rule in kept if not rule.lexical]
+    weights = np.array([rule.probability for rule in binary])
+    table = np.array([[symbols[s] for s in (r.parent, *r.children)] for r in binary], int).reshape(-1, 3)
+    totals = emission.sum(1) + np.bincount(table[:, 0], weights, len(symbols))
+    return Grammar(
+        *map(torch.from_numpy, (roots / roots.sum(), table, weights / totals[table[:, 0]])),
+        torch.from_numpy(emission / totals[:, None]),
+        tuple(symbols),
+        vocabulary,
+    )
+
+
+def _check_sums(rules: Sequence[Rule]) -> None:
+    totals: Counter[str] = Counter()
+    for rule in rules:
+        if not 0 <= rule.probability <= 1:
+            raise LanguageError(f"The probability of rule {rule} is {rule.probability}; it lies in [0, 1].")
+        totals[rule.parent] += rule.probability
+    for parent, total in totals.items():
+        if abs(total - 1) > WRITTEN_TOLERANCE:
+            raise LanguageError(f"Probabilities of {parent} sum to {total:.9g}; they must sum to 1.")
+
+
+def _natural(word: str) -> tuple:
+    """Order w2 before w10."""
+    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", word))
+
+
+def _rules(grammar: Grammar) -> Iterator[Rule]:
+    """List a grammar's rules, the start's first; a start of several symbols becomes one of its own."""
+    names, words = grammar.symbols, grammar.vocabulary
+    first = grammar.roots.nonzero().flatten().tolist()
+    lead = first if len(first) == 1 else []
+    if not lead:
+        start = "ROOT"
+        while start in names:
+            start += "_"
+        yield from (Rule(start, (names[s],), False, float(grammar.roots[s])) for s in first)
+    for symbol in (*lead, *(s for s in range(len(names)) if s not in lead)):
+        mine = grammar.rules[:, 0] == symbol
+        binary = zip(grammar.rules[mine].tolist(), grammar.weights[mine].tolist(), strict=True)
+        for (_, left, right), p in binary:
+            yield Rule(names[symbol], (names[left], names[right]), False, p)
+        for word in grammar.emission[symbol].nonzero().flatten().tolist():
+            yield Rule(names[symbol], (words[word],), True, float(grammar.emission[symbol, word]))
+
+
+def _check_names(names: Sequence[str], pattern: str) -> None:
+    for name in names:
+        if not re.fullmatch(pattern, name):
+            raise LanguageError(f"The name {name!r} cannot be written in this notation.")
+
+
+def to_lines(grammar: Grammar) -> str:
+    """Write plain lines `LHS RHS... probability`, with every digit.
+
+    Raises:
+        LanguageError: for names that would not read back.
+
+    """
+    _check_names(grammar.symbols, r"[^\s#]\S*")
+    _check_names(grammar.vocabulary, r"\S+")
+    if both := set(grammar.symbols) & set(grammar.vocabulary):
+        raise LanguageError(f"{min(both)!r} is a symbol and a word, which plain lines cannot tell apart.")
+    return "".join(f"{r.parent} {' '.join(r.children)} {r.probability!r}\n" for r in _rules(grammar))
+
+
+def to_nltk(grammar: Grammar) -> str:
+    """Write NLTK's notation, which knows no exponents, with every digit.
+
+    Raises:
+        LanguageError: for names that would not read back.
+
+    """
+    _check_names(grammar.symbols, r"[\w/][\w/^<>-]*")
+    _check_names(grammar.vocabulary, r"[^'\"\n]+")
+    return "".join(
+        f"{r.parent} -> {_right_side(r)} [{np.format_float_positional(r.probability, trim='0')}]\n"
+        for r in _rules(grammar)
+    )
+
+
+def _right_side(rule: Rule) -> str:
+    return f"'{rule.children[0]}'" if rule.lexical else " ".join(rule.children)

@@ -1,0 +1,58 @@
+"""An estimated trace: independent draws by parameter, and what they cost."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sameloss.models.parts import parameter_group, parameter_layer
+from sameloss.statistics.estimate import Estimate
+
+
+class Cost(NamedTuple):
+    """What an estimate took, in passes of one sentence through the model and in seconds."""
+
+    forward: int
+    backward: int  # a Hessian-vector product counts as one forward and three backward passes
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EstimatedTrace:
+    """Independent draws of a trace, split by parameter; a draw's parts add up to its total.
+
+    `draws[name]` holds, for each draw (a sentence, a batch, or a random direction), an unbiased
+    value of the part of the trace that belongs to the parameter `name`.
+    """
+
+    draws: dict[str, Float[Tensor, " draw"]]
+    cost: Cost
+
+    @property
+    def total(self) -> Estimate:
+        """Return the trace over all parameters."""
+        return self.by(lambda name: "total")["total"]
+
+    @property
+    def parts(self) -> dict[str, Estimate]:
+        """Return the trace by kind of parameter: embeddings, attention, MLP, LayerNorm, head."""
+        return self.by(parameter_group)
+
+    @property
+    def layers(self) -> dict[str, Estimate]:
+        """Return the trace by depth: embedding, layer 1, 2, ..., head."""
+        return self.by(parameter_layer)
+
+    def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
+        """Return the trace with the part of each parameter multiplied by a factor of its name."""
+        return replace(self, draws={name: factor(name) * values for name, values in self.draws.items()})
+
+    def by(self, group: Callable[[str], str]) -> dict[str, Estimate]:
+        """Return the trace of each group of parameters; the error of a sum knows of correlations."""
+        grouped: dict[str, list[Tensor]] = {}
+        for name, values in self.draws.items():
+            grouped.setdefault(group(name), []).append(values)
+        return {key: Estimate.of(torch.stack(parts).sum(0)) for key, parts in grouped.items()}

@@ -1,0 +1,165 @@
+r"""The trace of the Hessian of the pre-training loss, in its Fisher form (Section 4, App. B).
+
+At saturation the Hessian equals the Fisher information (Lemma 3.2), so
+
+$$\mathrm{Tr}\,\nabla^2 L = \mathbb E_{t, x_{-t}}\, \mathbb E_{\hat y \sim f(x_{-t})}
+  \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2
+  = \mathbb E_{t, x_{-t}} \mathrm{Tr}\, J^\top (\mathrm{diag} f - f f^\top) J ,$$
+
+$J$ being the Jacobian of the logits. Every estimator here is a choice of cotangents $v$ of the
+logits with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or on average.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sameloss.errors import ParameterError
+from sameloss.languages.masking import Batch
+from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
+from sameloss.measures.flatness.gradient_norms import recordings
+from sameloss.measures.flatness.validation import check, check_logits
+from sameloss.models.lstm_autograd import without_cudnn
+
+
+def fisher_trace(
+    model: nn.Module,
+    masked: Batch,
+    *,
+    estimator: str = "sampled",
+    labels: int = 1,
+    generator: torch.Generator | None = None,
+    chunk: int | None = None,
+) -> EstimatedTrace:
+    """Estimate E ||grad log f[y]||², y ~ f, the masked sentence being the unit of error.
+
+    Args:
+        model: a masked language model, called as `model(masked, positions, lengths)`.
+        masked: masked sentences drawn from the language; their targets are not used.
+        estimator: `exact` sums over all labels with their probabilities; `sampled` draws them from
+            f; `rademacher` draws random signs in the space of the logits.
+        labels: labels, or vectors of signs, drawn for each sentence (the paper draws 50 labels).
+        generator: of what is drawn, on the CPU.
+        chunk: sentences that go through the model at once; by memory where None.
+
+    Raises:
+        ParameterError: for an unknown estimator, labels < 1, or a missing generator.
+        ModelError: see `recordings`.
+
+    """
+    if estimator not in COTANGENTS:
+        raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(COTANGENTS)}.")
+    if labels < 1:
+        raise ParameterError(f"labels must be positive; got {labels}.")
+    if generator is None and estimator != "exact":
+        raise ParameterError(f"The estimator {estimator} draws; give it a generator, or choose exact.")
+    started, backward = time.perf_counter(), 0
+    trainable = [name for name, p in model.named_parameters() if p.requires_grad]
+    draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
+    for rows, recording in recordings(model, masked, chunk):
+        probabilities = recording.logits.detach().softmax(-1)
+        for cotangents in COTANGENTS[estimator](probabilities, labels, generator):
+            backward += len(cotangents)
+            for name, norms in recording.squared_norms(cotangents).items():
+                draws[name][rows] += norms.cpu()
+        del recording  # before the next one is made: one graph in memory, not two
+    return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
+
+
+Cotangents = Iterator[Float[Tensor, "batch word"]]
+
+
+def _every_label(
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield sqrt(f[y]) (e_y - f) for every label y."""
+    for label in range(f.shape[1]):
+        column = torch.full(f.shape[:1], label, device=f.device)
+        yield f[:, label, None].sqrt() * (_one_hot(column, f) - f)
+
+
+def _sampled_labels(
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield e_y - f for labels y ~ f, by the inverse of the distribution function."""
+    uniform = torch.rand(len(f), labels, generator=generator, dtype=torch.float64).to(f.device)
+    steps = f.double().cumsum(1)
+    drawn = torch.searchsorted(steps, uniform * steps[:, -1:], right=True).clamp(max=f.shape[1] - 1)
+    for label in drawn.unbind(1):
+        yield (_one_hot(label, f) - f) / labels**0.5
+
+
+def _random_signs(
+    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Cotangents:
+    """Yield sqrt(f) * z - f (sqrt(f) · z) for random signs z, whose mean outer product is diag f - f f'."""
+    signs = torch.randint(0, 2, (len(f), labels, f.shape[1]), generator=generator)
+    for z in (2 * signs - 1).to(f).unbind(1):
+        scaled = f.sqrt() * z
+        yield (scaled - f * scaled.sum(1, keepdim=True)) / labels**0.5
+
+
+def _one_hot(labels: Tensor, like: Float[Tensor, "batch word"]) -> Float[Tensor, "batch word"]:
+    return F.one_hot(labels, like.shape[1]).to(like)
+
+
+COTANGENTS: dict[str, Callable[..., Cotangents]] = {
+    "exact": _every_label,
+    "sampled": _sampled_labels,
+    "rademacher": _random_signs,
+}
+"""What each estimator asks the backward pass for; the squared norms of its cotangents are added."""
+
+
+def minibatch_trace(
+    model: nn.Module, masked: Batch, *, batch: int, generator: torch.Generator
+) -> EstimatedTrace:
+    """Estimate the same trace from gradients of whole mini-batches (Gauss-Newton-Bartlett).
+
+    With labels drawn from f, gradients of different sentences are uncorrelated, so B times the
+    squared norm of a mini-batch's mean gradient is unbiased ({cite}`liu2024sophia`, Section 2.3). An
+    ordinary backward pass suffices, but a draw costs a whole batch, which is the unit of error.
+
+    Args:
+        model: as for `fisher_trace`.
+        masked: the sentences, cut into batches; a remainder is not used.
+        batch: sentences of a mini-batch, B.
+        generator: of the labels, on the CPU.
+
+    Raises:
+        ParameterError: where there is no whole batch.
+        ModelError: for what `check` refuses.
+
+    """
+    check(model, masked)
+    count = len(masked.masked) // batch if batch > 0 else 0
+    if not count:
+        raise ParameterError(f"batch must be 1 to the {len(masked.masked)} sentences there are; got {batch}.")
+    started, device = time.perf_counter(), next(model.parameters()).device
+    masked = masked.to(device)
+    norms = [
+        _minibatch_norms(model, masked.rows(slice(i * batch, (i + 1) * batch)), generator)
+        for i in range(count)
+    ]
+    draws = {name: torch.stack([norm[name] for norm in norms]) for name in norms[0]}
+    sentences = count * batch
+    return EstimatedTrace(draws, Cost(sentences, sentences, time.perf_counter() - started))
+
+
+def _minibatch_norms(
+    model: nn.Module, masked: Batch, generator: torch.Generator
+) -> dict[str, Float[Tensor, ""]]:
+    """Return B ||gradient of the mean loss||² by parameter, labels drawn from the model."""
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with torch.enable_grad(), without_cudnn():
+        logits = model(masked.masked, masked.positions, masked.lengths)
+    check_logits(logits, masked)
+    (cotangents,) = _sampled_labels(logits.detach().softmax(-1), 1, generator)
+    gradients = torch.autograd.grad(logits, list(named.values()), cotangents, materialize_grads=True)
+    return {
+        name: g.double().square().sum().cpu() / len(logits) for name, g in zip(named, gradients, strict=True)
+    }

@@ -1,0 +1,66 @@
+"""What every measure of flatness asks of a model and of masked sentences before it computes."""
+
+import torch
+from torch import nn
+
+from sameloss.errors import ModelError
+from sameloss.languages.masking import Batch
+
+
+def check(model: nn.Module, masked: Batch) -> None:
+    """Refuse what would end in a wrong number.
+
+    Raises:
+        ModelError: for dropout at work, weights that are not finite, no sentences, or a mask outside
+            its sentence.
+
+    """
+    if any(_drops(module) for module in model.modules()):
+        raise dropout_fault()
+    for name, parameter in model.named_parameters():
+        if not parameter.isfinite().all():
+            raise ModelError(
+                f"Parameter {name} holds values that are not finite; a measure needs finite ones."
+            )
+    if not len(masked.masked):
+        raise ModelError("There are no masked sentences to measure on; give at least one.")
+    seq = masked.masked.shape[1]
+    ends = torch.full_like(masked.positions, seq) if masked.lengths is None else masked.lengths
+    outside = (masked.positions < 0) | (masked.positions >= ends.to(masked.positions.device))
+    if outside.any():
+        row = int(outside.nonzero()[0])
+        raise ModelError(
+            f"The masked position of sentence {row} is {int(masked.positions[row])}, on padding: it has "
+            f"{int(ends[row])} tokens, so positions 0 to {int(ends[row]) - 1} can be masked."
+        )
+
+
+def _drops(module: nn.Module) -> bool:
+    """Tell whether a module drops units at random: its own rate, or that of functions it calls."""
+    rate = getattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
+    return module.training and isinstance(rate, float) and rate > 0
+
+
+def dropout_fault() -> ModelError:
+    """Return the fault of a model that is not the same function at every call."""
+    return ModelError("The model drops units at random; call model.eval() before measuring it.")
+
+
+def check_logits(logits: torch.Tensor, masked: Batch) -> None:
+    """Refuse logits that are not one row of scores of words for every masked sentence.
+
+    Raises:
+        ModelError: naming the shapes.
+
+    """
+    sentences = len(masked.masked)
+    if logits.ndim != 2 or len(logits) != sentences:
+        raise ModelError(
+            f"The model returned logits of shape {tuple(logits.shape)} for {sentences} masked sentences; "
+            f"({sentences}, words) is needed, one row a masked position."
+        )
+    if masked.targets.max() >= logits.shape[1]:
+        raise ModelError(
+            f"The model's logits cover {logits.shape[1]} words, but the word behind a mask is number "
+            f"{int(masked.targets.max()) + 1}; model and sentences must share one vocabulary."
+        )

@@ -1,1 +1,0 @@
-"""Masked language models and the registry of their sizes."""

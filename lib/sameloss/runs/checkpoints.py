@@ -1,0 +1,63 @@
+"""The models along a pre-training, on disk."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+from safetensors.torch import load_file, save
+
+from sameloss.device import best_device
+from sameloss.errors import StoreError
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.store.store import write_atomically
+
+
+class Checkpoints:
+    """The models along one pre-training."""
+
+    def __init__(
+        self, folder: Path, steps: tuple[int, ...], new_model: Callable[[], MaskedLanguageModel]
+    ) -> None:
+        """Open the folder of a finished pre-training.
+
+        Args:
+            folder: where the weights are.
+            steps: after which they were kept.
+            new_model: makes a model that they fit.
+
+        """
+        self.folder, self.steps, self.new_model = folder, steps, new_model
+
+    def last(self) -> MaskedLanguageModel:
+        """Return the model after all steps."""
+        return self.model(self.steps[-1])
+
+    def model(self, step: int) -> MaskedLanguageModel:
+        """Return the model after `step` steps, on the best device at hand."""
+        model = self.new_model()
+        path = self.folder / weights_name(step)
+        try:
+            model.load_state_dict(load_file(path))
+        except RuntimeError:  # torch lists every name and shape
+            raise StoreError(
+                f"The weights {path} are not those of the model that this version of the code makes of "
+                "their run; read them with the version in their manifest.json, or move the folder away to "
+                "train again."
+            ) from None
+        return model.to(best_device()).eval()
+
+    @property
+    def history(self) -> pd.DataFrame:
+        """Return loss (nats a masked token, training batches) and learning rate along the run."""
+        return pd.read_csv(self.folder / "history.csv")
+
+
+def weights_name(step: int) -> str:
+    """Name the file of the weights after a step."""
+    return f"step-{step:07}.safetensors"
+
+
+def save_weights(model: MaskedLanguageModel, path: Path) -> None:
+    """Write the weights of a model, wherever they are."""
+    weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
+    write_atomically(path, save(weights))

@@ -1,0 +1,141 @@
+"""What a pre-training takes: operations and bytes counted, seconds estimated."""
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+from sameloss.device import best_device
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.encoder import Block, EncoderShape
+from sameloss.models.operations import block_parameters, sentence_flops
+from sameloss.runs.pretraining import Pretraining
+
+
+def training_flops(run: Pretraining, length: float | None = None) -> float:
+    """Return the floating-point operations of a pre-training.
+
+    Args:
+        run: the pre-training.
+        length: tokens of a sentence; where None the most that its language has, as if all were full.
+
+    """
+    language, sentences = run.corpus.language, run.optimisation.steps * run.optimisation.batch
+    each = sentence_flops(run.shape, language.words, language.max_length if length is None else length)
+    return run.passes * sentences * each
+
+
+def training_bytes(run: Pretraining) -> float:
+    """Return a rough peak of a process's memory: weights, gradients, two moments, and activations."""
+    shape, length = run.shape, run.corpus.language.max_length
+    words = run.corpus.language.words
+    parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
+    if isinstance(shape, BiLSTMShape):
+        activations = shape.layers * 20 * shape.d_model
+    else:
+        activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
+    together = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
+    return 4.0 * (4 * parameters + together * length * activations)
+
+
+def micro_steps(run: Pretraining) -> int:
+    """Return how many times micro-batches go forward and back through the model."""
+    each = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
+    return run.passes * run.optimisation.steps * each
+
+
+UTILISATION = 0.5
+"""Training's share of the speed of its own matrix products, measured on a laptop's core."""
+
+BESIDE_BLOCKS = 2
+"""Embeddings, head and optimiser hand the device about as many operations as two blocks."""
+
+MEASURED_S = 0.1
+
+
+class Speed(NamedTuple):
+    """What decides how long a training takes."""
+
+    products: Callable[[int, torch.dtype], float]  # operations a second that training reaches, by width
+    block_s: float  # a block forward and back on next to no data: handing out its operations
+
+    def seconds(self, run: Pretraining) -> float:
+        """Estimate how long a pre-training takes, sentences counted at full length."""
+        rate = self.products(run.shape.d_model, run.execution.dtype) * run.execution.processes
+        blocks = run.shape.layers + BESIDE_BLOCKS
+        return training_flops(run) / rate + micro_steps(run) * blocks * self.block_s
+
+
+def this_device() -> Speed:
+    """Measure this device, on one CPU thread or the GPU; each width when first asked for."""
+    known: dict[tuple[int, torch.dtype], float] = {}
+
+    def products(width: int, dtype: torch.dtype) -> float:
+        if (width, dtype) not in known:
+            known[width, dtype] = UTILISATION * flops_per_second(width, dtype)
+        return known[width, dtype]
+
+    return Speed(products, block_seconds())
+
+
+def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, block_s: float) -> Speed:
+    """Return the speed of a GPU that is not at hand.
+
+    A product of width d is bound by arithmetic, or by reading and writing its activations: 2 d² operations
+    a token, and 2 d numbers.
+
+    Args:
+        peaks: operations a second.
+        bandwidth: bytes a second.
+        share: of the smaller of the two bounds that training reaches.
+        block_s: see `Speed`.
+
+    """
+    return Speed(
+        lambda width, dtype: share * min(peaks[dtype], bandwidth * width / dtype.itemsize),
+        block_s,
+    )
+
+
+H200 = data_sheet({torch.bfloat16: 989e12, torch.float32: 67e12}, 4.8e12, 0.4, 5e-4)
+"""Of NVIDIA's H200 (data sheet, dense products); that training reaches 40 %, and half a millisecond for a
+block's operations, are assumptions until it is measured."""
+
+
+def flops_per_second(width: int, dtype: torch.dtype = torch.float32) -> float:
+    """Measure this device's matrix products at a model's width."""
+    device = best_device()
+    # Without instructions for bfloat16, a CPU would take a minute for as many rows.
+    rows = 64 if device == "cpu" and dtype == torch.bfloat16 else 2048
+    a = torch.randn(rows, width, device=device, dtype=dtype)
+    b = torch.randn(width, 4 * width, device=device, dtype=dtype)
+    return 2.0 * a.numel() * 4 * width / _seconds(lambda: a @ b)
+
+
+def block_seconds() -> float:
+    """Measure a block, forward and back, on next to no data."""
+    block = Block(EncoderShape(8, 1, 1, 32)).to(best_device())
+    h = torch.zeros(1, 2, 8, device=best_device())
+    return _seconds(lambda: block(h, None).sum().backward())
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    """Return the mean time of a call on one thread; the first, which also loads libraries, apart."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    call()
+    _wait()
+    calls, start = 0, time.perf_counter()
+    while time.perf_counter() - start < MEASURED_S:
+        call()
+        calls += 1
+    _wait()
+    torch.set_num_threads(threads)
+    return (time.perf_counter() - start) / calls
+
+
+def _wait() -> None:
+    """Let a GPU finish what it was told to do."""
+    if best_device() == "cuda":
+        torch.cuda.synchronize()

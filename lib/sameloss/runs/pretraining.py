@@ -1,0 +1,193 @@
+"""The run that makes models: pre-training, with its checkpoints."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+import torch
+
+from sameloss.device import best_device
+from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape, Norm
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name
+from sameloss.runs.resumable import Resumable
+from sameloss.runs.sampling import CorpusSampling, LabelledSampling
+from sameloss.runs.torchrun import launch
+from sameloss.seeds import stream_seed
+from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.training.execution import PLAIN, Execution
+from sameloss.training.loop import Optimisation, Step, make_optimiser, pretrain
+from sameloss.training.objectives import ORDINARY, Labelled, Loss, Objective, loss_of, one_hot_classes
+from sameloss.training.process import ALONE, Process
+
+
+@dataclass(frozen=True)
+class Pretraining(Run):
+    """One pre-training run and its checkpoints."""
+
+    corpus: CorpusSampling
+    shape: EncoderShape | BiLSTMShape
+    optimisation: Optimisation
+    seed: int
+    checkpoints: tuple[int, ...]
+    micro_batch: int
+    resume_every: int
+    dtype: str = "float32"
+    objective: Objective = ORDINARY
+    norm: Norm = "pre"
+    dropout: float = 0.0
+    downstream: LabelledSampling | None = None  # what an adversary knows of the tasks
+    origin: "Pretraining | None" = None  # its last checkpoint is where this one starts
+    execution: Execution = PLAIN
+
+    schema: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        """Refuse an execution that the objective or the batch does not go with."""
+        processes, batch = self.execution.processes, self.optimisation.batch
+        if batch % processes:
+            raise ParameterError(
+                f"A batch of {batch} sentences cannot be shared equally by {processes} processes; "
+                "choose a number of processes that divides it."
+            )
+        if self.execution != self.execution.alone() and self.objective != ORDINARY:
+            raise ParameterError("Only ordinary training can be compiled or run in several processes.")
+        if isinstance(self.shape, BiLSTMShape) and (self.execution.compiled or self.execution.autocast):
+            raise ParameterError("An LSTM is not compiled, and computes in float32.")
+
+    def canonical(self) -> dict[str, Any]:
+        """Leave out a plain execution: what was computed before there was another keeps its key."""
+        named = super().canonical()
+        if self.execution == PLAIN:
+            del named["execution"]
+        return named
+
+    def new_model(self) -> MaskedLanguageModel:
+        """Return the initial model of a training that starts from nothing."""
+        language, seed = self.corpus.language, stream_seed("initial weights", self.seed)
+        dimensions = self.shape, language.words, language.max_length, seed
+        if isinstance(self.shape, BiLSTMShape):
+            model = BiLSTM(*dimensions)
+        else:
+            model = Encoder(*dimensions, norm=self.norm, dropout=self.dropout)
+        return model.to(getattr(torch, self.dtype))
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Train, in as many processes as asked for."""
+        if self.execution.processes == 1:
+            self.train(folder, store, report)
+        else:
+            for parent in self.parents():
+                store.get(parent)
+            launch(self, folder, store.root, self.execution.processes)
+
+    def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
+        """Train from the last resumable state, if there is one; the leading process writes."""
+        model = self.new_model().to(best_device())
+        if self.origin is not None:
+            model.load_state_dict(store.get(self.origin).last().state_dict())
+        optimiser = make_optimiser(model, self.optimisation)
+        resumable = Resumable(folder / SCRATCH, model, optimiser, writes=process.leads)
+        start, history = resumable.load()
+        gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
+        with torch.random.fork_rng(devices=gpus):  # dropout draws from the global generators
+            try:
+                for step in self._steps(model, optimiser, store, start, process):
+                    history.append(step)
+                    self._check_progress(step)
+                    if step.done in self.checkpoints and process.leads:
+                        save_weights(model, folder / weights_name(step.done))
+                    if step.done % self.resume_every == 0:
+                        resumable.save(step.done, history)
+                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
+            except NonFiniteLoss as error:
+                raise NonFiniteLoss(
+                    f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
+                    f"choose a smaller {self._suspect}."
+                ) from None
+        if process.leads:
+            pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
+
+    def _steps(
+        self,
+        model: torch.nn.Module,
+        optimiser: torch.optim.Optimizer,
+        store: Store,
+        start: int,
+        process: Process,
+    ) -> Iterator[Step]:
+        corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
+        if best_device() == "cuda":
+            corpus = corpus.on("cuda")
+        size, rate = self.optimisation.batch, self.objective.mask_rate
+        return pretrain(
+            model,
+            optimiser,
+            lambda step: corpus.batch(stream, step, size, rate),
+            self.optimisation,
+            loss_at=self._losses(store, process),
+            start=start,
+            micro_batch=self.micro_batch,
+            execution=self.execution,
+            process=process,
+        )
+
+    def _losses(self, store: Store, process: Process) -> Callable[[int], Loss]:
+        """Return the loss of each step, its random numbers a function of (seed, step) and the process."""
+        language, downstream = self.corpus.language.build(), self._known_tasks(store)
+        first = stream_seed("objective", self.seed, *([] if process.leads else [process.rank]))
+
+        def loss_at(step: int) -> Loss:
+            seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
+            if self.dropout:
+                torch.manual_seed(seed)
+            return loss_of(self.objective, torch.Generator().manual_seed(seed), language, downstream)
+
+        return loss_at
+
+    def _known_tasks(self, store: Store) -> Labelled | None:
+        if self.downstream is None:
+            return None
+        (sentences, labels), _ = store.get(self.downstream)
+        return Labelled(sentences, one_hot_classes(labels, self.downstream.classes))
+
+    def _check_progress(self, step: Step) -> None:
+        """Stop a training that has lost to guessing: what comes after is not worth its time."""
+        guessing = math.log(self.corpus.language.words)
+        if step.done > self.optimisation.steps / 2 and step.loss > guessing + 1:
+            raise NonFiniteLoss(
+                f"The loss is {step.loss:.2f} nats at step {step.done}, far above guessing "
+                f"({guessing:.2f}), with lr = {step.lr:.3g}"
+            )
+
+    @property
+    def _suspect(self) -> str:
+        """Name what most likely made it diverge."""
+        strong = self.objective.adversary or self.objective.trace_penalty or self.objective.label_noise > 1
+        return "strength (or lr)" if strong else "lr"
+
+    def load(self, folder: Path) -> Checkpoints:
+        """Open the checkpoints."""
+        return Checkpoints(folder, self.checkpoints, self.new_model)
+
+    @property
+    def memory_advice(self) -> str:
+        """Name what bounds the activations."""
+        return f"choose a smaller micro_batch than {self.micro_batch}"
+
+    @property
+    def passes(self) -> int:
+        """Return roughly how many forward and backward passes of a batch a step costs."""
+        extra = bool(self.optimisation.sam_radius) + bool(self.objective.adversary)
+        return 1 + extra + 2 * bool(self.objective.trace_penalty)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds on a laptop's core."""
+        tokens = self.optimisation.steps * self.optimisation.batch * self.corpus.language.max_length
+        return self.passes * tokens * (self.shape.d_model * self.shape.layers) / 1e7

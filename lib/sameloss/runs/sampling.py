@@ -1,0 +1,147 @@
+"""The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.languages import Language, LanguageSpec, Sentences
+from sameloss.languages.labels import UNDEFINED, LabelKind, labels
+from sameloss.seeds import generator_for
+from sameloss.store.store import Report, Run, Store
+from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
+from sameloss.training.unseen import held_out_unseen
+
+DRAWS = 100
+"""Draws for each wanted sentence after which labels are taken to be too rare."""
+
+
+@dataclass(frozen=True)
+class CorpusSampling(Run):
+    """A pre-training corpus: uint16 shards, or nothing where sentences are drawn without end."""
+
+    language: LanguageSpec
+    sentences: int | None  # None: every batch is sampled afresh
+    seed: int
+
+    schema: ClassVar[int] = 2
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Sample the shards."""
+        if self.sentences is None:
+            return
+        language = self.language.build()
+        told = lambda done: report(done / self.sentences, f"{done:,} sentences")  # noqa: E731
+        write_corpus(language, self.sentences, self.seed, folder, told)
+
+    def load(self, folder: Path) -> Batches:
+        """Open the shards."""
+        return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
+
+    @property
+    def effort(self) -> float:
+        """Return sentences in millions."""
+        return (self.sentences or 0) / 1e6
+
+
+@dataclass(frozen=True)
+class Downstream:
+    """The downstream tasks and data (App. A.1)."""
+
+    tasks: tuple[str, ...]
+    label_kind: LabelKind
+    train: int  # sentences of each probe seed
+    test: int
+    probe_seeds: int
+    seed: int
+    unseen_test: bool = False  # test on distinct sentences that the pre-training corpus does not hold
+
+
+class LabelledSentences(NamedTuple):
+    """Sentences with one column of labels for each task."""
+
+    sentences: Sentences
+    labels: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LabelledSampling(Run):
+    """Downstream sentences and labels: one training part for each probe seed, one test part.
+
+    Sentences without a label in one of the tasks (early stop can leave none) are drawn again.
+    """
+
+    language: LanguageSpec
+    downstream: Downstream
+    corpus: CorpusSampling | None = None  # what an unseen test set must avoid
+
+    schema: ClassVar[int] = 2
+
+    @property
+    def classes(self) -> tuple[int, ...]:
+        """Return the number of classes of each task."""
+        language = self.language.build()
+        return tuple(language.classes(task) for task in self.downstream.tasks)
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Sample and label."""
+        language, d = self.language.build(), self.downstream
+        parts = {
+            "probe training": self._draw(language, "probe training", d.train * d.probe_seeds),
+            "probe test": self._draw_unseen(language, store) if d.unseen_test
+            else self._draw(language, "probe test", d.test),
+        }  # fmt: skip
+        for use, sentences in parts.items():
+            np.savez(
+                folder / f"{use}.npz",
+                tokens=sentences.tokens.numpy().astype(np.uint16),
+                lengths=sentences.lengths.numpy(),
+                labels=self._labels(language, sentences).numpy(),
+            )
+
+    def _draw(self, language: Language, use: str, count: int) -> Sentences:
+        """Draw until `count` sentences have a label in every task."""
+        generator = generator_for(use, self.downstream.seed)
+        found: list[Sentences] = []
+        drawn = 0
+        while (missing := count - sum(len(part.lengths) for part in found)) > 0:
+            if drawn >= DRAWS * count:
+                tasks = ", ".join(self.downstream.tasks)
+                raise LanguageError(
+                    f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
+                )
+            more = language.sample(missing, generator)
+            found.append(more.rows(self._labelled(language, more)))
+            drawn += missing
+        return Sentences.joined(found)
+
+    def _draw_unseen(self, language: Language, store: Store) -> Sentences:
+        """Draw labelled test sentences, each once, that the corpus does not hold."""
+        if self.corpus is None or self.corpus.sentences is None:
+            raise ParameterError("Unseen test sentences need a corpus of a fixed size to be absent from.")
+        generator = generator_for("unseen test", self.downstream.seed)
+        wanted = partial(self._labelled, language)
+        corpus = store.get(self.corpus)
+        return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)
+
+    def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
+        return (self._labels(language, sentences) != UNDEFINED).all(1)
+
+    def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
+        tasks, kind = self.downstream.tasks, self.downstream.label_kind
+        return torch.stack([labels(language, sentences, task, kind) for task in tasks], dim=1)
+
+    def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
+        """Return (training, test); training sentences lie probe seed after probe seed."""
+        return tuple(_load_labelled(folder / f"probe {part}.npz") for part in ("training", "test"))
+
+
+def _load_labelled(path: Path) -> LabelledSentences:
+    with np.load(path) as part:
+        tokens = torch.from_numpy(part["tokens"].astype(np.int64))
+        sentences = Sentences(tokens, torch.from_numpy(part["lengths"]))
+        return LabelledSentences(sentences, torch.from_numpy(part["labels"]))

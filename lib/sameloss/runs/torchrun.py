@@ -1,0 +1,126 @@
+"""One training on several processes of this machine: torchrun, and what each of them runs.
+
+    python -m torch.distributed.run --nproc-per-node=N -m sameloss.runs.torchrun JOB
+
+is started by the run store, which holds the run's lock meanwhile.
+"""
+
+import ctypes
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import distributed
+
+from sameloss.device import best_device, peak_bytes
+from sameloss.errors import ParameterError, StoreError
+from sameloss.store.pool import end_with_parent
+from sameloss.store.store import (
+    PEAK,
+    SCRATCH,
+    Store,
+    small_memory_explained,
+    write_atomically,
+    write_progress,
+)
+from sameloss.training.process import Process
+
+JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
+
+
+def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
+    """Compute a run on several processes; they write into `folder` and end with this process.
+
+    Args:
+        run: with a method `train(folder, store, report, process)`; what it reads is there.
+        folder: of the computation.
+        root: of the run store.
+        processes: how many; on GPUs one each.
+
+    Raises:
+        ParameterError: where there are fewer GPUs.
+        Exception: the first fault that one of the processes met.
+        StoreError: where they died without saying why.
+
+    """
+    gpus = torch.cuda.device_count()
+    if best_device() == "cuda" and processes > gpus:
+        raise ParameterError(f"processes = {processes} needs as many GPUs; this machine has {gpus}.")
+    scratch = folder / SCRATCH
+    scratch.mkdir(exist_ok=True)
+    for old in scratch.glob(FAULT.format(rank="*")):
+        old.unlink()
+    (scratch / JOB).write_bytes(pickle.dumps((run, folder, root)))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(scratch / JOB)]
+    done = subprocess.run(
+        command,
+        check=False,
+        capture_output=True,  # after a fault torchrun prints a page, which the fault itself replaces
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=_terminated_with_parent,
+    )
+    for fault in sorted(scratch.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
+        raise pickle.loads(fault.read_bytes())
+    if done.returncode:
+        raise StoreError(
+            f"The {processes} processes of a training ended with code {done.returncode} and did not say "
+            "why, perhaps for want of memory. Run again to go on from the last saved state."
+        )
+    sys.stderr.write(done.stderr)
+
+
+def _terminated_with_parent() -> None:
+    """Ask Linux to end torchrun, which cannot watch for it, when the process that started it is killed."""
+    if sys.platform == "linux":
+        set_death_signal = 1
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
+
+
+def main(job: Path) -> None:
+    """Train as one of the processes that torchrun started."""
+    end_with_parent()
+    run, folder, root = pickle.loads(job.read_bytes())
+    torch.set_num_threads(1)
+    process = _join()
+    report = write_progress(folder) if process.leads else lambda fraction, text: None
+    try:
+        with small_memory_explained(run):
+            run.train(folder, Store(root), report, process)
+    except Exception as error:
+        write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
+        os._exit(1)  # torchrun ends the others; waiting for them here might be in vain
+    if process.leads:
+        (job.parent / PEAK).write_text(str(peak_bytes()))
+    distributed.destroy_process_group()
+
+
+def _join() -> Process:
+    """Meet the other processes."""
+    cuda = best_device() == "cuda"
+    if cuda:
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # Each compiles for itself, which takes the others by surprise for minutes.
+    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
+    return Process(distributed.get_rank(), distributed.get_world_size())
+
+
+def _pickled(error: Exception) -> bytes:
+    """Return a fault as bytes; what cannot be is told in words."""
+    try:
+        content = pickle.dumps(error)
+        pickle.loads(content)
+        return content
+    except Exception:  # of an object that is someone else's anything may be raised
+        return pickle.dumps(RuntimeError(repr(error)))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,21 @@
+"""Where results come from."""
+
+from typing import Any
+
+from sameloss.store.store import Run, Store, with_ancestors
+
+
+def origin_of(store: Store, runs: list[Run]) -> dict[str, Any]:
+    """Return where finished runs come from: devices, versions, revisions, days, time and memory."""
+    manifests = [store.manifest(run) for run in with_ancestors(runs)]
+    distinct = {
+        name: sorted({m[name] for m in manifests})
+        for name in ("device", "revision", "sameloss", "python", "torch")
+    }
+    days = sorted({m["created"][:10] for m in manifests})
+    return distinct | {
+        "days": [days[0], days[-1]],
+        "runs": len(manifests),
+        "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
+        "peak_gb": round(max(m["peak_memory_bytes"] for m in manifests) / 1e9, 2),
+    }

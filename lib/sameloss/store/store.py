@@ -1,0 +1,333 @@
+"""The run store: everything computed, kept under a key made of everything that decides it.
+
+A run is a frozen dataclass. Its key is a hash of its canonical JSON, in which the runs it reads
+stand by their own keys. A result is a folder; it exists once its `manifest.json` is in place,
+which is written last. What a killed computation left stays in `<key>.partial`, so that the next
+one can go on from there.
+"""
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from filelock import FileLock
+
+from sameloss.device import device_name, forget_peak, peak_bytes
+from sameloss.errors import StoreError
+
+log = logging.getLogger("sameloss")
+
+MANIFEST = "manifest.json"
+
+PROGRESS = "progress.txt"
+"""One line of a running computation: fraction done, then free text. Not part of the result."""
+
+SCRATCH = "scratch"
+"""Folder of a running computation for what only a resumption needs. Not part of the result."""
+
+PEAK = "peak.txt"
+"""In it, the largest memory in bytes of a computation in processes of its own."""
+
+
+Report = Callable[[float, str], None]
+"""Told the fraction done and a few words."""
+
+
+class Run:
+    """Base of all runs: a frozen dataclass whose fields decide its result.
+
+    A subclass raises its `schema` when its code changes what it computes.
+    """
+
+    schema: ClassVar[int] = 1
+
+    def compute(self, folder: Path, store: "Store", report: Report) -> None:
+        """Write the result into `folder`; go on from what an interrupted call left there."""
+        raise NotImplementedError
+
+    def load(self, folder: Path) -> Any:
+        """Read the result that `compute` wrote."""
+        raise NotImplementedError
+
+    @property
+    def effort(self) -> float:
+        """Rough relative cost, to start long runs first and to weigh progress."""
+        return 1.0
+
+    @property
+    def memory_advice(self) -> str:
+        """Say what takes less memory."""
+        return "choose a smaller size, or another device"
+
+    @property
+    def kind(self) -> str:
+        """Name of the run's class: its folder in the store."""
+        return type(self).__name__
+
+    def canonical(self) -> dict[str, Any]:
+        """Return the parameters as plain JSON values, parent runs by their keys."""
+        named = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+        return {"run": self.kind, "schema": self.schema, **named}
+
+    @property
+    def key(self) -> str:
+        """Return the name of the run's result: 16 hex digits."""
+        text = json.dumps(self.canonical(), sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def parents(self) -> list["Run"]:
+        """Return the runs this one reads."""
+        return [v for f in fields(self) if isinstance(v := getattr(self, f.name), Run)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Run):
+        return {"run": value.kind, "key": value.key}
+    if is_dataclass(value):
+        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+        return {"type": type(value).__name__, **plain}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+class Store:
+    """Results on disk. Two processes asking for one run: one computes, the other waits."""
+
+    def __init__(self, root: Path | str) -> None:
+        """Open, and if need be create, the artifacts folder.
+
+        Raises:
+            StoreError: where it cannot be written.
+
+        """
+        self.root = Path(root)
+        probe = self.root / f".probe-{os.getpid()}"
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise StoreError(
+                f"The artifacts folder {root} cannot be written ({error.strerror}); "
+                "choose another with the parameter `artifacts`."
+            ) from error
+
+    def folder(self, run: Run) -> Path:
+        """Return where the run's result is, or will be."""
+        return self.root / run.kind / run.key
+
+    def partial(self, run: Run) -> Path:
+        """Return where the run is being computed."""
+        return self.folder(run).with_suffix(".partial")
+
+    def get(self, run: Run, report: Report | None = None) -> Any:
+        """Return the run's result, computing it only if it is missing or damaged."""
+        folder = self.folder(run)
+        with _full_disk_explained(self.root):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder.with_suffix(".lock")):
+                if not self._intact(folder):
+                    self._compute(run, report or write_progress(self.partial(run)))
+        return run.load(folder)
+
+    def has(self, run: Run) -> bool:
+        """Tell whether the run's result is there (files are checked when it is read)."""
+        return (self.folder(run) / MANIFEST).exists()
+
+    def manifest(self, run: Run) -> dict[str, Any]:
+        """Return what is recorded of a finished run: parameters, versions, device, time, files."""
+        return json.loads((self.folder(run) / MANIFEST).read_text())
+
+    def _intact(self, folder: Path) -> bool:
+        """Check every file against its hash; set a damaged result aside and say so."""
+        if not folder.exists():
+            return False
+        wrong = _first_damage(folder)
+        if wrong is None:
+            return True
+        aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
+        folder.rename(aside)
+        log.warning(
+            "%s is damaged; the result is set aside as %s and computed again.",
+            f"{folder.parent.name}/{folder.name}/{wrong}",
+            aside.name,
+        )
+        return False
+
+    def _compute(self, run: Run, report: Report) -> None:
+        """Compute in the partial folder, unless a kill struck just before it was renamed."""
+        folder = self.partial(run)
+        folder.mkdir(exist_ok=True)
+        if _first_damage(folder) is not None:
+            started = time.perf_counter()
+            forget_peak()
+            with _one_thread(), small_memory_explained(run):
+                run.compute(folder, self, report)
+            self._write_manifest(run, folder, time.perf_counter() - started)
+        for path in folder.iterdir():
+            _fsync(path)
+        folder.rename(self.folder(run))
+        _fsync(self.folder(run).parent)
+        _discard_unlisted(self.folder(run))
+
+    def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
+        kept = [path for path in sorted(folder.iterdir()) if _is_result(path)]
+        manifest = {
+            "parameters": run.canonical(),
+            "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
+            **_provenance(),
+            "peak_memory_bytes": _peak(folder),
+            "wall_s": round(seconds, 3),
+            "files": {path.name: _sha256(path) for path in kept},
+        }
+        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+
+
+def _peak(folder: Path) -> int:
+    """Return the largest memory of what computed, this process or others."""
+    left = folder / SCRATCH / PEAK
+    return int(left.read_text()) if left.exists() else peak_bytes()
+
+
+def _is_result(path: Path) -> bool:
+    return path.name not in (MANIFEST, PROGRESS, SCRATCH) and not path.name.startswith(".")
+
+
+def _discard_unlisted(folder: Path) -> None:
+    """Remove what only the computation needed, now that the result exists."""
+    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
+    for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
+        leftover.unlink(missing_ok=True)
+
+
+def _first_damage(folder: Path) -> str | None:
+    """Return the name of the first file that is not as its manifest says."""
+    try:
+        files = json.loads((folder / MANIFEST).read_text())["files"]
+    except (OSError, ValueError, KeyError):
+        return MANIFEST
+    for name, expected in files.items():
+        path = folder / name
+        if not path.is_file() or _sha256(path) != expected:
+            return name
+    return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomically(path: Path, *content: bytes | memoryview) -> None:
+    """Write a file so that a kill at any moment leaves the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.writelines(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def write_progress(folder: Path) -> Report:
+    """Return a reporter that keeps one line on disk, at most twice a second."""
+    last = 0.0
+
+    def report(fraction: float, text: str) -> None:
+        nonlocal last
+        if time.monotonic() - last > 0.5:
+            last = time.monotonic()
+            (folder / PROGRESS).write_text(f"{fraction:.4f} {text}")
+
+    return report
+
+
+def _provenance() -> dict[str, Any]:
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sameloss": version("sameloss"),
+        "revision": _revision(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": device_name(),
+    }
+
+
+def _revision() -> str:
+    """Return the git revision of the source, or 'unknown' outside a checkout."""
+    import subprocess
+
+    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Compute on one thread, so that a result does not depend on the number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def small_memory_explained(run: Run) -> Iterator[None]:
+    """Turn a lack of memory into one sentence that says what takes less."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise StoreError(
+            f"The memory of this device ({device_name()}) is too small for {run.kind}; {run.memory_advice}. "
+            "What was computed before is kept."
+        ) from error
+
+
+@contextmanager
+def _full_disk_explained(root: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        raise StoreError(
+            f"No space left in the artifacts folder {root}; what was computed before is kept. "
+            "Free some space, or choose another folder with the parameter `artifacts`."
+        ) from error
+
+
+def with_ancestors(runs: Iterable[Run]) -> list[Run]:
+    """Return the runs and all they read, parents first, each once."""
+    ordered: dict[str, Run] = {}
+
+    def visit(run: Run) -> None:
+        for parent in run.parents():
+            visit(parent)
+        ordered.setdefault(f"{run.kind}/{run.key}", run)
+
+    for run in runs:
+        visit(run)
+    return list(ordered.values())

@@ -1,0 +1,52 @@
+"""What all figures share: their look, their panels, their legends, the data behind them."""
+
+import base64
+
+import matplotlib.pyplot as plt
+import pandas as pd
+import seaborn as sns
+from IPython.display import HTML
+from matplotlib.axes import Axes
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+
+def use_style() -> None:
+    """Set the look of all figures: colour-blind palette, light grid, text of the page's size."""
+    sns.set_theme("notebook", style="ticks", palette="colorblind", font_scale=0.85)
+    plt.rcParams.update(
+        {
+            "figure.constrained_layout.use": True,
+            "figure.dpi": 110,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "legend.frameon": False,
+        }
+    )
+
+
+def panels(count: int, width: float = 3.5) -> list[Axes]:
+    """Return axes, each `width` inches wide: up to three in a row, four in a square."""
+    columns = 2 if count == 4 else min(count, 3)
+    rows = -(-count // columns)
+    _, axes = plt.subplots(rows, columns, figsize=(width * columns, 3.1 * rows), squeeze=False)
+    for ax in list(axes.flat)[count:]:
+        ax.remove()
+    return list(axes.flat)[:count]
+
+
+def legend(ax: Axes) -> None:
+    """Explain the colours and markers of all panels of a figure, above them."""
+    handles, labels = ax.get_legend_handles_labels()
+    ax.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize="small")
+
+
+def download(table: pd.DataFrame, name: str) -> HTML:
+    """Return a link that saves a table as CSV; the data travel inside the page."""
+    data = base64.b64encode(table.to_csv(index=False).encode()).decode()
+    return HTML(
+        f'<a download="{name}.csv" href="data:text/csv;base64,{data}">'
+        f"Download the data of this page: {name}.csv</a> ({len(table)} rows)"
+    )

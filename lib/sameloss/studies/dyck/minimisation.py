@@ -1,0 +1,131 @@
+"""Minimise the trace of the Hessian among solutions, numerically (the problem of Theorem 5.1)."""
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from sameloss.errors import NotConverged
+from sameloss.studies.dyck.language import Inputs, pretraining_inputs
+from sameloss.studies.dyck.transformer import AT_KINK, ZERO_LOSS, Transformer, pretraining_loss, run
+
+SHARPNESS = (1.0, 1000.0)
+"""From which to which β the ReLU is log(1 + exp βx)/β: its kink then is narrower than features differ."""
+
+PENALTY = (1.0, 1e4)
+"""From which to which weight the loss is added to m times the trace."""
+
+
+def minimise_trace(
+    length: int, width: int, restarts: int, steps: int, generator: torch.Generator, rank: int = 2
+) -> Transformer:
+    """Minimise m·Tr + (weight)·L over Q, K, V, u from random points, then go to zero loss.
+
+    The trace jumps where a neuron begins to be active, so that the ReLU is smoothed, less and less; weight
+    and sharpness grow geometrically over 80 % of the steps (Adam, all restarts at once).
+
+    Args:
+        length: T.
+        width: m.
+        restarts: number of starting points; the axis of the returned models.
+        steps: of Adam.
+        generator: of the starting points.
+        rank: rows of Q and K.
+
+    Raises:
+        NotConverged: where no restart reached zero loss.
+
+    """
+    inputs = pretraining_inputs(length)
+    start = _with_both_signs(random_start(length, width, restarts, generator, rank))
+    parameters = [tensor.requires_grad_() for tensor in start]
+    optimiser = torch.optim.Adam(parameters, lr=0.05)
+    for step in range(steps):
+        share = min(1.0, step / (0.8 * steps))
+        sharpness, penalty = _between(SHARPNESS, share), _between(PENALTY, share)
+        optimiser.param_groups[0]["lr"] = 0.05 * (1 - step / steps) + 1e-4
+        loss, trace = smoothed_loss_and_trace(Transformer(*parameters), inputs, sharpness)
+        optimiser.zero_grad()
+        (penalty * loss + width * trace).sum().backward()
+        optimiser.step()
+    found = Transformer(*(tensor.detach() for tensor in parameters))
+    return _solutions([to_zero_loss(found.model(at), inputs) for at in range(restarts)], inputs, steps)
+
+
+def _with_both_signs(model: Transformer) -> Transformer:
+    """Give the entries of u alternating signs: a model that has only one of them cannot come to zero loss."""
+    signs = 1.0 - 2.0 * (torch.arange(model.width) % 2)
+    return model._replace(head=model.head.abs() * signs)
+
+
+def _between(ends: tuple[float, float], share: float) -> float:
+    return ends[0] * (ends[1] / ends[0]) ** share
+
+
+def random_start(
+    length: int,
+    width: int,
+    models: int,
+    generator: torch.Generator,
+    rank: int,
+    spread: tuple[float, float] = (2.0, 2.0),
+) -> Transformer:
+    """Return random parameters: Q and K of standard deviation 1/2, V and u of `spread`."""
+
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(models, *shape, generator=generator, dtype=torch.float64)
+
+    features = 2 * length
+    scores = 0.5 * drawn(rank, features), 0.5 * drawn(rank, features)
+    return Transformer(*scores, spread[0] * drawn(width, features), spread[1] * drawn(width))
+
+
+def smoothed_loss_and_trace(model: Transformer, inputs: Inputs, sharpness: float) -> tuple[Tensor, Tensor]:
+    """Return L and 2 E‖∇f‖² with log(1 + exp βx)/β in the place of the ReLU, differentiable."""
+    tokens, first = inputs.tokens, inputs.tokens[:, 0]
+    attention = torch.einsum("...nf,npf->...np", (first @ model.query.mT) @ model.key, tokens).softmax(-1)
+    averages = torch.einsum("...np,npf->...nf", attention, tokens)
+    preactivations = averages @ model.value.mT
+    features = functional.softplus(preactivations, beta=sharpness, threshold=30)
+    active = torch.sigmoid(sharpness * preactivations) * model.head[..., None, :] / model.width
+    outputs = (features @ model.head[..., None]).squeeze(-1) / model.width
+    slope = active @ model.value
+    along = torch.einsum("...nf,npf->...np", slope, tokens) - (slope * averages).sum(-1, keepdim=True)
+    through = torch.einsum("...np,npf->...nf", attention * along, tokens)
+    by_query = (through @ model.key.mT).square().sum(-1)
+    by_key = (first @ model.query.mT).square().sum(-1) * through.square().sum(-1)
+    by_value = active.square().sum(-1) * averages.square().sum(-1)
+    by_head = features.square().sum(-1) / model.width**2
+    trace = 2 * (by_query + by_key + by_value + by_head).mean(-1)
+    return (outputs - inputs.target).square().mean(-1), trace
+
+
+def to_zero_loss(model: Transformer, inputs: Inputs, steps: int = 60) -> Transformer:
+    """Go to a close solution: Gauss-Newton steps in V and u, each the smallest that fits linearly.
+
+    A neuron that changes its activity can throw them back; the best point on the way is returned.
+    """
+    best, least = model, float("inf")
+    for _ in range(steps):
+        done = run(model, inputs)
+        loss = float((done.outputs - inputs.target).square().mean())
+        if loss < least:
+            best, least = model, loss
+        if loss < ZERO_LOSS / 100:
+            break
+        active = (done.preactivations > AT_KINK) * model.head
+        by_value = (active[:, :, None] * done.averages[:, None, :]).flatten(1)
+        jacobian = torch.cat([by_value, done.preactivations.relu()], 1) / model.width
+        step = torch.linalg.pinv(jacobian, rtol=1e-6) @ (inputs.target - done.outputs)
+        value, head = step.split([model.value.numel(), model.width])
+        model = model._replace(value=model.value + value.view_as(model.value), head=model.head + head)
+    return best
+
+
+def _solutions(models: list[Transformer], inputs: Inputs, steps: int) -> Transformer:
+    """Return all restarts as one; those whose loss is not zero stay, to be counted."""
+    stacked = Transformer(*map(torch.stack, zip(*models, strict=True)))
+    if not bool((pretraining_loss(stacked, inputs) <= ZERO_LOSS).any()):
+        raise NotConverged(
+            f"None of {len(models)} restarts reached zero loss in {steps} steps; give more of either."
+        )
+    return stacked

@@ -1,0 +1,245 @@
+"""The runs of the bracket language (Section 5, Appendix F): searches, trainings and simulations."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import torch
+from scipy.stats import binomtest
+
+from sameloss.store.store import Report, Run, Store
+from sameloss.studies.dyck import random_features as random_features
+from sameloss.studies.dyck.downstream import (
+    downstream_loss,
+    error_after,
+    failure_probability,
+    simulated_failures,
+)
+from sameloss.studies.dyck.language import Inputs, downstream_inputs, pretraining_inputs
+from sameloss.studies.dyck.minimisation import minimise_trace, random_start
+from sameloss.studies.dyck.settings import DyckSettings
+from sameloss.studies.dyck.statements import all_checks
+from sameloss.studies.dyck.training import label_noise_sgd
+from sameloss.studies.dyck.transformer import (
+    Transformer,
+    hessian_trace,
+    kinked_solution,
+    kinks,
+    lower_bound,
+    off_direction,
+    pretraining_loss,
+    smallest_head,
+    trace_parts,
+    transferable_solution,
+)
+
+
+@dataclass(frozen=True)
+class _DyckRun(Run):
+    settings: DyckSettings
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return the table."""
+        return pd.read_csv(folder / "table.csv")
+
+
+@dataclass(frozen=True)
+class DyckMinimisation(_DyckRun):
+    """Solutions of the smallest trace that a search from random points finds, at one width."""
+
+    width: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Search, then measure each restart."""
+        s = self.settings
+        generator = s.generator(f"minimisation {self.width}")
+        found = minimise_trace(s.length, self.width, s.restarts, s.minimisation_steps, generator)
+        inputs = pretraining_inputs(s.length)
+        models = [found.model(restart) for restart in range(s.restarts)]
+        rows = [{"width": self.width, "restart": at, **_found(m, inputs)} for at, m in enumerate(models)]
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        s = self.settings
+        return 1e-3 * s.restarts * s.minimisation_steps * 4.0 ** ((s.length - 6) / 2)
+
+
+def _found(model: Transformer, inputs: Inputs) -> dict[str, float]:
+    trace = float(hessian_trace(model, inputs))
+    return {
+        "loss": float(pretraining_loss(model, inputs)),
+        "trace": trace,
+        "ratio": trace / lower_bound(inputs.length, model.width),
+        "off_direction": off_direction(model),
+        "kinks": int(kinks(model, inputs).sum()),
+    }
+
+
+@dataclass(frozen=True)
+class DyckTransfer(_DyckRun):
+    """How often the smallest head fitted on n samples errs downstream: counted exactly and simulated."""
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Count and simulate for solution (1) at some lengths, and for the kinked one."""
+        s = self.settings
+        cases = [("solution (1)", length, transferable_solution(length, s.width)) for length in s.lengths]
+        cases.append(("kinked solution", s.length, kinked_solution(s.length, "token")))
+        rows = [row for name, length, model in cases for row in self._rows(name, length, model)]
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def _rows(self, name: str, length: int, model: Transformer) -> Iterator[dict]:
+        s, inputs = self.settings, downstream_inputs(length)
+        generator = s.generator(f"transfer {name} {length}")
+        exact = failure_probability(model, inputs, list(s.samples))
+        for samples, probability in zip(s.samples, exact, strict=True):
+            failures = simulated_failures(model, inputs, samples, s.repetitions, generator)
+            interval = binomtest(failures, s.repetitions).proportion_ci(method="exact")
+            simulated = {"simulated": failures / s.repetitions, "low": interval.low, "high": interval.high}
+            row = {"solution": name, "length": length, "samples": samples, "printed": 0.5**samples}
+            yield {**row, "exact": probability, **simulated, "repetitions": s.repetitions}
+
+
+@dataclass(frozen=True)
+class DyckFeatures(_DyckRun):
+    """Random features, solution (2), by width: the best head, and the head of the paper's proof."""
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Draw features for every width and seed."""
+        s = self.settings
+        inputs, downstream = pretraining_inputs(s.length), downstream_inputs(s.length)
+        rows = []
+        for width in s.feature_widths:
+            generator = s.generator(f"features {width}")
+            for seed in range(s.feature_seeds):
+                measured = random_features.measured(inputs, downstream, width, s.few, generator)
+                rows.append({"width": width, "seed": seed, **measured})
+            report(len(rows) / (len(s.feature_widths) * s.feature_seeds), f"width {width}")
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return float(self.settings.feature_seeds)
+
+
+@dataclass(frozen=True)
+class DyckTraining(_DyckRun):
+    """Trace and downstream error along SGD with and without label noise, from random parameters."""
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Train all seeds of all noises at once, V ~ N(0, T) and u ~ N(0, 1) as in solution (2)."""
+        s, inputs = self.settings, pretraining_inputs(self.settings.length)
+        noise = torch.tensor(s.noises, dtype=torch.float64).repeat_interleave(s.seeds)
+        spread = (s.length**0.5, 1.0)
+        start = random_start(s.length, s.width, s.seeds, s.generator("start"), s.rank, spread)
+        start = Transformer(*(torch.cat([tensor] * len(s.noises)) for tensor in start))
+        options = {"lr": s.lr, "batch": s.batch, "checkpoints": s.checkpoints}
+        options["generator"] = s.generator("training")
+        rows = []
+        for step, model in label_noise_sgd(start, inputs, noise, **options):
+            rows += self._measured(model, step)
+            report(step / s.training_steps, f"step {step}")
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def _measured(self, models: Transformer, step: int) -> list[dict]:
+        s, inputs = self.settings, pretraining_inputs(self.settings.length)
+        downstream, generator = downstream_inputs(s.length), s.generator("few samples")
+        names = [(noise, seed) for noise in s.noises for seed in range(s.seeds)]
+        return [
+            {"noise": noise, "seed": seed, "step": step}
+            | trained(models.model(at), inputs, downstream, s.few, generator)
+            for at, (noise, seed) in enumerate(names)
+        ]
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        s = self.settings
+        return 8e-5 * s.training_steps * s.seeds * len(s.noises)
+
+
+def trained(
+    model: Transformer, inputs: Inputs, downstream: Inputs, few: int, generator: torch.Generator
+) -> dict[str, float]:
+    """Return a trained model's loss, 2 E‖∇f‖² in its parts, and downstream errors of refitted heads."""
+    parts = {name: float(part) for name, part in trace_parts(model, inputs).items()}
+    head = smallest_head(model, downstream)
+    return {
+        "loss": float(pretraining_loss(model, inputs)),
+        "trace": sum(parts.values()),
+        "attention": parts["query"] + parts["key"],
+        "ratio": sum(parts.values()) / lower_bound(inputs.length, model.width),
+        "error_all": float(downstream_loss(model, head, downstream)),
+        "error_few": error_after(model, downstream, few, generator),
+        "error_own": float(downstream_loss(model, model.head, downstream)),
+        "off_direction": off_direction(model),
+    }
+
+
+@dataclass(frozen=True)
+class DyckChecks(_DyckRun):
+    """The checks of Theorems 5.1 and F.6 and of the lemmas, see `statements`."""
+
+    minimisations: tuple[DyckMinimisation, ...]
+    transfer: DyckTransfer
+    features: DyckFeatures
+
+    def parents(self) -> list[Run]:
+        """Return the runs this one reads."""
+        return [*self.minimisations, self.transfer, self.features]
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Compute every check of this section."""
+        found = pd.concat([store.get(minimisation) for minimisation in self.minimisations])
+        s = self.settings
+        tables = found, store.get(self.transfer), store.get(self.features)
+        checks = all_checks(s.length, s.width, *tables, s.generator("checks"))
+        checks.to_csv(folder / "table.csv", index=False)
+
+
+@dataclass(frozen=True)
+class DyckStudy:
+    """All runs of one setting of the bracket language."""
+
+    settings: DyckSettings
+
+    @property
+    def minimisations(self) -> tuple[DyckMinimisation, ...]:
+        """Return the searches, one a width."""
+        return tuple(DyckMinimisation(self.settings, width) for width in self.settings.widths)
+
+    @property
+    def transfer(self) -> DyckTransfer:
+        """Return the probabilities of success."""
+        return DyckTransfer(self.settings)
+
+    @property
+    def features(self) -> DyckFeatures:
+        """Return the random features."""
+        return DyckFeatures(self.settings)
+
+    @property
+    def training(self) -> DyckTraining:
+        """Return the trainings."""
+        return DyckTraining(self.settings)
+
+    @property
+    def checks(self) -> DyckChecks:
+        """Return the checks of all statements."""
+        return DyckChecks(self.settings, self.minimisations, self.transfer, self.features)
+
+    def runs(self) -> list[Run]:
+        """Return all of them."""
+        return [*self.minimisations, self.transfer, self.features, self.training, self.checks]
+
+    def announce(self, store: Store) -> str:
+        """Say about how long what is missing takes on one core."""
+        missing = [run for run in self.runs() if not store.has(run)]
+        seconds = sum(run.effort for run in missing)
+        s = self.settings
+        if not missing:
+            return f"T = {s.length}, m = {s.width}: all {len(self.runs())} runs are in the store."
+        return f"T = {s.length}, m = {s.width}: {len(missing)} runs to make, {seconds:.0f} s on one core."

@@ -1,0 +1,223 @@
+"""The runs that compare ways to measure flatness on one checkpoint (Appendix B, B.1)."""
+
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
+from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.masking import Batch
+from sameloss.measures.flatness.estimated_trace import EstimatedTrace
+from sameloss.measures.flatness.gradient_norms import recordings
+from sameloss.measures.flatness.hessian import dense_hessian
+from sameloss.measures.flatness.hutchinson import hutch_plus_plus_trace, hutchinson_trace
+from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
+from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.enlarge import deepen, widen
+from sameloss.models.reparametrise import REPARAMETRISATIONS
+from sameloss.runs.flatness import _OfLastCheckpoint, measured, predictions
+from sameloss.runs.held_out import held_out_conditionals, held_out_masked
+from sameloss.seeds import stream_seed
+from sameloss.statistics.estimate import Estimate
+from sameloss.store.store import Report, Run, Store
+
+
+@dataclass(frozen=True)
+class EstimatorComparison(_OfLastCheckpoint):
+    """Every estimator of the trace on one checkpoint whose trace over given sentences is known.
+
+    The sentences are the whole population: the estimators draw from it with replacement. The labels
+    are those of the model itself, so that the model is at its own minimum, the Hessian is the Fisher
+    information, and all estimators have the same target.
+    """
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Sum over all sentences and labels, then estimate."""
+        model, population = self.last_model(store), self.masked("estimators")
+        truth = predictions(model, population)
+        exact = fisher_trace(model, population, estimator="exact")
+        known = Estimate(exact.total.mean, 0.0, self.sentences)
+        rows = [{"estimator": "all sentences, all labels", **known._asdict(), **exact.cost._asdict()}]
+        generator = self.generator("estimators")
+        contest = list(_contest(model, population, truth, generator))
+        for name, share, estimate in contest:
+            rows_drawn = torch.randint(self.sentences, (int(share * self.sentences),), generator=generator)
+            trace = estimate(rows_drawn)
+            rows.append({"estimator": name, **trace.total._asdict(), **trace.cost._asdict()})
+            report(len(rows) / (1 + len(contest)), name)
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return self.sentences * self.pretraining.shape.d_model / 5e3
+
+
+Contestant = tuple[str, float, Callable[[Tensor], EstimatedTrace]]
+"""Name, number of sentences as a share of the population, estimate from their rows."""
+
+HESSIAN_BATCH = 32
+"""Sentences that share a random direction in the space of the parameters."""
+
+
+def _contest(
+    model: Encoder, population: Batch, truth: Tensor, generator: torch.Generator
+) -> Iterator[Contestant]:
+    def fisher(estimator: str, labels: int, rows: Tensor) -> EstimatedTrace:
+        some = population.rows(rows)
+        return fisher_trace(model, some, estimator=estimator, labels=labels, generator=generator)
+
+    def minibatch(batch: int, rows: Tensor) -> EstimatedTrace:
+        return minibatch_trace(model, population.rows(rows), batch=batch, generator=generator)
+
+    def hessian(estimate: Callable, vectors: str, rows: Tensor, **options: int) -> EstimatedTrace:
+        options |= {"batch": HESSIAN_BATCH, "vectors": vectors, "generator": generator}
+        return estimate(model, population.rows(rows), truth[rows], **options)
+
+    def released(rows: Tensor) -> EstimatedTrace:
+        drawn = torch.multinomial(truth[rows], 1, generator=generator).squeeze(1)
+        some = population.rows(rows)._replace(targets=drawn)
+        options = {"batch": HESSIAN_BATCH, "vectors": "gaussian", "generator": generator}
+        return hutchinson_trace(model, some, **options)
+
+    yield "exact over labels", 1 / 8, partial(fisher, "exact", 1)
+    yield "1 sampled label", 1.0, partial(fisher, "sampled", 1)
+    yield "4 sampled labels", 1 / 2, partial(fisher, "sampled", 4)
+    yield "50 sampled labels (the paper's)", 1 / 16, partial(fisher, "sampled", 50)
+    yield "1 vector of output signs", 1.0, partial(fisher, "rademacher", 1)
+    yield "mini-batches of 8", 1.0, partial(minibatch, 8)
+    yield "mini-batches of 64", 1.0, partial(minibatch, 64)
+    yield "Hutchinson, signs, exact labels", 1 / 4, partial(hessian, hutchinson_trace, "rademacher")
+    yield "Hutchinson, Gaussian, true labels (released code)", 1 / 4, released
+    yield "Hutch++, rank 4", 1 / 16, partial(hessian, hutch_plus_plus_trace, "rademacher", rank=4)
+
+
+CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
+"""How the learning coefficient is sampled: the slowest direction forgets its start in some 70 steps."""
+
+
+@dataclass(frozen=True)
+class ReparametrisationMeasurement(_OfLastCheckpoint):
+    """Every measure of flatness of one checkpoint under changes of its parameters, not of its function."""
+
+    chain_steps: int  # of Langevin dynamics
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Measure form after form, on the same sentences with the same random numbers."""
+        model = self.last_model(store).double()
+        language = self.pretraining.corpus.language.build()
+        about = language, self.sentences, self.seed, "reparametrisation"
+        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
+        forms = dict(_forms(model, self.generator("reparametrisation")))
+        rows = []
+        for form, changed in forms.items():
+            moved = float((predictions(changed, masked) - predictions(model, masked)).abs().max())
+            for measure, estimate in self._with_coefficient(changed, masked, truth):
+                rows.append({"form": form, "measure": measure, "moved": moved, **estimate._asdict()})
+            report(len(rows) / (8 * len(forms)), form)
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def _with_coefficient(
+        self, model: Encoder, masked: Batch, truth: Tensor
+    ) -> Iterator[tuple[str, Estimate]]:
+        """Yield all measures, each with the same random numbers for every model."""
+        drawn = partial(self.generator, "measures")
+        yield from measured(model, masked, truth, drawn)
+        chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
+        yield (
+            "learning coefficient",
+            local_learning_coefficient(deepcopy(model).float(), masked, truth, **chains),
+        )
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return self.sentences * self.pretraining.shape.d_model / 5e2
+
+
+def _forms(model: Encoder, generator: torch.Generator) -> Iterator[tuple[str, Encoder]]:
+    yield "as trained", model
+    for name, reparametrise in REPARAMETRISATIONS.items():
+        yield name, reparametrise(model, generator)
+    yield "width × 2, as the paper", widen(model, 2)
+    yield "width × 2, balanced", widen(model, 2, tied="balanced")
+    yield "2 layers of zeros added", deepen(model, model.shape.layers + 2)
+
+
+@dataclass(frozen=True)
+class IdentityMeasurement(Run):
+    """Three traces, all exact, along the training of a tiny model on everything its language can mask.
+
+    It is trained on the exact conditionals with AdamW in float64, so that it comes close to
+    saturation; the population is every masked sentence, all alike.
+    """
+
+    language: LanguageSpec
+    shape: EncoderShape
+    steps: tuple[int, ...]
+    lr: float
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Train, and stop at the given steps to measure."""
+        language = self.language.build()
+        masked, truth = everything_masked(language)
+        seed = stream_seed("initial weights", self.seed)
+        model = Encoder(self.shape, language.words, language.max_length, seed).double()
+        optimiser = torch.optim.AdamW(model.parameters(), lr=self.lr, weight_decay=0.0)
+        rows = []
+        for step in range(self.steps[-1] + 1):
+            if step in self.steps:
+                rows.append({"step": step, **_three_traces(model, masked, truth)})
+                report(step / self.steps[-1], f"KL {rows[-1]['kl']:.2g}")
+            optimiser.zero_grad()
+            log_f = model(masked.masked, masked.positions).log_softmax(-1)
+            (-(truth * log_f).sum(-1).mean()).backward()
+            optimiser.step()
+        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row a step: kl (nats), fisher, true_labels, hessian."""
+        return pd.read_csv(folder / "table.csv")
+
+
+def everything_masked(language: Language) -> tuple[Batch, Float[Tensor, "batch word"]]:
+    """Return each masked sentence of an enumerable language once, with its exact conditional."""
+    parts = [_masked_at(language, position) for position in range(language.max_length)]
+    masked, positions, truth = (torch.cat(column) for column in zip(*parts, strict=True))
+    return Batch(masked, positions, torch.zeros_like(positions), None), truth
+
+
+def _masked_at(language: Language, position: int) -> tuple[Tensor, Tensor, Tensor]:
+    sentences = Sentences(*map(torch.cat, zip(*enumerate_sentences(language), strict=True)))
+    masked = mask_one(sentences.tokens, torch.full_like(sentences.lengths, position))
+    masked, which = masked.unique(dim=0, return_inverse=True)
+    first = torch.stack([(which == k).nonzero()[0, 0] for k in range(len(masked))])
+    truth = language.conditionals(sentences.rows(first))[:, position]
+    return masked, torch.full((len(masked),), position), truth
+
+
+def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch word"]) -> dict[str, float]:
+    """Return KL, and squared gradient norms with labels from the model and from the truth, and Tr H."""
+    log_f = predictions(model, masked).log()
+    true_labels = torch.zeros(len(truth), dtype=torch.float64)
+    for rows, recording in recordings(model, masked):
+        f = recording.logits.detach().softmax(-1)
+        for label in range(f.shape[1]):
+            cotangents = torch.eye(f.shape[1]).to(f)[label] - f
+            norm = sum(recording.squared_norms(cotangents).values())
+            true_labels[rows] += truth[rows, label] * norm.cpu()
+    return {
+        "kl": float((torch.xlogy(truth, truth) - truth * log_f).sum(-1).mean()),
+        "fisher": fisher_trace(model, masked, estimator="exact").total.mean,
+        "true_labels": float(true_labels.mean()),
+        "hessian": float(dense_hessian(model, masked, truth).trace()),
+    }

@@ -1,0 +1,311 @@
+"""One function a figure: a tidy frame in, Axes out."""
+
+import itertools
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import seaborn as sns
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import NullFormatter
+
+from sameloss.studies.drawing import MARKERS, panels
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
+
+KL_LABEL = "KL to the truth (nats a masked token)"
+
+TRACE_LABEL = "Fisher trace, native parameters"
+
+
+def _styles(table: pd.DataFrame, by: str = "size") -> dict[str, dict]:
+    """Give each group a colour and a marker: sizes from the smallest on, others in their order."""
+    ordered = table.sort_values("parameters", kind="stable") if by == "size" else table
+    groups = ordered[by].unique()
+    colours = sns.color_palette("colorblind", len(groups))
+    return {name: {"color": colours[i], "marker": MARKERS[i % len(MARKERS)]} for i, name in enumerate(groups)}
+
+
+def _averaged(part: pd.DataFrame, quantity: str) -> tuple[pd.Series, pd.Series]:
+    by_step = part.groupby("step")[quantity]
+    return by_step.mean(), by_step.std().fillna(0.0)
+
+
+def along_training(
+    table: pd.DataFrame, quantity: str, label: str, ax: Axes, log: bool, by: str = "size"
+) -> Axes:
+    """Draw a quantity against the step, mean and standard deviation over pre-training seeds."""
+    for name, style in _styles(table, by).items():
+        mean, spread = _averaged(table[table[by] == name], quantity)
+        ax.errorbar(mean.index, mean, spread, label=name, capsize=2, **style)
+    ax.set(xlabel="pre-training step", ylabel=label, xscale="log", yscale="log" if log else "linear")
+    steps = sorted(table.step.unique())
+    ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    if log:
+        _plain_log_axis(ax.yaxis, table[quantity])
+    return ax
+
+
+def accuracy_against_kl(
+    table: pd.DataFrame, task: str, baselines: pd.DataFrame, saturated_kl: float, ax: Axes, by: str = "size"
+) -> Axes:
+    """Draw accuracy against KL: one point a checkpoint, one line a pre-training.
+
+    Args:
+        table: checkpoints, one row each.
+        task: column of the accuracy in points.
+        baselines: representation and accuracy of what has no KL of its own to plot.
+        saturated_kl: the region below it is shaded.
+        ax: where to draw.
+        by: column whose values are drawn in colours of their own.
+
+    """
+    ax.axvspan(table.kl_mean.min() / 1.5, saturated_kl, color="0.93", zorder=0, lw=0)
+    for name, style in _styles(table, by).items():
+        for seed, run in table[table[by] == name].groupby("seed"):
+            run = run.sort_values("step")
+            ax.plot(run.kl_mean, run[task], alpha=0.5, lw=1, markersize=4, **style)
+            last = run.iloc[-1]
+            ax.plot(last.kl_mean, last[task], markersize=9, mec="black", ls="none", **style,
+                    label=name if seed == 0 else None)  # fmt: skip
+    for _, row in baselines.iterrows():
+        ax.axhline(row.accuracy, color="0.35", ls=BASELINE_STYLES[row.representation], lw=1.3,
+                   label=row.representation)  # fmt: skip
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel=f"probe accuracy, {task} (%)")
+    ax.invert_xaxis()
+    ax.set_xlim(right=table.kl_mean.min() / 1.5)
+    return ax
+
+
+def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axes:
+    """Draw accuracies with their intervals, one row a representation; baselines are grey."""
+    colours = sns.color_palette("colorblind", len(table))
+    for at, row in enumerate(table.itertuples()):
+        colour = "0.35" if row.representation in BASELINE_STYLES else colours[at]
+        ends = [[row.accuracy - row.low], [row.high - row.accuracy]]
+        ax.errorbar(row.accuracy, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color=colour, capsize=3)
+    ax.set_yticks(range(0, -len(table), -1), table.representation)
+    ax.set(xlabel="probe accuracy (%)", title=title)
+    return ax
+
+
+def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
+    """Draw effects with their 95 % intervals, one row each; what could not be computed is left blank.
+
+    Args:
+        table: `effect` (its name), value, low, high.
+        label: of the axis.
+        ax: where to draw.
+
+    """
+    for at, row in enumerate(table.itertuples()):
+        ends = [[row.value - row.low], [row.high - row.value]]
+        if not np.isnan(row.low):
+            ax.errorbar(row.value, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color="C0", capsize=3)
+    ax.axvline(0, color="0.5", lw=1)
+    ax.set_yticks(range(0, -len(table), -1), table.effect, fontsize="small")
+    ax.set(xlabel=label, ylim=(0.6 - len(table), 0.6))
+    return ax
+
+
+def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> list[Axes]:
+    """Draw a panel for the trace and for each task: every algorithm minus the reference.
+
+    Args:
+        table: from `comparison_tables.arm_differences`.
+        reference: its name on the axes.
+
+    """
+    matched = table[table.compared == "at equal KL"].rename(columns={"algorithm": "effect"})
+    axes = panels(matched.quantity.nunique(), width=4.2)
+    for (name, part), ax in zip(matched.groupby("quantity", sort=False), axes, strict=True):
+        unit = "relative excess" if name == "trace" else "points"
+        effects(part, f"{name}: {unit} over {reference}", ax)
+    return axes
+
+
+def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "size") -> Axes:
+    """Draw accuracy against trace: open markers for checkpoints, filled for the last of each run."""
+    last = table.step.max()
+    for name, style in _styles(table, by).items():
+        part = table[table[by] == name]
+        end = part[part.step == last]
+        ax.plot(part.trace, part[task], ls="none", mfc="none", markersize=5, alpha=0.8, **style)
+        ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
+                    label=name, **style)  # fmt: skip
+    ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
+    _plain_log_axis(ax.xaxis, table.trace)
+    return ax
+
+
+def _plain_log_axis(axis: Axis, values: pd.Series) -> None:
+    """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
+    axis.set_major_formatter("{x:g}")
+    short = values.max() / values.min() < 10
+    axis.set_minor_formatter("{x:g}" if short else NullFormatter())
+    axis.set_tick_params(which="both", labelsize="small")
+
+
+def gap_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw (Hessian - Fisher) / Fisher in per cent against KL, one point a checkpoint, error of the gap."""
+    for size, style in _styles(table).items():
+        part = table[table["size"] == size]
+        share, error = 100 * part.gap / part.trace, 100 * part.gap_se / part.trace
+        ax.errorbar(part.kl_mean, share, 1.96 * error, ls="none", capsize=2, ms=5, lw=1, label=size, **style)
+    ax.axhline(0, color="0.5", lw=1)
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="Hessian beyond Fisher trace (%)")
+    ax.invert_xaxis()
+    return ax
+
+
+def traces_along_training(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw exact traces against KL as a tiny model comes to saturation."""
+    names = {
+        "fisher": "Fisher, labels from the model",
+        "true_labels": "the same, labels from the language",
+        "hessian": "Hessian",
+    }
+    for index, (column, name) in enumerate(names.items()):
+        ax.plot(table.kl, table[column], marker=MARKERS[index], ms=5, color=f"C{index}", label=name)
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="trace")
+    ax.invert_xaxis()
+    ax.legend()
+    return ax
+
+
+def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Axes:
+    """Draw each estimate with the 95 % interval that `budget` seconds would buy, best on top."""
+    table = table.sort_values("error_at_budget", ascending=False)
+    places = range(len(table))
+    ax.axvline(table.known.iloc[0], color="0.35", lw=1.2, ls="--")
+    half = 1.96 * table.error_at_budget / 100 * table.known
+    drawn = table.known + table.off * half / 1.96
+    ax.errorbar(drawn, places, xerr=half, fmt="o", capsize=3, ms=4)
+    ax.set_yticks(places, table.estimator)
+    ax.set(xlabel=f"trace: exact (dashed), and 95 % interval of {budget:g} s", ylim=(-0.6, len(table) - 0.4))
+    return ax
+
+
+def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw a table of ratios as a map of colours: one row a form, one column a measure."""
+    values = table.set_index("form")
+    ax.imshow(np.log2(values), cmap="vlag", vmin=-2, vmax=2, aspect="auto")
+    for (row, column), value in np.ndenumerate(values.to_numpy()):
+        colour = "white" if abs(np.log2(value)) > 1.2 else "black"
+        ax.text(column, row, f"{value:.2f}", ha="center", va="center", color=colour, fontsize="small")
+    ax.set_xticks(range(values.shape[1]), values.columns, rotation=30, ha="right")
+    ax.set_yticks(range(len(values)), values.index)
+    ax.grid(visible=False)
+    return ax
+
+
+def traces_by_comparison(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw traces of all sizes in several ways to compare them, one point a pre-training."""
+    styles = _styles(table)
+    names = list(dict.fromkeys(table.comparison))
+    for at, (size, style) in enumerate(styles.items()):
+        part = table[table["size"] == size]
+        places = np.array([names.index(name) for name in part.comparison]) + 0.18 * (
+            at - (len(styles) - 1) / 2
+        )
+        ax.errorbar(places, part.trace, part.trace_se, ls="none", ms=5, label=size, **style)
+    wrapped = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
+    ax.set_xticks(range(len(names)), wrapped, fontsize="small")
+    ax.set(ylabel="trace", yscale="log")
+    _plain_log_axis(ax.yaxis, table.trace)
+    ax.legend(title="size", bbox_to_anchor=(1, 1), loc="upper left")
+    return ax
+
+
+def predicted_inflation(ladder: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw, for each width of a ladder, by what its enlargement multiplies each kind of parameter's trace."""
+    for index, (kind, part) in enumerate(ladder.groupby("parameters", sort=False)):
+        ax.plot(part.d_model, part.factor, marker=MARKERS[index], ms=5, color=f"C{index}", label=kind)
+    ax.set(
+        xscale="log", yscale="log", xlabel="d_model of the small model", ylabel="factor of the Fisher trace"
+    )
+    widths = sorted(ladder.d_model.unique())
+    ax.set_xticks(widths, widths, fontsize="small")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.legend()
+    return ax
+
+
+def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
+    """Draw the trace of the last checkpoint as stacked parameter groups, mean over seeds."""
+    parts = traces[(traces.split == "kind") & (traces.step == step)]
+    sizes = list(dict.fromkeys(parts["size"]))
+    wide = parts.pivot_table(index="size", columns="part", values="mean").loc[sizes]
+    wide = wide[wide.mean().sort_values(ascending=False).index]
+    wide.plot.bar(stacked=True, ax=ax, width=0.65, rot=0, edgecolor="white")
+    ax.set(xlabel="size", ylabel=TRACE_LABEL)
+    ax.legend(title=None, bbox_to_anchor=(1, 1), loc="upper left")
+    return ax
+
+
+def parse_tree(tree: "Tree", ax: Axes) -> Axes:
+    """Draw a derivation tree, words at the bottom in sentence order."""
+    places = itertools.count()
+
+    def draw(node: "Tree | str", depth: int) -> float:
+        if isinstance(node, str):
+            x = float(next(places))
+            ax.text(x, -tree.height() + 1, node, ha="center", va="center", color="C0")
+            ax.plot([x, x], [-depth + 1, -tree.height() + 1], color="0.8", lw=1, ls=":", zorder=0)
+            return x
+        below = [draw(child, depth + 1) for child in node]
+        x = sum(below) / len(below)
+        for child, at in zip(node, below, strict=True):
+            if not isinstance(child, str):
+                ax.plot([x, at], [-depth, -depth - 1], color="0.6", lw=1, zorder=0)
+        ax.text(x, -depth, node.label(), ha="center", va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
+        return x
+
+    draw(tree, 0)
+    ax.set_axis_off()
+    return ax
+
+
+def sentence_lengths(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
+    """Draw sampled shares of sentence lengths as bars, exact probabilities as points."""
+    ax.bar(table.length, table.sampled, color="C0", alpha=0.4, label="sampled")
+    ax.plot(table.length, table.probability, "o", color="black", ms=3, label="exact")
+    ax.set(xlabel="sentence length (tokens)", ylabel="probability", title=name)
+    return ax
+
+
+def word_frequencies(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
+    """Draw the share of each word, most frequent first."""
+    shares = table.share.sort_values(ascending=False).to_numpy()
+    ax.plot(range(1, len(shares) + 1), shares, ".-", ms=4, label=name)
+    ax.set(xlabel="rank of the word", ylabel="share of tokens", xscale="log", yscale="log")
+    return ax
+
+
+def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name: str, ax: Axes) -> Axes:
+    """Draw the entropy of everything a calibration tried, with the published one and our choice."""
+    tried = tried.sort_values("concentration")
+    ax.errorbar(tried.concentration, tried["mean"], 1.96 * tried.standard_error, fmt="o-", ms=4, capsize=2)
+    ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
+    ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
+    ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats a masked token)", title=name)
+    ax.legend(loc="lower right", fontsize="small")
+    _plain_log_axis(ax.xaxis, tried.concentration)
+    return ax
+
+
+def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw the entropy of one masked token against the number of masks, one line a language."""
+    for index, (name, part) in enumerate(table.groupby("language", sort=False)):
+        style = {"color": f"C{index}", "marker": MARKERS[index]}
+        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, capsize=2, label=name, **style)
+        ax.axhline(np.log(part.words.iloc[0]), color=f"C{index}", ls=":", lw=1)
+    ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
+    return ax

@@ -1,0 +1,209 @@
+"""Tables that compare groups of models: protocols, algorithms, equal steps beside equal KL."""
+
+from collections.abc import Iterable
+from itertools import product
+
+import numpy as np
+import pandas as pd
+
+from sameloss.statistics.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
+from sameloss.statistics.bootstrap import Interval, percentile_interval
+from sameloss.store.pool import get_all
+from sameloss.studies.same_loss import effects
+from sameloss.studies.same_loss.arms import ADAMW, Arm, Study
+from sameloss.studies.same_loss.effects import accuracy, arm_gain, arm_trace_excess, gain
+from sameloss.studies.same_loss.results import Results, collect_finetuned, collect_probes, final, saturated
+from sameloss.studies.same_loss.tables.flatness import MEASURES, enlarged_totals, law_alone
+
+
+def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return associations of accuracy and flatness, with the numbers of checkpoints and runs behind them.
+
+    One row a task, set of checkpoints and statistic: signed r² of the last checkpoints (Figure 5) and of
+    all (Figures 3 and 10); of all, the same given log KL and within sizes; and the slope, in points for
+    each factor e of the trace.
+    """
+    last, every = final(results), results.checkpoints
+    wanted = [
+        ("last", "signed r² (Fig. 5)", signed_r2, last[last.saturated]),
+        ("all", "signed r² (Fig. 3, 10)", signed_r2, every[every.saturated]),
+        ("all", "signed r² given log KL", partial_r2, every[every.saturated]),
+        ("all", "signed r² within sizes", within_size_r2, every[every.saturated]),
+        ("all", "slope (points)", slope, every[every.saturated]),
+    ]
+    return pd.DataFrame(
+        {
+            "task": task,
+            "checkpoints": which,
+            "saturated": len(table),
+            "runs": len(table.groupby(["size", "seed"])),
+            "statistic": name,
+            **statistic(runs_of(table, task))._asdict(),
+        }
+        for task in tasks
+        for which, name, statistic, table in wanted
+    )
+
+
+def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return the effects of size and of steps, after all steps and at equal KL."""
+    wanted = {
+        ("larger over smaller size", "after all steps"): effects.size_gain,
+        ("larger over smaller size", "at equal KL"): effects.size_gain_matched,
+        ("last over first saturated checkpoint", "as they are"): effects.step_gain,
+        ("each doubling of the steps", "at equal KL"): effects.step_gain_matched,
+    }
+    return pd.DataFrame(
+        {"task": task, "effect": what, "compared": how, **effect(results, task)._asdict()}
+        for task in tasks
+        for (what, how), effect in wanted.items()
+    )
+
+
+def protocol_gains(results: Results, task: str) -> pd.DataFrame:
+    """Return each size's gain over the lookup table at the last step under several probe protocols."""
+    setting, last = results.setting, results.steps[-1:]
+    get_all(setting.store, setting.protocol_runs(), setting.preset.workers)
+    probed = {
+        name: collect_probes(setting.with_probe(probe), last) for name, probe in setting.protocols.items()
+    }
+    rows = []
+    for name, other in {"standard": results, **probed}.items():
+        lookup = accuracy(other, "lookup table", task)
+        for size in setting.sizes:
+            over = gain([(accuracy(other, size, task), lookup)])
+            rows.append(
+                {"protocol": name, "lookup table": 100 * lookup.value, "size": size, **over._asdict()}
+            )
+    return pd.DataFrame(rows)
+
+
+def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return accuracies (%) of linear probes and of fine-tuning, last checkpoints."""
+    tuned = collect_finetuned(results.setting)
+    return pd.DataFrame(
+        {"task": task, "size": size, "evaluation": name, **_percent(accuracy(found, size, task))._asdict()}
+        for task in tasks
+        for size in results.sizes
+        for name, found in {"linear probe": results, "fine-tuning": tuned}.items()
+    )
+
+
+def _percent(measured: effects.Accuracy) -> Interval:
+    interval = percentile_interval(measured.value, measured.replicates)
+    return Interval(*(100 * end for end in interval))
+
+
+def arm_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
+    """Return one row an algorithm: KL (nats), trace, and accuracies (%), means over seeds and sizes."""
+    study.prepare(arms)
+    rows = []
+    for arm in arms:
+        last = final(study.of(arm))
+        measured = {"KL": last.kl_mean.mean(), "worst KL": last.kl_mean.max(), "trace": last.trace.mean()}
+        accuracies = {task: last[task].mean() for task in tasks}
+        rows.append(
+            {"algorithm": arm.label, "seeds": len(last), **measured, **accuracies}
+            | {"saturated": "yes" if last.saturated.all() else "no"}
+        )
+    return pd.DataFrame(rows)
+
+
+def arm_checkpoints(study: Study, arms: Iterable[Arm]) -> pd.DataFrame:
+    """Return the checkpoints of several algorithms under each other, named in `algorithm`."""
+    arms = list(arms)
+    study.prepare(arms)
+    tables = [study.of(arm).checkpoints.assign(algorithm=arm.label) for arm in arms]
+    return pd.concat(tables, ignore_index=True)
+
+
+def arm_differences(
+    study: Study,
+    arms: Iterable[Arm],
+    tasks: Iterable[str],
+    reference: Arm = ADAMW,
+    comparisons: Iterable[effects.Compared] = ("after all steps", "at equal KL"),
+) -> pd.DataFrame:
+    """Return each algorithm minus the reference, compared in several ways.
+
+    Accuracies in points, the trace as a relative excess; NaN where models are not saturated or do not have
+    the KL in question.
+    """
+    study.prepare([*arms, reference])
+    own = study.of(reference)
+    rows = []
+    for arm, compared in product(arms, comparisons):
+        other, about = study.of(arm), {"algorithm": arm.label, "compared": compared}
+        rows.append({**about, "quantity": "trace", **arm_trace_excess(other, own, compared)._asdict()})
+        rows += [
+            {**about, "quantity": task, **arm_gain(other, own, task, compared)._asdict()} for task in tasks
+        ]
+    return pd.DataFrame(rows)
+
+
+def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
+    """Return the excess of the smallest size's trace over the largest's, in each way to compare them.
+
+    `law alone` is the excess if both had the same native parts.
+    """
+    totals, rows = enlarged_totals(traces), []
+    for name, alone in law_alone(traces, results.setting).items():
+        interval = effects.smallest_over_largest(results, totals[totals.comparison == name])
+        rows.append({"comparison": name, **interval._asdict(), "law alone": alone})
+    return pd.DataFrame(rows).rename(columns={"value": "excess"})
+
+
+def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
+    """Return the signed r² of accuracy with minus the logarithm of KL and of each measure of flatness.
+
+    Over the last checkpoints of several algorithms at one size, of those algorithms that end saturated
+    in every seed; an algorithm stands where a size stands elsewhere, so that its seeds are resampled
+    together.
+    """
+    results = {arm.label: study.of(arm) for arm in arms}
+    good = {name: found for name, found in results.items() if saturated(found, *found.sizes)}
+    wanted = [run for found in good.values() for run in found.setting.flatness().values()]
+    get_all(study.setting.store, wanted, study.setting.preset.workers)
+    if not good:
+        return pd.DataFrame(columns=["task", "measure", "models", *Interval._fields])
+    table = pd.concat([_measured(found).assign(size=name) for name, found in good.items()])
+    rows = []
+    for task in tasks:
+        for measure in ("kl_mean", *MEASURES[:-1]):
+            # A measure stands in the trace's place: there its logarithm is taken and its sign turned.
+            runs = runs_of(table.drop(columns="trace").assign(trace=table[measure]), task)
+            rows.append({"task": task, "measure": measure, "models": len(table), **signed_r2(runs)._asdict()})
+    return pd.DataFrame(rows).replace({"measure": {"kl_mean": "KL", "trace": "Fisher trace"}})
+
+
+def _measured(results: Results) -> pd.DataFrame:
+    """Return the last checkpoints with a column for each measure of flatness that needs no chain."""
+    runs, store = results.setting.flatness(), results.setting.store
+    wide = pd.DataFrame(
+        {"size": size, "seed": seed, **store.get(run).set_index("measure")["mean"]}
+        for (size, seed), run in runs.items()
+    )
+    return final(results).drop(columns="trace").merge(wide, on=["size", "seed"])
+
+
+def unsaturated(study: Study, arms: Iterable[Arm]) -> str:
+    """Say in one sentence which algorithms did not reach the same loss; empty where all did."""
+    apart = [arm.label for arm in arms if not saturated(study.of(arm), *study.of(arm).sizes)]
+    if not apart:
+        return ""
+    return (
+        f"Not saturated in all seeds, and so not compared after all steps: {'; '.join(apart)}. "
+        "Give them more steps (parameter steps) or another strength."
+    )
+
+
+def wide(differences: pd.DataFrame) -> pd.DataFrame:
+    """Return differences with one column a quantity, each as `value (low, high)`."""
+    shown = [
+        "–" if np.isnan(row.low) else f"{row.value:+.2f} ({row.low:.2f}, {row.high:.2f})"
+        for row in differences.itertuples()
+    ]
+    table = differences.assign(shown=shown).pivot_table(
+        index=["algorithm", "compared"], columns="quantity", values="shown", aggfunc="first", sort=False
+    )
+    return table.reset_index().rename_axis(columns=None)

@@ -1,0 +1,187 @@
+"""Tables of what the models are: parameters by part, the paper's sizes, agreement with `transformers`."""
+
+from dataclasses import asdict
+from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import get_args
+
+import pandas as pd
+import torch
+from torch import nn
+from transformers import AutoModelForMaskedLM, PreTrainedModel
+
+from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape, Norm
+from sameloss.models.export import export_model
+from sameloss.models.huggingface import HuggingFaceModel
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.models.sizes import LSTM_SIZES, SIZES
+from sameloss.studies.same_loss.groups import Setting
+from sameloss.studies.same_loss.settings import PRESETS
+
+BERT_IDS, BERT_POSITIONS, BERT_TYPES = 30_522, 512, 2
+"""Rows of BERT's three embeddings, which the paper's size names count."""
+
+NAMED_HERE = "29M"
+"""The one of the paper's LSTMs that its text does not name."""
+
+
+def block_parameters(shape: EncoderShape) -> int:
+    """Return the parameters of one block: four square matrices, the MLP's two, biases, two LayerNorms.
+
+    >>> block_parameters(EncoderShape(4, 2, 1, 8))
+    172
+    """
+    d, inner = shape.d_model, shape.d_inter
+    return 4 * d**2 + 2 * d * inner + inner + 9 * d
+
+
+def encoder_parameters(shape: EncoderShape, words: int, max_length: int, norm: Norm = "pre") -> int:
+    """Return the parameters of an encoder; the head's matrix is the embedding's and not counted twice.
+
+    >>> encoder_parameters(EncoderShape(4, 2, 1, 8), words=3, max_length=4)
+    251
+    """
+    d = shape.d_model
+    embeddings = (words + 1 + max_length) * d + 2 * d
+    final_norm = 2 * d if norm == "pre" else 0
+    head = d**2 + 3 * d + words
+    return embeddings + shape.layers * block_parameters(shape) + final_norm + head
+
+
+def bert_parts(d_model: int, blocks: int) -> dict[str, int]:
+    """Return the parameters, by part, of a model that has BERT's parts around its blocks.
+
+    >>> sum(bert_parts(768, 12 * block_parameters(EncoderShape(768, 12, 12, 3072))).values())
+    110104890
+
+    Args:
+        d_model: width.
+        blocks: parameters of all blocks.
+
+    """
+    return {
+        "word embedding": BERT_IDS * d_model,
+        "positions, types": (BERT_POSITIONS + BERT_TYPES) * d_model + 2 * d_model,
+        "blocks": blocks,
+        "pooler": d_model**2 + d_model,
+        "head": d_model**2 + 3 * d_model + BERT_IDS,
+    }
+
+
+def transformer_sizes() -> pd.DataFrame:
+    """Return Table 3: shapes, and millions of parameters by BERT's parts, in all, and as built here.
+
+    `off` is by how many per cent the paper's name is above the count.
+    """
+    paper, rows = PRESETS["paper"], []
+    for name, shape in SIZES["paper"].items():
+        parts = bert_parts(shape.d_model, shape.layers * block_parameters(shape))
+        counts = {**parts, "as BERT": sum(parts.values()), "here": paper.parameter_count(name)}
+        rows.append(
+            {"size": name, **asdict(shape), **_millions(counts), "off": _off(name, counts["as BERT"])}
+        )
+    return pd.DataFrame(rows)
+
+
+def lstm_sizes() -> pd.DataFrame:
+    """Return the LSTMs: millions of parameters with two directions of d/2, and with one of d.
+
+    Both have BERT's parts around them; `here` is what this book builds for the paper's HMM. Each
+    `off` is by how many per cent the paper's name is above the count.
+    """
+    hmm, rows = PRESETS["paper"].hmm, []
+    for name, shape in LSTM_SIZES["paper"].items():
+        with torch.device("meta"):
+            model = BiLSTM(shape, hmm.words, hmm.length)
+            plain = nn.LSTM(shape.d_model, shape.d_model, shape.layers)
+        two, one = (sum(bert_parts(shape.d_model, _count(part)).values()) for part in (model.blocks, plain))
+        counts = {"two directions": two, "one direction": one, "here": model.parameter_count}
+        off = {"off": _off(name, two), "off, one direction": _off(name, one)}
+        rows.append({"size": name, **asdict(shape), **_millions(counts), **off})
+    return pd.DataFrame(rows)
+
+
+def _count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def _millions(counts: dict[str, int]) -> dict[str, float]:
+    return {part: count / 1e6 for part, count in counts.items()}
+
+
+def _off(name: str, count: int) -> float:
+    """Return by how many per cent a name such as 235M is above a count; nothing for a name of ours."""
+    return float("nan") if name == NAMED_HERE else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
+
+
+def own_sizes(setting: Setting) -> pd.DataFrame:
+    """Return the setting's sizes: shape, and parameters by part of the model."""
+    words, length = setting.preset.language.words, setting.preset.language.max_length
+    rows = []
+    for name in setting.sizes:
+        shape = setting.preset.shapes[name]
+        with torch.device("meta"):
+            model = (BiLSTM if isinstance(shape, BiLSTMShape) else Encoder)(shape, words, length)
+        rows.append({"size": name, **asdict(shape), **_parts(model), "all": model.parameter_count})
+    return pd.DataFrame(rows)
+
+
+def _parts(model: MaskedLanguageModel) -> dict[str, int]:
+    return {
+        "embeddings": _count(model.word) + _count(model.position) + _count(model.embedding_norm),
+        "blocks": _count(model.blocks) + _count(model.final_norm),
+        "head": _count(model.head_dense) + _count(model.head_norm) + model.head_bias.numel(),
+    }
+
+
+def random_encoder(
+    shape: EncoderShape, words: int, max_length: int, generator: torch.Generator, norm: Norm = "pre"
+) -> Encoder:
+    """Return a float64 encoder whose parameters, gains and biases included, are away from initial ones."""
+    model = Encoder(shape, words, max_length, seed=0, norm=norm).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def reopened(model: Encoder) -> PreTrainedModel:
+    """Return what `transformers` opens where the encoder was exported."""
+    with TemporaryDirectory() as folder:
+        export_model(model, Path(folder))
+        return AutoModelForMaskedLM.from_pretrained(folder)
+
+
+def agreement_table(shape: EncoderShape, words: int = 16, length: int = 8) -> pd.DataFrame:
+    """Return how far logits of encoders are from those of the classes of `transformers` that open them.
+
+    Parameters and sentences are random, sentences of all lengths with one [MASK] each.
+
+    Args:
+        shape: of the encoders.
+        words: number of words.
+        length: of the longest sentence (tokens).
+
+    """
+    generator = torch.Generator().manual_seed(0)
+    batch = _masked_sentences(words, length, generator)
+    rows = []
+    for norm, dtype in product(get_args(Norm), (torch.float32, torch.float64)):
+        model = random_encoder(shape, words, length, generator, norm).to(dtype)
+        twin = reopened(model)
+        with torch.no_grad():
+            ours, theirs = model(*batch), HuggingFaceModel(twin, words)(*batch)
+        names = {"ours": f"{norm}-LN", "transformers": type(twin).__name__}
+        sizes = {"largest logit": float(ours.abs().max()), "difference": float((theirs - ours).abs().max())}
+        rows.append({**names, "precision": str(dtype).removeprefix("torch."), **sizes})
+    return pd.DataFrame(rows)
+
+
+def _masked_sentences(words: int, length: int, generator: torch.Generator) -> tuple[torch.Tensor, ...]:
+    lengths = torch.arange(length).repeat(8) + 1
+    tokens = torch.randint(1, words + 1, (len(lengths), length), generator=generator)
+    positions = (torch.rand(len(lengths), generator=generator) * lengths).long()
+    tokens[torch.arange(len(lengths)), positions] = 0
+    return tokens, positions, lengths

@@ -1,0 +1,130 @@
+"""The training algorithms by name: what each changes of ordinary pre-training (Section 2.3, App. A.4)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sameloss.errors import ParameterError
+from sameloss.models.encoder import Norm
+from sameloss.training.objectives import ORDINARY, Objective
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an algorithm changes of a preset's pre-training."""
+
+    objective: Objective = ORDINARY
+    optimisation: dict[str, Any] = field(default_factory=dict)  # fields of `Optimisation`
+    norm: Norm = "pre"
+    dropout: float = 0.0
+    origin: str | None = None  # the algorithm whose last checkpoint this one starts from
+    longer: bool = False  # by the preset's `noise_length`
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm, and the number that says how strong it is."""
+
+    summary: str
+    recipe: Callable[[float], Recipe]
+    strength: float | None = None  # the default; None: it has no such number
+    symbol: str = ""  # what the strength is
+
+
+CONSTANT_SGD = {"optimiser": "sgd", "schedule": "constant"}
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
+    "sgd": Algorithm(
+        "plain SGD, 12 % warm-up, then a constant rate (Figure 3)",
+        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.12, "lr": lr}),
+        0.5,
+        "learning rate",
+    ),
+    "adversarial": Algorithm(
+        "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
+        lambda weight: Recipe(Objective(adversary=weight)),
+        0.003,
+        "λ",
+    ),
+    "soft": Algorithm(
+        "AdamW on the exact conditionals: no label noise", lambda _: Recipe(Objective(label_noise=0.0))
+    ),
+    "sgd-after": Algorithm(
+        "from the end of `adamw`, plain SGD at a constant rate",
+        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
+        0.1,
+        "learning rate",
+    ),
+    "sgd-noise": Algorithm(
+        "from the end of `soft`, plain SGD at a constant rate, label noise scaled by s",
+        lambda scale: Recipe(
+            Objective(label_noise=scale),
+            {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1},
+            origin="soft",
+            longer=True,
+        ),
+        1.0,
+        "s",
+    ),
+    "sam": Algorithm(
+        "AdamW on the gradient a radius uphill: sharpness-aware minimisation",
+        lambda radius: Recipe(optimisation={"sam_radius": radius}),
+        0.05,
+        "radius",
+    ),
+    "trace-penalty": Algorithm(
+        "AdamW on the masked loss plus μ times the Fisher trace",
+        lambda weight: Recipe(Objective(trace_penalty=weight)),
+        1e-4,
+        "μ",
+    ),
+    "dropout": Algorithm("AdamW with dropout", lambda rate: Recipe(dropout=rate), 0.1, "rate"),
+    "weight-decay": Algorithm(
+        "AdamW with decoupled weight decay",
+        lambda decay: Recipe(optimisation={"weight_decay": decay}),
+        0.01,
+        "decay",
+    ),
+    "mask-rate": Algorithm(
+        "AdamW, each token masked with a probability (App. E)",
+        lambda rate: Recipe(Objective(mask_rate=rate)),
+        0.15,
+        "rate",
+    ),
+    "post-ln": Algorithm(
+        "AdamW, LayerNorm behind each residual sum (App. B.1)", lambda _: Recipe(norm="post")
+    ),
+}
+
+
+def check_algorithm(name: str, strength: float | None) -> None:
+    """Refuse an unknown algorithm, and a strength for one that has none.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+
+    """
+    if name not in ALGORITHMS:
+        raise ParameterError(f"Unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}.")
+    if strength is not None and ALGORITHMS[name].strength is None:
+        strong = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
+        raise ParameterError(f"Algorithm {name} has no strength; those that have are {strong}.")
+
+
+def recipe(name: str, strength: float | None = None) -> Recipe:
+    """Return what an algorithm changes, at its own strength or another."""
+    check_algorithm(name, strength)
+    algorithm = ALGORITHMS[name]
+    return algorithm.recipe(algorithm.strength if strength is None else strength)
+
+
+def label(name: str, strength: float | None = None) -> str:
+    """Name an algorithm with its strength.
+
+    >>> label("adversarial", 0.3), label("soft")
+    ('adversarial, λ = 0.3', 'soft')
+    """
+    algorithm = ALGORITHMS[name]
+    strength = algorithm.strength if strength is None else strength
+    return name if strength is None else f"{name}, {algorithm.symbol} = {strength:g}"

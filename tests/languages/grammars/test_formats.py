@@ -1,0 +1,121 @@
+"""Grammars as text: NLTK's own parser agrees, both notations come back as they were written."""
+
+import nltk
+import pytest
+import torch
+
+from sameloss.errors import LanguageError
+from sameloss.languages import PCFG
+from sameloss.languages.grammars.formats import GrammarText, read_grammar, to_lines, to_nltk
+
+ENGLISH = """
+S -> NP VP [1.0]
+NP -> D N [0.6] | 'she' [0.4]
+VP -> V NP [0.7] | VP PP [0.3]
+PP -> P NP [1.0]
+D -> 'the' [1.0]
+N -> 'dog' [0.5] | 'cat' [0.5]
+V -> 'saw' [1.0]
+P -> 'with' [1.0]
+"""
+
+
+def test_nltk_parses_a_sentence_with_the_same_probability():
+    language = PCFG(read_grammar(ENGLISH), length_limit=12)
+    words = ["she", "saw", "the", "dog", "with", "the", "cat"]
+    parses = nltk.InsideChartParser(nltk.PCFG.fromstring(ENGLISH)).parse(words)
+    expected = sum(tree.prob() for tree in parses)
+    number = {word: k for k, word in enumerate(language.grammar.vocabulary, start=1)}
+    sentence = torch.tensor([[number[word] for word in words]])
+    found = language._derivation_log_prob(
+        type(language.sample(1, torch.Generator()))(sentence, torch.tensor([7]))
+    )
+    assert found.exp().item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("write", [to_lines, to_nltk])
+@pytest.mark.parametrize("source", ["layered", "english", "one start symbol of many"])
+def test_what_is_written_reads_back_exactly(write, source, tiny_spec):
+    texts = {"english": ENGLISH, "one start symbol of many": "ROOT A B 1\nA x 0.5\nA y 0.5\nB x 1"}
+    before = tiny_spec.grammar() if source == "layered" else read_grammar(texts[source])
+    after = read_grammar(write(before))
+    assert (after.symbols, after.vocabulary) == (before.symbols, before.vocabulary)
+    for table in ("roots", "rules", "weights", "emission"):
+        torch.testing.assert_close(getattr(after, table), getattr(before, table), rtol=1e-15, atol=0)
+
+
+def test_unary_rules_of_the_start_become_the_distribution_of_the_first_symbol():
+    grammar = read_grammar("S A 0.3\nS B 0.2\nS B 0.1\nS A B 0.2\nS x 0.2\nA x 1\nB y 1")
+    assert grammar.symbols == ("S", "A", "B")
+    torch.testing.assert_close(grammar.roots, torch.tensor([0.4, 0.3, 0.3]).double())
+    assert grammar.weights.tolist() == [0.5]
+    assert grammar.emission[0].tolist() == [0.5, 0.0]
+
+
+def test_duplicates_are_summed_comments_and_blank_lines_ignored():
+    grammar = read_grammar("# mine\n\nS A A 0.25\nS A A 0.75\nA x 0.5\nA x 0.5\n")
+    assert grammar.weights.tolist() == [1.0]
+    assert grammar.emission.tolist() == [[0.0], [1.0]]
+
+
+def test_an_arrow_in_a_comment_is_no_notation():
+    assert read_grammar("  # S -> A\nS x² 0.5\nS y 0.5").vocabulary == ("x²", "y")
+
+
+@pytest.mark.parametrize(
+    ("write", "text", "message"),
+    [
+        (to_lines, "S -> 'a b' [1.0]", "The name 'a b' cannot be written"),
+        (to_lines, "S -> S S [0.1] | 'S' [0.9]", "'S' is a symbol and a word"),
+        (to_nltk, "$S x 1", r"The name '\$S' cannot be written"),
+        (to_nltk, "S x'y 1", "cannot be written"),
+    ],
+)
+def test_what_would_not_read_back_is_not_written(write, text, message):
+    with pytest.raises(LanguageError, match=message):
+        write(read_grammar(text))
+
+
+def test_words_are_numbered_in_natural_order():
+    grammar = read_grammar("S w10 0.25\nS w2 0.25\nS b 0.25\nS 7 0.25")
+    assert grammar.vocabulary == ("7", "b", "w2", "w10")
+
+
+def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
+    grammar = read_grammar("S A A 0.3333333\nS A S 0.3333333\nS x 0.3333333\nA x 1")
+    assert float(grammar.weights.sum() + grammar.emission[0].sum()) == pytest.approx(1, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no rules"),
+        ("S A A 0.5\nA x 1", "Probabilities of S sum to 0.5; they must sum to 1"),
+        ("S -> A A [0.5]\nA -> 'x' [1.0]", "cannot be read"),
+        ("S -> A A", "cannot be read"),
+        ("S A A 1.5\nS x -0.5\nA x 1", r"probability of rule S -> A A is 1\.5; it lies in \[0, 1\]"),
+        ("S A A nan\nA x 1", "probability of rule S -> A A is nan"),
+        ("S A A one\nA x 1", "A line of S does not end in a probability"),
+        ("S\nA x 1", "A line of S does not end in a probability"),
+        ("S A 1\nA B 1\nB A 1", "Unary rules form a cycle: (A -> B -> A|B -> A -> B)"),
+        ("S S 1", "Unary rules form a cycle: S -> S"),
+        ("S A A 1\nA B 1\nB x 1", "Rule A -> B is unary; only the start symbol S may have such rules"),
+        ("S A 1\nA S x 0.5\nA x 0.5", "Symbol x of rule A -> S x has no rules of its own"),
+        ("S A 1\nA S A 0.5\nA x 0.5", "The start symbol S has unary rules, so it may not stand in A -> S A"),
+        ("S A A A 1\nA x 1", "Rule S -> A A A is not in Chomsky normal form"),
+        ("S -> A 'x' [1.0]\nA -> 'x' [1.0]", "Rule S -> A x is not in Chomsky normal form"),
+        ("S -> [1.0]", "is not in Chomsky normal form"),
+        ("S -> A B [1.0]\nA -> 'x' [1.0]", "Symbol B of rule S -> A B has no rules of its own"),
+        ("S A A 1\nA A A 1", "Symbol S never terminates"),
+    ],
+)
+def test_bad_grammars_say_what_is_wrong(text, message):
+    with pytest.raises(LanguageError, match=message):
+        read_grammar(text)
+
+
+def test_a_text_is_a_language_spec():
+    spec = GrammarText(ENGLISH, 9)
+    assert (spec.words, spec.max_length) == (6, 9)
+    assert spec.build().sample(5, torch.Generator().manual_seed(0)).lengths.max() <= 9
+    assert GrammarText("S A A 1\nA x 1").max_length == 2

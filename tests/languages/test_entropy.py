@@ -1,0 +1,111 @@
+"""Statistics of a language against enumeration and hand calculation."""
+
+import math
+
+import pytest
+import torch
+from enumeration import as_sentences, enumerated
+
+from sameloss.errors import LanguageError
+from sameloss.languages import HMMSpec, Sentences, TeacherSpec, substituted_conditionals
+from sameloss.languages.entropy import (
+    blind_entropy,
+    check_attainable,
+    entropy_under_masks,
+    length_distribution,
+    mask_some,
+    masked_entropy,
+    word_shares,
+)
+from sameloss.measures.saturation import exact_saturation
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, SATURATED_KL
+
+
+def seed(number):
+    return torch.Generator().manual_seed(number)
+
+
+def test_masked_entropy_is_that_of_the_population(tiny_language, tiny_model):
+    exact = exact_saturation(tiny_model, tiny_language).entropy.mean
+    found = masked_entropy(tiny_language, tiny_language.sample(4000, seed(0)), seed(1))
+    assert found.standard_error < 0.01
+    assert abs(found.mean - exact) < 4 * found.standard_error
+
+
+def test_one_position_a_sentence_estimates_the_same():
+    language = TeacherSpec(words=4, max_length=3, topics=2, d_model=4).build()
+    sentences = language.sample(1500, seed(0))
+    some = masked_entropy(language, sentences, seed(1))
+    every = torch.special.entr(language.conditionals(sentences)).sum((1, 2)) / sentences.lengths
+    assert some.count == 1500
+    assert some.standard_error < 0.02
+    assert abs(some.mean - every.mean()) < 4 * some.standard_error
+
+
+def test_blind_entropy_is_that_of_words_by_position(tiny_language):
+    probabilities = enumerated(tiny_language.grammar, 4)
+    expected = 0.0
+    for position in range(4):
+        shares = torch.zeros(3, dtype=torch.float64)
+        for words, probability in probabilities.items():
+            shares[words[position] - 1] += probability
+        expected += float(torch.special.entr(shares).sum()) / 4
+    assert blind_entropy(tiny_language) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_laptops_language_has_something_to_learn():
+    """The context tells at least five times what a saturated model may miss."""
+    language = LAPTOP_LANGUAGE.build()
+    found = masked_entropy(language, language.sample(2000, seed(0)), seed(1))
+    assert blind_entropy(language) - found.mean > 5 * SATURATED_KL
+
+
+def test_zeros_are_refused_where_the_minimum_must_be_attained(tiny_language):
+    check_attainable(tiny_language, tiny_language.sample(50, seed(0)))
+    hard = HMMSpec(4, 6, 4, 2, 1.0, 1.0).build()
+    with pytest.raises(
+        LanguageError, match=r"Word \d has probability zero at position 0 of sentence 0, so no"
+    ):
+        check_attainable(hard, hard.sample(50, seed(0)))
+
+
+def test_masks_are_as_many_as_asked_and_inside():
+    sentences = Sentences(
+        torch.tensor([[1, 2, 3, 0], [1, 2, 3, 4]]).repeat(500, 1), torch.tensor([3, 4]).repeat(500)
+    )
+    masked = mask_some(sentences, 2, seed(0)).tokens
+    assert ((masked[0::2, :3] == 0).sum(1) == 2).all()
+    assert ((masked[1::2] == 0).sum(1) == 2).all()
+    frequency = (masked[1::2] == 0).double().mean(0)
+    assert (frequency - 0.5).abs().max() < 4 * (0.25 / 500) ** 0.5
+    assert (mask_some(sentences, 9, seed(0)).tokens[:, :3] == 0).all()
+
+
+def test_entropy_rises_with_masks_to_the_blind_entropy():
+    language = HMMSpec(4, 6, 4, 1, 0.3, 0.3, seed=1).build()
+    sentences = language.sample(3000, seed(0))
+    found = [entropy_under_masks(language, mask_some(sentences, k, seed(k))) for k in (1, 2, 3, 4)]
+    means = [estimate.mean for estimate in found]
+    assert means == sorted(means)
+    assert means[-1] == pytest.approx(blind_entropy(language), rel=1e-9)
+    assert means[-1] - means[0] > 20 * found[0].standard_error
+
+
+def test_word_shares_count_tokens_before_the_end(tiny_language):
+    sentences = Sentences(torch.tensor([[1, 1, 3, 9], [2, 3, 3, 3]]), torch.tensor([3, 1]))
+    assert word_shares(tiny_language, sentences).tolist() == [0.5, 0.25, 0.25]
+
+
+def test_an_autoregressive_language_has_no_length_distribution():
+    language = TeacherSpec().build()
+    with pytest.raises(LanguageError, match="8 masks of 16 words have"):
+        length_distribution(language)
+
+
+def test_substitution_is_the_definition(tiny_language):
+    words = (1, 2, 3, 1)
+    probabilities = enumerated(tiny_language.grammar, 4)
+    found = substituted_conditionals(tiny_language, as_sentences([words], 4))
+    joint = torch.tensor([probabilities[(1, 2, w, 1)] for w in (1, 2, 3)], dtype=torch.float64)
+    torch.testing.assert_close(found[0, 2], joint / joint.sum(), rtol=1e-12, atol=0)
+    assert not math.isnan(float(found.sum()))

@@ -1,0 +1,29 @@
+"""What probes read."""
+
+import torch
+
+from sameloss.languages import Sentences
+from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
+
+RAGGED = Sentences(torch.tensor([[1, 2, 3, 1], [3, 1, 2, 2]]), torch.tensor([4, 2]))
+
+
+def test_contextual_features_concatenate_all_tokens(tiny_model):
+    features = contextual_features(tiny_model, RAGGED).unflatten(1, (4, 4))
+    with torch.no_grad():
+        alone = tiny_model.features(RAGGED.tokens[1:, :2])[0].float()
+    torch.testing.assert_close(features[1, :2], alone)
+    assert (features[1, 2:] == 0).all()
+
+
+def test_lookup_features_are_the_conditionals(tiny_language):
+    sentences = tiny_language.sample(5, torch.Generator().manual_seed(0))
+    features = lookup_features(tiny_language, sentences).unflatten(1, (4, 3))
+    torch.testing.assert_close(features, tiny_language.conditionals(sentences).float())
+    torch.testing.assert_close(features.sum(-1), torch.ones(5, 4))
+
+
+def test_one_hot_features(tiny_language):
+    features = one_hot_features(tiny_language, RAGGED).unflatten(1, (4, 3))
+    assert features[0].argmax(-1).tolist() == [0, 1, 2, 0]
+    assert features[1].tolist() == [[0, 0, 1], [1, 0, 0], [0, 0, 0], [0, 0, 0]]

@@ -1,0 +1,106 @@
+"""Entropy, KL and loss against full enumeration."""
+
+import math
+from itertools import product
+
+import pytest
+import torch
+
+from sameloss.errors import LanguageError
+from sameloss.languages import Sentences, mask_one
+from sameloss.languages.enumeration import enumerable, enumerate_sentences
+from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.statistics.estimate import Estimate
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
+
+
+class Oracle(torch.nn.Module):
+    """A model that outputs the true conditionals, shifted by `error` nats on word 1."""
+
+    def __init__(self, language, error=0.0):
+        super().__init__()
+        self.language, self.error = language, torch.nn.Parameter(torch.tensor(error).double())
+
+    def forward(self, masked, positions, lengths=None):
+        lengths = torch.full((len(masked),), masked.shape[1])
+        conditionals = self.language.conditionals(Sentences(masked, lengths))
+        logits = conditionals[torch.arange(len(masked)), positions].log()
+        return logits + self.error * torch.tensor([1.0, 0.0, 0.0])
+
+
+def brute_force(language, model):
+    """Sum entropy and KL over all sentences and positions, one at a time."""
+    entropy = kl = 0.0
+    for words in product((1, 2, 3), repeat=4):
+        tokens, lengths = torch.tensor([words]), torch.tensor([4])
+        weight = language.log_prob(Sentences(tokens, lengths)).exp().item() / 4
+        truth = language.conditionals(Sentences(tokens, lengths))[0]
+        for t in range(4):
+            positions = torch.tensor([t])
+            predicted = model(mask_one(tokens, positions), positions)[0].double().log_softmax(-1)
+            entropy -= weight * sum(p * math.log(p) for p in truth[t].tolist())
+            kl += weight * sum((truth[t] * (truth[t].log() - predicted)).tolist())
+    return entropy, kl
+
+
+def test_exact_saturation_matches_brute_force(tiny_language, tiny_model):
+    entropy, kl = brute_force(tiny_language, tiny_model)
+    exact = exact_saturation(tiny_model, tiny_language)
+    assert exact.entropy.mean == pytest.approx(entropy, rel=1e-12)
+    assert exact.kl.mean == pytest.approx(kl, rel=1e-9)
+    assert exact.loss.mean == pytest.approx(entropy + kl, rel=1e-12)
+    assert exact.kl.standard_error == 0
+    assert kl > 0.05
+
+
+def test_the_truth_has_no_divergence(tiny_language):
+    assert abs(exact_saturation(Oracle(tiny_language), tiny_language).kl.mean) < 1e-12
+    assert exact_saturation(Oracle(tiny_language, 0.3), tiny_language).kl.mean > 1e-3
+
+
+def test_sampled_estimates_agree_with_the_population(tiny_language, tiny_model):
+    exact = exact_saturation(tiny_model, tiny_language)
+    sentences = tiny_language.sample(4000, torch.Generator().manual_seed(0))
+    sampled = saturation(tiny_model, sentences, tiny_language.conditionals(sentences))
+    for name in ("entropy", "kl", "loss"):
+        truth, estimate = getattr(exact, name).mean, getattr(sampled, name)
+        assert abs(estimate.mean - truth) < 4 * estimate.standard_error
+        assert estimate.standard_error < 0.05 * truth
+
+
+def test_loss_is_the_cross_entropy_of_sampled_labels(tiny_language, tiny_model):
+    """Equation (loss): the mean of -log f[x_t] over the language is H + KL."""
+    total = 0.0
+    for sentences in enumerate_sentences(tiny_language):
+        weight = tiny_language.log_prob(sentences).exp() / 4
+        for t in range(4):
+            positions = torch.full((len(weight),), t)
+            logits = tiny_model(mask_one(sentences.tokens, positions), positions).detach()
+            total += float(
+                weight
+                @ torch.nn.functional.cross_entropy(logits, sentences.tokens[:, t] - 1, reduction="none")
+            )
+    assert exact_saturation(tiny_model, tiny_language).loss.mean == pytest.approx(total, rel=1e-9)
+
+
+def test_enumeration_covers_the_language(tiny_language):
+    parts = list(enumerate_sentences(tiny_language))
+    assert sum(len(part.lengths) for part in parts) == 81
+    total = sum(tiny_language.log_prob(part).exp().sum() for part in parts)
+    assert total.item() == pytest.approx(1, rel=1e-12)
+
+
+def test_only_small_languages_are_enumerated(tiny_language):
+    assert enumerable(tiny_language)
+    assert not enumerable(LAPTOP_LANGUAGE.build())
+
+
+def test_too_many_sentences_are_refused():
+    with pytest.raises(LanguageError, match="too many to enumerate"):
+        next(enumerate_sentences(LAPTOP_LANGUAGE.build()))
+
+
+def test_estimate_of_draws():
+    estimate = Estimate.of(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert estimate.mean == 2.5
+    assert estimate.standard_error == pytest.approx(math.sqrt(5 / 3) / 2)

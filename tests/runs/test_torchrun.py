@@ -1,0 +1,125 @@
+"""A training in two processes: the same loss, resumption after a kill bit for bit, and all speed options."""
+
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import psutil
+import pytest
+
+from sameloss.errors import NonFiniteLoss
+from sameloss.models.encoder import EncoderShape
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling
+from sameloss.runs.torchrun import _pickled
+from sameloss.store.store import Store
+from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.same_loss.settings import SMOKE_LANGUAGE
+from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation
+
+pytestmark = pytest.mark.book  # each training starts three interpreters
+
+
+@pytest.fixture
+def run(tiny_spec):
+    return Pretraining(
+        corpus=CorpusSampling(tiny_spec, 300, seed=0),
+        shape=EncoderShape(8, 2, 1, 16),
+        optimisation=Optimisation(steps=300, batch=16, lr=1e-2),
+        seed=0,
+        checkpoints=(100, 300),
+        micro_batch=4,
+        resume_every=50,
+        dtype="float64",
+    )
+
+
+@pytest.fixture
+def shared(run):
+    return replace(run, execution=Execution(processes=2))
+
+
+def test_two_processes_train_as_one_does(run, shared, tmp_path):
+    """The same global batch gives the same losses within rounding; float64 shows it."""
+    store = Store(tmp_path)
+    alone, both = store.get(run).history, store.get(shared).history
+    assert both.step.tolist() == alone.step.tolist()
+    assert both.loss.tolist() == pytest.approx(alone.loss.tolist(), rel=1e-7)
+
+
+ONE = """
+import pickle, sys
+from sameloss.runs import Store
+Store(sys.argv[1]).get(pickle.loads(bytes.fromhex(sys.argv[2])))
+"""
+
+
+def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(shared, tmp_path):
+    """SIGKILL to the one that waits ends the others too; what they saved is where the next one starts."""
+    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    whole.get(shared)
+    store.get(shared.corpus)
+    command = [sys.executable, "-c", ONE, str(store.root), pickle.dumps(shared).hex()]
+    process = subprocess.Popen(command)
+    state = store.partial(shared) / "scratch" / "resume.pt"
+    while not state.exists():
+        assert process.poll() is None, "it ended before it could be killed"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not store.has(shared)
+    _wait_until_nothing_runs(store.partial(shared))
+    store.get(shared)
+    assert store.manifest(shared)["files"] == whole.manifest(shared)["files"]
+
+
+def _wait_until_nothing_runs(folder, limit_s=30.0):
+    """Wait for the orphans: the death of the first process is a signal to them."""
+    end = time.monotonic() + limit_s
+    while any(str(folder) in command for command in _command_lines()):
+        assert time.monotonic() < end, "processes of a killed training go on"
+        time.sleep(0.05)
+
+
+def _command_lines():
+    return [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+
+
+FAST = Execution(compiled=True, by_length=True, processes=2)
+
+
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling needs a compiler")
+def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
+    """At the smoke preset, on sentences of several lengths: losses at first, and KL within a seed's noise."""
+    setting = resolve({"preset": "smoke", "size": "3K", "seeds": 4, "artifacts": str(tmp_path)})
+    ragged = replace(SMOKE_LANGUAGE, levels=3, early_stop=(0.2, 0.4))
+    plain = replace(setting, preset=replace(setting.preset, language=ragged, micro_batch=16))
+    fast = replace(plain, preset=replace(plain.preset, execution=FAST))
+    (slow, *others), quick = plain.saturations().values(), fast.saturations()["3K", 0]
+    losses = [setting.store.get(run.pretraining).history.loss for run in (slow, quick)]
+    assert losses[1][:5].tolist() == pytest.approx(losses[0][:5].tolist(), rel=1e-5)
+    at_end, *noisy = (setting.store.get(run).kl_mean.iloc[-1] for run in (slow, *others))
+    assert setting.store.get(quick).kl_mean.iloc[-1] == pytest.approx(
+        at_end, abs=np.std([at_end, *noisy], ddof=1)
+    )
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left"), ValueError(lambda: 0)])
+def test_any_fault_of_a_process_can_be_told(fault):
+    told = pickle.loads(_pickled(fault))
+    assert isinstance(told, type(fault)) or repr(fault) in str(told)
+    assert getattr(told, "errno", None) == getattr(fault, "errno", None)
+
+
+def test_a_fault_in_a_process_is_the_one_sentence(shared, tmp_path):
+    diverging = replace(shared, optimisation=replace(shared.optimisation, lr=1e30))
+    with pytest.raises(
+        NonFiniteLoss, match=r"at step \d+, far above guessing .*, seed 0\..*\(step 150\) is kept"
+    ):
+        Store(tmp_path).get(diverging)

@@ -1,0 +1,121 @@
+"""Checkpoints interpolated to a common KL."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sameloss.errors import ParameterError, UnreachableKL
+from sameloss.statistics.equal_kl import common_kl, interpolated, weights_at
+
+
+def test_what_is_linear_in_log_kl_is_interpolated_exactly():
+    kl = np.exp(np.array([-1.0, -1.3, -2.9, -3.0]))
+    accuracy = 60 - 4 * np.log(kl)
+    for target in np.geomspace(kl[-1], kl[0], 23)[1:-1]:
+        weights = weights_at(kl, target)
+        assert weights @ accuracy == pytest.approx(60 - 4 * np.log(target), rel=1e-12)
+        assert weights.sum() == pytest.approx(1, rel=1e-12)
+        assert weights.min() >= 0
+        assert np.ptp(np.flatnonzero(weights)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("kl", "target", "weights"),
+    [
+        ([0.4, 0.1, 0.4, 0.1, 0.025], 0.2, [0, 0, 0.5, 0.5, 0]),  # thrice: down, up, down
+        ([0.4, 0.1, 0.4], 0.2, [0, 0.5, 0.5]),  # it may be on the way up
+        ([0.1, 0.4, 0.1, 0.025], 0.1, [0, 0, 1, 0]),  # at a checkpoint twice
+        ([0.4, 0.1, 0.1], 0.1, [0, 0, 1]),  # and stays there
+        ([0.4, 0.1, 0.2], 0.1, [0, 1, 0]),  # touched
+        ([0.4, 0.1], 0.4, [1, 0]),
+        ([0.4], 0.4, [1]),
+    ],
+)
+def test_the_last_crossing_counts(kl, target, weights):
+    np.testing.assert_allclose(weights_at(np.array(kl), target), weights, atol=1e-12)
+
+
+def test_each_checkpoint_is_reached_exactly():
+    for dtype in (np.float64, np.float32):
+        kl = np.sort(np.random.default_rng(0).lognormal(-5, 2, 200))[::-1].astype(dtype)
+        found = np.stack([weights_at(kl, float(target)) for target in kl])
+        np.testing.assert_array_equal(found, np.eye(len(kl)))
+
+
+@pytest.mark.parametrize("target", [0.009, 0.31, float("nan"), -1.0])
+def test_what_no_checkpoints_enclose_is_out_of_reach(target):
+    sentence = "nats is out of reach: this run's checkpoints span 0.01 to 0.3; choose a target in there, or"
+    with pytest.raises(UnreachableKL, match=sentence):
+        weights_at(np.array([0.3, 0.01, 0.02]), target)
+
+
+@pytest.mark.parametrize("kl", [[], [0.1, 0.0], [0.1, -0.1], [0.1, float("nan")], [float("inf"), 0.1]])
+def test_a_kl_without_logarithm_is_refused(kl):
+    for compare in (lambda kl: weights_at(kl, 0.1), lambda kl: common_kl([np.array([0.2, 0.1]), kl])):
+        with pytest.raises(ParameterError, match="positive and finite KL"):
+            compare(np.array(kl, dtype=np.float64))
+
+
+def test_the_common_kl_is_the_smallest_that_all_reach():
+    rng = np.random.default_rng(1)
+    runs = [rng.uniform(0.01, 0.02, 6) * np.geomspace(9, 1, 6) for _ in range(5)]
+    target = common_kl(runs)
+    assert [weights_at(kl, target).sum() for kl in runs] == pytest.approx([1] * 5)
+    with pytest.raises(UnreachableKL):
+        [weights_at(kl, target * (1 - 1e-12)) for kl in runs]
+
+
+def test_runs_may_meet_in_one_kl_only():
+    assert common_kl([np.array([0.3, 0.2]), np.array([0.2, 0.1])]) == 0.2
+
+
+def test_runs_without_a_common_kl():
+    with pytest.raises(UnreachableKL, match=r"one stays above 0\.2 nats, another below 0\.1; leave one out"):
+        common_kl([np.array([0.3, 0.2]), np.array([0.1, 0.05])])
+    with pytest.raises(UnreachableKL, match="give at least one"):
+        common_kl([])
+
+
+@pytest.fixture
+def table():
+    """Two sizes of two seeds; accuracy and log trace are linear in log KL, each run with its own level."""
+    rows = [
+        {"size": size, "seed": seed, "step": step, "kl_mean": kl * (1 + seed), "level": level + seed}
+        for level, size in enumerate(["small", "big"])
+        for seed in (0, 1)
+        for step, kl in [(300, 0.01), (100, 0.4), (200, 0.05)]  # in no order
+    ]
+    frame = pd.DataFrame(rows)
+    frame["root"] = 70 + frame.level - 3 * np.log(frame.kl_mean)
+    frame["trace"] = 10 * np.exp(frame.level) * frame.kl_mean**0.5
+    return frame
+
+
+def test_a_table_is_interpolated_run_by_run(table):
+    found = interpolated(table, "root", 0.03)
+    assert found.index.names == ["size", "seed"]
+    assert found.index.tolist() == [("small", 0), ("small", 1), ("big", 0), ("big", 1)]
+    np.testing.assert_allclose(found, 70 + np.array([0, 1, 1, 2]) - 3 * np.log(0.03))
+
+
+def test_traces_are_interpolated_in_their_logarithm(table):
+    found = interpolated(table, "trace", 0.03, log=True)
+    np.testing.assert_allclose(found, 10 * np.exp([0, 1, 1, 2]) * 0.03**0.5)
+    assert (interpolated(table, "trace", 0.03) > found).all()
+
+
+def test_rows_may_be_in_any_order(table):
+    curved = table.assign(root=table.kl_mean**2)
+    expected = interpolated(curved.sort_values("step"), "root", 0.03)
+    pd.testing.assert_series_equal(interpolated(curved, "root", 0.03), expected, check_like=True)
+
+
+def test_the_fault_names_the_run(table):
+    with pytest.raises(UnreachableKL, match=r"small, seed 1: A KL of 0\.015 nats is out of reach"):
+        interpolated(table, "root", 0.015)
+
+
+def test_interpolating_changes_nothing_in_the_table(table):
+    before = table.copy()
+    interpolated(table, "trace", 0.03, log=True)
+    pd.testing.assert_frame_equal(table, before)

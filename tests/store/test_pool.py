@@ -1,0 +1,98 @@
+"""Many runs at once: order, errors, a killed worker."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+import toy_runs
+from toy_runs import Sleeping, Squaring
+
+from sameloss.errors import NonFiniteLoss, StoreError
+from sameloss.store.pool import _Queue, get_all
+from sameloss.store.store import Run, Store, with_ancestors
+
+
+@dataclass(frozen=True)
+class Failing(Run):
+    """A run that ends badly."""
+
+    how: str
+
+    def compute(self, folder, store, report):
+        if self.how == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise NonFiniteLoss("The loss is nan at step 3")
+
+    def load(self, folder):
+        raise AssertionError
+
+
+def test_parents_come_first():
+    grandparent, parent = Squaring(1), Squaring(2, Squaring(1))
+    runs = with_ancestors([Squaring(3, parent), Squaring(4), grandparent])
+    assert [run.number for run in runs] == [1, 2, 3, 4]
+    queue = _Queue(runs)
+    assert {queue.pop().number, queue.pop().number} == {1, 4}
+    assert queue.pop() is None
+    queue.finished(grandparent)
+    assert queue.pop() == parent
+    assert queue.pop() is None
+    queue.finished(parent)
+    assert queue.pop().number == 3
+
+
+def test_results_come_in_the_order_asked_for(tmp_path):
+    runs = [Squaring(n, Squaring(1)) for n in (5, 2, 3)]
+    assert get_all(Store(tmp_path), runs, workers=2) == [26, 5, 10]
+    assert get_all(Store(tmp_path), runs) == [26, 5, 10]
+
+
+def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
+        get_all(store, [Squaring(2), Failing("nan")], workers=1)
+    assert caught.value.__cause__ is None
+    assert store.has(Squaring(2))
+    assert not store.has(Failing("nan"))
+
+
+def test_a_killed_worker_is_one_sentence(tmp_path):
+    with pytest.raises(StoreError, match="A worker process was killed"):
+        get_all(Store(tmp_path), [Failing("killed")], workers=1)
+
+
+ORPHANED = """
+import sys
+from toy_runs import Sleeping
+from sameloss.store.pool import get_all
+from sameloss.store.store import Store
+
+if __name__ == "__main__":
+    get_all(Store(sys.argv[1]), [Sleeping()], workers=1)
+"""
+
+
+def test_a_killed_parent_leaves_no_worker_behind(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(ORPHANED)
+    environment = {**os.environ, "PYTHONPATH": str(Path(toy_runs.__file__).parent)}
+    parent = subprocess.Popen([sys.executable, script, tmp_path], env=environment)
+    told = Store(tmp_path).partial(Sleeping()) / "pid"
+    _wait(lambda: told.exists() and told.read_text())
+    worker = int(told.read_text())
+    parent.kill()
+    parent.wait()
+    _wait(lambda: not psutil.pid_exists(worker) or psutil.Process(worker).status() == psutil.STATUS_ZOMBIE)
+
+
+def _wait(condition, limit_s=60):
+    end = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)

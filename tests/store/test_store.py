@@ -1,0 +1,164 @@
+"""The run store's contract: keys, atomic results, damage, faults, several processes."""
+
+import json
+import logging
+import multiprocessing
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import toy_runs
+from toy_runs import Slow, Squaring
+
+from sameloss.errors import StoreError
+from sameloss.store.store import MANIFEST, PROGRESS, SCRATCH, Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "artifacts")
+
+
+def computations(run):
+    return len(Path(run.notes).read_text().splitlines())
+
+
+def test_a_result_is_computed_once(store, tmp_path):
+    run = Squaring(3, notes=str(tmp_path / "notes"))
+    assert [store.get(run), store.get(run), Store(store.root).get(run)] == [9, 9, 9]
+    assert computations(run) == 1
+
+
+def test_everything_that_decides_the_result_is_in_the_key(monkeypatch):
+    run = Squaring(3, Squaring(4))
+    others = [
+        replace(run, number=5),
+        replace(run, parent=Squaring(5)),
+        replace(run, parent=None),
+        Slow(3, Squaring(4)),
+    ]
+    keys = {run.key, *(other.key for other in others)}
+    monkeypatch.setattr(Squaring, "schema", 2)
+    assert len({*keys, run.key}) == 6
+    assert Squaring(3).key == Squaring(3).key
+
+
+def test_parents_are_read_from_the_store(store, tmp_path):
+    parent = Squaring(4, notes=str(tmp_path / "notes"))
+    assert store.get(Squaring(3, parent)) == 25
+    assert store.get(Squaring(5, parent)) == 41
+    assert computations(parent) == 1
+    assert store.manifest(Squaring(3, parent))["parents"] == [f"Squaring/{parent.key}"]
+
+
+def test_the_manifest_records_how_it_was_made(store):
+    run = Squaring(3)
+    store.get(run)
+    manifest = store.manifest(run)
+    assert manifest["parameters"]["number"] == 3
+    for fact in ("created", "device", "revision", "torch", "wall_s", "peak_memory_bytes"):
+        assert fact in manifest
+    assert set(manifest["files"]) == {"result.txt"}
+    assert not (store.folder(run) / PROGRESS).exists()
+    assert not (store.folder(run) / SCRATCH).exists()
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
+def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path, caplog, damage):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    victim = store.folder(run) / ("result.txt" if damage != "manifest" else MANIFEST)
+    content = victim.read_bytes()
+    if damage == "remove":
+        victim.unlink()
+    else:
+        victim.write_bytes({"flip": b"9" + content[1:]}.get(damage, content[: len(content) // 2]))
+    with caplog.at_level(logging.WARNING, logger="sameloss"):
+        assert store.get(run) == 144
+    assert f"{run.kind}/{run.key}/{victim.name} is damaged" in caplog.text
+    assert len(list(store.folder(run).parent.glob("*.damaged-*"))) == 1
+    assert computations(run) == 2
+
+
+def test_a_result_without_manifest_does_not_exist(store, tmp_path):
+    run = Squaring(3, notes=str(tmp_path / "notes"))
+    store.partial(run).mkdir(parents=True)
+    for leftover in ("result.txt", MANIFEST, ".result.txt.tmp"):
+        (store.partial(run) / leftover).write_text("wrong")
+    assert not store.has(run)
+    assert store.get(run) == 9
+    assert set(store.manifest(run)["files"]) == {"result.txt"}
+    assert sorted(path.name for path in store.folder(run).iterdir()) == [MANIFEST, "result.txt"]
+    assert store.get(run) == 9
+    assert computations(run) == 1
+
+
+def test_a_kill_just_before_the_end_loses_nothing(store, tmp_path):
+    """The manifest is there, the folder not yet renamed: the result is adopted."""
+    run = Squaring(3, notes=str(tmp_path / "notes"))
+    store.get(run)
+    store.folder(run).rename(store.partial(run))
+    assert not store.has(run)
+    assert store.get(run) == 9
+    assert computations(run) == 1
+
+
+def get_it(root, run):
+    Store(root).get(run)
+
+
+def test_two_processes_asking_for_one_run(store, tmp_path):
+    run = Slow(6, notes=str(tmp_path / "notes"))
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=get_it, args=(store.root, run)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(120)
+        assert process.exitcode == 0
+    assert computations(run) == 1
+    assert store.get(run) == 36
+
+
+def test_an_unwritable_folder_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StoreError, match=r"cannot be written .*parameter `artifacts`"):
+        Store(tmp_path / "file" / "artifacts")
+
+
+def test_a_full_disk_loses_nothing(tmp_path):
+    """RLIMIT_FSIZE makes every write beyond 100 KB fail, as a full disk would."""
+    script = """
+        import resource, sys
+        sys.path.insert(0, "TESTS")
+        from toy_runs import TINY, Big, Squaring
+        from sameloss.runs.sampling import CorpusSampling
+        from sameloss.errors import StoreError
+        from sameloss.store.store import Store
+
+        store = Store("ROOT")
+        store.get(Squaring(3))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+        for run in (Big("a"), CorpusSampling(TINY, 200_000, 0)):
+            try:
+                store.get(run)
+            except StoreError as error:
+                print(error)
+        assert store.get(Squaring(3)) == 9 and not store.has(Big("a"))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert store.get(Big("a")) == 1 << 20
+    """
+    script = script.replace("TESTS", str(Path(toy_runs.__file__).parent)).replace("ROOT", str(tmp_path / "a"))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("No space left in the artifacts folder") == 2
+    assert "what was computed before is kept" in done.stdout
+
+
+def test_keys_are_plain_json():
+    assert json.loads(json.dumps(Squaring(3, Squaring(4)).canonical()))["parent"]["run"] == "Squaring"

@@ -1,0 +1,103 @@
+"""Counts against the paper's, against PyTorch and against `transformers`."""
+
+import pytest
+import torch
+from torch import nn
+from transformers import BertConfig, BertForMaskedLM
+from transformers.models.bert.modeling_bert import BertPooler
+
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.sizes import SIZES
+from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.same_loss.tables.models import (
+    agreement_table,
+    bert_parts,
+    block_parameters,
+    encoder_parameters,
+    lstm_sizes,
+    own_sizes,
+    random_encoder,
+    transformer_sizes,
+)
+
+AS_BERT = [2.08, 4.83, 8.29, 12.85, 41.67, 110.1, 235.5, 436.6, 732.4]  # millions, Table 3's shapes
+LSTMS = [4.4, 10.5, 29.1, 67.6, 134.8]
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_transformers_count_as_the_papers():
+    table = transformer_sizes()
+    assert list(table["as BERT"]) == pytest.approx(AS_BERT, rel=0.01)
+    parts = ["word embedding", "positions, types", "blocks", "pooler", "head"]
+    assert list(table[parts].sum(axis=1)) == pytest.approx(list(table["as BERT"]), rel=1e-12)
+    assert table.off.abs().max() < 10  # 9M, the name farthest from what it counts
+
+
+@pytest.mark.parametrize("shape", list(SIZES["paper"].values())[:5])
+def test_parts_are_those_of_transformers(shape):
+    config = BertConfig(
+        hidden_size=shape.d_model,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        intermediate_size=shape.d_inter,
+    )
+    with torch.device("meta"):
+        bert, pooler = BertForMaskedLM(config), BertPooler(config)
+    assert bert_parts(shape.d_model, shape.layers * block_parameters(shape)) == {
+        "word embedding": count(bert.bert.embeddings.word_embeddings),
+        "positions, types": count(bert.bert.embeddings) - count(bert.bert.embeddings.word_embeddings),
+        "blocks": count(bert.bert.encoder),
+        "pooler": count(pooler),
+        "head": count(bert.cls) - count(bert.bert.embeddings.word_embeddings),
+    }
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+@pytest.mark.parametrize("shape", [EncoderShape(4, 2, 1, 8), EncoderShape(6, 3, 3, 10)])
+def test_the_formula_counts_an_encoder(shape, norm):
+    assert encoder_parameters(shape, 7, 5, norm) == Encoder(shape, 7, 5, norm=norm).parameter_count
+
+
+def test_only_lstms_of_two_directions_count_as_the_papers():
+    table = lstm_sizes()
+    assert list(table["two directions"]) == pytest.approx(LSTMS, rel=0.01)
+    named = table[table["size"].isin(["67M", "135M"])]
+    assert named.off.abs().max() < 1
+    assert named["off, one direction"].max() < -15
+    assert list(table["size"][table.off.isna()]) == ["29M"]
+
+
+def test_lstm_counts_are_pytorchs():
+    """Beside BERT's parts: PyTorch's own bidirectional LSTM, and a LayerNorm a layer."""
+    for row in lstm_sizes().to_dict("records"):
+        d, layers = row["d_model"], row["layers"]
+        with torch.device("meta"):
+            lstm = nn.LSTM(d, d // 2, layers, bidirectional=True)
+        total = sum(bert_parts(d, count(lstm) + layers * 2 * d).values())
+        assert row["two directions"] == pytest.approx(total / 1e6, rel=1e-12)
+
+
+@pytest.mark.parametrize("size", ["27K", "L15K", "235M"])
+def test_own_sizes_by_part(tmp_path, size):
+    setting = resolve({"size": size, "artifacts": str(tmp_path)})
+    (row,) = own_sizes(setting).to_dict("records")
+    assert row["embeddings"] + row["blocks"] + row["head"] == row["all"]
+    assert row["all"] == setting.preset.parameter_count(size)
+
+
+def test_agreement_with_transformers():
+    table = agreement_table(EncoderShape(8, 2, 2, 16), words=5, length=4)
+    assert list(zip(table.ours, table.precision, strict=True)) == [
+        (norm, precision) for norm in ("pre-LN", "post-LN") for precision in ("float32", "float64")
+    ]
+    assert (table["largest logit"] > 1).all()
+    assert (table.difference[table.precision == "float32"] < 1e-4).all()
+    assert (table.difference[table.precision == "float64"] < 1e-12).all()
+
+
+def test_random_encoders_have_no_initial_value():
+    model = random_encoder(EncoderShape(8, 2, 1, 16), 5, 4, torch.Generator().manual_seed(0))
+    assert all((p != 0).all() and (p != 1).all() for p in model.parameters())

@@ -1,0 +1,418 @@
+"""Shards hold what was sampled; a batch is a pure function of (seed, step)."""
+
+import json
+import re
+import threading
+import time
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chisquare
+
+from sameloss.errors import CorpusError
+from sameloss.languages import Language, Sentences
+from sameloss.languages.masking import mask_batch, mask_share, padded
+from sameloss.seeds import stream_seed
+from sameloss.training import corpus as corpus_module
+from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
+
+
+class Uniform(Language):
+    """Sentences of 1 to 6 words, all alike; garbage after the end."""
+
+    words, max_length, tasks = 5, 6, ()
+
+    def sample(self, count, generator):
+        tokens = torch.randint(1, self.words + 1, (count, self.max_length), generator=generator)
+        lengths = torch.randint(1, self.max_length + 1, (count,), generator=generator)
+        return Sentences(tokens, lengths)
+
+
+class Full(Uniform):
+    """Sentences of 6 words."""
+
+    def sample(self, count, generator):
+        return Sentences(super().sample(count, generator).tokens, torch.full((count,), self.max_length))
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch):
+    monkeypatch.setattr(corpus_module, "SHARD", 40)
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    write_corpus(Uniform(), 100, 5, tmp_path)
+    return Corpus(tmp_path)
+
+
+def written(folder, language, *arguments, **options):
+    """Write a corpus into a new folder and return its files' bytes."""
+    folder.mkdir()
+    write_corpus(language, *arguments, folder, **options)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_the_files_do_not_depend_on_the_workers(tmp_path):
+    one, two, three = (written(tmp_path / str(n), Uniform(), 250, 5, workers=n) for n in (1, 2, 3))
+    assert len(one) == 2 * 7 + 1
+    assert one == two == three
+    assert one == written(tmp_path / "default", Uniform(), 250, 5)
+
+
+def test_a_longer_corpus_begins_with_the_same_shards(tmp_path):
+    short = written(tmp_path / "short", Uniform(), 100, 5)
+    long = written(tmp_path / "long", Uniform(), 120, 5)
+    for shard in (0, 1):
+        for name in (f"tokens-{shard:05}.npy", f"lengths-{shard:05}.npy"):
+            assert short[name] == long[name]
+    assert long["tokens-00000.npy"] != long["tokens-00001.npy"]
+    assert long["tokens-00000.npy"] != written(tmp_path / "other", Uniform(), 120, 6)["tokens-00000.npy"]
+
+
+def test_shards_hold_what_was_sampled(corpus):
+    tokens, lengths = corpus.rows(np.arange(100))
+    for shard, count in enumerate([40, 40, 20]):
+        generator = torch.Generator().manual_seed(stream_seed("corpus", 5, shard))
+        sampled = padded(Uniform().sample(count, generator), 6)
+        assert torch.equal(tokens[40 * shard : 40 * shard + count], sampled.tokens)
+        assert torch.equal(lengths[40 * shard : 40 * shard + count], sampled.lengths)
+
+
+def test_rows_come_in_the_order_asked_for(corpus):
+    everything = corpus.rows(np.arange(100))
+    index = np.array([99, 0, 41, 40, 0, 80])
+    assert torch.equal(corpus.rows(index).tokens, everything.tokens[index])
+    assert torch.equal(corpus.rows(index).lengths, everything.lengths[index])
+
+
+def test_the_manifest_says_what_is_there(corpus, tmp_path):
+    manifest = json.loads((tmp_path / "corpus.json").read_text())
+    shards = manifest.pop("shards")
+    assert manifest == {"sentences": 100, "words": 5, "seq": 6, "shard": 40}
+    assert shards[2] == {"tokens": "tokens-00002.npy", "lengths": "lengths-00002.npy", "sentences": 20}
+    assert (corpus.sentences, corpus.words, corpus.seq) == (100, 5, 6)
+
+
+def test_a_corpus_keeps_its_own_shard_size(corpus, tmp_path, monkeypatch):
+    everything = corpus.rows(np.arange(100)).tokens
+    monkeypatch.setattr(corpus_module, "SHARD", 7)
+    assert torch.equal(Corpus(tmp_path).rows(np.arange(100)).tokens, everything)
+
+
+def test_files_of_an_interrupted_longer_sampling_are_not_read(corpus, tmp_path):
+    np.save(tmp_path / "tokens-00003.npy", np.zeros(1))
+    np.save(tmp_path / "lengths-00000b.npy", np.zeros(1))
+    assert torch.equal(Corpus(tmp_path).rows(np.arange(100)).tokens, corpus.rows(np.arange(100)).tokens)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_each_worker_has_one_shard_in_memory(tmp_path, monkeypatch, workers):
+    """The barrier lets nobody pass before all workers sample at once."""
+    barrier, lock = threading.Barrier(workers), threading.Lock()
+    alive = most = 0
+
+    def gone():
+        nonlocal alive
+        alive -= 1
+
+    class Counting(Uniform):
+        def sample(self, count, generator):
+            barrier.wait(timeout=20)
+            return super().sample(count, generator)
+
+    def counted(sentences, seq):
+        nonlocal alive, most
+        result = padded(sentences, seq)
+        with lock:
+            alive += 1
+            most = max(most, alive)
+        weakref.finalize(result.tokens, gone)
+        return result
+
+    monkeypatch.setattr(corpus_module, "padded", counted)
+    write_corpus(Counting(), 12 * 40, 0, tmp_path, workers=workers)
+    assert 1 <= most <= workers
+    assert alive == 0
+
+
+def test_progress_is_told_in_order_by_the_calling_thread(tmp_path):
+    told = []
+    write_corpus(
+        Uniform(), 390, 0, tmp_path, lambda done: told.append((done, threading.get_ident())), workers=3
+    )
+    done, threads = zip(*told, strict=True)
+    assert list(done) == sorted(set(done))
+    assert len(done) == 10
+    assert done[-1] == 390
+    assert set(threads) == {threading.get_ident()}
+
+
+def test_an_error_ends_the_sampling_at_once(tmp_path):
+    """Also while an earlier shard is still being sampled."""
+    calls, ended = [], threading.Event()
+
+    class Failing(Uniform):
+        def sample(self, count, generator):
+            calls.append(count)
+            if len(calls) == 1:
+                ended.wait(1)
+            elif len(calls) == 3:
+                raise RuntimeError("out of words")
+            time.sleep(0.02)
+            return super().sample(count, generator)
+
+    with pytest.raises(RuntimeError, match="out of words"):
+        write_corpus(Failing(), 40 * 40, 0, tmp_path, workers=2)
+    assert len(calls) < 8
+    assert not (tmp_path / "corpus.json").exists()
+
+
+def test_sampling_keeps_no_gradients(tmp_path):
+    """Gradient mode belongs to a thread, so what the caller chose does not reach the workers."""
+
+    class Differentiable(Uniform):
+        def sample(self, count, generator):
+            assert not torch.is_grad_enabled()
+            return super().sample(count, generator)
+
+    write_corpus(Differentiable(), 80, 0, tmp_path)
+
+
+def save_float(path):
+    np.save(path, np.load(path).astype(np.float32))
+
+
+DAMAGES = {
+    "missing": lambda path: path.unlink(),
+    "empty": lambda path: path.write_bytes(b""),
+    "truncated header": lambda path: path.write_bytes(path.read_bytes()[:50]),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "a row short": lambda path: np.save(path, np.load(path)[:-1]),
+    "another type": save_float,
+    "no array": lambda path: path.write_bytes(b"something else altogether"),
+}
+
+
+@pytest.mark.parametrize("name", ["tokens-00001.npy", "lengths-00002.npy"])
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_shard_is_refused_in_one_sentence(corpus, tmp_path, name, damage):
+    DAMAGES[damage](tmp_path / name)
+    wrong = "missing" if damage == "missing" else "damaged"
+    sentence = (
+        rf"^{name} of a corpus is {wrong}; delete the folder {re.escape(str(tmp_path))}, "
+        r"and it will be sampled again\.$"
+    )
+    with pytest.raises(CorpusError, match=sentence):
+        Corpus(tmp_path)
+
+
+def test_a_column_short_is_refused(corpus, tmp_path):
+    path = tmp_path / "tokens-00000.npy"
+    np.save(path, np.load(path)[:, :-1])
+    with pytest.raises(CorpusError, match=r"^tokens-00000\.npy"):
+        Corpus(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[1]", '{"sentences": 100}'])
+def test_a_damaged_manifest_is_refused_in_one_sentence(corpus, tmp_path, content):
+    path = tmp_path / "corpus.json"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(
+        CorpusError, match=r"^corpus.json of a corpus is (missing|damaged); delete the folder"
+    ):
+        Corpus(tmp_path)
+
+
+def test_an_empty_corpus_is_refused(tmp_path):
+    with pytest.raises(CorpusError, match="at least one sentence; got 0"):
+        write_corpus(Uniform(), 0, 0, tmp_path)
+
+
+def test_every_word_that_fits_is_kept_and_one_more_is_refused(tmp_path):
+    class Large(Full):
+        words = 65_535
+
+        def sample(self, count, generator):
+            sentences = super().sample(count, generator)
+            return Sentences(sentences.tokens.clamp(min=self.words), sentences.lengths)
+
+    class TooLarge(Large):
+        words = 65_536
+
+    write_corpus(Large(), 3, 0, tmp_path)
+    assert (Corpus(tmp_path).rows(np.arange(3)).tokens == 65_535).all()
+    with pytest.raises(CorpusError, match="uint16; 65536 words are too many"):
+        write_corpus(TooLarge(), 3, 0, tmp_path)
+
+
+def test_short_arrays_are_padded(tmp_path):
+    """A language may return no more columns than its longest sentence has."""
+
+    class Short(Uniform):
+        def sample(self, count, generator):
+            tokens, lengths = super().sample(count, generator)
+            return Sentences(tokens[:, :2], lengths.clamp(max=2))
+
+    write_corpus(Short(), 50, 0, tmp_path)
+    tokens, lengths = Corpus(tmp_path).rows(np.arange(50))
+    assert tokens.shape == (50, 6)
+    assert torch.equal((tokens > 0).sum(1), lengths)
+
+
+@pytest.fixture(params=["corpus", "endless"])
+def batches(request):
+    if request.param == "endless":
+        return EndlessCorpus(Uniform(), seed=5)
+    return request.getfixturevalue("corpus")
+
+
+def equal(one, other):
+    pairs = zip(one, other, strict=True)
+    return all(a is b is None or torch.equal(a, b) for a, b in pairs)
+
+
+def test_batches_are_a_function_of_seed_and_step(batches):
+    assert isinstance(batches, Batches)
+    first = batches.batch(1, 10, 16)
+    other_step, other_seed = batches.batch(1, 11, 16), batches.batch(2, 10, 16)
+    assert equal(first, batches.batch(1, 10, 16))
+    assert not torch.equal(first.masked, other_step.masked)
+    assert not torch.equal(first.masked, other_seed.masked)
+    assert not torch.equal(first.positions, other_step.positions)
+
+
+@pytest.mark.parametrize("rate", [None, 0.3])
+def test_a_corpus_on_a_device_makes_the_same_batches(corpus, rate):
+    """Random numbers are drawn on the CPU, the same for every device."""
+    there = corpus.on("cpu")
+    for step in range(3):
+        for mine, theirs in zip(corpus.batch(1, step, 16, rate), there.batch(1, step, 16, rate), strict=True):
+            assert torch.equal(mine, theirs)
+
+
+def test_exactly_one_token_is_masked_and_kept_as_target(batches):
+    batch = batches.batch(0, 0, 200)
+    inside = torch.arange(batch.masked.shape[1]) < batch.lengths[:, None]
+    assert (((batch.masked == 0) & inside).sum(1) == 1).all()
+    assert (batch.masked.gather(1, batch.positions[:, None]) == 0).all()
+    assert (batch.positions < batch.lengths).all()
+    assert set(batch.targets.tolist()) == {0, 1, 2, 3, 4}
+
+
+def test_every_position_of_a_sentence_is_masked_as_often(batches):
+    parts = [batches.batch(stream_seed("batches", 0), step, 3000) for step in range(20)]
+    positions = torch.cat([part.positions for part in parts])
+    lengths = torch.cat([part.lengths for part in parts])
+    for length in range(2, 7):
+        counts = positions[lengths == length].bincount(minlength=length)
+        assert len(counts) == length
+        assert counts.sum() > 5000  # so that a share of 1 in 6 is known to 3%
+        assert chisquare(counts).pvalue > 1e-3
+
+
+def test_lengths_are_left_out_where_all_sentences_are_full():
+    assert EndlessCorpus(Full(), 0).batch(0, 0, 8).lengths is None
+
+
+def test_target_is_the_word_behind_the_mask():
+    batch = mask_batch(Sentences(torch.tensor([[3, 1, 2]]), torch.tensor([3])), torch.tensor([2]))
+    assert batch.masked.tolist() == [[3, 1, 0]]
+    assert batch.targets.tolist() == [1]
+
+
+def unmasked(batch):
+    return batch.masked.scatter(1, batch.positions[:, None], batch.targets[:, None] + 1)
+
+
+def test_endless_sentences_never_come_again():
+    """Of 5⁶ · 10¹¹ sentences hardly one comes twice by chance; a corpus repeats its 100."""
+
+    class Rich(Full):
+        words, max_length = 1000, 8
+
+    def sentences(seed, stream, steps):
+        endless = EndlessCorpus(Rich(), seed)
+        return {tuple(row) for s in steps for row in unmasked(endless.batch(stream, s, 50)).tolist()}
+
+    many = sentences(0, 0, range(40))
+    assert len(many) == 2000
+    for other in (sentences(1, 0, range(40)), sentences(0, 1, range(40))):
+        assert len(other) == 2000
+        assert not many & other
+
+
+def test_no_two_steps_share_the_bits_that_torch_takes_of_a_seed():
+    """Only 32 of them: hashes of 100,000 steps would coincide once."""
+    seeds = []
+
+    class Recording(Full):
+        def sample(self, count, generator):
+            seeds.append(generator.initial_seed())
+            return super().sample(count, generator)
+
+    endless = EndlessCorpus(Recording(), 3)
+    steps = [0, 1, 2, 99_999, 1 << 31, (1 << 32) - 1]
+    for step in steps:
+        endless.batch(7, step, 1)
+    assert [(seed - seeds[0]) % (1 << 32) for seed in seeds] == steps
+
+
+def test_endless_batches_do_not_depend_on_other_uses(corpus):
+    endless = EndlessCorpus(Uniform(), 5)
+    first = endless.batch(5, 0, 40)
+    torch.manual_seed(0)
+    assert equal(first, endless.batch(5, 0, 40))
+    sampled = corpus.rows(np.arange(40))
+    assert not torch.equal(padded(Sentences(unmasked(first), first.lengths), 6).tokens, sampled.tokens)
+
+
+def test_no_two_uses_share_a_seed():
+    uses = ("corpus", "endless corpus", "initial weights", "batches", "saturation", "trace", "probe")
+    seeds = {stream_seed(use, *path) for use in uses for path in [(0,), (1,), (0, 0), (0, 1), (1, 0)]}
+    assert len(seeds) == 5 * len(uses)
+    assert min(seeds) >= 0
+    assert max(seeds) < 2**63
+
+
+def test_a_batch_gives_rows_and_loses_empty_columns():
+    tokens, lengths = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 7, 0]]), torch.tensor([3, 2, 2])
+    batch = mask_batch(Sentences(tokens, lengths), torch.tensor([2, 0, 1]))
+    some = batch.rows(torch.tensor([2, 1]))
+    assert some.targets.tolist() == [6, 3]
+    narrow = some.narrowed()
+    assert narrow.masked.tolist() == [[6, 0], [0, 5]]
+    assert narrow.lengths is None
+    assert batch.narrowed().lengths.tolist() == [3, 2, 2]
+    assert batch.to("cpu").masked.tolist() == batch.masked.tolist()
+
+
+def test_a_share_of_the_tokens_is_masked_and_at_least_one():
+    sentences = Sentences(torch.randint(1, 9, (4000, 8)), torch.randint(3, 9, (4000,)))
+    batch = mask_share(sentences, 0.3, np.random.default_rng(0))
+    hidden = ((batch.masked == 0) & (torch.arange(8) < batch.lengths[:, None])).sum(1)
+    expected = (0.3 * sentences.lengths + 0.7**sentences.lengths).double().sum()
+    assert len(batch.targets) == pytest.approx(float(expected), rel=0.02)
+    assert int(hidden.min()) == 1
+    rows = torch.arange(len(batch.targets))
+    assert (batch.masked[rows, batch.positions] == 0).all()
+    assert (batch.positions < batch.lengths).all()
+
+
+def test_every_masked_word_is_a_target_once():
+    sentences = Sentences(torch.tensor([[3, 1, 2, 4]]), torch.tensor([4]))
+    batch = mask_share(sentences, 0.9, np.random.default_rng(1))
+    assert sorted(batch.positions.tolist()) == batch.positions.tolist()
+    restored = batch.masked[0].clone()
+    restored[batch.positions] = batch.targets + 1
+    assert restored.tolist() == [3, 1, 2, 4]
+
+
+def test_parts_of_a_batch_are_the_batch(tiny_language):
+    batch = mask_batch(tiny_language.sample(10, torch.Generator().manual_seed(0)), torch.arange(10) % 4)
+    parts = batch.parts(4)
+    assert [len(part.targets) for part in parts] == [4, 4, 2]
+    assert torch.equal(torch.cat([part.masked for part in parts]), batch.masked)
+    assert [len(part.targets) for part in batch.parts(None)] == [10]

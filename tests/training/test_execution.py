@@ -1,0 +1,147 @@
+"""Faster ways to execute a training give the same training."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sameloss.errors import ParameterError, StoreError
+from sameloss.languages.masking import Batch
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling
+from sameloss.store.store import Store
+from sameloss.studies.same_loss.parameters import resolve
+from sameloss.training.corpus import Corpus, write_corpus
+from sameloss.training.execution import PLAIN, Execution
+from sameloss.training.loop import Optimisation, make_optimiser, pretrain
+from sameloss.training.objectives import Objective
+
+SETTINGS = Optimisation(steps=12, batch=32, lr=1e-2)
+
+
+@pytest.fixture
+def corpus(tiny_language, tmp_path):
+    write_corpus(tiny_language, 500, 0, tmp_path)
+    return Corpus(tmp_path)
+
+
+def ragged(step: int) -> Batch:
+    """Return sentences of 3 to 20 tokens, of five words."""
+    generator = torch.Generator().manual_seed(step)
+    lengths = torch.randint(3, 21, (32,), generator=generator)
+    tokens = torch.randint(1, 6, (32, 20), generator=generator)
+    positions = (torch.rand(32, generator=generator) * lengths).long()
+    targets = tokens[torch.arange(32), positions] - 1
+    masked = tokens.where(torch.arange(20) != positions[:, None], 0)
+    return Batch(masked.where(torch.arange(20) < lengths[:, None], 0), positions, targets, lengths)
+
+
+def losses(execution: Execution, dtype=torch.float64, **options) -> list[float]:
+    """Return the losses of a short training."""
+    model = Encoder(EncoderShape(8, 2, 2, 16), 5, 20, seed=0).to(dtype)
+    optimiser = make_optimiser(model, SETTINGS)
+    steps = pretrain(model, optimiser, ragged, SETTINGS, micro_batch=8, execution=execution, **options)
+    return [step.loss for step in steps]
+
+
+def test_batches_by_length_change_nothing():
+    """The gradient is a mean over sentences, in whatever order; padding is hidden either way."""
+    assert losses(Execution(by_length=True)) == pytest.approx(losses(PLAIN), rel=1e-9)
+
+
+def test_batches_by_length_leave_padding_out():
+    """Micro-batches are as wide as their longest sentence, in steps of eight columns; none is lost."""
+    batch = ragged(0)
+    parts = Execution(by_length=True).parts(batch, 8, 20)
+    widths = [part.masked.shape[1] for part in parts]
+    assert widths == [min(-(-int(part.lengths.max()) // 8) * 8, 20) for part in parts] == sorted(widths)
+    assert widths[0] < 20
+    assert torch.cat([part.targets for part in parts]).bincount().equal(batch.targets.bincount())
+
+
+def test_micro_batches_have_few_shapes():
+    """Each is compiled; also where no sentence of a batch is as long as the longest there is."""
+    shapes = {
+        (part.masked.shape, part.lengths is None)
+        for step in range(20)
+        for part in Execution(by_length=True).parts(ragged(step).narrowed(), 8, 20)
+    }
+    assert shapes == {((8, width), False) for width in (8, 16, 20)}
+
+
+def test_bfloat16_products_train_float32_weights():
+    """The loss stays close, is not the same, and falls; weights and moments keep their precision."""
+    rough, exact = losses(Execution(autocast=True), torch.float32), losses(PLAIN, torch.float32)
+    assert rough == pytest.approx(exact, rel=0.02)
+    assert rough != exact
+
+
+@pytest.mark.parametrize("algorithm", ["adversarial", "trace-penalty", "soft", "sam", "mask-rate", "dropout"])
+def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
+    setting = resolve({"preset": "smoke", "algorithm": algorithm, "steps": 4, "artifacts": str(tmp_path)})
+    preset = replace(setting.preset, execution=Execution(autocast=True, by_length=True))
+    run = replace(setting, preset=preset).pretraining("1K", 0)
+    assert run.execution.autocast
+    assert len(setting.store.get(run).history) == 4
+
+
+@pytest.fixture
+def run(tiny_spec):
+    return Pretraining(
+        corpus=CorpusSampling(tiny_spec, 300, seed=0),
+        shape=EncoderShape(8, 2, 1, 16),
+        optimisation=Optimisation(steps=20, batch=16, lr=1e-2),
+        seed=0,
+        checkpoints=(20,),
+        micro_batch=4,
+        resume_every=5,
+    )
+
+
+def test_a_plain_execution_keeps_the_key_and_every_other_changes_it(run):
+    assert "execution" not in run.canonical()
+    others = [
+        Execution(autocast=True),
+        Execution(compiled=True, by_length=True),
+        Execution(by_length=True),
+        Execution(processes=2),
+    ]
+    assert len({run.key, *(replace(run, execution=other).key for other in others)}) == 5
+
+
+def test_a_batch_that_processes_cannot_share_is_refused(run):
+    with pytest.raises(ParameterError, match="16 sentences cannot be shared equally by 3 processes"):
+        replace(run, execution=Execution(processes=3))
+    with pytest.raises(ParameterError, match="at least 1"):
+        Execution(processes=0)
+
+
+def test_only_ordinary_training_is_compiled_or_shared(run):
+    with pytest.raises(ParameterError, match="Only ordinary training"):
+        replace(run, execution=Execution(processes=2), objective=Objective(label_noise=0.0))
+    with pytest.raises(ParameterError, match="compiled needs by_length"):
+        Execution(compiled=True)
+    with pytest.raises(ParameterError, match="An LSTM is not compiled, and computes in float32"):
+        replace(run, execution=Execution(autocast=True), shape=BiLSTMShape(8, 1))
+
+
+def test_too_little_memory_is_one_sentence_and_keeps_the_saved_state(run, tmp_path, monkeypatch):
+    calls = []
+
+    def forward(self, *arguments):
+        calls.append(1)
+        if len(calls) > 4 * 7:  # in the eighth step
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return original(self, *arguments)
+
+    original = Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", forward)
+    store = Store(tmp_path)
+    with pytest.raises(StoreError, match=r"too small for Pretraining; choose a smaller micro_batch than 4"):
+        store.get(run)
+    monkeypatch.undo()
+    first = []
+    store.get(run, lambda fraction, text: first.append(fraction))
+    assert round(first[0] * 20) == 6
