@@ -9,6 +9,7 @@ from scipy.interpolate import CubicSpline
 
 from sameloss.errors import ParameterError
 from sameloss.studies import drawing
+from sameloss.studies.manifold_flow import figures
 from sameloss.studies.manifold_flow.runs import _coefficient
 from sameloss.studies.manifold_flow.settings import SMOKE_FLOW
 from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
