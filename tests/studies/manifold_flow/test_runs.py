@@ -107,7 +107,7 @@ def test_the_small_model_stays(setting):
 
 def test_figures(tables, setting):
     """Each draws what its frame holds."""
-    plots = implicit_bias_figures
+    plots = figures
     axes = drawing.panels(8)
     limits = coefficient_limits(tables.sgd["coefficients"])
     run = setting.implicit_bias()[3]
