@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -59,13 +59,6 @@ class Pretraining(Run):
             raise ParameterError("Only ordinary training can be compiled or run in several processes.")
         if isinstance(self.shape, BiLSTMShape) and (self.execution.compiled or self.execution.autocast):
             raise ParameterError("An LSTM is not compiled, and computes in float32.")
-
-    def canonical(self) -> dict[str, Any]:
-        """Leave out a plain execution: what was computed before there was another keeps its key."""
-        named = super().canonical()
-        if self.execution == PLAIN:
-            del named["execution"]
-        return named
 
     def new_model(self) -> MaskedLanguageModel:
         """Return the initial model of a training that starts from nothing."""

@@ -1,9 +1,9 @@
 """The run store: everything computed, kept under a key made of everything that decides it.
 
 A run is a frozen dataclass. Its key is a hash of its canonical JSON, in which the runs it reads
-stand by their own keys. A result is a folder; it exists once its `manifest.json` is in place,
-which is written last. What a killed computation left stays in `<key>.partial`, so that the next
-one can go on from there.
+stand by their own keys and fields at their defaults are left out: a new field with a default renames
+no run. A result is a folder; it exists once its `manifest.json` is in place, which is written last.
+What a killed computation left stays in `<key>.partial`, so that the next one can go on from there.
 """
 
 import errno
@@ -16,7 +16,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -49,7 +49,8 @@ Report = Callable[[float, str], None]
 class Run:
     """Base of all runs: a frozen dataclass whose fields decide its result.
 
-    A subclass raises its `schema` when its code changes what it computes.
+    A subclass raises its `schema` when its code changes what it computes, or when the default of one
+    of its fields changes.
     """
 
     schema: ClassVar[int] = 1
@@ -77,10 +78,13 @@ class Run:
         """Name of the run's class: its folder in the store."""
         return type(self).__name__
 
+    def parameters(self) -> dict[str, Any]:
+        """Return all fields as plain JSON values, parent runs by their keys: what the manifest keeps."""
+        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, fields)}
+
     def canonical(self) -> dict[str, Any]:
-        """Return the parameters as plain JSON values, parent runs by their keys."""
-        named = {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
-        return {"run": self.kind, "schema": self.schema, **named}
+        """Return what the key is made of: the parameters but those at their defaults."""
+        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _chosen)}
 
     @property
     def key(self) -> str:
@@ -93,15 +97,33 @@ class Run:
         return [v for f in fields(self) if isinstance(v := getattr(self, f.name), Run)]
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, fields_of: Callable[[Any], Iterable[Field]] = fields) -> Any:
+    """Return a value as plain JSON; of dataclasses those fields that `fields_of` returns."""
     if isinstance(value, Run):
         return {"run": value.kind, "key": value.key}
     if is_dataclass(value):
-        plain = {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
-        return {"type": type(value).__name__, **plain}
+        return {"type": type(value).__name__, **_plain_fields(value, fields_of)}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        return [_plain(item, fields_of) for item in value]
     return value
+
+
+def _plain_fields(value: Any, fields_of: Callable[[Any], Iterable[Field]]) -> dict[str, Any]:
+    return {field.name: _plain(getattr(value, field.name), fields_of) for field in fields_of(value)}
+
+
+def _chosen(value: Any) -> list[Field]:
+    """Return the fields that are not at their defaults; 1, 1.0 and True are three values."""
+    return [f for f in fields(value) if not _at_default(f, getattr(value, f.name))]
+
+
+def _at_default(field: Field, value: Any) -> bool:
+    default = field.default if field.default_factory is MISSING else field.default_factory()
+    return value is default or (default is not MISSING and _json(value) == _json(default))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(_plain(value), sort_keys=True)
 
 
 class Store:
@@ -187,7 +209,7 @@ class Store:
     def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
         kept = [path for path in sorted(folder.iterdir()) if _is_result(path)]
         manifest = {
-            "parameters": run.canonical(),
+            "parameters": run.parameters(),
             "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
             **_provenance(),
             "peak_memory_bytes": _peak(folder),

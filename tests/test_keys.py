@@ -1,0 +1,98 @@
+"""Keys: what is in them, what stays out of them, and those of the book."""
+
+from dataclasses import dataclass, field, make_dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sameloss.store.store import Run, Store
+
+
+def toy(*fields, name="Toy", bases=(Run,)):
+    """Make a run's class of that name: of two, one is the other with a field more."""
+    return make_dataclass(name, fields, bases=bases, frozen=True)
+
+
+def settings(*fields):
+    return toy(*fields, name="Settings", bases=())
+
+
+def test_a_new_field_at_its_default_renames_no_run():
+    old, new = toy(("steps", int)), toy(("steps", int), ("rate", float, 0.5))
+    assert new(3).key == new(3, rate=0.5).key == old(3).key
+    assert len({old(3).key, old(4).key, new(4, rate=0.25).key, new(3, rate=0.25).key}) == 4
+
+
+def test_nor_does_one_of_the_settings_inside_a_run():
+    old, new = settings(("width", int)), settings(("width", int), ("depth", int, 2))
+    holder = toy(("one", object), ("more", tuple))
+    assert holder(new(8), (new(9),)).key == holder(old(8), (old(9),)).key
+    assert holder(new(8, 3), (new(9),)).key != holder(old(8), (old(9),)).key
+    assert holder(new(8), (new(9, 3),)).key != holder(old(8), (old(9),)).key
+
+
+def test_settings_that_are_themselves_a_default_stay_out():
+    kind = settings(("width", int, 8), ("depth", int, 2))
+    old, new = toy(("steps", int)), toy(("steps", int), ("shape", kind, kind(depth=3)))
+    assert new(1, kind(8, 3)).key == new(1).key == old(1).key
+    assert len({old(1).key, new(1, kind()).key, new(1, kind(depth=4)).key}) == 3
+
+
+def test_a_default_that_is_made_stays_out_and_so_does_a_run():
+    parent = toy(("steps", int), name="Parent")
+    old = toy(("steps", int))
+    new = toy(("steps", int), ("names", list, field(default_factory=list)), ("origin", Run, parent(1)))
+    assert new(1).key == new(1, [], parent(1)).key == old(1).key
+    assert len({old(1).key, new(1, ["a"]).key, new(1, [], parent(2)).key}) == 3
+
+
+def test_settings_of_another_class_are_another_run():
+    """Even where all of both stands at its default."""
+    holder = toy(("shape", object, settings()()))
+    assert holder(settings()()).key == holder().key
+    assert holder(toy(name="Other", bases=())()).key != holder().key
+
+
+@pytest.mark.parametrize("default", [1, 1.0, True])
+def test_one_is_three_values(default):
+    """Whole, fraction and truth: equal in Python, but each may mean something else to a run."""
+    kind = toy(("value", object, default), ("pair", tuple, (default,)))
+    assert len({kind(value).key for value in (1, 1.0, True)}) == 3
+    assert len({kind(pair=(value,)).key for value in (1, 1.0, True)}) == 3
+    assert kind(default, (default,)).key == kind().key
+
+
+plain = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([-1.0, -0.0, 0.0, 1.0, 1e-3]) | st.text("ab")
+values = st.recursive(plain, lambda inner: st.lists(inner, max_size=2).map(tuple), max_leaves=4)
+
+
+@given(defaults=st.tuples(values, values), one=st.tuples(values, values), other=st.tuples(values, values))
+def test_different_runs_have_different_keys(defaults, one, other):
+    """Whatever the defaults are: leaving them out confuses nothing."""
+    kind = toy(*((name, object, default) for name, default in zip("ab", defaults, strict=True)))
+    assert (kind(*one).key == kind(*other).key) == (repr(one) == repr(other))
+    assert (kind(*one).key == kind().key) == (repr(one) == repr(defaults))
+
+
+@dataclass(frozen=True)
+class Noted(Run):
+    """A run with a field that nobody sets."""
+
+    steps: int
+    rate: float = 0.5
+
+    def compute(self, folder, store, report):
+        (folder / "done").touch()
+
+    def load(self, folder):
+        return None
+
+
+def test_the_manifest_keeps_what_the_key_leaves_out(tmp_path):
+    """A reader of a result does not know the defaults of the code that made it."""
+    store, run = Store(tmp_path), Noted(3)
+    store.get(run)
+    assert store.manifest(run)["parameters"] == {"run": "Noted", "schema": 1, "steps": 3, "rate": 0.5}
+    assert "rate" not in run.canonical()
+    assert replace(run, rate=0.25).canonical()["rate"] == 0.25
