@@ -63,7 +63,7 @@ def test_one_is_three_values(default):
     assert kind(default, (default,)).key == kind().key
 
 
-plain = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([-1.0, -0.0, 0.0, 1.0, 1e-3]) | st.text("ab")
+plain = st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([-0.0, 0.0, 1.0]) | st.text("ab")
 values = st.recursive(plain, lambda inner: st.lists(inner, max_size=2).map(tuple), max_leaves=4)
 
 
