@@ -24,12 +24,13 @@ import papermill
 import yaml
 from papermill.exceptions import PapermillExecutionError
 
+from sameloss.book.cells import stale_cells
 from sameloss.book.costs import announce
+from sameloss.book.studies import open_page
+from sameloss.store.pool import compute_all
 from sameloss.store.store import write_atomically
-from sameloss.studies.same_loss.arms import ARMS, Study
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.parameters import PRESETS
 from sameloss.studies.same_loss.record import record as write_record
-from sameloss.studies.same_loss.settings import PRESETS
 
 EXECUTED = Path("_build/executed")
 
@@ -133,11 +134,16 @@ def twin_differences() -> list[str]:
 
 def twins(sync: bool) -> None:
     """Compare every notebook with its twin; with `sync` write the twin's sources into the notebook."""
+    stale = stale_cells(Path("chapters"))
     if sync:
+        for path, source in stale.items():
+            path.write_text(source)
+        stale = {}
         for source in sorted(Path("chapters").glob("*.py")):
             command = [sys.executable, "-m", "jupytext", "--quiet", "--update", "--to", "ipynb"]
             subprocess.run([*command, str(source)], check=True)
-    differences = twin_differences()
+    differences = [f"{path}: its parameters cell is not what its study says." for path in stale]
+    differences += twin_differences()
     if differences:
         raise SystemExit("\n".join(differences) + "\nRun `make twins` after editing a .py twin.")
 
@@ -158,9 +164,10 @@ def adopt() -> None:
 
 def record(preset: str) -> None:
     """Compute every comparison at a preset and write its tables to `results/`."""
-    setting = resolve({"preset": preset})
-    print(announce(setting, Study(setting, ARMS["verdicts"]).runs()), flush=True)
-    print(f"Recorded in {write_record(setting, Path('results'))}")
+    page = open_page("verdicts", preset=preset)
+    print(announce(page), flush=True)
+    compute_all(page.store, page.runs(), page.settings.limits.workers)
+    print(f"Recorded in {write_record(page, Path('results'))}")
 
 
 def _forget_execution(cell: nbformat.NotebookNode) -> None:
@@ -185,11 +192,11 @@ def main() -> None:
     """Run one command from the repository root."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("execute").add_argument("--preset", default="laptop", choices=list(PRESETS))
+    commands.add_parser("execute").add_argument("--preset", default="laptop", choices=PRESETS)
     commands.add_parser("html").add_argument("--committed", action="store_true")
     commands.add_parser("twins").add_argument("--sync", action="store_true")
     commands.add_parser("adopt")
-    commands.add_parser("record").add_argument("--preset", default="laptop-long", choices=list(PRESETS))
+    commands.add_parser("record").add_argument("--preset", default="laptop-long", choices=PRESETS)
     given = vars(parser.parse_args())
     chosen = {"execute": execute, "html": html, "twins": twins, "adopt": adopt, "record": record}
     chosen[given.pop("command")](**given)

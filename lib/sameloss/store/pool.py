@@ -19,7 +19,13 @@ POLL_S = 0.5
 
 
 def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list:
-    """Return the results of `runs`, computing what is missing in parallel.
+    """Return the results of `runs`, computing what is missing in parallel: see `compute_all`."""
+    compute_all(store, runs, workers)
+    return [store.get(run) for run in runs]
+
+
+def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -> None:
+    """Compute what is missing of `runs` and of all they read, in parallel; nothing is loaded.
 
     Args:
         store: where results live.
@@ -45,7 +51,6 @@ def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> li
             ) from None
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    return [store.get(run) for run in runs]
 
 
 def usable_workers() -> int:

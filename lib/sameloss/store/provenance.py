@@ -19,3 +19,12 @@ def origin_of(store: Store, runs: list[Run]) -> dict[str, Any]:
         "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
         "peak_gb": round(max(m["peak_memory_bytes"] for m in manifests) / 1e9, 2),
     }
+
+
+def origin_in_words(store: Store, runs: list[Run]) -> str:
+    """Return one sentence on where finished runs come from, checkable against the run store."""
+    origin = origin_of(store, runs)
+    return (
+        f"{origin['runs']} runs on {', '.join(origin['device'])}, "
+        f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
+    )
