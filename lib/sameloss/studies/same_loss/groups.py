@@ -6,7 +6,6 @@ from functools import cached_property
 from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.measures.downstream.probe import ProbeSettings
-from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
@@ -126,8 +125,6 @@ class Setting:
         """Return the pre-training of one size and seed."""
         p, changed = self.preset, self.recipe
         shape = p.shapes[size]
-        if isinstance(shape, BiLSTMShape) and (changed.norm, changed.dropout) != ("pre", 0.0):
-            raise ParameterError(f"Size {size} is an LSTM; {self.algorithm} needs a transformer's size.")
         return Pretraining(
             self.corpus,
             shape,
@@ -146,10 +143,8 @@ class Setting:
 
     def _execution(self, shape: Shape) -> Execution:
         """Return the preset's execution, or what the objective and the shape allow of it."""
-        wanted = self.preset.execution
-        if isinstance(shape, BiLSTMShape):  # autocast would take float16 for it, without a scaled loss
-            wanted = replace(wanted, compiled=False, autocast=False)
-        return wanted if self.recipe.objective == ORDINARY else wanted.alone()
+        wanted = self.preset.execution.for_shape(shape)
+        return wanted if self.recipe.objective == ORDINARY else wanted.eager_in_one_process()
 
     @property
     def recipe(self) -> Recipe:

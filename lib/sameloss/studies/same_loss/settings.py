@@ -3,14 +3,12 @@
 from dataclasses import dataclass, replace
 from importlib.resources import files
 
-import torch
-
 from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream.finetune import FinetuneSettings
 from sameloss.measures.downstream.probe import ProbeSettings
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
-from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.encoder import EncoderShape
+from sameloss.models.shape import Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.sampling import Downstream
 from sameloss.studies.dyck.settings import SMOKE_DYCK, DyckSettings
@@ -18,8 +16,6 @@ from sameloss.studies.manifold_flow.settings import SMOKE_FLOW, FlowSettings
 from sameloss.training.algorithms import label
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation
-
-Shape = EncoderShape | BiLSTMShape
 
 SATURATED_KL = 0.02
 """A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
@@ -35,7 +31,7 @@ class Preset:
     hmm: LanguageSpec
     hmm_tasks: tuple[str, ...]
     hmm_sizes: dict[str, Shape]
-    lstm_sizes: dict[str, BiLSTMShape]  # to be asked for by name
+    lstm_sizes: dict[str, Shape]  # to be asked for by name
     opt: LanguageSpec
     opt_sizes: dict[str, Shape]
     language_sentences: int  # on which a language's statistics are taken
@@ -87,11 +83,7 @@ class Preset:
 
     def parameter_count(self, size: str) -> int:
         """Return the number of parameters of a size, as this book builds it."""
-        words, length = self.language.words, self.language.max_length
-        shape = self.shapes[size]
-        with torch.device("meta"):
-            model = (BiLSTM if isinstance(shape, BiLSTMShape) else Encoder)(shape, words, length)
-        return model.parameter_count
+        return self.shapes[size].parameter_count(self.language.words, self.language.max_length)
 
 
 LAPTOP_LANGUAGE = GrammarText(files("sameloss.languages.grammars").joinpath("laptop.txt").read_text())
