@@ -3,14 +3,19 @@
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import torch
+from torch import nn
 
-from sameloss.errors import NonFiniteLoss, StoreError
+from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
 from sameloss.models.encoder import EncoderShape
+from sameloss.models.masked_model import MaskedLanguageModel, chosen
+from sameloss.models.shape import Shape, asked_of_model
+from sameloss.runs.cost import training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.resumable import Resumable
 from sameloss.runs.sampling import CorpusSampling
@@ -151,3 +156,57 @@ def test_every_setting_is_in_the_key(run):
         replace(run, corpus=replace(run.corpus, sentences=301)),
     ]
     assert len({run.key, *(other.key for other in changed)}) == 9
+
+
+class Convolution(nn.Module):
+    """h + ReLU of a convolution over three neighbours."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.over_three = nn.Conv1d(d_model, d_model, 3, padding=1)
+
+    def forward(self, h, context, at=None):
+        return chosen(h + self.over_three(h.transpose(1, 2)).relu().transpose(1, 2), at)
+
+
+class ConvolutionalModel(MaskedLanguageModel):
+    def context(self, tokens, lengths):
+        return None
+
+
+@dataclass(frozen=True)
+class ConvolutionShape(Shape):
+    """A family that nothing in the library knows."""
+
+    family: ClassVar[str] = "A convolutional network"
+
+    d_model: int
+    layers: int
+
+    def build(self, words, max_length, seed=None, norm="pre", dropout=0.0):
+        self.check_options(asked_of_model(norm, dropout))
+        with torch.random.fork_rng():
+            torch.manual_seed(seed or 0)
+            blocks = [Convolution(self.d_model) for _ in range(self.layers)]
+            return ConvolutionalModel(self.d_model, words, max_length, blocks, nn.Identity())
+
+    @property
+    def matrix_parameters(self):
+        return 3 * self.layers * self.d_model**2
+
+    def flops(self, words, length):
+        return 6.0 * length * self.matrix_parameters
+
+    def activations(self, length):
+        return 4 * self.layers * self.d_model
+
+
+def test_a_new_family_trains_and_is_counted_without_another_change(run, tmp_path):
+    toy = replace(run, shape=ConvolutionShape(8, 2))
+    checkpoints = Store(tmp_path).get(toy)
+    assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
+    assert isinstance(checkpoints.last(), ConvolutionalModel)
+    assert training_flops(toy) == 60 * 16 * toy.shape.flops(3, 4)
+    assert training_bytes(toy) > 0
+    with pytest.raises(ParameterError, match="A convolutional network cannot be trained with dropout"):
+        replace(toy, dropout=0.1)

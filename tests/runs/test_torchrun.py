@@ -55,7 +55,7 @@ def test_two_processes_train_as_one_does(run, shared, tmp_path):
 
 ONE = """
 import pickle, sys
-from sameloss.runs import Store
+from sameloss.store.store import Store
 Store(sys.argv[1]).get(pickle.loads(bytes.fromhex(sys.argv[2])))
 """
 

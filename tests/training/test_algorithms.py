@@ -77,7 +77,7 @@ def test_bad_choices_say_what_is_valid(given, message, store):
 
 
 def test_an_lstm_has_no_layer_norm_to_move(store):
-    with pytest.raises(ParameterError, match="Size L856 is an LSTM; post-ln needs a transformer's size"):
+    with pytest.raises(ParameterError, match="An LSTM cannot be trained with post-LN; leave that out"):
         setting(store, algorithm="post-ln", size="L856").pretraining("L856", 0)
 
 

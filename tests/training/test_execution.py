@@ -123,8 +123,15 @@ def test_only_ordinary_training_is_compiled_or_shared(run):
         replace(run, execution=Execution(processes=2), objective=Objective(label_noise=0.0))
     with pytest.raises(ParameterError, match="compiled needs by_length"):
         Execution(compiled=True)
-    with pytest.raises(ParameterError, match="An LSTM is not compiled, and computes in float32"):
-        replace(run, execution=Execution(autocast=True), shape=BiLSTMShape(8, 1))
+
+
+def test_an_execution_is_brought_down_to_what_the_shape_allows(run):
+    lstm, fast = BiLSTMShape(8, 1), Execution(autocast=True, compiled=True, by_length=True, processes=2)
+    assert fast.for_shape(run.shape) == fast
+    assert fast.for_shape(lstm) == Execution(by_length=True, processes=2)
+    with pytest.raises(ParameterError, match="An LSTM cannot be trained with bfloat16 or compilation"):
+        replace(run, execution=fast, shape=lstm)
+    replace(run, execution=fast.for_shape(lstm), shape=lstm)
 
 
 def test_too_little_memory_is_one_sentence_and_keeps_the_saved_state(run, tmp_path, monkeypatch):

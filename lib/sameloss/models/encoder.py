@@ -6,7 +6,7 @@ pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embeddin
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,15 @@ from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
-
-Norm = Literal["pre", "post"]
+from sameloss.models.shape import Norm, Option, Shape
 
 
 @dataclass(frozen=True)
-class EncoderShape:
-    """Table 3's columns; `d_inter` is the width inside the MLP."""
+class EncoderShape(Shape):
+    """The columns of Table 3; `d_inter` is the width inside the MLP."""
+
+    family: ClassVar[str] = "A transformer"
+    options: ClassVar[frozenset[Option]] = frozenset({"post-LN", "dropout", "bfloat16", "compilation"})
 
     d_model: int
     heads: int
@@ -32,6 +34,43 @@ class EncoderShape:
         """Refuse a width that the heads do not divide."""
         if self.d_model % self.heads:
             raise ParameterError(f"heads = {self.heads} does not divide d_model = {self.d_model}.")
+
+    def build(
+        self,
+        words: int,
+        max_length: int,
+        seed: int | None = None,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+    ) -> "Encoder":
+        """Return a new encoder."""
+        return Encoder(self, words, max_length, seed, norm, dropout)
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Return the number of parameters of the attention's four matrices and the MLP's two, in all blocks.
+
+        >>> EncoderShape(64, 1, 1, 256).matrix_parameters
+        49152
+        """
+        return self.layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_inter)
+
+    def flops(self, words: int, length: float) -> float:
+        """Return the floating-point operations of a training step on one sentence with one mask.
+
+        A product with a parameter takes 6: 2 forward and 4 backward. The blocks' matrices multiply every
+        token, but the last block needs only keys and values at all of them; the head reads the one masked
+        position. Attention adds 12 d T for each token and layer.
+        """
+        spared = self.matrix_parameters // self.layers - 2 * self.d_model**2
+        head = self.d_model * (self.d_model + words)
+        products = length * self.matrix_parameters + head - (length - 1) * spared
+        attention = 12 * self.d_model * length * ((self.layers - 1) * length + 1)
+        return float(6 * products + attention)
+
+    def activations(self, length: int) -> int:
+        """Return roughly how many numbers a token leaves for the backward pass."""
+        return self.layers * (12 * self.d_model + 3 * self.d_inter + 3 * self.heads * length)
 
 
 class Attention(nn.Module):

@@ -7,9 +7,7 @@ from typing import NamedTuple
 import torch
 
 from sameloss.device import best_device
-from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Block, EncoderShape
-from sameloss.models.operations import block_parameters, sentence_flops
 from sameloss.runs.pretraining import Pretraining
 
 
@@ -22,7 +20,7 @@ def training_flops(run: Pretraining, length: float | None = None) -> float:
 
     """
     language, sentences = run.corpus.language, run.optimisation.steps * run.optimisation.batch
-    each = sentence_flops(run.shape, language.words, language.max_length if length is None else length)
+    each = run.shape.flops(language.words, language.max_length if length is None else length)
     return run.passes * sentences * each
 
 
@@ -30,13 +28,9 @@ def training_bytes(run: Pretraining) -> float:
     """Return a rough peak of a process's memory: weights, gradients, two moments, and activations."""
     shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
-    parameters = block_parameters(shape) + shape.d_model * (words + length + shape.d_model)
-    if isinstance(shape, BiLSTMShape):
-        activations = shape.layers * 20 * shape.d_model
-    else:
-        activations = shape.layers * (12 * shape.d_model + 3 * shape.d_inter + 3 * shape.heads * length)
+    parameters = shape.matrix_parameters + shape.d_model * (words + length + shape.d_model)
     together = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
-    return 4.0 * (4 * parameters + together * length * activations)
+    return 4.0 * (4 * parameters + together * length * shape.activations(length))
 
 
 def micro_steps(run: Pretraining) -> int:

@@ -11,9 +11,8 @@ import torch
 
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
-from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.models.shape import Norm, Shape, asked_of_model
 from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name
 from sameloss.runs.resumable import Resumable
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
@@ -31,7 +30,7 @@ class Pretraining(Run):
     """One pre-training run and its checkpoints."""
 
     corpus: CorpusSampling
-    shape: EncoderShape | BiLSTMShape
+    shape: Shape
     optimisation: Optimisation
     seed: int
     checkpoints: tuple[int, ...]
@@ -48,26 +47,21 @@ class Pretraining(Run):
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse an execution that the objective or the batch does not go with."""
+        """Refuse what the shape's family lacks, and an execution that objective or batch do not go with."""
+        self.shape.check_options(asked_of_model(self.norm, self.dropout) + self.execution.options)
         processes, batch = self.execution.processes, self.optimisation.batch
         if batch % processes:
             raise ParameterError(
                 f"A batch of {batch} sentences cannot be shared equally by {processes} processes; "
                 "choose a number of processes that divides it."
             )
-        if self.execution != self.execution.alone() and self.objective != ORDINARY:
+        if self.execution != self.execution.eager_in_one_process() and self.objective != ORDINARY:
             raise ParameterError("Only ordinary training can be compiled or run in several processes.")
-        if isinstance(self.shape, BiLSTMShape) and (self.execution.compiled or self.execution.autocast):
-            raise ParameterError("An LSTM is not compiled, and computes in float32.")
 
     def new_model(self) -> MaskedLanguageModel:
         """Return the initial model of a training that starts from nothing."""
         language, seed = self.corpus.language, stream_seed("initial weights", self.seed)
-        dimensions = self.shape, language.words, language.max_length, seed
-        if isinstance(self.shape, BiLSTMShape):
-            model = BiLSTM(*dimensions)
-        else:
-            model = Encoder(*dimensions, norm=self.norm, dropout=self.dropout)
+        model = self.shape.build(language.words, language.max_length, seed, self.norm, self.dropout)
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sameloss.errors import ParameterError
-from sameloss.models.encoder import Norm
+from sameloss.models.shape import Norm
 from sameloss.training.objectives import ORDINARY, Objective
 
 

@@ -11,6 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
+from sameloss.models.shape import Option, Shape
 
 WIDTHS = 8
 """Micro-batches are as wide as a multiple of this, or as the longest sentence there is: few shapes, so that
@@ -41,8 +42,22 @@ class Execution:
         """Return what products are computed in."""
         return torch.bfloat16 if self.autocast else torch.float32
 
-    def alone(self) -> "Execution":
-        """Return the same in one process and not compiled: what every objective can run under."""
+    @property
+    def options(self) -> list[Option]:
+        """Return what this asks of a family of models."""
+        asked: dict[Option, bool] = {"bfloat16": self.autocast, "compilation": self.compiled}
+        return [option for option, wanted in asked.items() if wanted]
+
+    def for_shape(self, shape: Shape) -> "Execution":
+        """Return the same without what the shape's family lacks."""
+        return replace(
+            self,
+            autocast=self.autocast and "bfloat16" in shape.options,
+            compiled=self.compiled and "compilation" in shape.options,
+        )
+
+    def eager_in_one_process(self) -> "Execution":
+        """Return the same, neither compiled nor shared by processes: every objective can run under it."""
         return replace(self, processes=1, compiled=False)
 
     def parts(self, batch: Batch, size: int | None, longest: int) -> list[Batch]:

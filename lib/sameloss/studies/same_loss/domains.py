@@ -4,13 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
-import torch
-
 from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
-from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.operations import Shape
+from sameloss.models.encoder import EncoderShape
+from sameloss.models.shape import Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 
 
@@ -31,12 +28,7 @@ class Domain:
 
     def parameter_count(self, size: str) -> int:
         """Return the true number of parameters of a size on this language."""
-        shape = self.shapes[size]
-        with torch.device("meta"):
-            model = (BiLSTM if isinstance(shape, BiLSTMShape) else Encoder)(
-                shape, self.language.words, self.language.max_length
-            )
-        return model.parameter_count
+        return self.shapes[size].parameter_count(self.language.words, self.language.max_length)
 
 
 def some(names: str, family: str) -> dict[str, Shape]:

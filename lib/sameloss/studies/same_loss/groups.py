@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sameloss.errors import ParameterError
 from sameloss.measures.downstream.probe import ProbeSettings
-from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
-from sameloss.models.operations import Shape
+from sameloss.models.shape import Shape
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
@@ -92,8 +90,6 @@ class Group:
     def pretraining(self, size: str, seed: int) -> Pretraining:
         """Return the pre-training of one size and seed."""
         training, changed, shape = self.settings.training, self.recipe, self.domain.shapes[size]
-        if isinstance(shape, BiLSTMShape) and (changed.norm, changed.dropout) != ("pre", 0.0):
-            raise ParameterError(f"Size {size} is an LSTM; {self.algorithm} needs a transformer's size.")
         origin = replace(self, algorithm=changed.origin, strength=None) if changed.origin else None
         return Pretraining(
             self.corpus,
@@ -113,10 +109,8 @@ class Group:
 
     def _execution(self, shape: Shape) -> Execution:
         """Return the preset's execution, or what the objective and the shape allow of it."""
-        wanted = self.settings.training.execution
-        if isinstance(shape, BiLSTMShape):  # autocast would take float16 for it, without a scaled loss
-            wanted = replace(wanted, compiled=False, autocast=False)
-        return wanted if self.recipe.objective == ORDINARY else wanted.alone()
+        wanted = self.settings.training.execution.for_shape(shape)
+        return wanted if self.recipe.objective == ORDINARY else wanted.eager_in_one_process()
 
     def measured(self, kind: str) -> dict[Key, Run]:
         """Return one of the `MEASUREMENTS` of every pre-training."""

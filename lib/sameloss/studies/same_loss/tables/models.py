@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.export import export_model
 from sameloss.models.huggingface import HuggingFaceModel
@@ -123,7 +123,7 @@ def own_sizes(group: Group) -> pd.DataFrame:
     for name in group.sizes:
         shape = group.domain.shapes[name]
         with torch.device("meta"):
-            model = (BiLSTM if isinstance(shape, BiLSTMShape) else Encoder)(shape, words, length)
+            model = shape.build(words, length)
         rows.append({"size": name, **asdict(shape), **_parts(model), "all": model.parameter_count})
     return pd.DataFrame(rows)
 
