@@ -14,12 +14,9 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.diagonal import group_diagonals
 from sameloss.measures.flatness.estimated_trace import EstimatedTrace
 from sameloss.measures.flatness.hutchinson import fisher_gap
-from sameloss.measures.flatness.sharpness import (
-    adaptive_sharpness,
-    relative_trace,
-    top_eigenvalue,
-    worst_case_adaptive_sharpness,
-)
+from sameloss.measures.flatness.relative_trace import relative_trace
+from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
+from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.enlarge import Tying, kind_of, trace_law
