@@ -9,7 +9,6 @@ from torch.func import functional_call, hessian
 from sameloss.errors import ModelError, ParameterError
 from sameloss.languages.masking import mask_batch
 from sameloss.measures.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
-from sameloss.models.parts import parameter_group
 from sameloss.statistics.estimate import Estimate
 
 
@@ -53,15 +52,6 @@ def test_exact_trace_is_the_sum_over_labels(tiny_model, batch, request):
 
     slow = sum(log.exp().item() * squared_norm(log) for row in logs for log in row) / len(logs)
     assert fisher_trace(tiny_model, masked, estimator="exact").total.mean == pytest.approx(slow, rel=1e-10)
-
-
-def test_parts_and_layers_add_up(tiny_model, masked):
-    trace = fisher_trace(tiny_model, masked, estimator="exact")
-    for split in (trace.parts, trace.layers):
-        assert sum(part.mean for part in split.values()) == pytest.approx(trace.total.mean, rel=1e-12)
-    assert set(trace.parts) == {"word embedding", "position", "LayerNorm", "attention", "MLP", "head"}
-    assert set(trace.layers) == {"embedding", "layer 1", "head"}
-    assert trace.by(parameter_group) == trace.parts
 
 
 def test_cost_counts_passes(tiny_model, masked):
