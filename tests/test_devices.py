@@ -19,7 +19,7 @@ from sameloss.measures.flatness import hutchinson, trace
 from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
 from sameloss.measures.saturation import saturation
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.runs.flatness import measured, predictions
+from sameloss.runs.flatness import flatness_measures, predictions
 from sameloss.studies.same_loss.estimators import _forms, _three_traces
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.objectives import Labelled, Objective, loss_of, one_hot_classes
@@ -93,7 +93,7 @@ def traces(device):
 def measures(device):
     d = Data(device)
     chains = {"chains": 2, "steps": 2, "batch": 4, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
-    found = dict(measured(d.model, d.masked, d.truth, seeded))
+    found = dict(flatness_measures(d.model, d.masked, d.truth, seeded))
     return [*found.values(), local_learning_coefficient(d.model, d.masked, d.truth, **chains)]
 
 

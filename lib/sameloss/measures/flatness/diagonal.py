@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -35,11 +35,26 @@ class GroupDiagonals:
     sizes: Int[Tensor, " group"]
 
     def adam_trace(self) -> Estimate:
-        """Return sum_i sqrt(D_i), see the function of this name."""
+        r"""Estimate $\mathrm{Tr}\, \mathrm{Diag}(H)^{1/2} = \sum_i \sqrt{H_{ii}}$ in its Fisher form.
+
+        With label noise it is what Adam lowers along the minimisers, where SGD lowers Tr H (Li, Wen and
+        Lyu 2025, "Adam Reduces a Unique Form of Sharpness"). The root of a noisy diagonal is too small
+        on average; the jackknife takes the bias off to first order. Signs and permutations of
+        parameters leave it alone, other rotations and scalings do not.
+        """
         return jackknife(self, lambda diagonal: diagonal.sqrt().sum())
 
     def adaptive_trace(self, model: nn.Module) -> Estimate:
-        """Return sum_i theta_i² D_i, see the function of this name."""
+        r"""Estimate $\sum_i \theta_i^2 H_{ii}$ in its Fisher form, $2/\rho^2$ of the adaptive sharpness.
+
+        To second order in rho it is the average-case elementwise `adaptive_sharpness`, and like it
+        invariant under scalings that keep the function. The jackknife gives its error; the sum itself
+        has no bias.
+
+        Args:
+            model: the model that the diagonal is of.
+
+        """
         weights = flat_parameters(model).double().cpu().square()
         return jackknife(self, lambda diagonal: weights @ diagonal)
 
@@ -73,28 +88,6 @@ def jackknife(
     return Estimate(float(mean), float(variance.sqrt()), int(sentences))
 
 
-def adam_trace(model: nn.Module, masked: Batch, **options: Any) -> Estimate:
-    r"""Estimate $\mathrm{Tr}\, \mathrm{Diag}(H)^{1/2} = \sum_i \sqrt{H_{ii}}$ in its Fisher form.
-
-    With label noise it is what Adam lowers along the minimisers, where SGD lowers Tr H (Li, Wen and
-    Lyu 2025, "Adam Reduces a Unique Form of Sharpness"). $H_{ii} = E (\partial_i \log f[y])^2$ holds
-    at saturation (Lemma 3.2). The root of a noisy diagonal is too small on average; the jackknife
-    takes the bias off to first order. Signs and permutations of parameters leave it alone, other
-    rotations and scalings do not. Arguments and errors are those of `group_diagonals`.
-    """
-    return group_diagonals(model, masked, **options).adam_trace()
-
-
-def adaptive_trace(model: nn.Module, masked: Batch, **options: Any) -> Estimate:
-    r"""Estimate $\sum_i \theta_i^2 H_{ii}$ in its Fisher form, $2/\rho^2$ of the adaptive sharpness.
-
-    To second order in rho it is the average-case elementwise `measures.adaptive_sharpness`, and like it
-    invariant under scalings that keep the function. The jackknife gives its error; the sum itself
-    has no bias. Arguments and errors are those of `group_diagonals`.
-    """
-    return group_diagonals(model, masked, **options).adaptive_trace(model)
-
-
 def group_diagonals(
     model: nn.Module,
     masked: Batch,
@@ -106,7 +99,7 @@ def group_diagonals(
 ) -> GroupDiagonals:
     r"""Estimate the Fisher diagonal by each of some groups of consecutive sentences.
 
-    One pass for both `adam_trace` and `adaptive_trace`. A chunk of squared gradients at a time is
+    One pass serves both traces of `GroupDiagonals`. A chunk of squared gradients at a time is
     added up, so memory holds `groups` diagonals and one chunk.
 
     Args:

@@ -12,15 +12,18 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.hessian import (
-    Loss,
+    ParameterLoss,
     Product,
-    _gap_loss,
-    _on_device,
-    _product,
     flat_parameters,
+    gap_loss,
+    hessian_product,
+    on_model_device,
     population_loss,
     unflattened,
 )
+
+Vectors = Literal["rademacher", "gaussian"]
+"""What the entries of random directions are: random signs, or normal."""
 
 
 def hutchinson_trace(
@@ -30,7 +33,7 @@ def hutchinson_trace(
     *,
     batch: int,
     draws: int = 1,
-    vectors: Literal["rademacher", "gaussian"] = "rademacher",
+    vectors: Vectors = "rademacher",
     generator: torch.Generator,
 ) -> EstimatedTrace:
     """Estimate the trace of the Hessian by z^T H z, z a random direction (Hutchinson 1989).
@@ -68,7 +71,7 @@ def hutch_plus_plus_trace(
     batch: int,
     rank: int,
     draws: int = 1,
-    vectors: Literal["rademacher", "gaussian"] = "rademacher",
+    vectors: Vectors = "rademacher",
     generator: torch.Generator,
 ) -> EstimatedTrace:
     """Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021).
@@ -131,7 +134,7 @@ def fisher_gap(
     def estimate(product: Product) -> Tensor:
         return _hutchinson(product, _directions(model, draws, "rademacher", generator))
 
-    return _over_batches(model, masked, truth, batch, _gap_loss, estimate, draws)
+    return _over_batches(model, masked, truth, batch, gap_loss, estimate, draws)
 
 
 def _check(vectors: str = "rademacher", **counts: int) -> None:
@@ -179,16 +182,16 @@ def _over_batches(
     masked: Batch,
     truth: Tensor | None,
     batch: int,
-    scalar: Callable[..., Loss],
+    scalar: Callable[..., ParameterLoss],
     estimate: Callable[[Product], Tensor],
     products: int,
 ) -> EstimatedTrace:
     """Estimate the Hessian's diagonal for each batch and add it up by parameter."""
     started = time.perf_counter()
-    masked, truth = _on_device(model, masked, truth)
+    masked, truth = on_model_device(model, masked, truth)
     parts = []
     for some, q in _batches(masked, truth, batch):
-        values = estimate(_product(model, scalar(model, some, q)))
+        values = estimate(hessian_product(model, scalar(model, some, q)))
         parts.append({name: part.sum() for name, part in unflattened(model, values).items()})
     draws = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
     passes = len(parts) * batch * products

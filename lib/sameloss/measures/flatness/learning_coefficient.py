@@ -10,11 +10,9 @@ from torch.func import grad_and_value
 
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.hessian import flat_parameters, population_loss, unflattened
+from sameloss.measures.flatness.hessian import ParameterLoss, flat_parameters, population_loss, unflattened
 from sameloss.measures.flatness.validation import check
 from sameloss.statistics.estimate import Estimate
-
-Loss = Callable[[dict[str, Tensor]], Tensor]
 
 
 def local_learning_coefficient(
@@ -68,7 +66,7 @@ def local_learning_coefficient(
     beta = 1 / math.log(n) if inverse_temperature is None else inverse_temperature
     centre = unflattened(model, flat_parameters(model))
 
-    def draw_loss() -> Loss:
+    def draw_loss() -> ParameterLoss:
         rows = torch.randint(len(masked.masked), (batch,), generator=generator)
         return population_loss(model, masked.rows(rows), None if truth is None else truth[rows])
 
@@ -80,7 +78,7 @@ def local_learning_coefficient(
 
 
 def langevin_excess(
-    draw_loss: Callable[[], Callable[[dict[str, Tensor]], Tensor]],
+    draw_loss: Callable[[], ParameterLoss],
     centre: dict[str, Tensor],
     strength: float,
     *,

@@ -1,77 +1,21 @@
-"""Measures of flatness beside the trace of the Hessian, for the same loss and sentences.
+"""Adaptive sharpness: how much the loss rises when every parameter changes relative to its size.
 
-Reparametrisations (`models/reparametrise.py`) keep the function and change the trace; some of the
-measures here are built so that scalings leave them alone. H is the Hessian of L, the mean
-cross-entropy a masked token in nats, theta the trainable parameters.
+Reparametrisations (`models/reparametrise.py`) keep the function and change the trace of the Hessian.
+The measures here are built so that scalings leave them alone.
 """
 
 import math
 
-import numpy as np
 import torch
 from jaxtyping import Float
-from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import grad_and_value
 
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.estimated_trace import EstimatedTrace
-from sameloss.measures.flatness.hessian import (
-    flat_parameters,
-    flattened,
-    hessian_vector_product,
-    population_loss,
-    unflattened,
-)
+from sameloss.measures.flatness.hessian import flat_parameters, flattened, population_loss, unflattened
 from sameloss.measures.flatness.validation import check
 from sameloss.statistics.estimate import Estimate
-
-
-def top_eigenvalue(
-    model: nn.Module,
-    masked: Batch,
-    truth: Float[Tensor, "batch word"] | None = None,
-    *,
-    tolerance: float = 1e-3,
-    restarts: int = 100,
-    seed: int = 0,
-) -> float:
-    r"""Return $\max_{\lVert v \rVert = 1} v^\top H v$, the largest (not largest absolute) eigenvalue.
-
-    Implicitly restarted Lanczos (Lehoucq, Sorensen and Yang 1998, ARPACK) on Hessian-vector products.
-
-    Args:
-        model: a masked language model.
-        masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t) at the masked positions; the targets' one-hot where None.
-        tolerance: accepted error relative to the eigenvalue.
-        restarts: most restarts, each of up to 20 products.
-        seed: of the first vector.
-
-    Raises:
-        ModelError: for no sentences, a mask outside its sentence, or weights that are not finite.
-        ParameterError: where Lanczos does not converge.
-
-    """
-    check(model, masked)
-    loss, point = population_loss(model, masked, truth), flat_parameters(model)
-
-    def product(vector: np.ndarray) -> np.ndarray:
-        direction = torch.from_numpy(vector.reshape(-1)).to(point)
-        parts = hessian_vector_product(loss, unflattened(model, point), unflattened(model, direction))
-        return flattened(parts).double().cpu().numpy()
-
-    hessian = LinearOperator((len(point), len(point)), product, dtype=np.float64)
-    start = np.random.default_rng(seed).standard_normal(len(point))
-    options = {"which": "LA", "tol": tolerance, "maxiter": restarts, "return_eigenvectors": False}
-    try:
-        return float(eigsh(hessian, 1, v0=start, **options)[0])
-    except ArpackError as error:
-        raise ParameterError(
-            f"Lanczos did not find the largest eigenvalue to a relative error of {tolerance:g} in "
-            f"{restarts} restarts; allow a larger tolerance or more restarts."
-        ) from error
 
 
 @torch.no_grad()
@@ -158,25 +102,3 @@ def worst_case_adaptive_sharpness(
 def _check_radius(rho: float) -> None:
     if not 0 < rho < math.inf:
         raise ParameterError(f"rho must be positive and finite; got {rho}.")
-
-
-def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:
-    r"""Return $\sum_l \lVert W_l \rVert_F^2\, \mathrm{Tr} H_{ll}$ over the parameter tensors $W_l$.
-
-    Invariant where a reparametrisation scales whole tensors, as in normalized flat minima (Tsuzuku,
-    Sato and Sugiyama 2020) and relative flatness (Petzka et al. 2021, which refines the product to
-    pairs of neurons). It also stays where tensors are rotated or permuted within themselves.
-
-    Args:
-        model: the model that the trace is of.
-        trace: of its Hessian, by parameter.
-
-    Raises:
-        ParameterError: where the trace is empty or has a parameter that the model lacks.
-
-    """
-    norms = {name: float(p.detach().double().square().sum()) for name, p in model.named_parameters()}
-    unknown = sorted(trace.draws.keys() - norms.keys())
-    if unknown or not trace.draws:
-        raise ParameterError(f"The trace must be of this model's parameters; it has {unknown or 'none'}.")
-    return Estimate.of(sum(norms[name] * values.double() for name, values in trace.draws.items()))

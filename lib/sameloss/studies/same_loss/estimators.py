@@ -24,7 +24,7 @@ from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
-from sameloss.runs.flatness import _OfLastCheckpoint, measured, predictions
+from sameloss.runs.flatness import LastCheckpointRun, flatness_measures, predictions
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
 from sameloss.statistics.estimate import Estimate
@@ -34,7 +34,7 @@ from sameloss.studies.same_loss.groups import Group
 
 
 @dataclass(frozen=True)
-class EstimatorComparison(_OfLastCheckpoint):
+class EstimatorComparison(LastCheckpointRun):
     """Every estimator of the trace on one checkpoint whose trace over given sentences is known.
 
     The sentences are the whole population: the estimators draw from it with replacement. The labels
@@ -59,6 +59,10 @@ class EstimatorComparison(_OfLastCheckpoint):
             rows.append({"estimator": name, **trace.total._asdict(), **trace.cost._asdict()})
             report(len(rows) / (1 + len(contest)), name)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row an estimator, the known trace first: estimate and cost."""
+        return pd.read_csv(folder / "table.csv")
 
     @property
     def effort(self) -> float:
@@ -124,10 +128,12 @@ CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
 
 
 @dataclass(frozen=True)
-class ReparametrisationMeasurement(_OfLastCheckpoint):
+class ReparametrisationMeasurement(LastCheckpointRun):
     """Every measure of flatness of one checkpoint under changes of its parameters, not of its function."""
 
     chain_steps: int  # of Langevin dynamics
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure form after form, on the same sentences with the same random numbers."""
@@ -144,15 +150,19 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
             report(len(rows) / (8 * len(forms)), form)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row a form and measure: largest change of a probability, and estimate."""
+        return pd.read_csv(folder / "table.csv")
+
     def _with_coefficient(
         self, model: Encoder, masked: Batch, truth: Tensor
     ) -> Iterator[tuple[str, Estimate]]:
         """Yield all measures, each with the same random numbers for every model."""
         drawn = partial(self.generator, "measures")
-        yield from measured(model, masked, truth, drawn)
+        yield from flatness_measures(model, masked, truth, drawn)
         chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
         yield (
-            "learning coefficient",
+            "learning_coefficient",
             local_learning_coefficient(deepcopy(model).float(), masked, truth, **chains),
         )
 
