@@ -33,6 +33,13 @@ def frame(store: Store, group: Group, kind: str) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True)
 
 
+def wide(found: pd.DataFrame) -> pd.DataFrame:
+    """Return a measurement with one row a checkpoint and, of each part, the columns `<part>_mean`, ..."""
+    table = found.pivot(index=KEYS, columns="part", values=["mean", "standard_error"])
+    table.columns = [f"{part}_{quantity}" for quantity, part in table.columns]
+    return found[KEYS].drop_duplicates().merge(table.reset_index(), on=KEYS)
+
+
 @dataclass(frozen=True)
 class Results:
     """The measurements of a group, with the resamples that all intervals of a page share."""
@@ -73,7 +80,7 @@ class Results:
         """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
         total = self.traces[self.traces.part == "total"]
         total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})
-        table = self.frame("saturation").merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
+        table = wide(self.frame("saturation")).merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
         for index, task in enumerate(self.group.tasks):
             accuracies = [100 * right[..., index].mean((1, 2)) for right in self.probes.values()]
             table[task] = np.concatenate(accuracies)

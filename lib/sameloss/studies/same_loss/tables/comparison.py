@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
+from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
 from sameloss.statistics.bootstrap import Interval, percentile_interval
 from sameloss.studies.same_loss import effects
@@ -14,8 +15,17 @@ from sameloss.studies.same_loss.effects import Compared, accuracy, arm_gain, arm
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
 from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.pages import ComparisonPage
-from sameloss.studies.same_loss.results import Results, collect_finetuned, collect_probes, final, saturated
-from sameloss.studies.same_loss.tables.flatness import MEASURES
+from sameloss.studies.same_loss.results import (
+    KEYS,
+    Results,
+    collect_finetuned,
+    collect_probes,
+    final,
+    saturated,
+)
+
+CHAINLESS = tuple(measure for measure in MEASURES if measure != "learning_coefficient")
+"""The measures of flatness that need no chain, and so are taken of every model."""
 
 
 def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
@@ -160,20 +170,20 @@ def predictor_table(page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[s
     good = {name: found for name, found in results.items() if saturated(found, *found.sizes)}
     if not good:
         return pd.DataFrame(columns=["task", "measure", "models", *Interval._fields])
-    table = pd.concat([_measured(found).assign(size=name) for name, found in good.items()])
+    table = pd.concat([_last_measures(found).assign(size=name) for name, found in good.items()])
     rows = []
     for task in tasks:
-        for measure in ("kl_mean", *MEASURES[:-1]):
+        for measure in ("kl_mean", *CHAINLESS):
             # A measure stands in the trace's place: there its logarithm is taken and its sign turned.
             runs = runs_of(table.drop(columns="trace").assign(trace=table[measure]), task)
             rows.append({"task": task, "measure": measure, "models": len(table), **signed_r2(runs)._asdict()})
-    return pd.DataFrame(rows).replace({"measure": {"kl_mean": "KL", "trace": "Fisher trace"}})
+    return pd.DataFrame(rows).replace({"measure": {**MEASURES, "kl_mean": "KL", "trace": "Fisher trace"}})
 
 
-def _measured(results: Results) -> pd.DataFrame:
+def _last_measures(results: Results) -> pd.DataFrame:
     """Return the last checkpoints with a column for each measure of flatness that needs no chain."""
-    wide = results.frame("measures").pivot(index=["size", "seed"], columns="measure", values="mean")
-    return final(results).drop(columns="trace").merge(wide.reset_index(), on=["size", "seed"])
+    found = results.frame("measures").pivot(index=KEYS, columns="part", values="mean")
+    return final(results).drop(columns="trace").merge(found.reset_index(), on=KEYS)
 
 
 def unsaturated(page: ComparisonPage, arms: Iterable[Arm]) -> str:

@@ -16,22 +16,10 @@ from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import KINDS, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
-from sameloss.runs.flatness import predictions
+from sameloss.runs.flatness import MEASURES, predictions
 from sameloss.runs.held_out import held_out_masked
 from sameloss.studies.same_loss.estimators import ESTIMATORS, estimator_comparison, reparametrisation
 from sameloss.studies.same_loss.pages import ComparisonPage
-
-MEASURES = (
-    "trace",
-    "top eigenvalue",
-    "Tr Diag(H)^½",
-    "adaptive trace",
-    "adaptive sharpness",
-    "worst adaptive sharpness",
-    "relative trace",
-    "learning coefficient",
-)
-"""The measures of flatness, in the order of the tables; chapter B has their definitions."""
 
 
 def estimator_table(page: ComparisonPage, budget: float = 10.0) -> pd.DataFrame:
@@ -104,8 +92,8 @@ def reparametrisation_table(page: ComparisonPage) -> pd.DataFrame:
     A column holds the ratio; `moved` is the largest change of a probability.
     """
     table = page.store.get(reparametrisation(page.group))
-    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique()]
-    ratios = wide[[*MEASURES]] / wide.iloc[0][[*MEASURES]]
+    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique(), [*MEASURES]]
+    ratios = (wide / wide.iloc[0]).rename(columns=MEASURES)
     ratios.insert(0, "moved", table.groupby("form").moved.first())
     return ratios.reset_index()
 
@@ -113,7 +101,8 @@ def reparametrisation_table(page: ComparisonPage) -> pd.DataFrame:
 def measured_values(page: ComparisonPage) -> pd.DataFrame:
     """Return the measures of the model as trained, with their errors."""
     table = page.store.get(reparametrisation(page.group))
-    return table[table.form == table.form.iloc[0]][["measure", "mean", "standard_error", "count"]]
+    trained = table[table.form == table.form.iloc[0]]
+    return trained[["measure", "mean", "standard_error", "count"]].replace({"measure": MEASURES})
 
 
 def function_table(page: ComparisonPage, sentences: int = 64) -> pd.DataFrame:
