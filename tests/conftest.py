@@ -13,6 +13,15 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture
+def opened(tmp_path):
+    """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
+    from sameloss.book.studies import open_page  # which imports every study
+
+    own = {"preset": "smoke", "artifacts": str(tmp_path / "artifacts")}
+    return lambda page, **given: open_page(page, **own | given)
+
+
+@pytest.fixture
 def tiny_spec():
     """A grammar of sentences of four tokens, small enough to enumerate."""
     return TINY
