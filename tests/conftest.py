@@ -13,12 +13,12 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture
-def opened(tmp_path):
+def opened(tmp_path, monkeypatch):
     """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
     from sameloss.book.studies import open_page  # which imports every study
 
-    own = {"preset": "smoke", "artifacts": str(tmp_path / "artifacts")}
-    return lambda page, **given: open_page(page, **own | given)
+    monkeypatch.chdir(tmp_path)  # where artifacts lie by default
+    return lambda page, **given: open_page(page, **{"preset": "smoke"} | given)
 
 
 @pytest.fixture
