@@ -1,0 +1,285 @@
+"""The studies of the book are found in their folders: a new one needs no line outside its own."""
+
+import sys
+from operator import attrgetter
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from sameloss import studies
+from sameloss.book.cells import stale_cells, with_parameters
+from sameloss.book.chapter import begin
+from sameloss.book.costs import announce
+from sameloss.book.studies import all_studies, open_page, study_of
+from sameloss.book.verdicts import all_statements
+from sameloss.errors import ParameterError
+from sameloss.studies.parameters import applied, cell
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_folder_with_pages_is_a_study():
+    assert set(all_studies()) == {
+        *(f"sameloss.studies.{name}.pages" for name in ("same_loss", "manifold_flow", "dyck")),
+        "sameloss.book.pages",
+    }
+
+
+EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.plans]
+BY_NAME = [pytest.param(*pair, id=pair[1]) for pair in EVERY_PAGE]
+
+
+def test_a_page_belongs_to_one_study():
+    names = [name for _, name in EVERY_PAGE]
+    assert len(set(names)) == len(names)
+    for study, name in EVERY_PAGE:
+        assert study_of(name) is study
+
+
+@pytest.mark.parametrize(("study", "name"), BY_NAME)
+def test_every_page_is_a_chapter_and_its_parameters_are_in_its_studys_table(study, name):
+    assert (ROOT / "chapters" / f"{name}.py").exists()
+    assert set(study.plans[name].parameters) <= set(study.parameters)
+    assert set(study.plans[name].defaults) <= set(study.plans[name].parameters)
+    assert list(study.table(name)) == list(study.plans[name].parameters)
+    assert len(set(study.plans[name].parameters)) == len(study.plans[name].parameters)
+
+
+ANY = {int | None: 8, float | None: 8.0, str | None: "elsewhere"}
+"""A value of each kind that all parameters accept."""
+
+
+@pytest.mark.parametrize("study", all_studies().values(), ids=list(all_studies()))
+def test_every_parameter_has_its_places_in_the_settings_of_every_preset(study):
+    """A field that is renamed would otherwise be found by the reader who sets it."""
+    placed = {name: parameter for name, parameter in study.parameters.items() if parameter.sets}
+    assert placed
+    for settings in study.presets.values():
+        for name, parameter in placed.items():
+            asked = (
+                parameter.choices[-1] if parameter.choices else parameter.checked(name, ANY[parameter.kind])
+            )
+            found = applied(settings, placed, {name: asked})
+            assert [attrgetter(path)(found) for path in parameter.sets] == [asked] * len(parameter.sets), name
+
+
+def test_an_unknown_page_is_refused_with_those_there_are():
+    with pytest.raises(ParameterError) as refused:
+        open_page("02_existance")
+    sentence = str(refused.value)
+    assert sentence.startswith(
+        "No study has a page '02_existance'; pages are 01_introduction, 02_existence, "
+    )
+    assert sentence.endswith("costs, d_practice, e_mask_rate, verdicts.")
+
+
+# A study of its own, in a folder that the library does not know
+
+SQUARES = {
+    "__init__.py": '"""Do squares grow? Read by the page ii_squares."""',
+    "settings.py": '''
+        """How many numbers are squared."""
+
+        from dataclasses import dataclass
+
+        from sameloss.studies.parameters import OF_EVERY_PAGE, PRESETS as NAMES, Limits, Parameter
+
+
+        @dataclass(frozen=True)
+        class Settings:
+            """Everything that decides the runs of the page."""
+
+            name: str
+            numbers: int
+            limits: Limits
+
+
+        PRESETS = {name: Settings(name, 3, Limits(max_hours=1.0)) for name in NAMES}
+        PARAMETERS = {
+            **OF_EVERY_PAGE,
+            "numbers": Parameter("how many are squared; None: 3", int | None, sets=("numbers",)),
+        }
+    ''',
+    "runs.py": '''
+        """Squares, computed once."""
+
+        from dataclasses import dataclass
+        from pathlib import Path
+
+        import pandas as pd
+
+        from sameloss.store.store import Report, Run, Store
+
+
+        @dataclass(frozen=True)
+        class Squares(Run):
+            """The first squares."""
+
+            numbers: int
+
+            def compute(self, folder: Path, store: Store, report: Report) -> None:
+                """Square."""
+                table = pd.DataFrame({"x": range(1, self.numbers + 1)})
+                table.assign(square=table.x**2).to_csv(folder / "table.csv", index=False)
+
+            def load(self, folder: Path) -> pd.DataFrame:
+                """Return one row a number."""
+                return pd.read_csv(folder / "table.csv")
+    ''',
+    "tables.py": '''
+        """Tables of squares."""
+
+        import pandas as pd
+
+
+        def growth(table: pd.DataFrame) -> pd.DataFrame:
+            """Return by what each square is above the one before."""
+            return table.assign(step=table.square.diff()).dropna()
+    ''',
+    "claims.py": '''
+        """What is claimed of squares."""
+
+        from sameloss.studies.verdict import Claim
+
+        CLAIMS = (
+            Claim("squares", "Eq. 1", "each step is 2 longer", "ii_squares", value=2.0, tolerance=0.1),
+            Claim("cubes", "Eq. 2", "so is each of cubes", "ii_squares"),
+        )
+    ''',
+    "statements.py": '''
+        """What is proved of squares."""
+
+        import pandas as pd
+
+        from sameloss.studies.statement import Check, Statement, check_table
+
+        STATEMENTS = {"sum": Statement("Lemma 1", "Steps add up to the square.")}
+
+
+        def checks(steps: pd.DataFrame) -> pd.DataFrame:
+            """Return the one check."""
+            total, last = float(1 + steps.step.sum()), float(steps.square.iloc[-1])
+            return check_table([Check("sum", "sum of steps", total, last, 0.0)])
+    ''',
+    "pages.py": '''
+        """The page on squares."""
+
+        from dataclasses import dataclass
+
+        import pandas as pd
+
+        from sameloss.statistics.bootstrap import Interval
+        from sameloss.store.store import Run
+        from sameloss.studies.page import Page, Plan, Study
+        from sameloss.studies.squares.claims import CLAIMS
+        from sameloss.studies.squares.runs import Squares
+        from sameloss.studies.squares.settings import PARAMETERS, PRESETS, Settings
+        from sameloss.studies.squares.statements import STATEMENTS, checks
+        from sameloss.studies.squares.tables import growth
+        from sameloss.studies.statement import statement_table
+        from sameloss.studies.verdict import Judged, verdict_table
+
+
+        @dataclass
+        class SquaresPage(Page[Settings]):
+            """The page on squares."""
+
+            @property
+            def squares(self) -> Squares:
+                """Return the run."""
+                return Squares(self.settings.numbers)
+
+            def runs(self) -> list[Run]:
+                """Return the one run."""
+                return [self.squares]
+
+            def verdicts(self) -> pd.DataFrame:
+                """Return both claims, judged."""
+                longer = growth(self.store.get(self.squares)).step.diff().dropna()
+                found = Interval(longer.mean(), longer.min(), longer.max())
+                unknown = Interval(*3 * [float("nan")])
+                return verdict_table([Judged(CLAIMS[0], found), Judged(CLAIMS[1], unknown)])
+
+            def statements(self) -> pd.DataFrame:
+                """Return the lemma, judged."""
+                return statement_table(STATEMENTS, checks(growth(self.store.get(self.squares))))
+
+
+        NAMES = ("preset", "numbers", "workers", "device", "artifacts")
+        STUDY = Study(PRESETS, PARAMETERS, {"ii_squares": Plan(NAMES, SquaresPage)})
+    ''',
+}
+
+
+@pytest.fixture
+def squares(tmp_path, monkeypatch):
+    """Put a study into a folder of its own, and take it away again."""
+    folder = tmp_path / "elsewhere" / "squares"
+    folder.mkdir(parents=True)
+    for name, source in SQUARES.items():
+        (folder / name).write_text(dedent(source))
+    monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(folder.parent)])
+    monkeypatch.chdir(tmp_path)  # where artifacts lie by default
+    all_studies.cache_clear()
+    yield
+    all_studies.cache_clear()
+    for name in [name for name in sys.modules if name.startswith("sameloss.studies.squares")]:
+        del sys.modules[name]
+    del studies.squares
+
+
+@pytest.mark.usefixtures("squares")
+class TestAStudyOfItsOwn:
+    def test_its_page_opens_and_its_parameters_are_checked(self):
+        page = open_page("ii_squares", numbers=4.0)
+        assert (page.name, page.settings.name, page.settings.numbers) == ("ii_squares", "laptop", 4)
+        with pytest.raises(ParameterError, match=r"numbers must be a whole number; got 'few'\."):
+            open_page("ii_squares", numbers="few")
+        with pytest.raises(ParameterError) as refused:
+            open_page("ii_squares", size="27K")
+        valid = "preset, numbers, workers, device, artifacts"
+        assert str(refused.value) == f"Unknown parameter 'size'; valid here are {valid}."
+        with pytest.raises(ParameterError, match=r"pages are 01_introduction, .* ii_squares, verdicts\."):
+            open_page("ii_cubes")
+
+    def test_its_cell_is_written(self, tmp_path):
+        chapters = tmp_path / "chapters"
+        chapters.mkdir()
+        empty = '# %% tags=["parameters"]\nx = 1\n\n# %%\nbegin()\n'
+        for study in all_studies().values():
+            for name in study.plans:
+                source = empty if name == "ii_squares" else with_parameters(empty, cell(study.table(name)))
+                (chapters / f"{name}.py").write_text(source)
+        ((path, source),) = stale_cells(chapters).items()
+        assert path.stem == "ii_squares"
+        assert "\nnumbers: int = None  # how many are squared; None: 3\n" in source
+        assert source.endswith("\n\n# %%\nbegin()\n")
+
+    def test_its_runs_are_computed_once_and_its_verdicts_come_out(self, capsys):
+        page = open_page("ii_squares", numbers=4)
+        assert announce(page) == (
+            "preset laptop: 1 runs, 1 of them to be made; none trains a language model."
+        )
+        table = page.verdicts()
+        assert page.store.has(page.squares)
+        assert table.verdict.tolist() == ["reproduced", "not testable here"]
+        assert table.ours[0] == 2
+        again = begin({"numbers": 4}, "ii_squares")
+        assert "1 runs, 0 of them to be made" in capsys.readouterr().out
+        assert again.store.get(again.squares).square.tolist() == [1, 4, 9, 16]
+
+    def test_the_pages_about_all_studies_read_it_too(self):
+        page = open_page("verdicts", preset="smoke")
+        (own,) = (other for other in page.pages if other.name == "ii_squares")
+        assert own.settings.name == "smoke"
+        assert own.store is page.store
+        assert own.squares.key in {run.key for run in page.runs()}
+        table = all_statements([own])
+        assert table[["id", "verdict", "page"]].to_numpy().tolist() == [["sum", "holds", "ii_squares"]]
+
+
+def test_and_is_gone_without_a_trace():
+    assert "sameloss.studies.squares.pages" not in all_studies()
+    with pytest.raises(ParameterError, match="No study has a page 'ii_squares'"):
+        open_page("ii_squares")
