@@ -120,7 +120,7 @@ FACADES = {"languages/__init__.py"}
 def test_a_folder_says_what_it_is(folder):
     """In a paragraph, and nothing else: a folder that re-exported would be an import up."""
     source = f"{folder}/__init__.py".lstrip("/")
-    assert source in sources(), "A folder without __init__.py is not installed with the library."
+    assert source in sources(), "A folder says in its __init__.py what it is."
     summary, _, paragraph = (ast.get_docstring(parsed(source)) or "").partition("\n\n")
     assert summary.endswith(".")
     assert len(paragraph.split()) >= 30, "Say what goes into the folder and what it must not know."
@@ -295,7 +295,7 @@ def test_logic_is_told_from_constants_and_protocols():
 PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"]["setuptools"]
 
 
-def test_an_installed_library_has_all_modules_and_data():
+def test_what_is_installed_has_all_modules_and_data():
     (where,) = PROJECT["packages"]["find"]["where"]
     packages = {dotted(f"{folder}/__init__.py".lstrip("/")) for folder in folders()}
     assert set(find_packages(ROOT.parents[1] / where)) == packages
