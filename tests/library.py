@@ -45,10 +45,20 @@ def imported(source: str) -> Iterator[str]:
             yield from (f"{node.module}.{name.name}" for name in node.names)
 
 
+def classes() -> list[type]:
+    """Return all classes that the library defines, by name."""
+    found = {
+        value
+        for module in pkgutil.walk_packages(sameloss.__path__, "sameloss.")
+        for value in vars(importlib.import_module(module.name)).values()
+        if isinstance(value, type) and value.__module__ == module.name
+    }
+    return sorted(found, key=lambda kind: (kind.__name__, kind.__module__))
+
+
 def run_classes() -> list[type[Run]]:
-    """Return all classes of runs in the library, those that compute nothing themselves left out."""
-    for module in pkgutil.walk_packages(sameloss.__path__, "sameloss."):
-        importlib.import_module(module.name)
+    """Return all classes of runs of the library, those that compute nothing themselves left out."""
+    classes()  # imports every module
     found = [kind for kind in _below(Run) if kind.__module__.startswith("sameloss.")]
     return sorted((kind for kind in found if kind.compute is not Run.compute), key=lambda kind: kind.__name__)
 
