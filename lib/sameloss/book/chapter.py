@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Code, display
+from IPython.display import Code, Markdown, display
 from myst_nb import glue
 from pandas.io.formats.style import Styler
 
@@ -67,7 +67,7 @@ def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
         print("No claim of the paper is about what this page was asked to show.")
     else:
         display(render_verdicts(verdicts))
-        print("The same claims in runs too long to wait for, recorded once:")
+        display(Markdown("The same claims in runs too long to wait for, recorded once:"))
         display(render(page.recorded(verdicts)))
     return verdicts
 

@@ -84,7 +84,8 @@ class ComparisonPage(Page[Settings]):
 
         A claim is about a language and an algorithm; a page that was asked for others does not judge it.
         """
-        return [claim for claim in CLAIMS if claim.page == self.name and self._shows(claim)]
+        pages = {self.name, *QUOTED.get(self.name, ())}
+        return [claim for claim in CLAIMS if claim.page in pages and self._shows(claim)]
 
     def _shows(self, claim: ArmClaim) -> bool:
         return set(self._meant(claim)) <= set(self.arms)
@@ -143,6 +144,10 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
     "d_practice": _measures_of_all,
 }
 """What a page reads beside its comparisons."""
+
+
+QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
+"""Pages whose claims another page quotes."""
 
 
 def _plan(names: str, **defaults: Any) -> Plan[Settings]:
