@@ -26,7 +26,7 @@ from sameloss.languages.language import Sentences, check_possible, check_tokens
 CHUNK = 1024
 """Sentences a pass handles at once: bounds its memory, and its messages stay in the cache."""
 
-DRAWS = 16384
+ROWS_AT_ONCE = 16384
 """Sentences drawn at once."""
 
 TINY = torch.finfo(torch.float64).tiny
@@ -192,10 +192,10 @@ class HMM:
         return Sentences(tokens, torch.full_like(tokens[:, 0], self.length))
 
     def _draws(self, count: int, generator: torch.Generator) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield (rows, tokens, states), each of at most `DRAWS` sentences."""
+        """Yield (rows, tokens, states), each of at most `ROWS_AT_ONCE` sentences."""
         device = generator.device
         moves, words = (table.to(device) for table in self._alias_tables)
-        for rows in _slices(count, DRAWS):
+        for rows in _slices(count, ROWS_AT_ONCE):
             shape = (2, self.length, rows.stop - rows.start)
             uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
             states = torch.empty(shape[1:], dtype=torch.long, device=device)

@@ -10,7 +10,7 @@ from sameloss.languages.language import Language, Sentences
 
 LabelKind = Literal["likelihood", "posterior"]
 
-UNDEFINED = -1
+NO_LABEL = -1
 """Label of a sentence that no class of the task can produce."""
 
 
@@ -21,14 +21,14 @@ def labels(language: Language, sentences: Sentences, task: str, kind: LabelKind)
     the first ones, as many as the task's span. `posterior`: argmax_s Pr(s | x).
 
     Returns:
-        0-based classes; `UNDEFINED` where every class has probability zero.
+        0-based classes; `NO_LABEL` where every class has probability zero.
 
     """
     if kind not in get_args(LabelKind):
         raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
     scores = getattr(language, kind)(sentences, task)
     most, label = scores.max(1)
-    return label.where(most > 0, UNDEFINED)
+    return label.where(most > 0, NO_LABEL)
 
 
 class Ceilings(NamedTuple):
@@ -53,7 +53,7 @@ def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
     """
     posterior = language.posterior(sentences, task)
     likelihood = labels(language, sentences, task, "likelihood")
-    guess, defined = posterior.argmax(1), likelihood != UNDEFINED
+    guess, defined = posterior.argmax(1), likelihood != NO_LABEL
     covered = posterior.amax(1) > 0
     hidden = posterior.sum()
     found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined

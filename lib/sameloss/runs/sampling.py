@@ -10,13 +10,13 @@ import torch
 
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
-from sameloss.languages.labels import UNDEFINED, LabelKind, labels
+from sameloss.languages.labels import NO_LABEL, LabelKind, labels
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
 from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
 from sameloss.training.unseen import held_out_unseen
 
-DRAWS = 100
+MOST_DRAWS = 100
 """Draws for each wanted sentence after which labels are taken to be too rare."""
 
 
@@ -109,7 +109,7 @@ class LabelledSampling(Run):
         found: list[Sentences] = []
         drawn = 0
         while (missing := count - sum(len(part.lengths) for part in found)) > 0:
-            if drawn >= DRAWS * count:
+            if drawn >= MOST_DRAWS * count:
                 tasks = ", ".join(self.downstream.tasks)
                 raise LanguageError(
                     f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
@@ -129,7 +129,7 @@ class LabelledSampling(Run):
         return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)
 
     def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
-        return (self._labels(language, sentences) != UNDEFINED).all(1)
+        return (self._labels(language, sentences) != NO_LABEL).all(1)
 
     def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
         tasks, kind = self.downstream.tasks, self.downstream.label_kind

@@ -6,8 +6,7 @@ from functools import partial
 
 import pandas as pd
 
-from sameloss.statistics.association import UNDEFINED
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import (
     ADAMW,
