@@ -20,7 +20,7 @@ NATS_TOLERANCE = 0.005
 
 
 class LanguageStatistics(NamedTuple):
-    """What `LanguageMeasurement` found, as tidy tables."""
+    """The tidy tables that `LanguageMeasurement` makes."""
 
     entropy: Estimate  # nats a masked token
     blind: float  # entropy of a token given position and length alone; NaN where it cannot be summed
@@ -30,7 +30,7 @@ class LanguageStatistics(NamedTuple):
 
     @property
     def mean_length(self) -> float:
-        """Mean number of tokens, exact where the language can sum over all words."""
+        """The mean number of tokens, exact where the language can sum over all words."""
         column = "sampled" if self.lengths.probability.isna().any() else "probability"
         return float(self.lengths.length @ self.lengths[column])
 
@@ -45,7 +45,7 @@ class LanguageMeasurement(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample once, measure everything on it."""
+        """Draw sentences once and measure everything on them."""
         language = self.language.build()
         generator = generator_for("statistics", self.seed)
         sentences = language.sample(self.sentences, generator)
@@ -105,7 +105,7 @@ class Calibration(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Search."""
+        """Search, and write down all that was tried."""
         if isinstance(self.shape, PCFGSpec):
             family = pcfg_family(self.shape, self.mean_length)
         else:
@@ -116,7 +116,7 @@ class Calibration(Run):
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
 
     def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row for everything tried: concentration, and mean entropy with its error."""
+        """Return one row for each language tried: its concentration, and its entropy with the error."""
         return pd.read_csv(folder / "tried.csv")
 
     @property

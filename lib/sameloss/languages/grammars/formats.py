@@ -56,16 +56,16 @@ class GrammarText:
 
     @property
     def words(self) -> int:
-        """Vocabulary size c."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
         return self._language.words
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
         return self._language.max_length
 
     def build(self) -> PCFG:
-        """Return the language."""
+        """Make the language of the grammar."""
         return self._language
 
 

@@ -42,7 +42,7 @@ class Tables(NamedTuple):
     roots: list[Tensor]
 
     def to(self, device: torch.device) -> "Tables":
-        """Copy to a device."""
+        """Copy the tables to a device."""
         branching = [[b._replace(weights=b.weights.to(device)) for b in blocks] for blocks in self.branching]
         return Tables(branching, *([t.to(device) for t in tables] for tables in self[1:]))
 
@@ -100,12 +100,12 @@ class PCFG:
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
         return self.possible_lengths[-1]
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the tasks."""
+        """The names of the tasks."""
         return tuple(self._tasks)
 
     def classes(self, task: str) -> int:
@@ -118,7 +118,7 @@ class PCFG:
         return self._tasks[task]
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences independently."""
+        """Draw independent sentences."""
         return self._sampler.sample(count, generator)
 
     def derive(self, count: int, generator: torch.Generator) -> Derivations:
@@ -126,7 +126,7 @@ class PCFG:
         return self._sampler.derive(count, generator)
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Return log Pr(x) in nats, float64; -inf for a sentence that cannot occur."""
+        """Compute log Pr(x) in nats, float64; a sentence that cannot occur has -inf."""
         return self._derivation_log_prob(sentences) - log(self._acceptance)
 
     def _derivation_log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
@@ -147,7 +147,7 @@ class PCFG:
         return float(self._derivation_log_prob(Sentences(masks, lengths)).exp().sum())
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        r"""Return Pr(x_t | x_-t) for all positions by one inside and one outside pass (App. A.2).
+        r"""Compute Pr(x_t | x_-t) for all positions by one inside and one outside pass (App. A.2).
 
         Pr(x) is linear in the leaf scores at t; its gradient O_t(s) is the outside score, and
 

@@ -38,7 +38,7 @@ class Recording:
     """One forward pass of some sentences, ready to give norms for any cotangents."""
 
     def __init__(self, model: nn.Module, masked: Batch, shared: list | None = None) -> None:
-        """Run the model, see `Recorder`; it is called as `model(masked, positions, lengths)`."""
+        """Run the model, called as `model(masked, positions, lengths)`, under a `Recorder`."""
         recorder = Recorder(model, len(masked.masked), shared)
         with torch.enable_grad(), without_cudnn(), recorder:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
@@ -53,7 +53,7 @@ class Recording:
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the factors kept."""
+        """The memory of the recorded factors."""
         return sum(
             use.factor.nbytes for uses in self._uses.values() for use in uses if use.factor is not None
         )
@@ -116,7 +116,7 @@ class Recording:
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    """Put the tokens of several uses behind each other."""
+    """Join the tokens of several uses."""
     return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
 
@@ -209,7 +209,7 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
 
 
 def _by_autograd(model: nn.Module, one: Batch, cotangents: Tensor) -> dict[str, Float[Tensor, ""]]:
-    """Return the squared gradient norms of one sentence the plain way."""
+    """Return the squared gradient norms of one sentence as autograd has them."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad(), without_cudnn():
         logits = model(one.masked, one.positions, one.lengths)
