@@ -7,7 +7,7 @@ written; so what a reader can set, what it means and what it changes stand in on
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar, get_args
+from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from sameloss.device import DEVICES
 from sameloss.errors import ParameterError
@@ -21,6 +21,7 @@ class Limits:
     workers: int | None = None  # runs computed at once; None: one a core
 
 
+@runtime_checkable
 class Settings(Protocol):
     """What every study's settings have: the name of their preset, and limits."""
 
