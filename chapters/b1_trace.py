@@ -144,7 +144,7 @@ from myst_nb import glue
 
 from sameloss.studies.same_loss.tables.flatness import variances
 
-variance = variances(estimators)._asdict()
+variance = variances(estimators)
 for name in (
     "best_labels",
     "one_beside_best",
@@ -153,8 +153,8 @@ for name in (
     "times_dearer",
     "error_50_sentences",
 ):
-    glue(name, f"{variance[name]:.2g}", display=False)
-render(pd.DataFrame({"quantity": variance.keys(), "value": variance.values()}), decimals=5)
+    glue(name, f"{getattr(variance, name):.2g}", display=False)
+render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals=5)
 
 # %% [markdown]
 # The best number here is {glue:text}`best_labels`, and one label costs {glue:text}`one_beside_best` times as much
