@@ -92,8 +92,8 @@ def pcfg_family(shape: PCFGSpec, mean_length: float) -> Callable[[float], PCFGSp
     """Return the grammars of one shape and mean length whose rules and emissions share a concentration."""
 
     def member(concentration: float) -> PCFGSpec:
-        both = {"rule_concentration": concentration, "emission_concentration": concentration}
-        return with_mean_length(replace(shape, **both), mean_length)
+        spec = replace(shape, rule_concentration=concentration, emission_concentration=concentration)
+        return with_mean_length(spec, mean_length)
 
     return member
 
@@ -111,7 +111,8 @@ def with_mean_length(spec: PCFGSpec, tokens: float) -> PCFGSpec:
     """
 
     def stopping(scale: float) -> PCFGSpec:
-        return replace(spec, early_stop=tuple(round(scale * mass, 6) for mass in EARLY_STOP))
+        least, most = (round(scale * mass, 6) for mass in EARLY_STOP)
+        return replace(spec, early_stop=(least, most))
 
     def excess(scale: float) -> float:
         return stopping(scale).grammar().mean_length - tokens

@@ -13,7 +13,7 @@ class AliasTables(NamedTuple):
     """Many distributions, whose outcomes are numbered through: those of owner k start at `first[k]`."""
 
     first: Int[Tensor, " owner"]
-    count: Float[Tensor, " owner"]
+    outcomes: Float[Tensor, " owner"]  # how many each has
     keep: Float[Tensor, " outcome"]
     shift: Int[Tensor, " outcome"]  # from an outcome to its alias
 
@@ -24,7 +24,7 @@ class AliasTables(NamedTuple):
         `index_select` and the sum in place of a choice are several times faster than what is more
         usual, and this is where sampling spends its time.
         """
-        scaled = uniform.mul_(self.count.index_select(0, kinds))
+        scaled = uniform.mul_(self.outcomes.index_select(0, kinds))
         column = scaled.long()
         at = self.first.index_select(0, kinds).add_(column)
         aliased = scaled.frac_() >= self.keep.index_select(0, at)

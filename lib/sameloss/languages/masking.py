@@ -1,5 +1,6 @@
 """Masked sentences: what a model reads and what it has to predict (Section 2.1)."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ class Batch(NamedTuple):
 
     def rows(self, index: slice | Tensor) -> "Batch":
         """Select some of the masked sentences."""
-        return Batch(*(field if field is None else field[index] for field in self))
+        return self._each(lambda field: field[index])
 
     def parts(self, size: int | None) -> list["Batch"]:
         """Cut the masked sentences into parts of at most `size`, or into one part where it is None."""
@@ -38,7 +39,11 @@ class Batch(NamedTuple):
 
     def to(self, device: torch.device | str) -> "Batch":
         """Copy the masked sentences to a device."""
-        return Batch(*(field if field is None else field.to(device) for field in self))
+        return self._each(lambda field: field.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        lengths = None if self.lengths is None else change(self.lengths)
+        return Batch(change(self.masked), change(self.positions), change(self.targets), lengths)
 
 
 def padded(sentences: Sentences, seq: int) -> Sentences:

@@ -1,12 +1,13 @@
 """The runs that measure languages themselves: entropy, lengths, words, ceilings, calibration."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from sameloss.errors import LanguageError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
 from sameloss.languages.calibration import calibrate, hmm_family, pcfg_family
 from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
@@ -106,14 +107,23 @@ class Calibration(Run):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Search, and write down all that was tried."""
-        if isinstance(self.shape, PCFGSpec):
-            family = pcfg_family(self.shape, self.mean_length)
-        else:
-            family = hmm_family(self.shape)
-        options = {"tolerance": NATS_TOLERANCE, "sentences": self.sentences, "seed": self.seed}
-        tried = calibrate(family, self.entropy, self.concentrations, **options)
+        tried = calibrate(
+            self._family(),
+            self.entropy,
+            self.concentrations,
+            tolerance=NATS_TOLERANCE,
+            sentences=self.sentences,
+            seed=self.seed,
+        )
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
+
+    def _family(self) -> Callable[[float], LanguageSpec]:
+        if isinstance(self.shape, HMMSpec):
+            return hmm_family(self.shape)
+        if self.mean_length is None:
+            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
+        return pcfg_family(self.shape, self.mean_length)
 
     def load(self, folder: Path) -> pd.DataFrame:
         """Return one row for each language tried: its concentration, and its entropy with the error."""

@@ -137,7 +137,7 @@ class LabelledSampling(Run):
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Return the training and the test sentences; training sentences lie probe seed after probe seed."""
-        return tuple(_load_labelled(folder / f"probe {part}.npz") for part in ("training", "test"))
+        return _load_labelled(folder / "probe training.npz"), _load_labelled(folder / "probe test.npz")
 
 
 def _load_labelled(path: Path) -> LabelledSentences:

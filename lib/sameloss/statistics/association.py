@@ -8,8 +8,8 @@ and KL as measured: errors of measurement that differ between checkpoints weaken
 removed.
 """
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterable
+from functools import cache, reduce
 
 import numpy as np
 import pandas as pd
@@ -79,7 +79,7 @@ def signed_r2(trajectories: Trajectories) -> Interval:
     [0.75, 0.133, 0.957]
 
     """
-    return _squared(_interval(trajectories, lambda sizes: _fisher_z(_residual(sum(sizes)))))
+    return _squared(_interval(trajectories, lambda sizes: _fisher_z(_residual(_total(sizes)))))
 
 
 def within_size_r2(trajectories: Trajectories) -> Interval:
@@ -94,7 +94,7 @@ def within_size_r2(trajectories: Trajectories) -> Interval:
         The signed r² with its 95 % interval, `UNDEFINED` where `signed_r2` is.
 
     """
-    return _squared(_interval(trajectories, lambda sizes: _fisher_z(sum(map(_residual, sizes)))))
+    return _squared(_interval(trajectories, lambda sizes: _fisher_z(_total(map(_residual, sizes)))))
 
 
 def partial_r2(trajectories: Trajectories) -> Interval:
@@ -133,7 +133,7 @@ def slope(trajectories: Trajectories) -> Interval:
     [3.0, 2.51, 3.49]
 
     """
-    return _interval(trajectories, lambda sizes: _slope(_residual(sum(sizes))))
+    return _interval(trajectories, lambda sizes: _slope(_residual(_total(sizes))))
 
 
 def step_slope(table: pd.DataFrame, accuracy_column: str) -> Interval:
@@ -156,7 +156,7 @@ def step_slope(table: pd.DataFrame, accuracy_column: str) -> Interval:
     """
     quantities = [np.log2(table.step), table[accuracy_column], np.log(table.kl_mean)]
     centred = [q - q.groupby([table["size"], table.seed]).transform("mean") for q in quantities]
-    return _interval(_grouped(table, centred), lambda sizes: _slope(_residual(_residual(sum(sizes)))))
+    return _interval(_grouped(table, centred), lambda sizes: _slope(_residual(_residual(_total(sizes)))))
 
 
 Statistic = Callable[[list[Moments]], Float[np.ndarray, " draw"]]
@@ -208,6 +208,10 @@ def _moments(trajectory: Trajectory) -> Float[np.ndarray, "variable variable"]:
     return with_one @ with_one.T
 
 
+def _total(sizes: Iterable[Moments]) -> Moments:
+    return reduce(np.add, sizes)
+
+
 def _residual(moments: Moments) -> Float[np.ndarray, "draw rest rest"]:
     """Return the moments of what a regression on the last variable leaves of the others.
 
@@ -235,7 +239,7 @@ def _slope(moments: Moments) -> Float[np.ndarray, " draw"]:
 
 def _partial_z(sizes: list[Moments]) -> Float[np.ndarray, " draw"]:
     """Return artanh of the partial correlation given the third row; NaN where it is undefined."""
-    moments = sum(sizes)
+    moments = _total(sizes)
     checkpoints = moments[..., -1, -1]
     if moments.shape[-1] < 4:
         return np.full(checkpoints.shape, np.nan)

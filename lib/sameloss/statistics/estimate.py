@@ -14,7 +14,7 @@ class Estimate(NamedTuple):
 
     mean: float
     standard_error: float
-    count: int
+    count: int  # type: ignore[assignment]  # of draws, as statisticians say; not the method of tuples
 
     @classmethod
     def of(cls, values: Float[torch.Tensor, " draw"]) -> "Estimate":

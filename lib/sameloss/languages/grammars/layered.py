@@ -96,7 +96,10 @@ class PCFGSpec:
         roots = np.zeros(symbols)
         roots[: self.start_symbols] = dirichlet(rng, (self.start_symbols,), 1.0)
         return Grammar(
-            *map(torch.as_tensor, (roots, rules, weights, emission)),
+            roots=torch.as_tensor(roots),
+            rules=torch.as_tensor(rules),
+            weights=torch.as_tensor(weights),
+            emission=torch.as_tensor(emission),
             symbols=self._names(),
             vocabulary=tuple(f"w{word}" for word in range(1, self.words + 1)),
         )

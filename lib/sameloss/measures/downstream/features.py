@@ -2,16 +2,19 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from sameloss.languages import Language, Sentences
+from sameloss.models.masked_model import MaskedLanguageModel
 
 CHUNK = 4096
 """Sentences that go through the model at once."""
 
 
 @torch.no_grad()
-def contextual_features(model: nn.Module, sentences: Sentences) -> Float[Tensor, "sentence seq_d_model"]:
+def contextual_features(
+    model: MaskedLanguageModel, sentences: Sentences
+) -> Float[Tensor, "sentence seq_d_model"]:
     """Concatenate the final representations of all tokens of a sentence (App. A.4).
 
     Nothing is masked. Places beyond the end of a sentence hold zeros.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -158,7 +159,8 @@ def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
 
 def _loss(logits: list[Tensor], labels: Tensor) -> Tensor:
     """Sum over seeds and tasks of the mean cross-entropy: each probe's gradient is its own."""
-    return sum(
+    parts = (
         F.cross_entropy(task.flatten(0, 1), labels[..., number].flatten()) * len(task)
         for number, task in enumerate(logits)
     )
+    return reduce(torch.add, parts)

@@ -191,7 +191,14 @@ def _weighted_gradients(
 ) -> Float[Tensor, "pair parameter"]:
     """Return sqrt(weight) grad log f[word] of each sentence: squares are then weighted."""
 
-    def scaled(parameters, sentence, position, length, word, weight):
+    def scaled(
+        parameters: dict[str, Tensor],
+        sentence: Tensor,
+        position: Tensor,
+        length: Tensor | None,
+        word: Tensor,
+        weight: Tensor,
+    ) -> Tensor:
         inputs = (sentence[None], position[None], None if length is None else length[None])
         logits = functional_call(model, parameters, inputs)[0]
         return weight.sqrt() * logits.log_softmax(-1).gather(0, word[None])[0]

@@ -12,6 +12,7 @@ sum. One forward pass serves any number of cotangents, and no weight gradient is
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -77,9 +78,13 @@ class Recording:
 
     def _squared_norm(self, name: str, uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
         if uses[0][0].kind in ("gain", "bias"):
-            return sum(self._vector(use, g) for use, g in uses).square().sum(1)
+            return reduce(torch.add, (self._vector(use, g) for use, g in uses)).square().sum(1)
         outer = [(self._all_rows(use, g), use.factor) for use, g in uses if use.kind == "linear"]
-        looked_up = [(use.factor.squeeze(2), g) for use, g in uses if use.kind == "embedding"]
+        looked_up = [
+            (use.factor.squeeze(2), g)
+            for use, g in uses
+            if use.kind == "embedding" and use.factor is not None
+        ]
         parts = []
         if outer:
             left, right = map(_joined, zip(*outer, strict=True))
@@ -89,7 +94,7 @@ class Recording:
             parts.append(_inner(self._same(name, rows), vectors @ vectors.mT))
         if outer and looked_up:
             parts.append(2 * _inner(_picked(left, rows), right @ vectors.mT))
-        return sum(parts)
+        return reduce(torch.add, parts)
 
     def _vector(self, use: Use, gradient: Float[Tensor, "batch token feature"]) -> Tensor:
         """Return the gradient of a bias or a gain, one vector a sentence."""

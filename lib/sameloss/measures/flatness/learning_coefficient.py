@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -82,10 +83,18 @@ def local_learning_coefficient(
         rows = torch.randint(len(masked.masked), (batch,), generator=generator)
         return population_loss(model, masked.rows(rows), None if truth is None else truth[rows])
 
-    options = {"steps": steps, "burn_in": burn_in, "lr": lr, "localisation": localisation}
-    means = [
-        langevin_excess(draw_loss, centre, n * beta, generator=generator, **options) for _ in range(chains)
-    ]
+    chain = partial(
+        langevin_excess,
+        draw_loss,
+        centre,
+        n * beta,
+        steps=steps,
+        burn_in=burn_in,
+        lr=lr,
+        localisation=localisation,
+        generator=generator,
+    )
+    means = [chain() for _ in range(chains)]
     return Estimate.of(n * beta * torch.tensor(means, dtype=torch.float64))
 
 

@@ -4,7 +4,7 @@ It watches torch's functions and not modules, so it sees whatever a model does w
 however its layers are written: `torch.nn.Linear` and a bare `F.linear` are one case.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
@@ -222,7 +222,7 @@ RANDOM: dict[Callable, Callable[..., float]] = {
 """Functions that may drop units, and how to read from a call how many."""
 
 
-def _tensors(value: Any) -> Iterable[Tensor]:
+def _tensors(value: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested arguments."""
     if isinstance(value, Tensor):
         yield value

@@ -1,5 +1,8 @@
 """The trace of the Hessian, weighted by the size of the parameters it belongs to."""
 
+from functools import reduce
+
+import torch
 from torch import nn
 
 from sameloss.errors import ParameterError
@@ -36,4 +39,5 @@ def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:
     unknown = sorted(trace.draws.keys() - norms.keys())
     if unknown or not trace.draws:
         raise ParameterError(f"The trace must be of this model's parameters; it has {unknown or 'none'}.")
-    return Estimate.of(sum(norms[name] * values.double() for name, values in trace.draws.items()))
+    weighted = (norms[name] * values.double() for name, values in trace.draws.items())
+    return Estimate.of(reduce(torch.add, weighted))

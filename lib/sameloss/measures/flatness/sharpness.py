@@ -69,8 +69,8 @@ def adaptive_sharpness(
     for _ in range(draws):
         z = torch.randn(len(point), generator=generator, dtype=point.dtype).to(point.device)
         step = rho * point.abs() * z
-        pair = [loss(unflattened(model, point + side)) - centre for side in (step, -step)]
-        values.append(sum(pair) / 2)
+        up, down = (loss(unflattened(model, point + side)) - centre for side in (step, -step))
+        values.append((up + down) / 2)
     return Estimate.of(torch.stack(values).cpu())
 
 
