@@ -16,7 +16,8 @@ from sameloss.languages.entropy import (
     word_shares,
 )
 from sameloss.measures.saturation import exact_saturation
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, SATURATED_KL
+from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+from sameloss.studies.same_loss.settings import SATURATED_KL
 
 
 def seed(number):

@@ -6,7 +6,7 @@ from enumeration import enumerated
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFGSpec
 from sameloss.languages.enumeration import enumerable, enumerate_sentences, strings
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
+from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
 
 
 def test_enumeration_covers_the_language(tiny_language):

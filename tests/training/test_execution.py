@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from sameloss.book.studies import open_page
 from sameloss.errors import ParameterError, StoreError
 from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import BiLSTMShape
@@ -12,7 +13,7 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.parameters import replaced
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
@@ -80,11 +81,12 @@ def test_bfloat16_products_train_float32_weights():
 
 @pytest.mark.parametrize("algorithm", ["adversarial", "trace-penalty", "soft", "sam", "mask-rate", "dropout"])
 def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
-    setting = resolve({"preset": "smoke", "algorithm": algorithm, "steps": 4, "artifacts": str(tmp_path)})
-    preset = replace(setting.preset, execution=Execution(autocast=True, by_length=True))
-    run = replace(setting, preset=preset).pretraining("1K", 0)
+    given = {"preset": "smoke", "algorithm": algorithm, "steps": 4, "artifacts": str(tmp_path)}
+    page = open_page("02_existence", **given)
+    fast = Execution(autocast=True, by_length=True)
+    run = replaced(page.group, "settings.training.execution", fast).pretraining("1K", 0)
     assert run.execution.autocast
-    assert len(setting.store.get(run).history) == 4
+    assert len(page.store.get(run).history) == 4
 
 
 @pytest.fixture
