@@ -27,8 +27,8 @@ from papermill.exceptions import PapermillExecutionError
 from sameloss.book.cells import stale_cells
 from sameloss.book.costs import announce
 from sameloss.book.studies import open_page
+from sameloss.store.files import write_atomically
 from sameloss.store.pool import compute_all
-from sameloss.store.store import write_atomically
 from sameloss.studies.parameters import PRESETS
 from sameloss.studies.same_loss.record import record as write_record
 

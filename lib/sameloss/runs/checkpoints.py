@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save
 from sameloss.device import best_device
 from sameloss.errors import StoreError
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.store.store import write_atomically
+from sameloss.store.files import write_atomically
 
 
 class Checkpoints:

@@ -8,7 +8,8 @@ import torch
 
 from sameloss.device import device_name
 from sameloss.errors import StoreError
-from sameloss.store.store import log, write_atomically
+from sameloss.store.files import write_atomically
+from sameloss.store.store import log
 
 
 class Resumable:

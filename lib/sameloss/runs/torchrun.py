@@ -20,15 +20,10 @@ from torch import distributed
 
 from sameloss.device import best_device, peak_bytes
 from sameloss.errors import ParameterError, StoreError
-from sameloss.store.pool import end_with_parent
-from sameloss.store.store import (
-    PEAK,
-    SCRATCH,
-    Store,
-    small_memory_explained,
-    write_atomically,
-    write_progress,
-)
+from sameloss.store.files import write_atomically
+from sameloss.store.limits import small_memory_explained
+from sameloss.store.orphans import end_with_parent
+from sameloss.store.store import PEAK, SCRATCH, Store, write_progress
 from sameloss.training.process import Process
 
 JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
@@ -92,7 +87,7 @@ def main(job: Path) -> None:
     process = _join()
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:
-        with small_memory_explained(run):
+        with small_memory_explained(run.kind, run.memory_advice):
             run.train(folder, Store(root), report, process)
     except Exception as error:
         write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
