@@ -72,7 +72,7 @@ trained, noise = study.present(TRAINED), study.present(NOISE)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.objectives import transfer_loss
+from sameloss.training.adversary import transfer_loss
 
 show_source(transfer_loss)
 
@@ -85,7 +85,7 @@ show_source(transfer_loss)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.training.objectives import Labelled
+from sameloss.training.adversary import TaskExamples
 
 
 class OneFeature(torch.nn.Linear):
@@ -93,7 +93,7 @@ class OneFeature(torch.nn.Linear):
         return tokens[..., None].float()
 
 
-pair = Labelled(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
+pair = TaskExamples(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
 round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 
 # %% [markdown]

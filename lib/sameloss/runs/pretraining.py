@@ -19,9 +19,11 @@ from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
 from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.training.adversary import TaskExamples, one_hot_classes
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, Step, make_optimiser, pretrain
-from sameloss.training.objectives import ORDINARY, Labelled, Loss, Objective, loss_of, one_hot_classes
+from sameloss.training.masked_loss import BatchLoss
+from sameloss.training.objectives import ORDINARY, Objective, loss_of
 from sameloss.training.process import ALONE, Process
 
 
@@ -131,12 +133,12 @@ class Pretraining(Run):
             process=process,
         )
 
-    def _losses(self, store: Store, process: Process) -> Callable[[int], Loss]:
+    def _losses(self, store: Store, process: Process) -> Callable[[int], BatchLoss]:
         """Return the loss of each step, its random numbers a function of (seed, step) and the process."""
         language, downstream = self.corpus.language.build(), self._known_tasks(store)
         first = stream_seed("objective", self.seed, *([] if process.leads else [process.rank]))
 
-        def loss_at(step: int) -> Loss:
+        def loss_at(step: int) -> BatchLoss:
             seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
             if self.dropout:
                 torch.manual_seed(seed)
@@ -144,11 +146,11 @@ class Pretraining(Run):
 
         return loss_at
 
-    def _known_tasks(self, store: Store) -> Labelled | None:
+    def _known_tasks(self, store: Store) -> TaskExamples | None:
         if self.downstream is None:
             return None
         (sentences, labels), _ = store.get(self.downstream)
-        return Labelled(sentences, one_hot_classes(labels, self.downstream.classes))
+        return TaskExamples(sentences, one_hot_classes(labels, self.downstream.classes))
 
     def _check_progress(self, step: Step) -> None:
         """Stop a training that has lost to guessing: what comes after is not worth its time."""

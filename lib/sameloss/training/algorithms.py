@@ -6,7 +6,9 @@ from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.models.shape import Norm
+from sameloss.training.adversary import Adversary
 from sameloss.training.objectives import ORDINARY, Objective
+from sameloss.training.trace_penalty import TracePenalty
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "adversarial": Algorithm(
         "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
-        lambda weight: Recipe(Objective(adversary=weight)),
+        lambda weight: Recipe(Objective(adversary=Adversary(weight) if weight else None)),
         0.003,
         "λ",
     ),
@@ -75,7 +77,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "trace-penalty": Algorithm(
         "AdamW on the masked loss plus μ times the Fisher trace",
-        lambda weight: Recipe(Objective(trace_penalty=weight)),
+        lambda weight: Recipe(Objective(trace_penalty=TracePenalty(weight) if weight else None)),
         1e-4,
         "μ",
     ),

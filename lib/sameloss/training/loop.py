@@ -12,7 +12,7 @@ from torch import nn
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.objectives import Loss, plain_loss
+from sameloss.training.masked_loss import BatchLoss, plain_loss
 from sameloss.training.process import ALONE, Process
 
 
@@ -89,7 +89,7 @@ def pretrain(
     batch_at: Callable[[int], Batch],
     settings: Optimisation,
     *,
-    loss_at: Callable[[int], Loss] = lambda step: plain_loss,
+    loss_at: Callable[[int], BatchLoss] = lambda step: plain_loss,
     start: int = 0,
     micro_batch: int | None = None,
     execution: Execution = PLAIN,
@@ -135,7 +135,7 @@ def pretrain(
             yield Step(step + 1, loss, lr)
 
 
-def _gradient(model: nn.Module, loss: Loss, parts: list[Batch], execution: Execution) -> float:
+def _gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], execution: Execution) -> float:
     """Set the gradient of the mean loss over the parts of a batch; return the masked loss."""
     model.zero_grad(set_to_none=not execution.compiled)
     size, masked = sum(len(part.targets) for part in parts), 0.0
