@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sameloss.errors import ParameterError
 from sameloss.languages import Language
 from sameloss.languages.masking import Batch
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 from sameloss.training.adversary import Adversary, TaskExamples
 from sameloss.training.masked_loss import BatchLoss, Losses, noisy_targets, plain_loss
 from sameloss.training.trace_penalty import TracePenalty
