@@ -73,7 +73,7 @@ trained, noise = page.present(TRAINED), page.present(NOISE)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.objectives import transfer_loss
+from sameloss.training.adversary import transfer_loss
 
 show_source(transfer_loss)
 
@@ -86,7 +86,7 @@ show_source(transfer_loss)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.training.objectives import Labelled
+from sameloss.training.adversary import TaskExamples
 
 
 class OneFeature(torch.nn.Linear):
@@ -94,7 +94,7 @@ class OneFeature(torch.nn.Linear):
         return tokens[..., None].float()
 
 
-pair = Labelled(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
+pair = TaskExamples(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
 round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 
 # %% [markdown]

@@ -111,7 +111,7 @@ REFUSALS = [
     ({"algorithms": "adamw,adam"}, "Unknown algorithm 'adam'; choose one of adamw, sgd, "),
     (
         {"sizes": "L856", "algorithms": "dropout"},
-        "Size L856 is an LSTM; dropout needs a transformer's size; algorithms for L856 are adamw, sgd, ",
+        "An LSTM cannot be trained with dropout; choose another family's size; algorithms for L856 are adamw",
     ),
     ({"seeds": "1,0"}, "seeds must be positive; got 0."),
     ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
@@ -133,7 +133,9 @@ def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence
 def test_snakemake_says_the_sentence_and_starts_nothing(tmp_path):
     refused = run(snakemake(tmp_path, preset="smoke", sizes="1K,L856", algorithms="adamw,post-ln"))
     assert refused.returncode == 1
-    assert "\nSize L856 is an LSTM; post-ln needs a transformer's size; algorithms" in refused.stderr
+    assert (
+        "\nAn LSTM cannot be trained with post-LN; choose another family's size; algorithms" in refused.stderr
+    )
     assert "Traceback" not in refused.stderr
     assert not finished(tmp_path)
     assert not (tmp_path / "_build").exists()

@@ -47,7 +47,7 @@ def test_an_arm_is_a_setting_of_its_own(study):
     assert Arm().setting(base) == base
     adversary = Arm("adversarial", 0.01).setting(base)
     assert adversary.sizes == ("3K",)
-    assert adversary.pretraining("3K", 0).objective.adversary == 0.01
+    assert adversary.pretraining("3K", 0).objective.adversary.weight == 0.01
     assert Arm("mask-rate", two_sizes=True).setting(base).sizes == ("1K", "3K")
     on_hmm = Arm("sgd", language="HMM").setting(base)
     assert on_hmm.preset.language == base.preset.hmm

@@ -13,7 +13,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 from sameloss.statistics.estimate import Estimate
 
 FEWEST_GROUPS = 10

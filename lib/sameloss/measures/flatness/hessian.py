@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 
 Parameters = dict[str, Tensor]
 

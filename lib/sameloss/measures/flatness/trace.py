@@ -23,7 +23,7 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 
 
 def fisher_trace(
