@@ -39,7 +39,8 @@ unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto -m "not book" lib tests
 
 chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
-	$(RUN) -m pytest -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
+	$(RUN) -m sameloss.book.build compute
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -m book tests
