@@ -29,16 +29,18 @@ html: .venv/installed  ## Build the HTML of the committed notebooks, executing n
 
 test: lint unit chapters-test book-test  ## Everything CI checks
 
-lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
+lint: .venv/installed  ## Ruff, types, and notebooks against their py:percent twins
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy
 	$(RUN) -m sameloss.book.build twins
 
 unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto -m "not book" lib tests
 
 chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
-	$(RUN) -m pytest -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
+	$(RUN) -m sameloss.book.build compute
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -m book tests

@@ -39,10 +39,9 @@ from sameloss.languages import LanguageSpec
 from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import export_model
-from sameloss.models.operations import sentence_flops
 from sameloss.models.sizes import SIZES
 from sameloss.runs.cost import flops_per_second
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
@@ -191,7 +190,7 @@ def utilisation(size: str, spec: LanguageSpec, length: float, timed: dict) -> di
     """Return the operations on real tokens over those that matrix products of that width reach."""
     shape = SHAPES[size]
     speed = flops_per_second(shape.d_model, torch.bfloat16 if EAGER.autocast else torch.float32)
-    share = 100 * timed["ours_value"] * sentence_flops(shape, spec.words, length) / (length * speed)
+    share = 100 * timed["ours_value"] * shape.flops(spec.words, length) / (length * speed)
     goal = 40.0 if DEVICE == "cuda" and shape.d_model >= 768 else None
     line = {"what": f"utilisation, {size}", "ours": timed["ours"], "peer": NOBODY, "unit": "%", "goal": goal}
     line |= {"ours_value": share, "ours_median": share}

@@ -65,7 +65,7 @@ def stacked(models: list[Encoder], batches: list[Batch]) -> Callable[[], None]:
 
 def compare(shape: EncoderShape, batch: int) -> tuple[float, float]:
     """Return milliseconds of a step of all seeds: in turn, and stacked."""
-    language = PRESETS["laptop"].language.build()
+    language = PRESETS["laptop"].domain.language.build()
     corpus = EndlessCorpus(language, 0)
     batches = [corpus.batch(seed, 0, batch) for seed in range(SEEDS)]
     models = [Encoder(shape, language.words, language.max_length, seed) for seed in range(SEEDS)]
@@ -77,7 +77,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"{'batch':>6} {'size':>6} {'in turn (ms)':>13} {'stacked (ms)':>13} {'ratio':>6}")
     for batch in (128, 256):
-        for size, shape in PRESETS["laptop"].sizes.items():
+        for size, shape in PRESETS["laptop"].domain.sizes.items():
             apart, together = compare(shape, batch)
             print(f"{batch:>6} {size:>6} {apart:>13.1f} {together:>13.1f} {apart / together:>6.2f}")
 

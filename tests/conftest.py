@@ -13,6 +13,15 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture
+def opened(tmp_path, monkeypatch):
+    """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
+    from sameloss.book.studies import open_page  # which imports every study
+
+    monkeypatch.chdir(tmp_path)  # where artifacts lie by default
+    return lambda page, **given: open_page(page, **{"preset": "smoke"} | given)
+
+
+@pytest.fixture
 def tiny_spec():
     """A grammar of sentences of four tokens, small enough to enumerate."""
     return TINY

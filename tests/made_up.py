@@ -1,27 +1,39 @@
 """Made-up results whose answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
+
+from sameloss.studies.same_loss.results import Results
 
 ACCURACY = {"1K": 0.6, "3K": 0.8}
 
 
-def made_up(setting):
+def made_up(group, store):
+    """Return results of a group of the smoke preset, as if its runs had been computed.
+
+    The larger size is 20 points better at its end; each gains 10 points along its checkpoints, whose KL
+    falls as 1/1, 1/2, 1/3, ..., and whose trace falls likewise, the larger size's being half as large.
+    """
     rng = np.random.default_rng(5)
 
     def probe(accuracies):
-        return np.stack([rng.random((3, 400, 2)) < accuracy for accuracy in accuracies])
+        return np.stack([rng.random((3, 400, len(group.tasks))) < accuracy for accuracy in accuracies])
 
     trained = {
-        (size, seed): probe(np.linspace(ACCURACY[size] - 0.1, ACCURACY[size], 6))
-        for size in setting.sizes
-        for seed in range(3)
+        (size, seed): probe(np.linspace(ACCURACY[size] - 0.1, ACCURACY[size], len(group.steps)))
+        for size in group.sizes
+        for seed in range(group.seeds)
     }
     baselines = {"lookup table": probe([0.5]), "one-hot tokens": probe([0.4])}
-    return trained, baselines, {"root": 0.3, "span2": 0.3}
+    majority = dict.fromkeys(group.tasks, 0.3)
+    return changed(Results(group, store, trained, baselines, majority), table(group))
 
 
-def table(setting):
+def table(group):
+    """Return its checkpoints; the first task's accuracies vary, the others' do not."""
+    first, *others = group.tasks
     rows = [
         {
             "size": size,
@@ -30,12 +42,27 @@ def table(setting):
             "kl_mean": 0.02 / (1 + at),
             "trace": 100 / (1 + at) / (1 + (size == "3K")) + seed,
             "trace_se": 0.1,
-            "root": 100 * ACCURACY[size] + at + seed,
-            "span2": 50.0,
+            first: 100 * ACCURACY[size] + at + seed,
+            **dict.fromkeys(others, 50.0),
+            "parameters": {"1K": 1, "3K": 2}[size],
             "saturated": at >= 2,
         }
-        for size in setting.sizes
-        for seed in range(3)
-        for at, step in enumerate(setting.steps)
+        for size in group.sizes
+        for seed in range(group.seeds)
+        for at, step in enumerate(group.steps)
     ]
     return pd.DataFrame(rows)
+
+
+def changed(results, checkpoints, **changes):
+    """Return results with another table of checkpoints, and other fields."""
+    other = replace(results, **changes)
+    other.__dict__["checkpoints"] = checkpoints
+    return other
+
+
+def fill(page):
+    """Give a page made-up results of all that it compares."""
+    for arm in page.arms:
+        page._found[arm] = made_up(arm.group(page.settings), page.store)
+    return page

@@ -6,12 +6,9 @@ from itertools import product
 import pytest
 import torch
 
-from sameloss.errors import LanguageError
 from sameloss.languages import Sentences, mask_one
-from sameloss.languages.enumeration import enumerable, enumerate_sentences
+from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.measures.saturation import exact_saturation, saturation
-from sameloss.statistics.estimate import Estimate
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 
 class Oracle(torch.nn.Module):
@@ -81,26 +78,3 @@ def test_loss_is_the_cross_entropy_of_sampled_labels(tiny_language, tiny_model):
                 @ torch.nn.functional.cross_entropy(logits, sentences.tokens[:, t] - 1, reduction="none")
             )
     assert exact_saturation(tiny_model, tiny_language).loss.mean == pytest.approx(total, rel=1e-9)
-
-
-def test_enumeration_covers_the_language(tiny_language):
-    parts = list(enumerate_sentences(tiny_language))
-    assert sum(len(part.lengths) for part in parts) == 81
-    total = sum(tiny_language.log_prob(part).exp().sum() for part in parts)
-    assert total.item() == pytest.approx(1, rel=1e-12)
-
-
-def test_only_small_languages_are_enumerated(tiny_language):
-    assert enumerable(tiny_language)
-    assert not enumerable(LAPTOP_LANGUAGE.build())
-
-
-def test_too_many_sentences_are_refused():
-    with pytest.raises(LanguageError, match="too many to enumerate"):
-        next(enumerate_sentences(LAPTOP_LANGUAGE.build()))
-
-
-def test_estimate_of_draws():
-    estimate = Estimate.of(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert estimate.mean == 2.5
-    assert estimate.standard_error == pytest.approx(math.sqrt(5 / 3) / 2)

@@ -1,62 +1,70 @@
-"""Labelled sentences: all have labels, test sentences can be kept apart from a corpus."""
+"""Linear probes of checkpoints and of representations that no training made."""
 
-from dataclasses import replace
-
+import numpy as np
 import pytest
 import torch
 
-from sameloss.errors import LanguageError, ParameterError
-from sameloss.languages import PCFGSpec
-from sameloss.languages.grammars.formats import GrammarText
-from sameloss.languages.labels import labels
-from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
+from sameloss.errors import ParameterError
+from sameloss.measures.downstream.features import contextual_features, lookup_features
+from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
+from sameloss.runs.probing import BaselineProbing, Probing
+from sameloss.runs.sampling import Downstream, LabelledSampling
+from sameloss.seeds import stream_seed
 from sameloss.store.store import Store
-from sameloss.training.unseen import unseen
 
-EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.4, 0.6), seed=5)
-DOWNSTREAM = Downstream(("root", "span2"), "likelihood", train=150, test=50, probe_seeds=2, seed=0)
+PROBE = ProbeSettings(epochs=3, batch=20)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("artifacts"))
 
 
 @pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path)
+def labelled(tiny_spec):
+    downstream = Downstream(("root", "span2"), "likelihood", train=120, test=70, probe_seeds=3, seed=0)
+    return LabelledSampling(tiny_spec, downstream)
 
 
-def test_sentences_without_a_label_are_drawn_again(store):
-    language = EARLY_STOPPING.build()
-    plain = language.sample(1000, torch.Generator().manual_seed(0))
-    assert (labels(language, plain, "span2", "likelihood") < 0).any()
-    training, test = store.get(LabelledSampling(EARLY_STOPPING, DOWNSTREAM))
-    assert (len(training.labels), len(test.labels)) == (300, 50)
-    for part in (training, test):
-        assert part.labels.min() >= 0
-        again = labels(language, part.sentences, "span2", "likelihood")
-        assert torch.equal(again, part.labels[:, 1])
+def by_hand(store, labelled, featurise):
+    training, test = store.get(labelled)
+    features = featurise(training.sentences).unflatten(0, (3, 120))
+    labels = training.labels.unflatten(0, (3, 120))
+    probes = fit_probes(features, labels, labelled.classes, PROBE, stream_seed("probe", 0))
+    return probes.correct(featurise(test.sentences), test.labels).numpy()
 
 
-def test_a_task_that_no_sentence_has_is_one_sentence(store):
-    always_stopping = GrammarText("R A B 1\nA x 1\nB y 1")
-    spec = replace(DOWNSTREAM, tasks=("root",))
-    assert store.get(LabelledSampling(always_stopping, spec))[0].labels.eq(0).all()
-    never = replace(EARLY_STOPPING, early_stop=(0.999999, 0.999999), words_per_symbol=1, words=40, seed=1)
-    with pytest.raises(LanguageError, match="Of 30000 sentences fewer than 300 have a label in all of root"):
-        store.get(LabelledSampling(never, DOWNSTREAM))
+def test_each_checkpoint_is_probed_on_its_own(tiny_run, labelled, store):
+    told = []
+    run = Probing(tiny_run, (20, 60), labelled, PROBE)
+    correct = store.get(run, lambda fraction, text: told.append(fraction))
+    assert correct.shape == (2, 3, 70, 2)
+    assert correct.dtype == bool
+    assert told == [0.5, 1.0]
+    for at, step in enumerate((20, 60)):
+        model = store.get(tiny_run).model(step)
+        expected = by_hand(store, labelled, lambda sentences, m=model: contextual_features(m, sentences))
+        assert np.array_equal(correct[at], expected)
+    assert not np.array_equal(*correct)
 
 
-def test_unseen_test_sentences_are_distinct_and_not_in_the_corpus(store):
-    spec = PCFGSpec(2, 2, 3, 2, 3, 8, 4, 1.0, 1.0, smoothing=0.05, seed=2)
-    corpus = CorpusSampling(spec, 500, 0)
-    fresh = store.get(LabelledSampling(spec, DOWNSTREAM))[1]
-    assert not unseen(store.get(corpus), fresh.sentences).all()
-    run = LabelledSampling(spec, replace(DOWNSTREAM, unseen_test=True), corpus)
-    training, test = store.get(run)
-    assert unseen(store.get(corpus), test.sentences).all()
-    assert len(test.sentences.tokens.unique(dim=0)) == 50
-    assert torch.equal(training.labels, store.get(LabelledSampling(spec, DOWNSTREAM))[0].labels)
-    assert run.parents() == [corpus]
+def test_a_representation_without_training_has_one_step(labelled, store, tiny_language):
+    correct = store.get(BaselineProbing("lookup table", labelled, PROBE))
+    assert correct.shape == (1, 3, 70, 2)
+    expected = by_hand(store, labelled, lambda sentences: lookup_features(tiny_language, sentences))
+    assert np.array_equal(correct[0], expected)
 
 
-def test_unseen_needs_a_fixed_corpus(store, tiny_spec):
-    for corpus in (None, CorpusSampling(tiny_spec, None, 0)):
-        with pytest.raises(ParameterError, match="need a corpus of a fixed size"):
-            store.get(LabelledSampling(tiny_spec, replace(DOWNSTREAM, unseen_test=True), corpus))
+def test_probes_beat_the_majority_on_sentences_they_did_not_see(tiny_run, labelled, store):
+    training, test = store.get(labelled)
+    assert not torch.equal(training.sentences.tokens[:70], test.sentences.tokens)
+    longer = ProbeSettings(epochs=100, batch=20)
+    correct = store.get(Probing(tiny_run, (60,), labelled, longer))
+    majority = float(test.labels[:, 0].bincount().max() / 70)
+    assert correct[0, ..., 0].mean() > majority + 0.1
+
+
+def test_an_unknown_representation_is_refused(labelled, store):
+    run = BaselineProbing("nonsense", labelled, ProbeSettings())
+    with pytest.raises(ParameterError, match="choose lookup table, one-hot tokens"):
+        store.get(run)

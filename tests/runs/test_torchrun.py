@@ -12,14 +12,15 @@ import numpy as np
 import psutil
 import pytest
 
+from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.runs.torchrun import _pickled
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.parameters import resolve
-from sameloss.studies.same_loss.settings import SMOKE_LANGUAGE
+from sameloss.studies.parameters import replaced
+from sameloss.studies.same_loss.domains import SMOKE, SMOKE_LANGUAGE
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 
@@ -55,7 +56,7 @@ def test_two_processes_train_as_one_does(run, shared, tmp_path):
 
 ONE = """
 import pickle, sys
-from sameloss.runs import Store
+from sameloss.store.store import Store
 Store(sys.argv[1]).get(pickle.loads(bytes.fromhex(sys.argv[2])))
 """
 
@@ -97,17 +98,17 @@ FAST = Execution(compiled=True, by_length=True, processes=2)
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling needs a compiler")
 def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
     """At the smoke preset, on sentences of several lengths: losses at first, and KL within a seed's noise."""
-    setting = resolve({"preset": "smoke", "size": "3K", "seeds": 4, "artifacts": str(tmp_path)})
+    given = {"preset": "smoke", "size": "3K", "seeds": 4, "artifacts": str(tmp_path), "micro_batch": 16}
+    page = open_page("02_existence", **given)
     ragged = replace(SMOKE_LANGUAGE, levels=3, early_stop=(0.2, 0.4))
-    plain = replace(setting, preset=replace(setting.preset, language=ragged, micro_batch=16))
-    fast = replace(plain, preset=replace(plain.preset, execution=FAST))
-    (slow, *others), quick = plain.saturations().values(), fast.saturations()["3K", 0]
-    losses = [setting.store.get(run.pretraining).history.loss for run in (slow, quick)]
+    domains = {**SMOKE, "PCFG": replace(SMOKE["PCFG"], language=ragged)}
+    plain = replaced(page.group, "settings.domains", domains)
+    fast = replaced(plain, "settings.training.execution", FAST)
+    (slow, *others), quick = plain.measured("saturation").values(), fast.measured("saturation")["3K", 0]
+    losses = [page.store.get(run.pretraining).history.loss for run in (slow, quick)]
     assert losses[1][:5].tolist() == pytest.approx(losses[0][:5].tolist(), rel=1e-5)
-    at_end, *noisy = (setting.store.get(run).kl_mean.iloc[-1] for run in (slow, *others))
-    assert setting.store.get(quick).kl_mean.iloc[-1] == pytest.approx(
-        at_end, abs=np.std([at_end, *noisy], ddof=1)
-    )
+    last = [page.store.get(run).query("part == 'kl'")["mean"].iloc[-1] for run in (slow, *others, quick)]
+    assert last[-1] == pytest.approx(last[0], abs=np.std(last[:-1], ddof=1))
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left"), ValueError(lambda: 0)])

@@ -13,7 +13,7 @@ from scipy.stats import chisquare
 
 from sameloss.errors import CorpusError
 from sameloss.languages import Language, Sentences
-from sameloss.languages.masking import mask_batch, mask_share, padded
+from sameloss.languages.masking import padded
 from sameloss.seeds import stream_seed
 from sameloss.training import corpus as corpus_module
 from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
@@ -317,12 +317,6 @@ def test_lengths_are_left_out_where_all_sentences_are_full():
     assert EndlessCorpus(Full(), 0).batch(0, 0, 8).lengths is None
 
 
-def test_target_is_the_word_behind_the_mask():
-    batch = mask_batch(Sentences(torch.tensor([[3, 1, 2]]), torch.tensor([3])), torch.tensor([2]))
-    assert batch.masked.tolist() == [[3, 1, 0]]
-    assert batch.targets.tolist() == [1]
-
-
 def unmasked(batch):
     return batch.masked.scatter(1, batch.positions[:, None], batch.targets[:, None] + 1)
 
@@ -367,52 +361,3 @@ def test_endless_batches_do_not_depend_on_other_uses(corpus):
     assert equal(first, endless.batch(5, 0, 40))
     sampled = corpus.rows(np.arange(40))
     assert not torch.equal(padded(Sentences(unmasked(first), first.lengths), 6).tokens, sampled.tokens)
-
-
-def test_no_two_uses_share_a_seed():
-    uses = ("corpus", "endless corpus", "initial weights", "batches", "saturation", "trace", "probe")
-    seeds = {stream_seed(use, *path) for use in uses for path in [(0,), (1,), (0, 0), (0, 1), (1, 0)]}
-    assert len(seeds) == 5 * len(uses)
-    assert min(seeds) >= 0
-    assert max(seeds) < 2**63
-
-
-def test_a_batch_gives_rows_and_loses_empty_columns():
-    tokens, lengths = torch.tensor([[1, 2, 3], [4, 5, 0], [6, 7, 0]]), torch.tensor([3, 2, 2])
-    batch = mask_batch(Sentences(tokens, lengths), torch.tensor([2, 0, 1]))
-    some = batch.rows(torch.tensor([2, 1]))
-    assert some.targets.tolist() == [6, 3]
-    narrow = some.narrowed()
-    assert narrow.masked.tolist() == [[6, 0], [0, 5]]
-    assert narrow.lengths is None
-    assert batch.narrowed().lengths.tolist() == [3, 2, 2]
-    assert batch.to("cpu").masked.tolist() == batch.masked.tolist()
-
-
-def test_a_share_of_the_tokens_is_masked_and_at_least_one():
-    sentences = Sentences(torch.randint(1, 9, (4000, 8)), torch.randint(3, 9, (4000,)))
-    batch = mask_share(sentences, 0.3, np.random.default_rng(0))
-    hidden = ((batch.masked == 0) & (torch.arange(8) < batch.lengths[:, None])).sum(1)
-    expected = (0.3 * sentences.lengths + 0.7**sentences.lengths).double().sum()
-    assert len(batch.targets) == pytest.approx(float(expected), rel=0.02)
-    assert int(hidden.min()) == 1
-    rows = torch.arange(len(batch.targets))
-    assert (batch.masked[rows, batch.positions] == 0).all()
-    assert (batch.positions < batch.lengths).all()
-
-
-def test_every_masked_word_is_a_target_once():
-    sentences = Sentences(torch.tensor([[3, 1, 2, 4]]), torch.tensor([4]))
-    batch = mask_share(sentences, 0.9, np.random.default_rng(1))
-    assert sorted(batch.positions.tolist()) == batch.positions.tolist()
-    restored = batch.masked[0].clone()
-    restored[batch.positions] = batch.targets + 1
-    assert restored.tolist() == [3, 1, 2, 4]
-
-
-def test_parts_of_a_batch_are_the_batch(tiny_language):
-    batch = mask_batch(tiny_language.sample(10, torch.Generator().manual_seed(0)), torch.arange(10) % 4)
-    parts = batch.parts(4)
-    assert [len(part.targets) for part in parts] == [4, 4, 2]
-    assert torch.equal(torch.cat([part.masked for part in parts]), batch.masked)
-    assert [len(part.targets) for part in batch.parts(None)] == [10]

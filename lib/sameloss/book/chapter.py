@@ -1,4 +1,4 @@
-"""What every chapter does: check its parameters, say what it costs, show sources and tables."""
+"""What every chapter does: begin with checked parameters, show tables, say where numbers come from."""
 
 import inspect
 from collections.abc import Callable
@@ -6,63 +6,80 @@ from typing import Any
 
 import pandas as pd
 from IPython import get_ipython
-from IPython.display import Code
+from IPython.display import Code, Markdown, display
 from myst_nb import glue
 from pandas.io.formats.style import Styler
 
-from sameloss.book.costs import announce, runs_of
+from sameloss.book.costs import announce, measured
+from sameloss.book.studies import study_of
 from sameloss.errors import BookError
-from sameloss.store.pool import get_all
-from sameloss.store.provenance import origin_of
-from sameloss.store.store import Run
-from sameloss.studies.drawing import use_style
-from sameloss.studies.same_loss.arms import ARMS, Study
-from sameloss.studies.same_loss.groups import Setting
-from sameloss.studies.same_loss.parameters import parameters_of, resolve
+from sameloss.store.pool import compute_all
+from sameloss.store.provenance import origin_in_words
+from sameloss.studies.drawing import download, use_style
+from sameloss.studies.page import Page
+from sameloss.studies.parameters import parameters_in
 
 
-def begin_study(namespace: dict[str, Any], chapter: str) -> Study:
-    """Begin a chapter that compares groups of models: see `begin`, and `study.ARMS` for the groups."""
-    setting = _setting_of(namespace)
-    study, runs = Study(setting, ARMS[chapter]), runs_of(setting, chapter)
-    print(announce(setting, runs))
-    get_all(setting.store, runs, setting.preset.workers)  # one pool of workers for the whole page
-    study.prepare()
-    return study
+def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
+    """Begin a chapter: check its parameters, say what it costs, compute what it reads and is missing.
 
-
-def begin(namespace: dict[str, Any], *, trains: bool = True) -> Setting:
-    """Turn a notebook's parameters into a setting and print its cost; bad ones end the notebook.
+    Bad parameters end the notebook with one sentence.
 
     Args:
         namespace: the notebook's `globals()`. The first call takes every name in it for a
             parameter; a later one, in a notebook at work, reads the same names again.
-        trains: whether the chapter reads pre-trained models.
+        name: of the page.
 
     """
-    setting = _setting_of(namespace)
-    none = f"preset {setting.preset.name}: this page pre-trains no language model."
-    print(announce(setting) if trains else none)
-    return setting
-
-
-def _setting_of(namespace: dict[str, Any]) -> Setting:
     _show_faults_as_one_sentence()
     use_style()
-    names = namespace.get("_parameters") or tuple(parameters_of(namespace))
-    setting = resolve({name: namespace[name] for name in names})
+    names = namespace.get("_parameters") or tuple(parameters_in(namespace))
+    page = study_of(name).open(name, {given: namespace[given] for given in names})
     namespace["_parameters"] = names
-    return setting
+    print(announce(page))
+    compute_all(page.store, page.runs(), page.settings.limits.workers)
+    return page
+
+
+def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
+    """End a chapter: say where its numbers come from and what they took, and offer its data.
+
+    Args:
+        page: from `begin`.
+        data: the table that a reader can save.
+
+    """
+    runs = page.runs()
+    if runs:
+        print(f"Computed: preset {page.settings.name}, {origin_in_words(page.store, runs)}")
+        display(render(measured(page.store, runs), decimals=2))
+    if data is not None:
+        display(download(data, page.name))
+
+
+def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
+    """Show paper beside ours, then the same claims in recorded runs; return the verdicts.
+
+    Each row is glued as `verdict-<id>` for the prose.
+    """
+    verdicts = page.verdicts()
+    if verdicts.empty:
+        print("No claim of the paper is about what this page was asked to show.")
+    else:
+        display(render_verdicts(verdicts))
+        display(Markdown("The same claims in runs too long to wait for, recorded once:"))
+        display(render(page.recorded(verdicts)))
+    return verdicts
 
 
 def _show_faults_as_one_sentence() -> None:
     """Let a fault of ours end the notebook with its sentence instead of a traceback."""
     shell = get_ipython()
     if shell is not None:
-        shell.set_custom_exc((BookError,), _say)
+        shell.set_custom_exc((BookError,), _show_sentence)
 
 
-def _say(shell, kind: type, fault: BookError, traceback, tb_offset=None) -> list[str]:
+def _show_sentence(shell, kind: type, fault: BookError, traceback, tb_offset=None) -> list[str]:
     lines = [f"{kind.__name__}: {fault}"]
     shell._showtraceback(kind, fault, lines)
     return lines
@@ -71,15 +88,6 @@ def _say(shell, kind: type, fault: BookError, traceback, tb_offset=None) -> list
 def show_source(thing: Callable) -> Code:
     """Display the source of a library function, so that it stands beside its equation."""
     return Code(inspect.getsource(thing), language="python")
-
-
-def provenance(setting: Setting, runs: list[Run] | None = None) -> str:
-    """Say where a page's numbers come from, checkable against the run store."""
-    origin = origin_of(setting.store, runs or setting.runs())
-    return (
-        f"Computed: {origin['runs']} runs of preset {setting.preset.name} on {', '.join(origin['device'])}, "
-        f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
-    )
 
 
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:

@@ -6,36 +6,35 @@ from dataclasses import asdict
 import pandas as pd
 
 from sameloss.device import device_name
-from sameloss.runs.cost import H200, flops_per_second, this_device, training_bytes, training_flops
+from sameloss.runs.cost import H200, Speed, flops_per_second, this_device, training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import book_root
 from sameloss.store.provenance import origin_of
 from sameloss.store.store import Store, with_ancestors
-from sameloss.studies.same_loss.arms import ARMS, Study
-from sameloss.studies.same_loss.groups import Setting
-from sameloss.studies.same_loss.record import records
-from sameloss.studies.same_loss.settings import PRESETS, Preset
+from sameloss.studies.same_loss.groups import Group
+from sameloss.studies.same_loss.pages import WholeStudy
+from sameloss.studies.same_loss.recorded import records
+from sameloss.studies.same_loss.settings import PRESETS, Settings
 
 ON_A_GPU = ("gpu", "paper")
 """Presets whose estimate is for an H200."""
 
 
-def estimated_and_measured(setting: Setting) -> pd.DataFrame:
+def estimated_and_measured(store: Store, group: Group) -> pd.DataFrame:
     """Return, for each size, what one pre-training was estimated to take and what it took.
 
     `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
     those of this device's matrix products in the same time (%), unknown for runs of another device.
     """
-    speed = this_device()
-    rows = []
-    for size in setting.sizes:
-        runs = [run for (name, _), run in setting.pretrainings().items() if name == size]
-        manifests = [setting.store.manifest(run) for run in runs]
+    speed, rows = this_device(), []
+    for size in group.sizes:
+        runs = [run for (name, _), run in group.pretrainings().items() if name == size]
+        manifests = [store.manifest(run) for run in runs]
         took = sum(m["wall_s"] for m in manifests) / len(manifests)
         estimate = {"FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": speed.seconds(runs[0])}
         measured = {"measured_s": took, "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9}
         here = {m["device"] for m in manifests} == {device_name()}
-        rows.append({"size": size, **estimate, **measured, **_real(runs[0], setting.store, took, here=here)})
+        rows.append({"size": size, **estimate, **measured, **_real(runs[0], store, took, here=here)})
     return pd.DataFrame(rows)
 
 
@@ -57,23 +56,24 @@ def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
     return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
 
 
-def preset_costs(setting: Setting) -> pd.DataFrame:
+def preset_costs(store: Store) -> pd.DataFrame:
     """Return what all comparisons of each preset take: estimated before, and measured where they were run.
 
     The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
     hours) of everything, from the store's manifests or from a record in `results/`.
     """
-    return pd.DataFrame([_preset_cost(preset, setting.store) for preset in PRESETS.values()])
+    here = this_device()
+    return pd.DataFrame([_preset_cost(settings, store, here) for settings in PRESETS.values()])
 
 
-def _preset_cost(preset: Preset, store: Store) -> dict[str, object]:
-    runs = Study(Setting(preset, store), ARMS["verdicts"]).runs()
+def _preset_cost(settings: Settings, store: Store, here: Speed) -> dict[str, object]:
+    runs = WholeStudy("", settings, store).runs()
     trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
-    on_gpu = preset.name in ON_A_GPU
-    speed = H200 if on_gpu else this_device()
-    origin = origin_of(store, runs) if all(map(store.has, runs)) else records().get(preset.name)
+    on_gpu = settings.name in ON_A_GPU
+    speed = H200 if on_gpu else here
+    origin = origin_of(store, runs) if all(map(store.has, runs)) else records().get(settings.name)
     return {
-        "preset": preset.name,
+        "preset": settings.name,
         "trainings": len(trainings),
         "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
         "GB": max(map(training_bytes, trainings)) / 1e9,
@@ -85,12 +85,13 @@ def _preset_cost(preset: Preset, store: Store) -> dict[str, object]:
 
 
 def size_table() -> pd.DataFrame:
-    """Return every size of every preset: shape, and true number of parameters."""
+    """Return every size of every preset on the grammar: shape, and true number of parameters."""
     rows = []
-    for preset in PRESETS.values():
-        for size, shape in preset.sizes.items():
-            count = preset.parameter_count(size)
-            rows.append({"preset": preset.name, "size": size, "parameters": count, **asdict(shape)})
+    for settings in PRESETS.values():
+        domain = settings.domains["PCFG"]
+        for size, shape in domain.sizes.items():
+            count = domain.parameter_count(size)
+            rows.append({"preset": settings.name, "size": size, "parameters": count, **asdict(shape)})
     table = pd.DataFrame(rows).drop_duplicates(["size"], keep="first")
     return table.reset_index(drop=True)
 

@@ -9,15 +9,18 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from sameloss.book.studies import open_page
 from sameloss.errors import BookError, ParameterError
-from sameloss.studies.same_loss.groups import Setting
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.same_loss.groups import Group
 from sameloss.training.algorithms import ALGORITHMS
+
+CHAPTER = "02_existence"
+"""Whose parameters the axes are."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +82,18 @@ def cells(grid: Grid) -> list[str]:
 def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
     """Yield the cell of one size, or of all sizes of the language."""
     shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
-    setting = resolve(
-        {
-            "preset": grid.preset,
-            "language": language,
-            "size": size,
-            "algorithm": algorithm,
-            "artifacts": grid.artifacts,
-            **{name: _number(text) for name, text in shared.items()},
-        }
+    page = open_page(
+        CHAPTER,
+        preset=grid.preset,
+        language=language,
+        size=size,
+        algorithm=algorithm,
+        artifacts=grid.artifacts,
+        **{name: _number(text) for name, text in shared.items()},
     )
-    for one in setting.sizes:
-        _check_trains(setting, one)
-        yield f"{setting.preset.name}/{language}/{one}/{algorithm}/seeds-{setting.preset.seeds}"
+    for one in page.group.sizes:
+        _check_trains(page.group, one)
+        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
 
 
 def _number(text: str) -> Any:
@@ -102,18 +104,18 @@ def _number(text: str) -> Any:
     return None if text == "None" else text
 
 
-def _check_trains(setting: Setting, size: str) -> None:
+def _check_trains(group: Group, size: str) -> None:
     """Refuse an algorithm that cannot train the size."""
-    fault = _fault(setting, size)
+    fault = _fault(group, size)
     if fault:
-        able = [name for name in ALGORITHMS if not _fault(setting.by(name), size)]
+        able = [n for n in ALGORITHMS if not _fault(replace(group, algorithm=n, strength=None), size)]
         raise ParameterError(f"{fault.rstrip('.')}; algorithms for {size} are {', '.join(able)}.")
 
 
-def _fault(setting: Setting, size: str) -> str | None:
-    """Return why the setting's algorithm cannot train a size."""
+def _fault(group: Group, size: str) -> str | None:
+    """Return why a group's algorithm cannot train a size."""
     try:
-        setting.pretraining(size, 0)
+        group.pretraining(size, 0)
     except ParameterError as fault:
         return str(fault)
     return None

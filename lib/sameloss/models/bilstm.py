@@ -1,6 +1,7 @@
 """The bidirectional LSTM stack of the released code: the paper's 4M, 10M, 67M and 135M LSTMs."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -8,25 +9,63 @@ from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
+from sameloss.models.shape import Norm, Option, Shape, asked_of_model
 
 
 @dataclass(frozen=True)
-class BiLSTMShape:
-    """Width and depth; each direction has half of the width."""
+class BiLSTMShape(Shape):
+    """The width and the depth of a stack; each direction has half of the width."""
+
+    family: ClassVar[str] = "An LSTM"
+    options: ClassVar[frozenset[Option]] = frozenset()  # autocast would take float16, without a scaled loss
 
     d_model: int
     layers: int
 
     def __post_init__(self) -> None:
-        """Refuse a width that has no half."""
+        """Refuse a width that cannot be halved."""
         if self.d_model % 2:
             raise ParameterError(f"d_model = {self.d_model} is odd; two directions need an even width.")
+
+    def build(
+        self,
+        words: int,
+        max_length: int,
+        seed: int | None = None,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+    ) -> "BiLSTM":
+        """Return a new stack of LSTMs, which have no LayerNorm to move and no dropout."""
+        self.check_options(asked_of_model(norm, dropout))
+        return BiLSTM(self, words, max_length, seed)
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Return the number of parameters of the four gates' matrices, of both directions, in all blocks.
+
+        >>> BiLSTMShape(64, 1).matrix_parameters
+        24576
+        """
+        return self.layers * 6 * self.d_model**2
+
+    def flops(self, words: int, length: float) -> float:
+        """Return the floating-point operations of a training step on one sentence with one mask.
+
+        A product with a parameter takes 6: 2 forward and 4 backward. The gates' matrices multiply every
+        token, the head's the one masked position.
+        """
+        products = length * self.matrix_parameters + self.d_model * (self.d_model + words)
+        return float(6 * products)
+
+    def activations(self, length: int) -> int:
+        """Return roughly how many numbers a token leaves for the backward pass."""
+        return self.layers * 20 * self.d_model
 
 
 def mirror(
     tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
 ) -> Int[Tensor, "batch seq"]:
-    """Return the places that reverse each sentence within its length; padding stays where it is."""
+    """Return the places that reverse each sentence within its length; padding keeps its place."""
     place = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     mirrored = (tokens.shape[1] if lengths is None else lengths[:, None]) - 1 - place
     return torch.where(mirrored < 0, place, mirrored)
@@ -35,7 +74,8 @@ def mirror(
 class BiLSTMBlock(nn.Module):
     """One layer: h + LN(BiLSTM h).
 
-    Two LSTMs of one direction, because a bidirectional one would start its way back in the padding.
+    It has two LSTMs of one direction each, because a bidirectional one would start its way back in the
+    padding.
     """
 
     def __init__(self, d_model: int) -> None:
@@ -61,11 +101,11 @@ class BiLSTM(MaskedLanguageModel):
     """The masked language model whose blocks are bidirectional LSTMs."""
 
     def __init__(self, shape: BiLSTMShape, words: int, max_length: int, seed: int | None = None) -> None:
-        """Build and, given a seed, initialise: LSTMs as PyTorch does, all else as BERT does.
+        """Build the model and, given a seed, draw weights: LSTMs' as PyTorch does, all others as BERT does.
 
         Args:
-            shape: width and depth.
-            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            shape: its width and depth.
+            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
             max_length: number of learned positions.
             seed: of the initial weights.
 

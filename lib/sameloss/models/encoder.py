@@ -6,7 +6,7 @@ pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embeddin
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -15,13 +15,15 @@ from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
-
-Norm = Literal["pre", "post"]
+from sameloss.models.shape import Norm, Option, Shape
 
 
 @dataclass(frozen=True)
-class EncoderShape:
-    """Table 3's columns; `d_inter` is the width inside the MLP."""
+class EncoderShape(Shape):
+    """The columns of Table 3; `d_inter` is the width inside the MLP."""
+
+    family: ClassVar[str] = "A transformer"
+    options: ClassVar[frozenset[Option]] = frozenset({"post-LN", "dropout", "bfloat16", "compilation"})
 
     d_model: int
     heads: int
@@ -33,9 +35,46 @@ class EncoderShape:
         if self.d_model % self.heads:
             raise ParameterError(f"heads = {self.heads} does not divide d_model = {self.d_model}.")
 
+    def build(
+        self,
+        words: int,
+        max_length: int,
+        seed: int | None = None,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+    ) -> "Encoder":
+        """Return a new encoder."""
+        return Encoder(self, words, max_length, seed, norm, dropout)
+
+    @property
+    def matrix_parameters(self) -> int:
+        """Return the number of parameters of the attention's four matrices and the MLP's two, in all blocks.
+
+        >>> EncoderShape(64, 1, 1, 256).matrix_parameters
+        49152
+        """
+        return self.layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_inter)
+
+    def flops(self, words: int, length: float) -> float:
+        """Return the floating-point operations of a training step on one sentence with one mask.
+
+        A product with a parameter takes 6: 2 forward and 4 backward. The blocks' matrices multiply every
+        token, but the last block needs only keys and values at all of them; the head reads the one masked
+        position. Attention adds 12 d T for each token and layer.
+        """
+        spared = self.matrix_parameters // self.layers - 2 * self.d_model**2
+        head = self.d_model * (self.d_model + words)
+        products = length * self.matrix_parameters + head - (length - 1) * spared
+        attention = 12 * self.d_model * length * ((self.layers - 1) * length + 1)
+        return float(6 * products + attention)
+
+    def activations(self, length: int) -> int:
+        """Return roughly how many numbers a token leaves for the backward pass."""
+        return self.layers * (12 * self.d_model + 3 * self.d_inter + 3 * self.heads * length)
+
 
 class Attention(nn.Module):
-    """Multi-head self-attention, all heads of query, key and value in one matrix."""
+    """Multi-head self-attention; one matrix makes the queries, keys and values of all heads."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -49,7 +88,7 @@ class Attention(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Mix the positions; `bias` is added to the scores (-inf hides padding)."""
+        """Mix the positions; the bias is added to the scores, and -inf in it hides padding."""
         d, weight, offset = x.shape[-1], self.qkv.weight, self.qkv.bias
         q = F.linear(chosen(x, at), weight[:d], offset[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         split = F.linear(x, weight[d:], offset[d:]).unflatten(-1, (2, self.heads, -1))
@@ -85,13 +124,13 @@ class Block(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block; given `at`, at one position of each sentence only."""
+        """Apply the block, given `at` only at that position of each sentence."""
         v = chosen(h, at) + self._dropped(self.attention(self.attention_norm(h), bias, at))
         return v + self._mlp(self.mlp_norm(v))
 
 
 class PostBlock(Block):
-    """One post-LN block of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
+    """One post-LN block, of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
 
     def forward(
         self,
@@ -99,7 +138,7 @@ class PostBlock(Block):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block; given `at`, at one position of each sentence only."""
+        """Apply the block, given `at` only at that position of each sentence."""
         v = self.attention_norm(chosen(h, at) + self._dropped(self.attention(h, bias, at)))
         return self.mlp_norm(v + self._mlp(v))
 
@@ -116,14 +155,14 @@ class Encoder(MaskedLanguageModel):
         norm: Norm = "pre",
         dropout: float = 0.0,
     ) -> None:
-        """Build and, given a seed, initialise as BERT does: weights N(0, 0.02²), biases 0.
+        """Build the model and, given a seed, draw its weights as BERT does: N(0, 0.02²), biases 0.
 
         Args:
-            shape: widths and depth.
-            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            shape: its widths and depth.
+            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
             max_length: number of learned positions.
             seed: of the initial weights.
-            norm: LayerNorms `pre` the attention and the MLP, or `post` their residual sums.
+            norm: `pre` has LayerNorms before attention and MLP, `post` behind their residual sums.
             dropout: share of what attention and MLP add that is dropped in training.
 
         """
@@ -140,7 +179,7 @@ class Encoder(MaskedLanguageModel):
     def context(
         self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
     ) -> Float[Tensor, "batch 1 1 seq"] | None:
-        """Return what is added to the attention's scores: -inf hides padding."""
+        """Return what is added to the attention's scores: -inf at padding, which hides it."""
         if lengths is None:
             return None
         hidden = (torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None])[:, None, None]

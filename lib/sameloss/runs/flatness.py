@@ -4,40 +4,58 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, get_args
 
-import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness import sharpness as measures
 from sameloss.measures.flatness.diagonal import group_diagonals
 from sameloss.measures.flatness.estimated_trace import EstimatedTrace
 from sameloss.measures.flatness.hutchinson import fisher_gap
+from sameloss.measures.flatness.relative_trace import relative_trace
+from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
+from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
-from sameloss.models.enlarge import kind_of, trace_law
+from sameloss.models.enlarge import Tying, kind_of, trace_law
+from sameloss.runs.frames import Measurement, frame
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.runs.pretraining import Pretraining
 from sameloss.seeds import generator_for
 from sameloss.statistics.estimate import Estimate
 from sameloss.store.store import Report, Run, Store
 
+MEASURES = {
+    "trace": "trace",
+    "top_eigenvalue": "top eigenvalue",
+    "adam_trace": "Tr Diag(H)^½",
+    "adaptive_trace": "adaptive trace",
+    "adaptive_sharpness": "adaptive sharpness",
+    "worst_adaptive_sharpness": "worst adaptive sharpness",
+    "relative_trace": "relative trace",
+    "learning_coefficient": "learning coefficient",
+}
+"""The measures of flatness in the order of tables: from the name in data to the one that readers see."""
+
 
 @dataclass(frozen=True)
-class _OfLastCheckpoint(Run):
-    """A table about the last checkpoint of a pre-training."""
+class LastCheckpointRun(Run):
+    """A run about the last checkpoint of a pre-training."""
 
     pretraining: Pretraining
     sentences: int
     seed: int
 
+    @property
+    def step(self) -> int:
+        """Return the number of training steps of the last checkpoint."""
+        return self.pretraining.checkpoints[-1]
+
     def last_model(self, store: Store) -> Encoder:
         """Return the model after all steps."""
-        checkpoints = store.get(self.pretraining)
-        return checkpoints.model(checkpoints.steps[-1])
+        return store.get(self.pretraining).last()
 
     def masked(self, use: str) -> Batch:
         """Return masked sentences for one use."""
@@ -47,20 +65,20 @@ class _OfLastCheckpoint(Run):
         """Return random numbers for one use."""
         return generator_for(use, self.seed)
 
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return the table."""
-        return pd.read_csv(folder / "table.csv")
-
 
 @dataclass(frozen=True)
-class EnlargementMeasurement(_OfLastCheckpoint):
+class EnlargementMeasurement(LastCheckpointRun, Measurement):
     """Fisher trace of a checkpoint: native, enlarged to a given width, and relative to its parameters.
 
-    Enlarged traces are the native ones times `trace_law`, so the large model is never made.
+    Enlarged traces are the native ones times `trace_law`, so the large model is never made. The column
+    `form` of its frame is `native`, `paper`, `balanced` or `relative`; the parts are `total`, `without
+    embeddings` and the kinds of parameters, of `relative` the total alone.
     """
 
     labels: int
     width: int  # d_model that the model is enlarged to
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure once, then apply the laws."""
@@ -71,19 +89,15 @@ class EnlargementMeasurement(_OfLastCheckpoint):
             labels=self.labels,
             generator=self.generator("enlargement labels"),
         )
+        forms = {"native": trace} | {tied: self._enlarged(trace, tied) for tied in get_args(Tying)}
+        frames = [frame(_with_total(t), self.step, form=form) for form, t in forms.items()]
+        relative = {"total": relative_trace(model, trace)}
+        self.save([*frames, frame(relative, self.step, form="relative")], folder)
+
+    def _enlarged(self, trace: EstimatedTrace, tied: Tying) -> EstimatedTrace:
+        """Return the trace that the model enlarged to the width has."""
         ratio = self.width // self.pretraining.shape.d_model
-        forms = {"native": trace}
-        forms |= {
-            tied: trace.scaled(partial(trace_law, ratio=ratio, tied=tied)) for tied in ("paper", "balanced")
-        }
-        rows = [
-            {"form": form, "part": part, **estimate._asdict()}
-            for form, enlarged in forms.items()
-            for part, estimate in _with_total(enlarged).items()
-        ]
-        relative = measures.relative_trace(model, trace)
-        rows.append({"form": "relative", "part": "total", **relative._asdict()})
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        return trace.scaled(partial(trace_law, ratio=ratio, tied=tied))
 
 
 def _with_total(trace: EstimatedTrace) -> dict[str, Estimate]:
@@ -100,17 +114,21 @@ def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
 
 
 @dataclass(frozen=True)
-class FlatnessMeasurement(_OfLastCheckpoint):
-    """The measures of flatness of the last checkpoint of a pre-training (chapter D compares them)."""
+class FlatnessMeasurement(LastCheckpointRun, Measurement):
+    """The measures of flatness of the last checkpoint of a pre-training (chapter D compares them).
+
+    The parts of its frame are those of `MEASURES` that need no chain.
+    """
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure in float64, all models on the same sentences."""
         about = self.pretraining.corpus.language.build(), self.sentences, self.seed, "measures"
         masked, truth = held_out_masked(*about), held_out_conditionals(*about)
         model = self.last_model(store).double()
-        found = measured(model, masked, truth, partial(self.generator, "measures"))
-        rows = [{"measure": name, **estimate._asdict()} for name, estimate in found]
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        found = flatness_measures(model, masked, truth, partial(self.generator, "measures"))
+        self.save([frame(dict(found), self.step)], folder)
 
     @property
     def effort(self) -> float:
@@ -118,22 +136,30 @@ class FlatnessMeasurement(_OfLastCheckpoint):
         return self.sentences * self.pretraining.shape.d_model / 2e3
 
 
-def measured(
+def flatness_measures(
     model: Encoder, masked: Batch, truth: Tensor, drawn: Callable[[], torch.Generator]
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield the measures of flatness that need no chain; `drawn` begins the same random numbers again."""
+    """Yield the measures of flatness that need no chain, by their names in `MEASURES`.
+
+    Args:
+        model: best in float64.
+        masked: masked sentences, the whole population of the measures without an error of their own.
+        truth: Pr(. | x_-t) at the masked positions.
+        drawn: begins the same random numbers again, for each measure that draws.
+
+    """
     about = model, masked, truth
     trace = fisher_trace(model, masked, estimator="exact")
     diagonals = group_diagonals(model, masked, generator=drawn(), labels=2)
     yield "trace", trace.total
-    yield "top eigenvalue", _exact(measures.top_eigenvalue(*about), masked)
-    yield "Tr Diag(H)^½", diagonals.adam_trace()
-    yield "adaptive trace", diagonals.adaptive_trace(model)
-    average = measures.adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
-    yield "adaptive sharpness", average
-    worst = measures.worst_case_adaptive_sharpness(*about, rho=0.5)
-    yield "worst adaptive sharpness", _exact(worst, masked)
-    yield "relative trace", measures.relative_trace(model, trace)
+    yield "top_eigenvalue", _exact(top_eigenvalue(*about), masked)
+    yield "adam_trace", diagonals.adam_trace()
+    yield "adaptive_trace", diagonals.adaptive_trace(model)
+    average = adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
+    yield "adaptive_sharpness", average
+    worst = worst_case_adaptive_sharpness(*about, rho=0.5)
+    yield "worst_adaptive_sharpness", _exact(worst, masked)
+    yield "relative_trace", relative_trace(model, trace)
 
 
 def _exact(value: float, masked: Batch) -> Estimate:
@@ -142,8 +168,12 @@ def _exact(value: float, masked: Batch) -> Estimate:
 
 
 @dataclass(frozen=True)
-class TraceMeasurement(Run):
-    """Fisher trace of every checkpoint of a pre-training: in total, by kind and depth of parameter."""
+class TraceMeasurement(Measurement):
+    """Fisher trace of every checkpoint of a pre-training: in total, by kind and depth of parameter.
+
+    The column `split` of its frame is `total`, `kind` or `depth`; the parts of each split add up to
+    the trace.
+    """
 
     pretraining: Pretraining
     sentences: int
@@ -151,7 +181,7 @@ class TraceMeasurement(Run):
     estimator: str
     seed: int
 
-    schema: ClassVar[int] = 2
+    schema: ClassVar[int] = 3
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on the same masked sentences."""
@@ -159,27 +189,16 @@ class TraceMeasurement(Run):
         masked = held_out_masked(language, self.sentences, self.seed, "trace")
         generator = generator_for("trace labels", self.seed)
         checkpoints = store.get(self.pretraining)
-        rows = []
-        for step in checkpoints.steps:
-            trace = fisher_trace(
-                checkpoints.model(step),
-                masked,
-                estimator=self.estimator,
-                labels=self.labels,
-                generator=generator,
-            )
-            for split, parts in {
-                "total": {"total": trace.total},
-                "kind": trace.parts,
-                "depth": trace.layers,
-            }.items():
-                rows += [{"step": step, "split": split, "part": k, **e._asdict()} for k, e in parts.items()]
-            report((1 + checkpoints.steps.index(step)) / len(checkpoints.steps), "")
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a checkpoint and part: split (total, kind, depth), mean, standard_error, count."""
-        return pd.read_csv(folder / "table.csv")
+        estimated = partial(
+            fisher_trace, masked=masked, estimator=self.estimator, labels=self.labels, generator=generator
+        )
+        frames = []
+        for number, step in enumerate(checkpoints.steps, start=1):
+            trace = estimated(checkpoints.model(step))
+            splits = {"total": {"total": trace.total}, "kind": trace.parts, "depth": trace.layers}
+            frames += [frame(parts, step, split=split) for split, parts in splits.items()]
+            report(number / len(checkpoints.steps), "")
+        self.save(frames, folder)
 
     @property
     def effort(self) -> float:
@@ -189,13 +208,18 @@ class TraceMeasurement(Run):
 
 
 @dataclass(frozen=True)
-class HessianGapMeasurement(Run):
-    """Trace of the Hessian minus the Fisher trace, of every checkpoint of a pre-training."""
+class HessianGapMeasurement(Measurement):
+    """Trace of the Hessian minus the Fisher trace, of every checkpoint of a pre-training.
+
+    Its frame has one part, `gap`.
+    """
 
     pretraining: Pretraining
     sentences: int
     batch: int  # sentences that share a random direction
     seed: int
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint, on sentences that the trace did not use."""
@@ -204,16 +228,12 @@ class HessianGapMeasurement(Run):
         masked, truth = held_out_masked(*about), held_out_conditionals(*about)
         generator = generator_for("gap directions", self.seed)
         checkpoints = store.get(self.pretraining)
-        rows = []
+        frames = []
         for step in checkpoints.steps:
             gap = fisher_gap(checkpoints.model(step), masked, truth, batch=self.batch, generator=generator)
-            rows.append({"step": step, **gap.total._asdict()})
-            report(len(rows) / len(checkpoints.steps), "")
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a checkpoint: mean, standard_error, count."""
-        return pd.read_csv(folder / "table.csv")
+            frames.append(frame({"gap": gap.total}, step))
+            report(len(frames) / len(checkpoints.steps), "")
+        self.save(frames, folder)
 
     @property
     def effort(self) -> float:

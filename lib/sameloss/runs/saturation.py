@@ -3,22 +3,27 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import pandas as pd
+from typing import ClassVar
 
 from sameloss.languages.enumeration import enumerable
 from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.runs.frames import Measurement, frame
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Report, Store
 
 
 @dataclass(frozen=True)
-class SaturationMeasurement(Run):
-    """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences."""
+class SaturationMeasurement(Measurement):
+    """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences.
+
+    The parts of its frame are `entropy`, `kl` and `loss`, in nats a masked token.
+    """
 
     pretraining: Pretraining
     held_out: HeldOutConditionals
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
@@ -29,14 +34,9 @@ class SaturationMeasurement(Run):
         else:
             sentences, conditionals = store.get(self.held_out)
             measure = partial(saturation, sentences=sentences, conditionals=conditionals)
-        rows = []
+        frames = []
         for step in checkpoints.steps:
-            measured = measure(checkpoints.model(step))
-            columns = {f"{k}_{f}": v for k, e in measured._asdict().items() for f, v in e._asdict().items()}
-            rows.append({"step": step, **columns})
-            report(len(rows) / len(checkpoints.steps), f"KL {measured.kl.mean:.4f}")
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a checkpoint: `kl_mean`, `kl_standard_error`, ... in nats a token."""
-        return pd.read_csv(folder / "table.csv")
+            found = measure(checkpoints.model(step))
+            frames.append(frame(found._asdict(), step))
+            report(len(frames) / len(checkpoints.steps), f"KL {found.kl.mean:.4f}")
+        self.save(frames, folder)

@@ -1,11 +1,13 @@
 """Where results come from."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from sameloss.store.revision import UNCOMMITTED
 from sameloss.store.store import Run, Store, with_ancestors
 
 
-def origin_of(store: Store, runs: list[Run]) -> dict[str, Any]:
+def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
     """Return where finished runs come from: devices, versions, revisions, days, time and memory."""
     manifests = [store.manifest(run) for run in with_ancestors(runs)]
     distinct = {
@@ -19,3 +21,18 @@ def origin_of(store: Store, runs: list[Run]) -> dict[str, Any]:
         "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
         "peak_gb": round(max(m["peak_memory_bytes"] for m in manifests) / 1e9, 2),
     }
+
+
+def origin_in_words(store: Store, runs: list[Run]) -> str:
+    """Return one sentence on where finished runs come from, checkable against the run store."""
+    origin = origin_of(store, runs)
+    return (
+        f"{origin['runs']} runs on {', '.join(origin['device'])}, "
+        f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
+    )
+
+
+def uncommitted_runs(store: Store, runs: Iterable[Run]) -> list[Run]:
+    """Return those finished runs, and finished ones they read, whose source was not committed."""
+    finished = [run for run in with_ancestors(runs) if store.has(run)]
+    return [run for run in finished if store.manifest(run)["revision"].endswith(UNCOMMITTED)]

@@ -1,24 +1,29 @@
 """Verdicts: computed from an interval, a published number and a tolerance fixed beforehand."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import NamedTuple
+
+import pandas as pd
 
 from sameloss.statistics.bootstrap import Interval
 
 
 @dataclass(frozen=True)
-class Published:
-    """One claim of the paper.
+class Claim:
+    """One published claim: what it says, and where this book judges it.
 
-    `tolerance` is relative: the published value counts as reproduced where it lies within our
-    interval widened on both sides by that share of it.
+    Every effect is oriented so that the claim is a positive number. A study adds how it is computed.
     """
 
-    place: str
-    claim: str
-    value: float | None = None
-    unit: str = ""
-    tolerance: float = 0.25
+    id: str
+    place: str  # in the paper
+    text: str
+    page: str  # the chapter that judges it
+    value: float | None = field(default=None, kw_only=True)  # published; None: the paper has a direction only
+    unit: str = field(default="", kw_only=True)
+    tolerance: float = field(default=0.25, kw_only=True)  # share of the value that still counts as reproduced
 
 
 class Verdict(StrEnum):
@@ -26,26 +31,59 @@ class Verdict(StrEnum):
 
     REPRODUCED = "reproduced"
     DIRECTION = "direction only"
+    NOT_DECIDED = "not decided"
     NOT_SEEN = "not seen"
     CONTRADICTED = "contradicted"
     NOT_TESTABLE = "not testable here"
 
 
-def judge(effect: Interval, published: Published) -> Verdict:
+def judge(effect: Interval, claim: Claim) -> Verdict:
     """Compare an effect, oriented so that the claim is positive, with what was published.
 
-    >>> claim = Published("Tab. 0", "it helps", 10.0, "points", tolerance=0.2)
-    >>> [str(judge(Interval(0, *ends), claim)) for ends in [(7, 9), (1, 2), (-1, 3), (-3, -1)]]
-    ['reproduced', 'direction only', 'not seen', 'contradicted']
+    An effect is reproduced where its whole interval lies within the tolerance around the published
+    value, and another one where the whole interval lies outside; what overlaps an edge is not decided.
+    So no verdict is easier to reach for being less certain.
+
+    >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", value=10.0, tolerance=0.2)
+    >>> [str(judge(Interval(0, *ends), claim)) for ends in [(9, 11), (1, 2), (7, 13), (-1, 3), (-3, -1)]]
+    ['reproduced', 'direction only', 'not decided', 'not seen', 'contradicted']
     """
     if effect.low != effect.low or effect.high != effect.high:
         return Verdict.NOT_TESTABLE
     if effect.high < 0:
         return Verdict.CONTRADICTED
-    if effect.low <= 0:
-        return Verdict.NOT_SEEN
-    if published.value is None:
-        return Verdict.REPRODUCED
-    slack = published.tolerance * abs(published.value)
-    near = effect.low - slack <= published.value <= effect.high + slack
-    return Verdict.REPRODUCED if near else Verdict.DIRECTION
+    if claim.value is None:
+        return Verdict.REPRODUCED if effect.low > 0 else Verdict.NOT_SEEN
+    slack = claim.tolerance * abs(claim.value)
+    low, high = claim.value - slack, claim.value + slack
+    if effect.high < low or effect.low > high:
+        return Verdict.DIRECTION if effect.low > 0 else Verdict.NOT_SEEN
+    within = low <= effect.low and effect.high <= high
+    return Verdict.REPRODUCED if within and effect.low > 0 else Verdict.NOT_DECIDED
+
+
+class Judged(NamedTuple):
+    """A claim with its computed effect, and the task that it is about."""
+
+    claim: Claim
+    effect: Interval
+    task: str | None = None
+
+
+COLUMNS = ("id", "place", "claim", "paper", "unit", "task", "ours", "low", "high", "verdict")
+
+
+def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> pd.DataFrame:
+    """Return paper beside ours: one row a claim, with its verdict.
+
+    Args:
+        judged: claims and effects.
+        tolerance: in the place of each claim's own.
+
+    """
+    rows = []
+    for claim, effect, task in judged:
+        meant = claim if tolerance is None else replace(claim, tolerance=tolerance)
+        published = (claim.id, claim.place, claim.text, claim.value, claim.unit, task)
+        rows.append((*published, *effect, str(judge(effect, meant))))
+    return pd.DataFrame(rows, columns=COLUMNS)

@@ -11,12 +11,15 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
 
+from sameloss.book.studies import open_page
 from sameloss.errors import LanguageError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.autoregressive import hub as hub
 from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.studies.parameters import replaced
+from sameloss.studies.same_loss.domains import SMOKE
+from sameloss.studies.same_loss.language_runs import measurements
 from sameloss.studies.same_loss.tables.languages import describe_opt
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
@@ -160,16 +163,17 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
         texts, labels = ["the cat is", "a dog"], [0, 1]
         write_jsonl(tmp_path / f"qnli_{split}.jsonl", question=texts, sentence=texts, label=labels)
         write_jsonl(tmp_path / f"sst2_{split}.jsonl", sentence=texts, label=labels)
-    smoke = resolve({"preset": "smoke", "artifacts": str(tmp_path / "artifacts")})
-    preset = replace(smoke.preset, opt=spec, language_sentences=30)
-    setting = replace(smoke, preset=preset, glue=str(tmp_path))
-    table = describe_opt(setting)
+    given = {"sentences": 30, "artifacts": str(tmp_path / "artifacts")}
+    page = open_page("a1_datasets", preset="smoke", **given)
+    domains = {**SMOKE, "OPT": replace(SMOKE["OPT"], language=spec, tasks=())}
+    page.settings = replaced(replaced(page.settings, "domains", domains), "evaluation.glue", str(tmp_path))
+    table = describe_opt(page)
     assert len(table) == 4
     assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
     printed = capsys.readouterr().out
     assert "4 tokens cover 80.0% of" in printed
     assert STAND_IN_NOTE not in printed
-    found = setting.store.get(setting.language_measurements()[spec.model])
+    found = page.store.get(measurements(page.settings)[spec.model])
     assert 0 < found.entropy.mean < 1.4
     assert found.ceilings.empty
 

@@ -7,7 +7,6 @@ import torch
 from enumeration import derivations, enumerated
 
 from sameloss.languages import PCFG, PCFGSpec
-from sameloss.languages.draws import alias_tables
 from sameloss.languages.grammars import derivation
 from sameloss.languages.grammars.formats import read_grammar
 
@@ -95,21 +94,3 @@ def test_sampling_is_reproducible_and_changes_nothing(language):
     assert torch.equal(torch.random.get_rng_state(), before)
     assert not torch.equal(draws[0].tokens, language.sample(50, seed(8)).tokens)
     assert language.sample(0, seed(0)).tokens.shape == (0, 4)
-
-
-def test_alias_tables_give_back_their_distributions():
-    weights = torch.tensor([0.2, 0.8, 1.0, 0.0, 0.1, 0.6, 0.3], dtype=torch.float64)
-    tables = alias_tables(torch.tensor([0, 0, 1, 2, 2, 2, 2]), weights)
-    mass = torch.zeros(7).double()
-    share = 1 / tables.count[torch.tensor([0, 0, 1, 2, 2, 2, 2])]
-    mass.index_add_(0, torch.arange(7), share * tables.keep)
-    mass.index_add_(0, torch.arange(7) + tables.shift, share * (1 - tables.keep))
-    torch.testing.assert_close(mass, weights, rtol=1e-14, atol=1e-16)
-    drawn = (
-        tables.draw(torch.full((20_000,), 2), torch.rand(20_000, generator=seed(0)).double()).bincount(
-            minlength=7
-        )
-        / 20_000
-    )
-    torch.testing.assert_close(drawn[3:], weights[3:].float(), rtol=0, atol=4 * (0.25 / 20_000) ** 0.5)
-    assert drawn[3] == 0

@@ -11,7 +11,6 @@ from sameloss.languages import Sentences
 from sameloss.measures.downstream.features import contextual_features
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
 from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
-from sameloss.measures.downstream.validation import check_labels
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 
@@ -134,13 +133,6 @@ def test_unusable_labels_are_refused(model, classifier, labels, classes, sentenc
     }
     with pytest.raises(ParameterError, match=sentence):
         train[classifier]()
-
-
-def test_every_seed_and_task_is_checked():
-    labels = torch.tensor([[[0, 0], [1, 1]], [[1, 0], [0, 0]]])
-    with pytest.raises(ParameterError, match="All 2 training sentences of task second are of class 0"):
-        check_labels(labels, [2, 2], ["first", "second"])
-    check_labels(labels[:1], [2, 2])
 
 
 def test_a_task_of_one_class_by_definition_is_trivial(model):

@@ -2,26 +2,14 @@
 
 import pytest
 import torch
+from tiny_models import predictions
 from torch import nn
 from torch.func import functional_call, hessian
 
 from sameloss.errors import ModelError, ParameterError
-from sameloss.languages import PCFGSpec
 from sameloss.languages.masking import mask_batch
 from sameloss.measures.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
-from sameloss.models.parts import parameter_group
 from sameloss.statistics.estimate import Estimate
-
-
-@pytest.fixture
-def masked(tiny_language):
-    sentences = tiny_language.sample(12, torch.Generator().manual_seed(0))
-    return mask_batch(sentences, torch.arange(12) % 4)
-
-
-@torch.no_grad()
-def predictions(model, masked):
-    return model(masked.masked, masked.positions, masked.lengths).softmax(-1)
 
 
 def dense_trace(model, masked, truth):
@@ -52,12 +40,9 @@ def test_trace_differs_from_the_hessian_away_from_saturation(tiny_model, masked)
     assert exact != pytest.approx(dense_trace(tiny_model, masked, truth).item(), rel=1e-2)
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-def test_exact_trace_is_the_sum_over_labels(tiny_model, masked, ragged):
-    if ragged:
-        language = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.3, 0.6), seed=5).build()
-        masked = mask_batch(language.sample(6, torch.Generator().manual_seed(0)), torch.zeros(6).long())
-        assert masked.lengths is not None
+@pytest.mark.parametrize("batch", ["masked", "ragged"])
+def test_exact_trace_is_the_sum_over_labels(tiny_model, batch, request):
+    masked = request.getfixturevalue(batch)
     logs = tiny_model(masked.masked, masked.positions, masked.lengths).log_softmax(-1)
     parameters = list(tiny_model.parameters())
 
@@ -67,15 +52,6 @@ def test_exact_trace_is_the_sum_over_labels(tiny_model, masked, ragged):
 
     slow = sum(log.exp().item() * squared_norm(log) for row in logs for log in row) / len(logs)
     assert fisher_trace(tiny_model, masked, estimator="exact").total.mean == pytest.approx(slow, rel=1e-10)
-
-
-def test_parts_and_layers_add_up(tiny_model, masked):
-    trace = fisher_trace(tiny_model, masked, estimator="exact")
-    for split in (trace.parts, trace.layers):
-        assert sum(part.mean for part in split.values()) == pytest.approx(trace.total.mean, rel=1e-12)
-    assert set(trace.parts) == {"word embedding", "position", "LayerNorm", "attention", "MLP", "head"}
-    assert set(trace.layers) == {"embedding", "layer 1", "head"}
-    assert trace.by(parameter_group) == trace.parts
 
 
 def test_cost_counts_passes(tiny_model, masked):

@@ -1,13 +1,25 @@
 """What the tests of this study share."""
 
+import matplotlib as mpl
 import pytest
-from made_up import made_up, table
+from made_up import fill, made_up
 
-from sameloss.studies.same_loss.parameters import resolve
-from sameloss.studies.same_loss.results import Results
+mpl.use("agg")
 
 
 @pytest.fixture
-def results(tmp_path):
-    setting = resolve({"preset": "smoke", "artifacts": str(tmp_path)})
-    return Results(setting, *made_up(setting), checkpoints=table(setting))
+def page(opened):
+    """The page on existence, as it stands in the book."""
+    return opened("02_existence")
+
+
+@pytest.fixture
+def results(page):
+    """Made-up results of its main group."""
+    return made_up(page.group, page.store)
+
+
+@pytest.fixture
+def filled(opened):
+    """Open a page with made-up results of all that it compares."""
+    return lambda name, **given: fill(opened(name, **given))

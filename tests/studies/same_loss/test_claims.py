@@ -1,54 +1,171 @@
-"""Every published claim has an effect, a chapter and a verdict."""
+"""Every published claim has an effect that supports it, a page that judges it, and a verdict."""
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from made_up import changed, made_up
 
-from sameloss.studies.same_loss.arms import ADVERSARIAL, ARMS, Arm, Study
-from sameloss.studies.same_loss.claims import CLAIMS, verdict_table
-from sameloss.studies.same_loss.paper import PUBLISHED
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.statistics.association import UNDEFINED
+from sameloss.studies.same_loss import claims as module
+from sameloss.studies.same_loss.arms import ADVERSARIAL, ARMS, Arm
+from sameloss.studies.same_loss.claims import (
+    CLAIMS,
+    LITTLE_ACCURACY,
+    ArmClaim,
+    adversary_gain,
+    adversary_trace,
+    enlarged_trace,
+    entropy,
+    little_change,
+)
+from sameloss.studies.same_loss.effects import Compared, arm_gain
+from sameloss.studies.same_loss.enlargement import enlarged_totals
+from sameloss.studies.same_loss.results import final
+from sameloss.studies.verdict import Verdict, judge
 
 CHAPTERS = Path(__file__).parents[3] / "chapters"
+BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
-def test_every_published_claim_is_computed():
-    assert set(CLAIMS) == set(PUBLISHED)
+def test_every_claim_is_known_by_its_id():
+    assert len(BY_ID) == len(CLAIMS)
 
 
-def test_every_claim_stands_in_a_chapter():
-    for name, claim in CLAIMS.items():
-        assert (CHAPTERS / f"{claim.chapter}.py").exists(), name
+@pytest.mark.parametrize("claim", CLAIMS, ids=list(BY_ID))
+def test_a_claim_stands_in_a_chapter_that_compares_its_arms(claim):
+    assert (CHAPTERS / f"{claim.page}.py").exists()
+    assert set(claim.arms) <= set(ARMS[claim.page])
+    assert claim.value is None or claim.value > 0  # effects are turned so that the claim is positive
+    assert 0 < claim.tolerance < 1
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    given = {"preset": "smoke", "steps": 8, "seeds": 2, "artifacts": str(tmp_path_factory.mktemp("store"))}
-    return Study(resolve(given), ARMS["verdicts"])
+@pytest.fixture
+def arms(page):
+    """Made-up results of each arm of a claim, all alike."""
+    return lambda claim: [made_up(arm.group(page.settings), page.store) for arm in claim.arms]
 
 
-@pytest.mark.book
-def test_untrained_models_make_no_claim_testable(study):
-    """After eight steps nothing is saturated, and every verdict says so."""
-    table = verdict_table(study)
-    assert list(table.id) == list(PUBLISHED)
-    compared = table[~table.id.str.startswith(("entropy", "mask15-kl", "fig9-opt"))]
-    assert set(compared.verdict) == {"not testable here"}
-    assert set(table[table.id.isin(["entropy", "mask15-kl"])].verdict) == {"contradicted"}
+WITH_RUNS = {"fig5-enlarged"}
+"""Claims whose effects read a measurement that made-up results do not have."""
 
 
-@pytest.mark.book
-def test_the_adversary_that_is_judged_is_the_strongest_saturated_one(study):
-    assert study.strongest_saturated(ADVERSARIAL) is None
+@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.id not in WITH_RUNS], ids=lambda claim: claim.id)
+def test_every_effect_is_an_interval_around_its_value(claim, arms):
+    value, low, high = claim.compute(arms(claim))
+    assert np.isnan([value, low, high]).all() or low <= value <= high
 
 
-def test_an_arm_is_a_setting_of_its_own(study):
-    base = study.setting
-    assert Arm().setting(base) == base
-    adversary = Arm("adversarial", 0.01).setting(base)
-    assert adversary.sizes == ("3K",)
-    assert adversary.pretraining("3K", 0).objective.adversary == 0.01
-    assert Arm("mask-rate", two_sizes=True).setting(base).sizes == ("1K", "3K")
-    on_hmm = Arm("sgd", language="HMM").setting(base)
-    assert on_hmm.preset.language == base.preset.hmm
-    assert on_hmm.tasks == base.preset.hmm_tasks
+TRUE = (
+    "entropy",
+    "entropy-hmm",
+    "fig1",
+    "fig2",
+    "fig2-opt",
+    "fig9-hmm",
+    "logkl",
+    "fig3-trace-adamw",
+    "fig5-trace",
+)
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_effects_support_the_claims_that_are_true_of_what_was_made_up(name, arms):
+    """Larger models are better and flatter, and so are those with more steps."""
+    assert BY_ID[name].compute(arms(BY_ID[name])).low > 0
+
+
+def test_a_claim_is_about_one_of_the_tasks(page):
+    """The paper's A, B and C; the last that there is, where there are fewer."""
+    main = made_up(page.group, page.store)
+    claims = [ArmClaim("", "", "", "", (Arm(),), adversary_gain, task=task) for task in (0, 1, 2)]
+    assert [claim.task_name(main) for claim in claims] == ["root", "span2", "span2"]
+    assert BY_ID["entropy"].task_name(main) is None
+
+
+def test_the_effect_gets_the_task_and_the_results_of_all_arms(page):
+    seen = []
+
+    def effect(*results, **given):
+        seen.append((results, given))
+        return UNDEFINED
+
+    main = made_up(page.group, page.store)
+    ArmClaim("", "", "", "", (Arm("adamw"), Arm("sam")), effect, task=1).compute([main, main])
+    ArmClaim("", "", "", "", (Arm(),), effect).compute([main])
+    assert seen == [((main, main), {"task": "span2"}), ((main,), {})]
+
+
+def test_without_one_of_its_arms_a_claim_has_no_effect(page):
+    """A preset may leave out the algorithm it is about, but not all of a sweep."""
+    main = made_up(page.group, page.store)
+    for claim in (BY_ID["sam-accuracy"], BY_ID["noise-trace"], BY_ID["tab1-adversarial-A"]):
+        assert claim.compute([main]) == UNDEFINED
+    assert BY_ID["entropy"].compute([]) == UNDEFINED
+    assert np.isfinite(BY_ID["tab1-adversarial-A"].compute([main, main]).low)
+
+
+@pytest.mark.parametrize("name", ["entropy", "entropy-hmm", "entropy-opt", "mask15-kl"])
+def test_a_training_that_is_too_short_contradicts_no_entropy(name, arms):
+    """Its KL is far above any limit; a longer one might reach it."""
+    claim = BY_ID[name]
+    (found,) = arms(claim)
+    short = changed(found, found.checkpoints.assign(kl_mean=1.0, saturated=False))
+    assert judge(claim.compute([found]), claim) == Verdict.REPRODUCED
+    assert judge(claim.compute([short]), claim) == Verdict.NOT_TESTABLE
+
+
+def test_the_entropy_is_the_largest_sizes_alone(results):
+    table = results.checkpoints.copy()
+    table.loc[table["size"] == "1K", ["kl_mean", "saturated"]] = 1.0, False
+    assert entropy(changed(results, table)).value == pytest.approx(0.02 - 0.02 / 6)
+    assert np.isnan(BY_ID["mask15-kl"].compute([changed(results, table)]).low)
+
+
+def test_the_strongest_adversary_that_saturates_is_judged(results):
+    """Weaker ones, and stronger ones that do not reach the loss, do not count."""
+    rng = np.random.default_rng(3)
+
+    def attacked(accuracy, trace, *, saturated=True):
+        probes = {key: rng.random((6, 3, 400, 2)) < accuracy for key in results.probes}
+        table = results.checkpoints.assign(trace=trace * results.checkpoints.trace, saturated=saturated)
+        return changed(results, table, probes=probes)
+
+    sweep = attacked(0.6, 1.5), attacked(0.3, 3.0), attacked(0.1, 9.0, saturated=False)
+    assert len(sweep) == len(ADVERSARIAL)
+    gain = adversary_gain(results, *sweep, task="root")
+    assert gain == arm_gain(results, sweep[1], "root")
+    assert gain.value == pytest.approx(40, abs=3)  # (80 + 60) / 2 - 30
+    matched = adversary_gain(results, *sweep, task="root", compared=Compared.EQUAL_KL)
+    assert matched == arm_gain(results, sweep[1], "root", Compared.EQUAL_KL)
+    assert adversary_trace(results, *sweep).value == pytest.approx(2)
+    assert adversary_gain(results, sweep[2], task="root") == UNDEFINED
+    assert adversary_trace(results, sweep[2]) == UNDEFINED
+
+
+def test_little_change_is_within_two_points_in_either_direction(results):
+    assert little_change(results, results, "root").value == LITTLE_ACCURACY
+    rng = np.random.default_rng(3)
+    probes = {key: rng.random((6, 3, 400, 2)) < 0.3 for key in results.probes}
+    other = changed(results, results.checkpoints, probes=probes)
+    for pair in ((results, other), (other, results)):
+        assert little_change(*pair, "root").high < -30
+
+
+def test_the_enlarged_trace_is_the_papers_way(results, monkeypatch):
+    """Of the ways to compare sizes, the one whose embedding is divided by k, in all its parts."""
+    ways = {"native": 1.0, "paper": 2.0, "balanced": 4.0, "relative": 8.0}
+    last = final(results)
+    rows = [
+        {"size": row["size"], "seed": row.seed, "step": row.step, "form": form, "part": part,
+         "mean": row.trace ** (factor * scale), "standard_error": 0.01, "count": 1}
+        for _, row in last.iterrows()
+        for form, factor in ways.items()
+        for part, scale in {"total": 1.0, "without embeddings": 3.0}.items()
+    ]  # fmt: skip
+    traces = type(last)(rows)
+    monkeypatch.setattr(module, "enlarged_totals", lambda _: enlarged_totals(traces))
+    monkeypatch.setattr(type(results), "frame", lambda *_: traces)
+    small, large = (last[last["size"] == size].trace for size in results.sizes)
+    ratio = np.exp(np.mean(2 * np.log(small.to_numpy()) - 2 * np.log(large.to_numpy())))
+    assert enlarged_trace(results).value == pytest.approx(ratio - 1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -13,7 +13,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 from sameloss.statistics.estimate import Estimate
 
 FEWEST_GROUPS = 10
@@ -28,18 +28,34 @@ class GroupDiagonals:
     r"""The Fisher diagonal $D_i = E (\partial_i \log f[y])^2$, estimated by each group of sentences.
 
     At saturation D is the Hessian's diagonal (Lemma 3.2). Parameters are in the order of
-    `flat_parameters`; `sizes` counts the groups' sentences, so that D is the mean weighted by it.
+    `flat_parameters`. `sizes` counts the sentences of the groups, so that D is the mean of `values`
+    weighted by it.
     """
 
     values: Float[Tensor, "group parameter"]
     sizes: Int[Tensor, " group"]
 
     def adam_trace(self) -> Estimate:
-        """Return sum_i sqrt(D_i), see the function of this name."""
+        r"""Estimate $\mathrm{Tr}\, \mathrm{Diag}(H)^{1/2} = \sum_i \sqrt{H_{ii}}$ in its Fisher form.
+
+        With label noise it is what Adam lowers along the minimisers, where SGD lowers Tr H (Li, Wen and
+        Lyu 2025, "Adam Reduces a Unique Form of Sharpness"). The root of a noisy diagonal is too small
+        on average; the jackknife takes the bias off to first order. Signs and permutations of
+        parameters leave it alone, other rotations and scalings do not.
+        """
         return jackknife(self, lambda diagonal: diagonal.sqrt().sum())
 
     def adaptive_trace(self, model: nn.Module) -> Estimate:
-        """Return sum_i theta_i² D_i, see the function of this name."""
+        r"""Estimate $\sum_i \theta_i^2 H_{ii}$ in its Fisher form, $2/\rho^2$ of the adaptive sharpness.
+
+        To second order in rho it is the average-case elementwise `adaptive_sharpness`, and like it
+        invariant under scalings that keep the function. The jackknife gives its error; the sum itself
+        has no bias.
+
+        Args:
+            model: the model that the diagonal is of.
+
+        """
         weights = flat_parameters(model).double().cpu().square()
         return jackknife(self, lambda diagonal: weights @ diagonal)
 
@@ -47,7 +63,7 @@ class GroupDiagonals:
 def jackknife(
     diagonals: GroupDiagonals, statistic: Callable[[Float[Tensor, " parameter"]], Tensor]
 ) -> Estimate:
-    r"""Return a statistic S of the diagonal without its bias of order 1/N, by deleting each group once.
+    r"""Estimate a statistic S of the diagonal without its bias of order 1/N, by deleting each group once.
 
     With $h_g = N / n_g$ and $S_{-g}$ of all but the $n_g$ sentences of group g, the pseudo-values are
     $\tau_g = h_g S - (h_g - 1) S_{-g}$, the estimate is $\hat S = \sum_g \tau_g / h_g$, and the squared
@@ -55,8 +71,8 @@ def jackknife(
     "Delete-m jackknife for unequal m"). Its count is the number of sentences N.
 
     Args:
-        diagonals: those of independent groups.
-        statistic: from a diagonal, in float64, to a number.
+        diagonals: the diagonals of independent groups.
+        statistic: a function from a diagonal, in float64, to a number.
 
     """
     sizes = diagonals.sizes.double()
@@ -73,28 +89,6 @@ def jackknife(
     return Estimate(float(mean), float(variance.sqrt()), int(sentences))
 
 
-def adam_trace(model: nn.Module, masked: Batch, **options: Any) -> Estimate:
-    r"""Estimate $\mathrm{Tr}\, \mathrm{Diag}(H)^{1/2} = \sum_i \sqrt{H_{ii}}$ in its Fisher form.
-
-    With label noise it is what Adam lowers along the minimisers, where SGD lowers Tr H (Li, Wen and
-    Lyu 2025, "Adam Reduces a Unique Form of Sharpness"). $H_{ii} = E (\partial_i \log f[y])^2$ holds
-    at saturation (Lemma 3.2). The root of a noisy diagonal is too small on average; the jackknife
-    takes the bias off to first order. Signs and permutations of parameters leave it alone, other
-    rotations and scalings do not. Arguments and errors are those of `group_diagonals`.
-    """
-    return group_diagonals(model, masked, **options).adam_trace()
-
-
-def adaptive_trace(model: nn.Module, masked: Batch, **options: Any) -> Estimate:
-    r"""Estimate $\sum_i \theta_i^2 H_{ii}$ in its Fisher form, $2/\rho^2$ of the adaptive sharpness.
-
-    To second order in rho it is the average-case elementwise `measures.adaptive_sharpness`, and like it
-    invariant under scalings that keep the function. The jackknife gives its error; the sum itself
-    has no bias. Arguments and errors are those of `group_diagonals`.
-    """
-    return group_diagonals(model, masked, **options).adaptive_trace(model)
-
-
 def group_diagonals(
     model: nn.Module,
     masked: Batch,
@@ -106,21 +100,32 @@ def group_diagonals(
 ) -> GroupDiagonals:
     r"""Estimate the Fisher diagonal by each of some groups of consecutive sentences.
 
-    One pass for both `adam_trace` and `adaptive_trace`. A chunk of squared gradients at a time is
-    added up, so memory holds `groups` diagonals and one chunk.
+    One pass serves both traces of `GroupDiagonals`. A chunk of squared gradients at a time is added
+    up, so that memory holds `groups` diagonals and one chunk.
 
     Args:
         model: a masked language model.
         masked: independent masked sentences; their targets are not used.
-        generator: of the sampled labels, on the CPU.
+        generator: random numbers for sampled labels, on the CPU.
         labels: labels drawn for each sentence, where sampled.
         estimator: `exact` sums over all labels with their probabilities; `sampled` draws them.
-        groups: of the jackknife; a diagonal is kept for each.
+        groups: number of groups of the jackknife; a diagonal is kept for each.
+
+    Returns:
+        The diagonals, nats by squared parameter.
 
     Raises:
-        ModelError: for no sentences, a mask outside its sentence, or weights that are not finite.
+        ModelError: for what `check` refuses.
         ParameterError: for fewer than 10 groups or more than sentences, no labels, an unknown
             estimator, or labels to sample without a generator.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> diagonals = group_diagonals(model, masked, estimator="exact")
+    >>> diagonals.values[0]  # f (1 - f)
+    tensor([0.2500, 0.1875, 0.1875], dtype=torch.float64)
+    >>> round(diagonals.adam_trace().mean, 3)
+    1.366
 
     """
     check(model, masked)
@@ -186,7 +191,14 @@ def _weighted_gradients(
 ) -> Float[Tensor, "pair parameter"]:
     """Return sqrt(weight) grad log f[word] of each sentence: squares are then weighted."""
 
-    def scaled(parameters, sentence, position, length, word, weight):
+    def scaled(
+        parameters: dict[str, Tensor],
+        sentence: Tensor,
+        position: Tensor,
+        length: Tensor | None,
+        word: Tensor,
+        weight: Tensor,
+    ) -> Tensor:
         inputs = (sentence[None], position[None], None if length is None else length[None])
         logits = functional_call(model, parameters, inputs)[0]
         return weight.sqrt() * logits.log_softmax(-1).gather(0, word[None])[0]

@@ -11,7 +11,6 @@ whose first term is the Fisher information and whose second one vanishes at satu
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -23,13 +22,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 
 Parameters = dict[str, Tensor]
 
-Loss = Callable[[Parameters], Tensor]
-
-Vectors = Literal["rademacher", "gaussian"]
+ParameterLoss = Callable[[Parameters], Tensor]
+"""A loss as a function of the trainable parameters by name."""
 
 Product = Callable[[Tensor], Tensor]
 """The Hessian as a function from a flat vector to a flat vector."""
@@ -67,17 +65,18 @@ def population_loss(
     Args:
         model: a masked language model.
         masked: at least one masked sentence.
-        truth: Pr(. | x_-t) at the masked positions; the targets' one-hot where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
 
     Returns:
-        Parameters by name -> mean over the sentences of -sum_y truth[y] log f[y], in nats.
+        A function from parameters by name to the mean over the sentences of -sum_y truth[y] log f[y],
+        in nats a masked token.
 
     Raises:
         ModelError: for what `check` refuses, and, once called, for logits of another shape.
         ParameterError: where truth is of other sentences or words.
 
     """
-    masked, truth = _on_device(model, masked, truth)
+    masked, truth = on_model_device(model, masked, truth)
     return lambda parameters: _cross_entropy(_logits(model, parameters, masked), masked, truth)
 
 
@@ -85,9 +84,12 @@ def _cross_entropy(logits: Tensor, masked: Batch, truth: Tensor | None) -> Tenso
     return -(_conditionals(masked, truth, logits) * logits.log_softmax(-1)).sum(-1).mean()
 
 
-def _gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> Loss:
-    """Return E sum_y (f_y - q_y) z_y with f fixed: its Hessian is the Hessian minus the Fisher matrix."""
-    masked, truth = _on_device(model, masked, truth)
+def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> ParameterLoss:
+    """Return the function E sum_y (f_y - q_y) z_y of the parameters, f held fixed.
+
+    Its Hessian is the Hessian of the loss minus the Fisher information (Lemma 3.2).
+    """
+    masked, truth = on_model_device(model, masked, truth)
     with torch.no_grad():
         logits = _logits(model, _parameters(model), masked)
         excess = logits.softmax(-1) - _conditionals(masked, truth, logits)
@@ -106,8 +108,14 @@ def _twice_differentiable() -> Iterator[None]:
         yield
 
 
-def _on_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
-    """Move to the model's device; refuse what would silently be a loss of other sentences."""
+def on_model_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
+    """Move sentences and conditionals to the model's device, and refuse those that do not fit together.
+
+    Raises:
+        ModelError: for what `check` refuses.
+        ParameterError: where there is not one row of `truth` for each sentence.
+
+    """
     check(model, masked)
     if truth is not None and len(truth) != len(masked.masked):
         raise ParameterError(f"truth needs a row a sentence, {len(masked.masked)} of them; got {len(truth)}.")
@@ -129,11 +137,11 @@ def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor
 def hessian_vector_product(
     loss: Callable[[dict[str, Tensor]], Tensor], parameters: dict[str, Tensor], vector: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the Hessian of `loss` at `parameters` times `vector`, all by parameter name."""
+    """Multiply the Hessian of `loss` at `parameters` by `vector`; all are by parameter name."""
     return _pullback(loss, parameters)(vector)
 
 
-def _pullback(loss: Loss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
+def _pullback(loss: ParameterLoss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
     """Return the Hessian as a linear map; the graph of the gradient is built once for all vectors."""
     # Reverse over reverse, because forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for
     # the laptop's 106K model on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
@@ -142,7 +150,8 @@ def _pullback(loss: Loss, parameters: Parameters) -> Callable[[Parameters], Para
     return lambda vector: pull(vector)[0]
 
 
-def _product(model: nn.Module, loss: Loss) -> Product:
+def hessian_product(model: nn.Module, loss: ParameterLoss) -> Product:
+    """Return the Hessian of `loss` at the model's parameters as a function of flat vectors."""
     pull = _pullback(loss, _parameters(model))
     return lambda flat: flattened(pull(unflattened(model, flat)))
 
@@ -150,16 +159,27 @@ def _product(model: nn.Module, loss: Loss) -> Product:
 def dense_hessian(
     model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None = None, *, most: int = 3000
 ) -> Float[Tensor, "parameter parameter"]:
-    """Return the Hessian of the loss over all trainable parameters, exact up to rounding.
+    """Compute the Hessian of the loss over all trainable parameters, exact up to rounding.
 
     Args:
         model: a masked language model, best in float64.
         masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t); the targets' one-hot where None.
-        most: refuse a model of more parameters.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        most: largest number of parameters.
+
+    Returns:
+        The matrix, rows and columns in the order of `flat_parameters`, in nats by squared parameter.
 
     Raises:
-        ParameterError: for a model too large.
+        ParameterError: for a model of more parameters.
+        ModelError: for what `check` refuses.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> dense_hessian(model, masked)  # diag f - f f^T
+    tensor([[ 0.2500, -0.1250, -0.1250],
+            [-0.1250,  0.1875, -0.0625],
+            [-0.1250, -0.0625,  0.1875]], dtype=torch.float64)
 
     """
     point = flat_parameters(model)
@@ -170,6 +190,6 @@ def dense_hessian(
         )
     # Not torch.func.hessian, which vmaps inside the outer derivative: of torch 2.13's LayerNorm it then
     # takes the saved mean and deviation for constants, and rows of LayerNorm weights come out wrong.
-    product = _product(model, population_loss(model, masked, truth))
+    product = hessian_product(model, population_loss(model, masked, truth))
     identity = torch.eye(len(point), dtype=point.dtype, device=point.device)
     return torch.cat([vmap(product)(rows) for rows in identity.split(ROWS)])

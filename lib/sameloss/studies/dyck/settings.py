@@ -7,6 +7,8 @@ import torch
 from sameloss.seeds import generator_for
 from sameloss.studies.dyck.language import check_length
 from sameloss.studies.dyck.transformer import check_width
+from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
 @dataclass(frozen=True)
@@ -66,3 +68,28 @@ SMOKE_DYCK = DyckSettings(
     seeds=2,
     training_steps=600,
 )
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides the runs of the page."""
+
+    name: str
+    dyck: DyckSettings
+    limits: Limits
+
+
+PRESETS = {
+    name: Settings(name, SMOKE_DYCK if name == "smoke" else DyckSettings(), Limits(max_hours=1.0))
+    for name in PRESET_NAMES
+}
+"""All presets but the first are alike: tiny models need no more than a laptop."""
+
+PARAMETERS: dict[str, Parameter] = {
+    **OF_EVERY_PAGE,
+    "sentence_length": Parameter("T, even, 6 to 10; None: 6", int | None, sets=("dyck.length",)),
+    "width": Parameter(
+        "m, neurons of the trained models, from 2; None: the preset's", int | None, sets=("dyck.width",)
+    ),
+    "steps": Parameter("of SGD; None: the preset's", int | None, sets=("dyck.training_steps",)),
+}

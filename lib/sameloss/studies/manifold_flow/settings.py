@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 
 from sameloss.languages import HMMSpec
+from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
 @dataclass(frozen=True)
@@ -69,3 +71,35 @@ SMOKE_FLOW = FlowSettings(
     flat_horizon=4.0,
     landscape_steps=2000,
 )
+
+
+SMOOTH_LANGUAGE = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
+"""The same without zeros."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that decides the runs of the page."""
+
+    name: str
+    flow: FlowSettings
+    limits: Limits
+
+
+PRESETS = {
+    name: Settings(name, SMOKE_FLOW if name == "smoke" else FlowSettings(), Limits(max_hours=1.0))
+    for name in PRESET_NAMES
+}
+"""All presets but the first are alike: tiny models need no more than a laptop."""
+
+PARAMETERS: dict[str, Parameter] = {
+    **OF_EVERY_PAGE,
+    "learning_rate": Parameter(
+        "the largest of SGD with batch size 1; each next is half; None: 0.2",
+        float | None,
+        sets=("flow.learning_rate",),
+    ),
+    "replicas": Parameter(
+        "independent runs of SGD at each rate; None: the preset's", int | None, sets=("flow.replicas",)
+    ),
+}

@@ -1,200 +1,194 @@
-"""The paper's claims, each with the effect by which this book judges it."""
+"""The paper's claims: each with its place, its number, its tolerance, and the effect by which it is judged.
+
+O is the OpenReview text, I the ICML text. Tolerances are fixed before the runs that they judge.
+"""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 
-import pandas as pd
-
-from sameloss.statistics.association import UNDEFINED
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import (
     ADAMW,
     ADVERSARIAL,
-    AFTER,
-    AFTER_HMM,
+    EXACT_LABELS,
     HMM,
     MAIN,
     MASK_RATE,
-    NOISE,
     ONE_MASK,
     OPT,
     SAM,
+    SAMPLED_LABELS,
+    SGD_AFTER_ADAMW,
+    SGD_AFTER_ADAMW_HMM,
     Arm,
-    Study,
 )
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
-from sameloss.studies.same_loss.paper import LITTLE_ACCURACY, LITTLE_KL, PUBLISHED
-from sameloss.studies.same_loss.tables.flatness import AS_THE_PAPER, enlarged_totals, enlarged_traces
-from sameloss.studies.verdict import judge
+from sameloss.studies.same_loss.enlargement import enlarged_totals
+from sameloss.studies.same_loss.results import Results
+from sameloss.studies.verdict import Claim
 
-Effect = Callable[[Study, str | None], Interval]
-"""From everything measured and the name of a task to an effect."""
+POINTS, NATS, EXCESS, R2 = "accuracy points", "nats", "relative excess", "r²"
+
+LITTLE_ACCURACY, LITTLE_KL = 2.0, 0.02
+"""What "does not change much" may be (App. E): accuracy points, and nats a masked token."""
 
 
 @dataclass(frozen=True)
-class Claim:
-    """A published claim this book computes: how, and where it stands."""
+class ArmClaim(Claim):
+    """A claim about groups of models, judged where a page has them as the paper means them."""
 
-    chapter: str
-    arm: Arm  # whose tasks are meant
-    task: int | None  # which of them: 0, 1, 2 for the paper's A, B, C
-    effect: Effect
+    arms: tuple[Arm, ...]  # what it is about; the first has the task
+    effect: Callable[..., Interval]  # of the results of the arms and, where there is one, of the task
+    task: int | None = field(default=None, kw_only=True)
+    """Which of its tasks: 0, 1, 2 for the paper's A, B, C; the last where it has fewer."""
 
-    def task_name(self, study: Study) -> str | None:
-        """Return the task's name; the last task where there are fewer."""
-        tasks = self.arm.setting(study.setting).preset.downstream.tasks
+    def compute(self, results: list[Results]) -> Interval:
+        """Return the effect; undefined where one of the arms it needs is not there."""
+        needed = 1 + (len(self.arms) > 1)
+        if len(results) < needed:
+            return UNDEFINED
+        return self.effect(*results, **({} if self.task is None else {"task": self.task_name(results[0])}))
+
+    def task_name(self, results: Results) -> str | None:
+        """Return the name of the task in a group of models."""
+        tasks = results.group.tasks
         return None if self.task is None else tasks[min(self.task, len(tasks) - 1)]
 
-    def compute(self, study: Study) -> Interval:
-        """Return the effect."""
-        return self.effect(study, self.task_name(study))
 
-
-def of(arm: Arm, effect: Callable[..., Interval]) -> Effect:
-    """Return an effect of one arm's results, and of the task where it is about one."""
-    return lambda study, task: effect(study.of(arm), *([] if task is None else [task]))
-
-
-def adversary_gain(study: Study, task: str | None, compared: Compared = "after all steps") -> Interval:
+def adversary_gain(
+    ordinary: Results, *sweep: Results, task: str, compared: Compared = Compared.ENDS
+) -> Interval:
     """Return AdamW's gain over the strongest adversary that still saturates, in points."""
-    arm = study.strongest_saturated(ADVERSARIAL)
-    return UNDEFINED if arm is None else arm_gain(study.of(ADAMW), study.of(arm), task, compared)
+    attacked = effects.strongest_saturated(sweep)
+    return UNDEFINED if attacked is None else arm_gain(ordinary, attacked, task, compared)
 
 
-def adversary_trace(study: Study, _: str | None, compared: Compared = "after all steps") -> Interval:
+def adversary_trace(ordinary: Results, *sweep: Results, compared: Compared = Compared.ENDS) -> Interval:
     """Return trace(adversarial) / trace(AdamW) - 1 of that adversary."""
-    arm = study.strongest_saturated(ADVERSARIAL)
-    return UNDEFINED if arm is None else arm_trace_excess(study.of(arm), study.of(ADAMW), compared)
+    attacked = effects.strongest_saturated(sweep)
+    return UNDEFINED if attacked is None else arm_trace_excess(attacked, ordinary, compared)
 
 
-EXACT, *_, SAMPLED = NOISE
+def entropy(results: Results) -> Interval:
+    """Return by how much the KL of the largest size stays below the limit of saturation."""
+    limit = results.group.settings.evaluation.saturated_kl
+    return effects.reaches_entropy(results, limit, results.sizes[-1:])
 
 
-def noise_trace(study: Study, _: str | None) -> Interval:
-    """Return trace(exact labels) / trace(sampled labels) - 1, both SGD from the same saturated point."""
-    study.prepare([EXACT, SAMPLED])
-    return arm_trace_excess(study.of(EXACT), study.of(SAMPLED))
-
-
-def noise_accuracy(study: Study, task: str | None) -> Interval:
-    """Return the accuracy that label noise adds, in points, from the same saturated point."""
-    study.prepare([EXACT, SAMPLED])
-    return arm_gain(study.of(SAMPLED), study.of(EXACT), task)
-
-
-def enlarged_trace(study: Study, _: str | None) -> Interval:
+def enlarged_trace(results: Results) -> Interval:
     """Return trace(smallest) / trace(largest) - 1 with all models enlarged to one width as in App. B.1."""
-    results = study.of(MAIN)
-    totals = enlarged_totals(enlarged_traces(results.setting))
-    return effects.smallest_over_largest(results, totals[totals.comparison == AS_THE_PAPER])
+    totals = enlarged_totals(results.frame("enlargement"))
+    return effects.smallest_over_largest(results, totals[totals.way == "enlarged"])
 
 
-def mask_accuracy(study: Study, task: str | None) -> Interval:
-    """Return by how much the difference that 15 % masks make stays below what counts as little."""
-    study.prepare([MASK_RATE, ONE_MASK])
-    return equivalence(arm_gain(study.of(MASK_RATE), study.of(ONE_MASK), task), LITTLE_ACCURACY)
+def little_change(first: Results, second: Results, task: str) -> Interval:
+    """Return by how much the difference of two arms stays below what counts as little."""
+    return equivalence(arm_gain(first, second, task), LITTLE_ACCURACY)
 
 
-def entropy(arm: Arm) -> Effect:
-    """Return the effect: by how much the KL of the largest size stays below the limit of saturation."""
-
-    def effect(study: Study, _: str | None) -> Interval:
-        results = study.of(arm)
-        return effects.reaches_entropy(results, study.setting.preset.saturated_kl, results.sizes[-1:])
-
-    return effect
+ATTACK = (ADAMW, *ADVERSARIAL)
+adversary_gain_matched = partial(adversary_gain, compared=Compared.EQUAL_KL)
+adversary_trace_matched = partial(adversary_trace, compared=Compared.EQUAL_KL)
+little_kl = partial(effects.reaches_entropy, limit=LITTLE_KL)
 
 
-def mask_kl(study: Study, _: str | None) -> Interval:
-    """Return by how much the KL of training with 15 % masks stays below what counts as little."""
-    return effects.reaches_entropy(study.of(MASK_RATE), LITTLE_KL)
+def not_computed(results: Results) -> Interval:
+    """Return an undefined effect: of SST-2, which needs the real OPT."""
+    return UNDEFINED
 
 
-CLAIMS: dict[str, Claim] = {
-    "entropy": Claim("02_existence", MAIN, None, entropy(MAIN)),
-    "entropy-hmm": Claim("02_existence", HMM, None, entropy(HMM)),
-    "entropy-opt": Claim("02_existence", OPT, None, entropy(OPT)),
-    "fig1": Claim("02_existence", MAIN, 2, of(MAIN, effects.step_gain)),
-    "fig1-matched": Claim("02_existence", MAIN, 2, of(MAIN, effects.step_gain_matched)),
-    "fig2": Claim("02_existence", MAIN, 1, of(MAIN, effects.size_gain)),
-    "fig2-hmm": Claim("02_existence", HMM, 1, of(HMM, effects.size_gain)),
-    "fig2-opt": Claim("02_existence", OPT, 0, of(OPT, effects.size_gain)),
-    "fig9": Claim("02_existence", MAIN, 0, of(MAIN, effects.size_gain)),
-    "fig9-hmm": Claim("02_existence", HMM, 0, of(HMM, effects.size_gain)),
-    "fig9-opt": Claim("02_existence", OPT, None, lambda study, _: UNDEFINED),  # SST-2 needs the real OPT
-    "logkl": Claim("02_existence", MAIN, 1, of(MAIN, effects.size_gain_matched)),
-    "logkl-hmm": Claim("02_existence", HMM, 1, of(HMM, effects.size_gain_matched)),
-    "tab1-lookup-A": Claim("02_existence", MAIN, 0, of(MAIN, effects.trained_over_baseline)),
-    "tab1-lookup-B": Claim("02_existence", MAIN, 1, of(MAIN, effects.trained_over_baseline)),
-    "tab1-adversarial-A": Claim("a4_algorithms", ADAMW, 0, adversary_gain),
-    "tab1-adversarial-B": Claim("a4_algorithms", ADAMW, 1, adversary_gain),
-    "tab1-adversarial-A-matched": Claim(
-        "a4_algorithms", ADAMW, 0, partial(adversary_gain, compared="at equal KL")
-    ),
-    "tab1-adversarial-B-matched": Claim(
-        "a4_algorithms", ADAMW, 1, partial(adversary_gain, compared="at equal KL")
-    ),
-    "fig3-trace": Claim("04_flatness", AFTER, None, of(AFTER, effects.trace_falls_with_steps)),
-    "fig3-trace-adamw": Claim("04_flatness", MAIN, None, of(MAIN, effects.trace_falls_with_steps)),
-    "fig3-trace-hmm": Claim("04_flatness", AFTER_HMM, None, of(AFTER_HMM, effects.trace_falls_with_steps)),
-    "fig3-accuracy": Claim("04_flatness", AFTER, 2, of(AFTER, effects.step_gain)),
-    "fig3-hmm": Claim("04_flatness", AFTER_HMM, 1, of(AFTER_HMM, effects.step_gain)),
-    "tab2-trace": Claim("04_flatness", ADAMW, None, adversary_trace),
-    "tab2-trace-matched": Claim("04_flatness", ADAMW, None, partial(adversary_trace, compared="at equal KL")),
-    "tab2-accuracy": Claim("04_flatness", ADAMW, 2, adversary_gain),
-    "fig5-trace": Claim("04_flatness", MAIN, None, of(MAIN, effects.trace_falls_with_size)),
-    "fig5-trace-matched": Claim("04_flatness", MAIN, None, of(MAIN, effects.trace_falls_with_size_matched)),
-    "fig5-enlarged": Claim("b2_enlargement", MAIN, None, enlarged_trace),
-    "fig5-r2": Claim("04_flatness", MAIN, 1, of(MAIN, effects.size_correlation)),
-    "fig5-hmm": Claim("04_flatness", HMM, 1, of(HMM, effects.size_correlation)),
-    "fig5-opt": Claim("04_flatness", OPT, 0, of(OPT, effects.size_correlation)),
-    "fig10-A": Claim("04_flatness", AFTER, 0, of(AFTER, effects.step_correlation)),
-    "fig10-B": Claim("04_flatness", AFTER, 1, of(AFTER, effects.step_correlation)),
-    "fig10-hmm": Claim("04_flatness", AFTER_HMM, 0, of(AFTER_HMM, effects.step_correlation)),
-    "noise-trace": Claim("a4_algorithms", ADAMW, None, noise_trace),
-    "noise-accuracy": Claim("a4_algorithms", ADAMW, 2, noise_accuracy),
-    "sam-trace": Claim(
-        "d_practice", ADAMW, None, lambda study, _: arm_trace_excess(study.of(ADAMW), study.of(SAM))
-    ),
-    "sam-accuracy": Claim(
-        "d_practice", ADAMW, 1, lambda study, task: arm_gain(study.of(SAM), study.of(ADAMW), task)
-    ),
-    "mask15": Claim("e_mask_rate", MASK_RATE, 1, mask_accuracy),
-    "mask15-kl": Claim("e_mask_rate", MASK_RATE, None, mask_kl),
-    "mask15-size": Claim("e_mask_rate", MASK_RATE, 1, of(MASK_RATE, effects.size_gain)),
-    "mask15-r2": Claim("e_mask_rate", MASK_RATE, 1, of(MASK_RATE, effects.size_correlation)),
-}
-
-
-def verdict_table(study: Study, chapter: str | None = None) -> pd.DataFrame:
-    """Return paper beside ours: one row a published claim, with a computed verdict.
-
-    Args:
-        study: what was measured.
-        chapter: only the claims of this chapter about what it studies; where None everything published.
-
-    """
-    rows, tolerance = [], study.setting.preset.tolerance
-    for name, claim in CLAIMS.items():
-        if chapter and (claim.chapter != chapter or claim.arm not in study.arms):
-            continue
-        published, effect = PUBLISHED[name], claim.compute(study)
-        if tolerance is not None:
-            published = replace(published, tolerance=tolerance)
-        rows.append(
-            {
-                "id": name,
-                "place": published.place,
-                "claim": published.claim,
-                "paper": published.value,
-                "unit": published.unit,
-                "task": claim.task_name(study),
-                "ours": effect.value,
-                "low": effect.low,
-                "high": effect.high,
-                "verdict": str(judge(effect, published)),
-            }
-        )
-    return pd.DataFrame(rows)
+# fmt: off
+CLAIMS: tuple[ArmClaim, ...] = (
+    ArmClaim("entropy", "§2.3", "PCFG: with size, the loss reaches the entropy",
+             "02_existence", (MAIN,), entropy, unit=NATS),
+    ArmClaim("entropy-hmm", "§2.3", "HMM: the same",
+             "02_existence", (HMM,), entropy, unit=NATS),
+    ArmClaim("entropy-opt", "§2.3", "OPT text: the same",
+             "02_existence", (OPT,), entropy, unit=NATS),
+    ArmClaim("fig1", "Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)",
+             "02_existence", (MAIN,), effects.step_gain, task=2, unit=POINTS),
+    ArmClaim("fig1-matched", "Fig. 1a", "the same at equal KL, for each doubling of the steps",
+             "02_existence", (MAIN,), effects.step_gain_matched, task=2, unit=POINTS),
+    ArmClaim("fig2", "Fig. 2a", "at equal loss, larger models are more accurate (task B)",
+             "02_existence", (MAIN,), effects.size_gain, task=1, value=6.9, unit=POINTS),
+    ArmClaim("fig2-hmm", "Fig. 2b", "the same on the HMM (task-10)",
+             "02_existence", (HMM,), effects.size_gain, task=1, value=4.5, unit=POINTS),
+    ArmClaim("fig2-opt", "Fig. 2c", "the same on OPT text (QNLI)",
+             "02_existence", (OPT,), effects.size_gain, task=0, value=2.0, unit=POINTS),
+    ArmClaim("fig9", "Fig. 9", "the same on PCFG task A",
+             "02_existence", (MAIN,), effects.size_gain, task=0, unit=POINTS),
+    ArmClaim("fig9-hmm", "Fig. 9", "the same on the HMM, task-6",
+             "02_existence", (HMM,), effects.size_gain, task=0, unit=POINTS),
+    ArmClaim("fig9-opt", "Fig. 9", "the same on OPT text, SST-2",
+             "02_existence", (OPT,), not_computed, unit=POINTS),
+    ArmClaim("logkl", "I, Fig. 10", "against log KL: at exactly equal KL, larger models are more accurate",
+             "02_existence", (MAIN,), effects.size_gain_matched, task=1, unit=POINTS),
+    ArmClaim("logkl-hmm", "I, Fig. 10", "the same on the HMM",
+             "02_existence", (HMM,), effects.size_gain_matched, task=1, unit=POINTS),
+    ArmClaim("tab1-lookup-A", "Tab. 1", "a lookup table probes worse than trained models (task A)",
+             "02_existence", (MAIN,), effects.trained_over_baseline, task=0, value=18.7, unit=POINTS),
+    ArmClaim("tab1-lookup-B", "Tab. 1", "a lookup table probes worse than trained models (task B)",
+             "02_existence", (MAIN,), effects.trained_over_baseline, task=1, value=9.5, unit=POINTS),
+    ArmClaim("tab1-adversarial-A", "Tab. 1", "adversarial pre-training probes worse (task A)",
+             "a4_algorithms", ATTACK, adversary_gain, task=0, value=6.8, unit=POINTS),
+    ArmClaim("tab1-adversarial-B", "Tab. 1", "adversarial pre-training probes worse (task B)",
+             "a4_algorithms", ATTACK, adversary_gain, task=1, value=6.9, unit=POINTS),
+    ArmClaim("tab1-adversarial-A-matched", "Tab. 1", "the same at exactly equal KL (A)",
+             "a4_algorithms", ATTACK, adversary_gain_matched, task=0, value=6.8, unit=POINTS),
+    ArmClaim("tab1-adversarial-B-matched", "Tab. 1", "the same at exactly equal KL (B)",
+             "a4_algorithms", ATTACK, adversary_gain_matched, task=1, value=6.9, unit=POINTS),
+    ArmClaim("fig3-trace", "Fig. 3", "SGD: after convergence, more steps lower the trace",
+             "04_flatness", (SGD_AFTER_ADAMW,), effects.trace_falls_with_steps, unit=EXCESS),
+    ArmClaim("fig3-trace-adamw", "Fig. 3", "the same with AdamW",
+             "04_flatness", (MAIN,), effects.trace_falls_with_steps, unit=EXCESS),
+    ArmClaim("fig3-trace-hmm", "Fig. 3", "the same with SGD on the HMM",
+             "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.trace_falls_with_steps, unit=EXCESS),
+    ArmClaim("fig3-accuracy", "Fig. 3", "SGD: accuracy rises as the trace falls (task C)",
+             "04_flatness", (SGD_AFTER_ADAMW,), effects.step_gain, task=2, value=1.6, unit=POINTS),
+    ArmClaim("fig3-hmm", "Fig. 3", "the same on the HMM (task-10)",
+             "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_gain, task=1, value=4.0, unit=POINTS),
+    ArmClaim("tab2-trace", "Tab. 2 (I)", "adversarial pre-training has a larger trace",
+             "04_flatness", ATTACK, adversary_trace, value=19.34 / 8.01 - 1, unit=EXCESS),
+    ArmClaim("tab2-trace-matched", "Tab. 2 (I)", "the same at exactly equal KL",
+             "04_flatness", ATTACK, adversary_trace_matched, value=19.34 / 8.01 - 1, unit=EXCESS),
+    ArmClaim("tab2-accuracy", "Tab. 2 (I)", "and is less accurate",
+             "04_flatness", ATTACK, adversary_gain, task=2, value=5.5, unit=POINTS),
+    ArmClaim("fig5-trace", "Fig. 5", "larger models have a smaller trace",
+             "04_flatness", (MAIN,), effects.trace_falls_with_size, value=2.68 / 1.54 - 1, unit=EXCESS),
+    ArmClaim("fig5-trace-matched", "Fig. 5", "the same at exactly equal KL",
+             "04_flatness", (MAIN,), effects.trace_falls_with_size_matched,
+             value=2.68 / 1.54 - 1, unit=EXCESS),
+    ArmClaim("fig5-enlarged", "Fig. 5 (I)", "enlarged to one architecture, the same",
+             "b2_enlargement", (MAIN,), enlarged_trace, value=19.8 / 12.6 - 1, unit=EXCESS),
+    ArmClaim("fig5-r2", "Fig. 5", "across sizes, accuracy falls as the trace rises: r²",
+             "04_flatness", (MAIN,), effects.size_correlation, task=1, value=0.92, unit=R2),
+    ArmClaim("fig5-hmm", "Fig. 5", "the same on the HMM: r²",
+             "04_flatness", (HMM,), effects.size_correlation, task=1, value=0.94, unit=R2),
+    ArmClaim("fig5-opt", "Fig. 5", "the same on OPT text: r²",
+             "04_flatness", (OPT,), effects.size_correlation, task=0, value=0.87, unit=R2),
+    ArmClaim("fig10-A", "Fig. 10", "SGD: accuracy falls as the trace rises, task A: r²",
+             "04_flatness", (SGD_AFTER_ADAMW,), effects.step_correlation, task=0, unit=R2),
+    ArmClaim("fig10-B", "Fig. 10", "the same, task B",
+             "04_flatness", (SGD_AFTER_ADAMW,), effects.step_correlation, task=1, unit=R2),
+    ArmClaim("fig10-hmm", "Fig. 10", "the same on the HMM, task-6",
+             "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_correlation, task=0, unit=R2),
+    ArmClaim("noise-trace", "§3", "from one saturated point, SGD's label noise lowers the trace",
+             "a4_algorithms", (EXACT_LABELS, SAMPLED_LABELS), arm_trace_excess, unit=EXCESS),
+    ArmClaim("noise-accuracy", "§3, §4", "and thereby raises accuracy (task C)",
+             "a4_algorithms", (SAMPLED_LABELS, EXACT_LABELS), arm_gain, task=2, unit=POINTS),
+    ArmClaim("sam-trace", "App. D", "SAM finds flatter models",
+             "d_practice", (ADAMW, SAM), arm_trace_excess, unit=EXCESS),
+    ArmClaim("sam-accuracy", "App. D", "and more accurate ones (task B)",
+             "d_practice", (SAM, ADAMW), arm_gain, task=1, unit=POINTS),
+    ArmClaim("mask15", "App. E", f"15 % masking changes accuracy by less than {LITTLE_ACCURACY:g} points",
+             "e_mask_rate", (MASK_RATE, ONE_MASK), little_change, task=1, unit=POINTS),
+    ArmClaim("mask15-kl", "App. E", f"and leaves the KL below {LITTLE_KL:g} nats",
+             "e_mask_rate", (MASK_RATE,), little_kl, unit=NATS),
+    ArmClaim("mask15-size", "Fig. 11", "with 15 % masking, larger models are more accurate",
+             "e_mask_rate", (MASK_RATE,), effects.size_gain, task=1, unit=POINTS),
+    ArmClaim("mask15-r2", "Fig. 11", "with 15 % masking, accuracy falls as the trace rises: r²",
+             "e_mask_rate", (MASK_RATE,), effects.size_correlation, task=1, unit=R2),
+)
+# fmt: on

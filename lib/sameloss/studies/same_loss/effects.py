@@ -5,18 +5,21 @@ Every effect is computed from `Results`; NaN ends mean that it cannot be compute
 """
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from sameloss.errors import UnreachableKL
-from sameloss.statistics.association import UNDEFINED, runs_of, signed_r2, step_slope
-from sameloss.statistics.bootstrap import REPLICATES, Interval, percentile_interval, seed_weights
+from sameloss.statistics.association import signed_r2, step_slope, trajectories_of
+from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
 from sameloss.statistics.equal_kl import weights_at
 from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
+
+T = TypeVar("T")
 
 
 class Accuracy(NamedTuple):
@@ -34,10 +37,14 @@ def accuracy(
     step: int | None = None,
     kl: float | list[float] | None = None,
 ) -> Accuracy:
-    """Return the accuracy of a size or baseline: at the last step, another one, or at a KL (of each seed)."""
+    """Return the accuracy of a size or baseline: at the last step, another one, or at a KL (of each seed).
+
+    Raises:
+        UnreachableKL: where a run's checkpoints do not enclose the KL.
+
+    """
     correct = results.correct(name, task, step) if kl is None else results.correct_at(name, task, kl)
-    replicates = results.resamples.accuracy(correct, pretrained=name not in results.baselines)
-    return Accuracy(float(correct.mean()), replicates)
+    return Accuracy(float(correct.mean()), results.replicates(correct, name))
 
 
 def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
@@ -49,13 +56,15 @@ def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
     return Interval(*(100 * end for end in percentile_interval(value, replicates)))
 
 
+def _or_undefined(compute: Callable[[], Interval]) -> Interval:
+    """Return what is computed, or an undefined effect where models cannot be taken at one loss."""
+    try:
+        return compute()
+    except UnreachableKL:
+        return UNDEFINED
+
+
 # Sizes
-
-
-def _ends(results: Results) -> tuple[str, str] | None:
-    """Return the smallest and the largest size that end saturated in every seed; None below two."""
-    good = saturated_sizes(results)
-    return (good[0], good[-1]) if len(good) > 1 else None
 
 
 def saturated_sizes(results: Results) -> list[str]:
@@ -63,30 +72,27 @@ def saturated_sizes(results: Results) -> list[str]:
     return [size for size in results.sizes if saturated(results, size)]
 
 
+def _ends(results: Results) -> tuple[str, str]:
+    """Return the smallest and the largest size that end saturated in every seed."""
+    good = saturated_sizes(results)
+    if len(good) < 2:
+        raise UnreachableKL("Fewer than two sizes end saturated, so none can be compared.")
+    return good[0], good[-1]
+
+
 def size_gain(results: Results, task: str) -> Interval:
     """Return the gain of the largest saturated size over the smallest, both after all steps."""
-    ends = _ends(results)
-    return gain([tuple(accuracy(results, size, task) for size in ends[::-1])]) if ends else UNDEFINED
+    return _or_undefined(lambda: _size_gain(results, task, None))
 
 
 def size_gain_matched(results: Results, task: str) -> Interval:
     """Return the same at the smallest KL that all runs of both sizes reach."""
-    ends, kl = _matched_ends(results)
-    return UNDEFINED if kl is None else gain([tuple(accuracy(results, s, task, kl=kl) for s in ends[::-1])])
+    return _or_undefined(lambda: _size_gain(results, task, shared_kl([results], _ends(results))))
 
 
-def _matched_ends(results: Results) -> tuple[tuple[str, str] | None, float | None]:
-    """Return the two sizes to compare and the KL they share; None for what there is not."""
-    ends = _ends(results)
-    return ends, _shared([results], ends) if ends else None
-
-
-def _shared(results: list[Results], sizes: tuple[str, ...] | None = None) -> float | None:
-    """Return the KL to compare at, None where the runs have none in common."""
-    try:
-        return shared_kl(results, sizes)
-    except UnreachableKL:
-        return None
+def _size_gain(results: Results, task: str, kl: float | None) -> Interval:
+    small, large = _ends(results)
+    return gain([(accuracy(results, large, task, kl=kl), accuracy(results, small, task, kl=kl))])
 
 
 def trained_over_baseline(results: Results, task: str, baseline: str = "lookup table") -> Interval:
@@ -133,46 +139,55 @@ def step_gain_matched(results: Results, task: str) -> Interval:
 # Algorithms
 
 
-Compared = Literal["after all steps", "at equal KL", "at its last KL"]
-"""Where two algorithms are compared: at their ends; at the smallest KL that all runs of a size reach; or the
-first at its end, the second where, seed by seed, it had that KL on its way."""
+class Compared(StrEnum):
+    """Where two algorithms are compared."""
+
+    ENDS = "after all steps"
+    EQUAL_KL = "at equal KL"  # the smallest that all runs of a size reach
+    LAST_KL = "at its last KL"  # the first at its end; the second where, seed by seed, it had that KL
 
 
-def arm_gain(first: Results, second: Results, task: str, compared: Compared = "after all steps") -> Interval:
+Places = tuple[float | None, float | list[float] | None]
+"""The KL at which either of two algorithms is taken, perhaps one for each seed; None: after all steps."""
+
+
+def _ends_of(first: Results, second: Results, size: str) -> Places:
+    """Take both after all steps; losses are the same only where both are saturated."""
+    if not (saturated(first, size) and saturated(second, size)):
+        raise UnreachableKL("One of the two does not end saturated in every seed.")
+    return None, None
+
+
+def _equal_kl(first: Results, second: Results, size: str) -> Places:
+    """Take both at the smallest KL that all their runs reach."""
+    kl = shared_kl([first, second], (size,))
+    return kl, kl
+
+
+def _last_kl(first: Results, second: Results, size: str) -> Places:
+    """Take the first after all steps, the second where each seed had the KL that the first ends with."""
+    return None, [float(kl[-1]) for kl in first.kls(size)]
+
+
+PLACES = {Compared.ENDS: _ends_of, Compared.EQUAL_KL: _equal_kl, Compared.LAST_KL: _last_kl}
+
+
+def arm_gain(first: Results, second: Results, task: str, compared: Compared = Compared.ENDS) -> Interval:
     """Return the gain in accuracy of one algorithm over another, in points, the mean over their sizes."""
-    return _arms(first, second, compared, partial(accuracy, task=task), gain)
+    return _or_undefined(lambda: gain(_pairs(first, second, compared, partial(accuracy, task=task))))
 
 
-def arm_trace_excess(first: Results, second: Results, compared: Compared = "after all steps") -> Interval:
+def arm_trace_excess(first: Results, second: Results, compared: Compared = Compared.ENDS) -> Interval:
     """Return trace(first) / trace(second) - 1 of two algorithms, the geometric mean over their sizes."""
-    return _arms(first, second, compared, log_traces, excess)
+    return _or_undefined(lambda: excess(_pairs(first, second, compared, log_traces)))
 
 
-def _arms(
-    first: Results, second: Results, compared: Compared, measure: Callable, effect: Callable
-) -> Interval:
-    """Return an effect of what is measured of either algorithm at each size, where they are compared."""
-    pairs = []
-    for size in first.sizes:
-        places = _places(first, second, size, compared)
-        if places is None:
-            return UNDEFINED
-        pairs.append(tuple(measure(r, size, kl=kl) for r, kl in zip((first, second), places, strict=True)))
-    return effect(pairs)
-
-
-def _places(
-    first: Results, second: Results, size: str, compared: Compared
-) -> tuple[float | None, float | list[float] | None] | None:
-    """Return the KLs at which the two are taken (None: after all steps); None where that cannot be."""
-    if compared == "after all steps":
-        return (None, None) if saturated(first, size) and saturated(second, size) else None
-    if compared == "at equal KL":
-        kl = _shared([first, second], (size,))
-        return None if kl is None else (kl, kl)
-    own = [float(kl[-1]) for kl in first.kls(size)]
-    reach = [kl.min() <= target <= kl.max() for kl, target in zip(second.kls(size), own, strict=True)]
-    return (None, own) if all(reach) else None
+def _pairs(
+    first: Results, second: Results, compared: Compared, measure: Callable[..., T]
+) -> list[tuple[T, T]]:
+    """Return, for each size, what is measured of either algorithm where they are compared."""
+    places = {size: PLACES[compared](first, second, size) for size in first.sizes}
+    return [(measure(first, size, kl=a), measure(second, size, kl=b)) for size, (a, b) in places.items()]
 
 
 def equivalence(effect: Interval, margin: float) -> Interval:
@@ -259,8 +274,13 @@ def trace_falls_with_size(results: Results) -> Interval:
 
 def trace_falls_with_size_matched(results: Results) -> Interval:
     """Return the same at the smallest KL that both sizes reach."""
-    ends, kl = _matched_ends(results)
-    return UNDEFINED if kl is None else excess([tuple(log_traces(results, size, kl=kl) for size in ends)])
+
+    def compute() -> Interval:
+        small, large = ends = _ends(results)
+        kl = shared_kl([results], ends)
+        return excess([(log_traces(results, small, kl=kl), log_traces(results, large, kl=kl))])
+
+    return _or_undefined(compute)
 
 
 def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
@@ -271,10 +291,12 @@ def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
         last: one row a last checkpoint: size, seed, trace, trace_se.
 
     """
-    ends = _ends(results)
-    if ends is None:
-        return UNDEFINED
-    return excess([tuple(log_traces_of(last[last["size"] == size]) for size in ends)])
+
+    def compute() -> Interval:
+        small, large = (log_traces_of(last[last["size"] == size]) for size in _ends(results))
+        return excess([(small, large)])
+
+    return _or_undefined(compute)
 
 
 # Correlations
@@ -283,12 +305,12 @@ def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
 def size_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over the last, saturated checkpoints of all sizes (Figure 5)."""
     table = final(results)
-    return signed_r2(runs_of(table[table.saturated], task))
+    return signed_r2(trajectories_of(table[table.saturated], task))
 
 
 def step_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over all saturated checkpoints (Figures 3 and 10)."""
-    return signed_r2(runs_of(results.checkpoints[results.checkpoints.saturated], task))
+    return signed_r2(trajectories_of(results.checkpoints[results.checkpoints.saturated], task))
 
 
 # Saturation
@@ -297,11 +319,27 @@ def step_correlation(results: Results, task: str) -> Interval:
 def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None = None) -> Interval:
     """Return `limit` - KL, in nats a token, of the size (of some or all) that is furthest from the entropy.
 
-    Its interval is over pre-training seeds.
+    Its interval is over pre-training seeds. It is undefined where one of the sizes does not end saturated:
+    a training that is too short says nothing of where a longer one ends.
     """
+    sizes = tuple(sizes or results.sizes)
+    if not saturated(results, *sizes):
+        return UNDEFINED
     last, margins = final(results), []
-    for size in sizes or results.sizes:
+    for size in sizes:
         kl = last[last["size"] == size].kl_mean.to_numpy()
         weights = seed_weights(len(kl), REPLICATES, np.random.default_rng(0))
         margins.append(percentile_interval(limit - kl.mean(), limit - kl.mean() - weights @ kl))
     return min(margins)
+
+
+# Sweeps
+
+
+def strongest_saturated(sweep: Iterable[Results]) -> Results | None:
+    """Return the last of a sweep, ordered by strength, whose seeds all end saturated.
+
+    The rule by which one of a sweep is judged: it looks at the loss alone.
+    """
+    good = [results for results in sweep if saturated(results, *results.sizes)]
+    return good[-1] if good else None

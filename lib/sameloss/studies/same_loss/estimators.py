@@ -5,6 +5,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import pandas as pd
 import torch
@@ -23,15 +24,17 @@ from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
-from sameloss.runs.flatness import _OfLastCheckpoint, measured, predictions
+from sameloss.runs.flatness import LastCheckpointRun, flatness_measures, predictions
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
 from sameloss.statistics.estimate import Estimate
 from sameloss.store.store import Report, Run, Store
+from sameloss.studies.same_loss.domains import TINY_LANGUAGE, TINY_SHAPE
+from sameloss.studies.same_loss.groups import Group
 
 
 @dataclass(frozen=True)
-class EstimatorComparison(_OfLastCheckpoint):
+class EstimatorComparison(LastCheckpointRun):
     """Every estimator of the trace on one checkpoint whose trace over given sentences is known.
 
     The sentences are the whole population: the estimators draw from it with replacement. The labels
@@ -39,13 +42,15 @@ class EstimatorComparison(_OfLastCheckpoint):
     information, and all estimators have the same target.
     """
 
+    schema: ClassVar[int] = 2
+
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Sum over all sentences and labels, then estimate."""
         model, population = self.last_model(store), self.masked("estimators")
         truth = predictions(model, population)
         exact = fisher_trace(model, population, estimator="exact")
         known = Estimate(exact.total.mean, 0.0, self.sentences)
-        rows = [{"estimator": "all sentences, all labels", **known._asdict(), **exact.cost._asdict()}]
+        rows = [{"estimator": "known", **known._asdict(), **exact.cost._asdict()}]
         generator = self.generator("estimators")
         contest = list(_contest(model, population, truth, generator))
         for name, share, estimate in contest:
@@ -55,11 +60,29 @@ class EstimatorComparison(_OfLastCheckpoint):
             report(len(rows) / (1 + len(contest)), name)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row an estimator, the known trace first: estimate and cost."""
+        return pd.read_csv(folder / "table.csv")
+
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
         return self.sentences * self.pretraining.shape.d_model / 5e3
 
+
+ESTIMATORS = {
+    "exact": "exact over labels",
+    "sampled-1": "1 sampled label",
+    "sampled-4": "4 sampled labels",
+    "sampled-50": "50 sampled labels (the paper's)",
+    "signs-1": "1 vector of output signs",
+    "minibatch-8": "mini-batches of 8",
+    "minibatch-64": "mini-batches of 64",
+    "hutchinson-signs": "Hutchinson, signs, exact labels",
+    "hutchinson-released": "Hutchinson, Gaussian, true labels (released code)",
+    "hutch++-4": "Hutch++, rank 4",
+}
+"""The estimators that are compared: their names in data, and in tables and figures."""
 
 Contestant = tuple[str, float, Callable[[Tensor], EstimatedTrace]]
 """Name, number of sentences as a share of the population, estimate from their rows."""
@@ -88,16 +111,16 @@ def _contest(
         options = {"batch": HESSIAN_BATCH, "vectors": "gaussian", "generator": generator}
         return hutchinson_trace(model, some, **options)
 
-    yield "exact over labels", 1 / 8, partial(fisher, "exact", 1)
-    yield "1 sampled label", 1.0, partial(fisher, "sampled", 1)
-    yield "4 sampled labels", 1 / 2, partial(fisher, "sampled", 4)
-    yield "50 sampled labels (the paper's)", 1 / 16, partial(fisher, "sampled", 50)
-    yield "1 vector of output signs", 1.0, partial(fisher, "rademacher", 1)
-    yield "mini-batches of 8", 1.0, partial(minibatch, 8)
-    yield "mini-batches of 64", 1.0, partial(minibatch, 64)
-    yield "Hutchinson, signs, exact labels", 1 / 4, partial(hessian, hutchinson_trace, "rademacher")
-    yield "Hutchinson, Gaussian, true labels (released code)", 1 / 4, released
-    yield "Hutch++, rank 4", 1 / 16, partial(hessian, hutch_plus_plus_trace, "rademacher", rank=4)
+    yield "exact", 1 / 8, partial(fisher, "exact", 1)
+    yield "sampled-1", 1.0, partial(fisher, "sampled", 1)
+    yield "sampled-4", 1 / 2, partial(fisher, "sampled", 4)
+    yield "sampled-50", 1 / 16, partial(fisher, "sampled", 50)
+    yield "signs-1", 1.0, partial(fisher, "rademacher", 1)
+    yield "minibatch-8", 1.0, partial(minibatch, 8)
+    yield "minibatch-64", 1.0, partial(minibatch, 64)
+    yield "hutchinson-signs", 1 / 4, partial(hessian, hutchinson_trace, "rademacher")
+    yield "hutchinson-released", 1 / 4, released
+    yield "hutch++-4", 1 / 16, partial(hessian, hutch_plus_plus_trace, "rademacher", rank=4)
 
 
 CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
@@ -105,10 +128,12 @@ CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
 
 
 @dataclass(frozen=True)
-class ReparametrisationMeasurement(_OfLastCheckpoint):
+class ReparametrisationMeasurement(LastCheckpointRun):
     """Every measure of flatness of one checkpoint under changes of its parameters, not of its function."""
 
     chain_steps: int  # of Langevin dynamics
+
+    schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure form after form, on the same sentences with the same random numbers."""
@@ -125,15 +150,19 @@ class ReparametrisationMeasurement(_OfLastCheckpoint):
             report(len(rows) / (8 * len(forms)), form)
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
 
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return one row a form and measure: largest change of a probability, and estimate."""
+        return pd.read_csv(folder / "table.csv")
+
     def _with_coefficient(
         self, model: Encoder, masked: Batch, truth: Tensor
     ) -> Iterator[tuple[str, Estimate]]:
         """Yield all measures, each with the same random numbers for every model."""
         drawn = partial(self.generator, "measures")
-        yield from measured(model, masked, truth, drawn)
+        yield from flatness_measures(model, masked, truth, drawn)
         chains = {**CHAINS, "steps": self.chain_steps, "generator": drawn()}
         yield (
-            "learning coefficient",
+            "learning_coefficient",
             local_learning_coefficient(deepcopy(model).float(), masked, truth, **chains),
         )
 
@@ -221,3 +250,27 @@ def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch wor
         "true_labels": float(true_labels.mean()),
         "hessian": float(dense_hessian(model, masked, truth).trace()),
     }
+
+
+def identity() -> IdentityMeasurement:
+    """Return the exact traces of a tiny model on its way to saturation, the same for all presets."""
+    return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
+
+
+def estimator_comparison(group: Group) -> EstimatorComparison:
+    """Return the comparison of estimators on the middle size of a group."""
+    size = group.sizes[len(group.sizes) // 2]
+    sentences = group.settings.evaluation.flatness.comparison_sentences
+    return EstimatorComparison(group.pretraining(size, 0), sentences, 0)
+
+
+def reparametrisation(group: Group) -> ReparametrisationMeasurement:
+    """Return all measures of the smallest size of a group under reparametrisations."""
+    much = group.settings.evaluation.flatness
+    run = group.pretraining(group.sizes[0], 0)
+    return ReparametrisationMeasurement(run, much.measure_sentences, 0, much.chain_steps)
+
+
+def estimator_runs(group: Group) -> list[Run]:
+    """Return what compares ways to measure flatness."""
+    return [identity(), estimator_comparison(group), reparametrisation(group)]

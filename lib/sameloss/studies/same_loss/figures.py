@@ -11,6 +11,8 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import NullFormatter
 
 from sameloss.studies.drawing import MARKERS, panels
+from sameloss.studies.same_loss.effects import Compared
+from sameloss.studies.same_loss.enlargement import WAYS
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -117,11 +119,11 @@ def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> li
     """Draw a panel for the trace and for each task: every algorithm minus the reference.
 
     Args:
-        table: from `comparison_tables.arm_differences`.
+        table: from `tables.comparison.arm_differences`.
         reference: its name on the axes.
 
     """
-    matched = table[table.compared == "at equal KL"].rename(columns={"algorithm": "effect"})
+    matched = table[table.compared == Compared.EQUAL_KL].rename(columns={"algorithm": "effect"})
     axes = panels(matched.quantity.nunique(), width=4.2)
     for (name, part), ax in zip(matched.groupby("quantity", sort=False), axes, strict=True):
         unit = "relative excess" if name == "trace" else "points"
@@ -186,7 +188,7 @@ def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Ax
     half = 1.96 * table.error_at_budget / 100 * table.known
     drawn = table.known + table.off * half / 1.96
     ax.errorbar(drawn, places, xerr=half, fmt="o", capsize=3, ms=4)
-    ax.set_yticks(places, table.estimator)
+    ax.set_yticks(places, table.label)
     ax.set(xlabel=f"trace: exact (dashed), and 95 % interval of {budget:g} s", ylim=(-0.6, len(table) - 0.4))
     return ax
 
@@ -207,14 +209,12 @@ def ratios(table: pd.DataFrame, ax: Axes) -> Axes:
 def traces_by_comparison(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw traces of all sizes in several ways to compare them, one point a pre-training."""
     styles = _styles(table)
-    names = list(dict.fromkeys(table.comparison))
+    names = list(dict.fromkeys(table.way))
     for at, (size, style) in enumerate(styles.items()):
         part = table[table["size"] == size]
-        places = np.array([names.index(name) for name in part.comparison]) + 0.18 * (
-            at - (len(styles) - 1) / 2
-        )
+        places = np.array([names.index(name) for name in part.way]) + 0.18 * (at - (len(styles) - 1) / 2)
         ax.errorbar(places, part.trace, part.trace_se, ls="none", ms=5, label=size, **style)
-    wrapped = [name.replace(", ", ",\n").replace(" (", "\n(") for name in names]
+    wrapped = [WAYS[name].label.replace(", ", ",\n").replace(" (", "\n(") for name in names]
     ax.set_xticks(range(len(names)), wrapped, fontsize="small")
     ax.set(ylabel="trace", yscale="log")
     _plain_log_axis(ax.yaxis, table.trace)

@@ -1,13 +1,12 @@
-"""A setting: what a chapter studies, and from it the runs that it needs."""
+"""A group of pre-trainings, some sizes of one language by one algorithm, and what is measured of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from sameloss.errors import ParameterError
-from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.measures.downstream.probe import ProbeSettings
-from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.enlarge import common_width
+from sameloss.models.shape import Shape
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
@@ -16,314 +15,189 @@ from sameloss.runs.flatness import (
     TraceMeasurement,
 )
 from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.languages import Calibration, LanguageMeasurement
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.probing import BaselineProbing, Probing
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.saturation import SaturationMeasurement
-from sameloss.store.store import Run, Store
-from sameloss.studies.dyck.runs import DyckStudy
-from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE
-from sameloss.studies.same_loss.estimators import (
-    EstimatorComparison,
-    IdentityMeasurement,
-    ReparametrisationMeasurement,
-)
-from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
-from sameloss.studies.same_loss.settings import (
-    PAPER_HMM_SHAPE,
-    PAPER_SHAPE,
-    PRESETS,
-    TINY_LANGUAGE,
-    TINY_SHAPE,
-    Preset,
-    Shape,
-)
+from sameloss.store.store import Run
+from sameloss.studies.same_loss.domains import Domain
+from sameloss.studies.same_loss.settings import Settings
 from sameloss.training.algorithms import Recipe, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.objectives import ORDINARY
 
-STAND_IN = "stand-in"
-"""The value of `opt` that asks for the small teacher made here."""
-
-MOST_OF_A_REAL_OPT = 100
-"""Sentences on which a real OPT is measured, at most: it scores 2,000 candidates for each."""
-
-GLUE = "nyu-mll/glue"
-"""Where QNLI and SST-2 come from."""
-
-MOST_CALIBRATING = 5000
-"""Sentences of each step of a calibration, at most."""
-
 BASELINES = ("lookup table", "one-hot tokens")
+"""Representations that no training made."""
 
-LANGUAGES = ("PCFG", "HMM")
-"""Languages with names of their own; the third is the preset's OPT."""
+Key = tuple[str, int]
+"""Size and pre-training seed."""
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A resolved chapter: which runs it needs, where they are kept, what it may cost."""
+class Group:
+    """Pre-trainings that differ in size and seed alone."""
 
-    preset: Preset
-    store: Store
-    glue: str = GLUE  # name or folder of the GLUE data
-    sizes: tuple[str, ...] = ()  # those a page shows; empty: all of the preset
-    tasks: tuple[str, ...] = ()  # those a page shows; all are computed
-    algorithm: str = "adamw"
-    strength: float | None = None
+    settings: Settings
+    language: str  # name of the domain
+    sizes: tuple[str, ...]  # smallest first
+    algorithm: str
+    strength: float | None
+    length: int  # steps of ordinary training
 
-    def __post_init__(self) -> None:
-        """Fill in what the preset decides."""
-        object.__setattr__(self, "sizes", self.sizes or tuple(self.preset.sizes))
-        object.__setattr__(self, "tasks", self.tasks or self.preset.downstream.tasks)
+    @property
+    def domain(self) -> Domain:
+        """Return the language with its tasks and shapes."""
+        return self.settings.domains[self.language]
 
-    # Other settings beside this one
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the downstream tasks; all of them are measured, whatever a page shows."""
+        return self.domain.tasks
 
-    def on(self, language: str) -> "Setting":
-        """Return the setting on another language, with its tasks and sizes."""
-        p = self.preset
-        if language == "PCFG":
-            return self
-        spec, tasks, sizes, studied = {
-            "HMM": (p.hmm, p.hmm_tasks, p.hmm_sizes, p.hmm_study_size),
-            "OPT": (p.opt, p.opt_tasks, p.opt_sizes, p.study_size),
-        }[language]
-        if not tasks:
-            raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
-        downstream = replace(p.downstream, tasks=tasks)
-        other = replace(p, language=spec, sizes=sizes, study_size=studied, downstream=downstream)
-        kept = tuple(size for size in self.sizes if size in sizes)  # none where the languages' sizes differ
-        return replace(self, preset=other, sizes=kept, tasks=())
-
-    def by(self, algorithm: str, strength: float | None = None) -> "Setting":
-        """Return the setting with another training algorithm."""
-        return replace(self, algorithm=algorithm, strength=strength)
-
-    def study(self, algorithm: str, strength: float | None = None, *, full_length: bool = False) -> "Setting":
-        """Return the comparison of algorithms: one size, the steps of a study or of ordinary training."""
-        preset = self.preset if full_length else self.preset.with_steps(self.preset.study_steps)
-        size = self.sizes if len(self.sizes) == 1 else (preset.study_size,)
-        return replace(self, preset=preset, sizes=size).by(algorithm, strength)
-
-    def across(self, sizes: tuple[str, ...]) -> "Setting":
-        """Return the setting with other sizes."""
-        return replace(self, sizes=sizes)
-
-    # The runs
-
-    @cached_property
-    def corpus(self) -> CorpusSampling:
-        """Return the pre-training corpus."""
-        return CorpusSampling(self.preset.language, self.preset.corpus_sentences, seed=0)
-
-    def pretrainings(self) -> dict[tuple[str, int], Pretraining]:
-        """Return the pre-trainings by (size, seed)."""
-        return {(s, seed): self.pretraining(s, seed) for s in self.sizes for seed in range(self.preset.seeds)}
-
-    def pretraining(self, size: str, seed: int) -> Pretraining:
-        """Return the pre-training of one size and seed."""
-        p, changed = self.preset, self.recipe
-        shape = p.shapes[size]
-        if isinstance(shape, BiLSTMShape) and (changed.norm, changed.dropout) != ("pre", 0.0):
-            raise ParameterError(f"Size {size} is an LSTM; {self.algorithm} needs a transformer's size.")
-        return Pretraining(
-            self.corpus,
-            shape,
-            replace(p.optimisation, steps=self.steps[-1], **changed.optimisation),
-            seed,
-            self.steps,
-            p.micro_batch,
-            p.resume_every,
-            objective=changed.objective,
-            norm=changed.norm,
-            dropout=changed.dropout,
-            downstream=self.labelled if changed.objective.adversary else None,
-            origin=self.by(changed.origin).pretraining(size, seed) if changed.origin else None,
-            execution=self._execution(shape),
-        )
-
-    def _execution(self, shape: Shape) -> Execution:
-        """Return the preset's execution, or what the objective and the shape allow of it."""
-        wanted = self.preset.execution
-        if isinstance(shape, BiLSTMShape):  # autocast would take float16 for it, without a scaled loss
-            wanted = replace(wanted, compiled=False, autocast=False)
-        return wanted if self.recipe.objective == ORDINARY else wanted.alone()
+    @property
+    def seeds(self) -> int:
+        """Return the number of pre-training seeds."""
+        return self.settings.training.seeds
 
     @property
     def recipe(self) -> Recipe:
-        """Return what the algorithm changes."""
+        """Return what the algorithm changes of ordinary training."""
         return recipe(self.algorithm, self.strength)
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Return the steps after which a checkpoint is kept."""
-        p = self.preset
-        steps = p.optimisation.steps * (p.noise_length if self.recipe.longer else 1)
-        return tuple(sorted({max(1, round(share * steps)) for share in p.checkpoints}))
+        training = self.settings.training
+        steps = self.length * (training.noise_length if self.recipe.longer else 1)
+        return tuple(sorted({max(1, round(share * steps)) for share in training.checkpoints}))
 
-    def saturations(self) -> dict[tuple[str, int], SaturationMeasurement]:
-        """Return the saturation measurements by (size, seed)."""
-        held_out = HeldOutConditionals(self.preset.language, self.preset.saturation_sentences, 0)
-        return {k: SaturationMeasurement(run, held_out) for k, run in self.pretrainings().items()}
-
-    def traces(self) -> dict[tuple[str, int], TraceMeasurement]:
-        """Return the trace measurements by (size, seed)."""
-        p = self.preset
-        return {
-            k: TraceMeasurement(run, p.trace_sentences, p.trace_labels, "sampled", 0)
-            for k, run in self.pretrainings().items()
-        }
-
-    def gaps(self) -> dict[tuple[str, int], HessianGapMeasurement]:
-        """Return the measurements of Hessian minus Fisher trace by (size, seed)."""
-        p = self.preset
-        return {
-            k: HessianGapMeasurement(run, p.gap_sentences, p.gap_batch, 0)
-            for k, run in self.pretrainings().items()
-        }
-
-    def flatness(self) -> dict[tuple[str, int], FlatnessMeasurement]:
-        """Return all measures of flatness of the last checkpoints, by (size, seed)."""
-        sentences = self.preset.measure_sentences // 2
-        return {k: FlatnessMeasurement(run, sentences, 0) for k, run in self.pretrainings().items()}
-
-    def enlargements(self) -> dict[tuple[str, int], EnlargementMeasurement]:
-        """Return the traces of the last checkpoints enlarged to one width, by (size, seed)."""
-        p, width = self.preset, common_width([self.preset.sizes[size] for size in self.sizes])
-        return {
-            k: EnlargementMeasurement(run, p.trace_sentences, 0, p.trace_labels, width)
-            for k, run in self.pretrainings().items()
-        }
-
-    def estimator_comparison(self) -> EstimatorComparison:
-        """Return the comparison of estimators on the middle size."""
-        size = self.sizes[len(self.sizes) // 2]
-        return EstimatorComparison(self.pretraining(size, 0), self.preset.comparison_sentences, 0)
-
-    def identity(self) -> IdentityMeasurement:
-        """Return the exact traces of a tiny model on its way to saturation, the same for all presets."""
-        return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
-
-    def trace_runs(self) -> list[Run]:
-        """Return what compares ways to measure flatness."""
-        return [self.identity(), self.estimator_comparison(), self.reparametrisation()]
-
-    def reparametrisation(self) -> ReparametrisationMeasurement:
-        """Return all measures of the smallest size under reparametrisations."""
-        pretraining = self.pretraining(self.sizes[0], 0)
-        p = self.preset
-        return ReparametrisationMeasurement(pretraining, p.measure_sentences, 0, p.chain_steps)
-
-    def dyck(self) -> DyckStudy:
-        """Return the runs of the bracket language."""
-        return DyckStudy(self.preset.dyck)
-
-    def implicit_bias(self) -> tuple[SGDDrift, AdamDrift, ZeroConditionals, Landscape]:
-        """Return the runs along the minimisers of tiny models."""
-        flow = self.preset.flow
-        instance = (FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, flow, 0)
-        smooth = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
-        landscape = Landscape(
-            0.7, ((0.45, 1.35), (1.4, 0.0)), ("large", "small"), 0.04, 4, flow.landscape_steps, 0
-        )
-        return (
-            SGDDrift(*instance),
-            AdamDrift(*instance),
-            ZeroConditionals((ZEROS_LANGUAGE, smooth), 0),
-            landscape,
-        )
+    @cached_property
+    def corpus(self) -> CorpusSampling:
+        """Return the pre-training corpus."""
+        return CorpusSampling(self.domain.language, self.settings.training.corpus_sentences, seed=0)
 
     @cached_property
     def labelled(self) -> LabelledSampling:
         """Return the downstream sentences."""
-        p = self.preset
-        return LabelledSampling(p.language, p.downstream, self.corpus if p.downstream.unseen_test else None)
+        downstream = replace(self.settings.evaluation.downstream, tasks=self.tasks)
+        unseen_by = self.corpus if downstream.unseen_test else None
+        return LabelledSampling(self.domain.language, downstream, unseen_by)
 
-    def language_measurements(self) -> dict[str, LanguageMeasurement]:
-        """Return the measurements of the preset's languages and of the calibrated ones, by name."""
-        own, paper = self.preset, PRESETS["paper"]
-        chosen = {
-            "PCFG": (own.language, own.downstream.tasks),
-            "HMM": (own.hmm, own.hmm_tasks),
-            self.opt_name: (own.opt, own.opt_tasks),
-        }
-        if own.language != paper.language:
-            chosen["PCFG, paper's shape"] = (paper.language, paper.downstream.tasks)
-        if own.hmm != paper.hmm:
-            chosen["HMM, paper's shape"] = (paper.hmm, paper.hmm_tasks)
-        return {
-            name: LanguageMeasurement(*language, self._sentences(language[0]), 0)
-            for name, language in chosen.items()
-        }
+    def pretrainings(self) -> dict[Key, Pretraining]:
+        """Return the pre-trainings by size and seed."""
+        return {(s, seed): self.pretraining(s, seed) for s in self.sizes for seed in range(self.seeds)}
 
-    def _sentences(self, language: LanguageSpec) -> int:
-        """Return on how many sentences a language is measured: few where each costs a minute."""
-        slow = language is self.preset.opt and not isinstance(language, TeacherSpec)
-        return (
-            min(self.preset.language_sentences, MOST_OF_A_REAL_OPT)
-            if slow
-            else self.preset.language_sentences
+    def pretraining(self, size: str, seed: int) -> Pretraining:
+        """Return the pre-training of one size and seed."""
+        training, changed, shape = self.settings.training, self.recipe, self.domain.shapes[size]
+        origin = replace(self, algorithm=changed.origin, strength=None) if changed.origin else None
+        return Pretraining(
+            self.corpus,
+            shape,
+            replace(training.optimisation, steps=self.steps[-1], **changed.optimisation),
+            seed,
+            self.steps,
+            training.micro_batch,
+            training.resume_every,
+            objective=changed.objective,
+            norm=changed.norm,
+            dropout=changed.dropout,
+            downstream=self.labelled if changed.objective.adversary else None,
+            origin=origin.pretraining(size, seed) if origin else None,
+            execution=self._execution(shape),
         )
 
-    @property
-    def opt_name(self) -> str:
-        """Name the autoregressive language honestly."""
-        return "OPT stand-in" if isinstance(self.preset.opt, TeacherSpec) else self.preset.opt.model
+    def _execution(self, shape: Shape) -> Execution:
+        """Return the preset's execution, or what the objective and the shape allow of it."""
+        wanted = self.settings.training.execution.for_shape(shape)
+        return wanted if self.recipe.objective == ORDINARY else wanted.eager_in_one_process()
 
-    def language_runs(self) -> list[Run]:
-        """Return what is measured of languages alone."""
-        return [*self.language_measurements().values(), *self.calibrations().values()]
+    def measured(self, kind: str) -> dict[Key, Run]:
+        """Return one of the `MEASUREMENTS` of every pre-training."""
+        return {key: MEASUREMENTS[kind](self, run) for key, run in self.pretrainings().items()}
 
-    def calibrations(self) -> dict[str, Calibration]:
-        """Return the searches that gave the paper's shapes their published entropy."""
-        sentences = min(self.preset.language_sentences, MOST_CALIBRATING)
-        pcfg = (PAPER_SHAPE, ENTROPY["PCFG"], MEAN_LENGTH["PCFG"], (0.05, 1.0))
-        hmm = (PAPER_HMM_SHAPE, ENTROPY["HMM"], None, (0.05, 1.0))
-        return {"PCFG": Calibration(*pcfg, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
-
-    def probings(self, steps: tuple[int, ...] | None = None) -> dict[tuple[str, int], Probing]:
-        """Return the probings by (size, seed), of some or all checkpoints."""
-        steps = steps or self.steps
+    def probings(self, steps: tuple[int, ...] | None = None) -> dict[Key, Probing]:
+        """Return the probings of some or all checkpoints."""
+        probe = self.settings.evaluation.probe
         return {
-            key: Probing(run, steps, self.labelled, self.preset.probe)
+            key: Probing(run, steps or self.steps, self.labelled, probe)
             for key, run in self.pretrainings().items()
         }
 
     def baselines(self) -> dict[str, BaselineProbing]:
         """Return the probings of what no training made."""
-        return {name: BaselineProbing(name, self.labelled, self.preset.probe) for name in BASELINES}
+        probe = self.settings.evaluation.probe
+        return {name: BaselineProbing(name, self.labelled, probe) for name in BASELINES}
 
-    def probing_runs(self, steps: tuple[int, ...] | None = None) -> list[Run]:
-        """Return all probings, of models and of baselines."""
-        return [*self.probings(steps).values(), *self.baselines().values()]
-
-    @property
-    def protocols(self) -> dict[str, ProbeSettings]:
-        """Return the other probe protocols that the lookup table is compared under."""
-        probe = self.preset.probe
-        raw, dimensions = replace(probe, standardise=False), self.preset.projection
-        return {
-            f"projected to {dimensions} dimensions": replace(probe, projection=dimensions),
-            "raw features": raw,
-            "raw features, lr × 10": replace(raw, lr=10 * raw.lr),
-        }
-
-    def protocol_runs(self) -> list[Run]:
-        """Return the probings of the last checkpoints under the other protocols."""
-        settings = map(self.with_probe, self.protocols.values())
-        return [run for s in settings for run in s.probing_runs(self.steps[-1:])]
-
-    def with_probe(self, probe: ProbeSettings) -> "Setting":
-        """Return the setting with another probe, all else equal."""
-        return replace(self, preset=replace(self.preset, probe=probe))
-
-    def finetunings(self) -> dict[tuple[str, int], Finetuning]:
-        """Return the fine-tunings of the last checkpoints, by (size, seed)."""
-        settings, examples = self.preset.finetune, self.preset.finetune_sentences
-        return {k: Finetuning(r, self.labelled, settings, examples) for k, r in self.pretrainings().items()}
+    def with_probe(self, probe: ProbeSettings) -> "Group":
+        """Return the group with another probe, all else equal."""
+        evaluation = replace(self.settings.evaluation, probe=probe)
+        return replace(self, settings=replace(self.settings, evaluation=evaluation))
 
     def runs(self) -> list[Run]:
         """Return what every comparison of models reads."""
-        return [*self.saturations().values(), *self.traces().values(), *self.probing_runs()]
+        measured = [run for kind in ("saturation", "trace") for run in self.measured(kind).values()]
+        return [*measured, *self.probings().values(), *self.baselines().values()]
+
+
+def _saturation(group: Group, run: Pretraining) -> Run:
+    sentences = group.settings.evaluation.saturation_sentences
+    return SaturationMeasurement(run, HeldOutConditionals(group.domain.language, sentences, 0))
+
+
+def _trace(group: Group, run: Pretraining) -> Run:
+    much = group.settings.evaluation.flatness
+    return TraceMeasurement(run, much.trace_sentences, much.trace_labels, "sampled", 0)
+
+
+def _gap(group: Group, run: Pretraining) -> Run:
+    much = group.settings.evaluation.flatness
+    return HessianGapMeasurement(run, much.gap_sentences, much.gap_batch, 0)
+
+
+def _measures(group: Group, run: Pretraining) -> Run:
+    return FlatnessMeasurement(run, group.settings.evaluation.flatness.measure_sentences // 2, 0)
+
+
+def _enlargement(group: Group, run: Pretraining) -> Run:
+    much, shapes = group.settings.evaluation.flatness, group.domain.shapes
+    width = common_width([shapes[size] for size in group.sizes])
+    return EnlargementMeasurement(run, much.trace_sentences, 0, much.trace_labels, width)
+
+
+def _finetuning(group: Group, run: Pretraining) -> Run:
+    evaluation = group.settings.evaluation
+    return Finetuning(run, group.labelled, evaluation.finetune, evaluation.finetune_sentences)
+
+
+MEASUREMENTS: dict[str, Callable[[Group, Pretraining], Run]] = {
+    "saturation": _saturation,
+    "trace": _trace,
+    "gap": _gap,
+    "measures": _measures,
+    "enlargement": _enlargement,
+    "finetuning": _finetuning,
+}
+"""What can be measured of a pre-training besides its probes."""
+
+
+def protocols(group: Group) -> dict[str, Group]:
+    """Return the group under the other probe protocols that the lookup table is compared under."""
+    evaluation = group.settings.evaluation
+    raw = replace(evaluation.probe, standardise=False)
+    projected = replace(evaluation.probe, projection=evaluation.projection)
+    return {
+        f"projected to {evaluation.projection} dimensions": group.with_probe(projected),
+        "raw features": group.with_probe(raw),
+        "raw features, lr × 10": group.with_probe(replace(raw, lr=10 * raw.lr)),
+    }
+
+
+def protocol_runs(group: Group) -> list[Run]:
+    """Return the probings of the last checkpoints under the other protocols."""
+    others = protocols(group).values()
+    return [
+        run
+        for other in others
+        for run in (*other.probings(other.steps[-1:]).values(), *other.baselines().values())
+    ]

@@ -1,226 +1,215 @@
-"""From a chapter's parameters to a setting, or one clear sentence."""
+"""What a page of this study may set, and what no single field of the settings can say."""
 
-import types
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from sameloss.device import DEVICES, use_device
 from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
-from sameloss.store.location import default_artifacts
+from sameloss.languages.labels import LabelKind
 from sameloss.store.pool import usable_workers
-from sameloss.store.store import Store
-from sameloss.studies.same_loss.groups import GLUE, LANGUAGES, STAND_IN, Setting
-from sameloss.studies.same_loss.settings import PRESETS, Preset
-from sameloss.training.algorithms import check_algorithm
+from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter, replaced
+from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_KL, Settings
+from sameloss.training.algorithms import ALGORITHMS, check_algorithm
+
+STAND_IN = "stand-in"
+"""The value of `opt` that asks for the small teacher made here."""
+
+PARAMETERS: dict[str, Parameter] = {
+    **OF_EVERY_PAGE,
+    "size": Parameter("all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"),
+    "task": Parameter("all, or one downstream task to show: root, span4, span2", default="all"),
+    "language": Parameter(
+        "of the main part: PCFG, HMM or OPT",
+        default="PCFG",
+        choices=("PCFG", "HMM", "OPT"),
+        sets=("shown.domain",),
+    ),
+    "algorithm": Parameter(
+        "of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...",
+        default="adamw",
+        choices=tuple(ALGORITHMS),
+        sets=("shown.algorithm",),
+    ),
+    "strength": Parameter(
+        "the algorithm's number (lambda, radius, rate, ...); None: its own",
+        float | None,
+        sets=("shown.strength",),
+        may_be_zero=True,
+    ),
+    "labels": Parameter(
+        "likelihood (as in the released code) or posterior; None: the preset's",
+        str | None,
+        choices=get_args(LabelKind),
+        sets=("evaluation.downstream.label_kind",),
+    ),
+    "steps": Parameter(
+        "pre-training steps; None: the preset's",
+        int | None,
+        sets=("training.optimisation.steps", "training.compared_steps"),
+    ),
+    "seeds": Parameter("pre-training seeds; None: the preset's", int | None, sets=("training.seeds",)),
+    "probe_seeds": Parameter(
+        "probe seeds, each with training sentences of its own; None: the preset's",
+        int | None,
+        sets=("evaluation.downstream.probe_seeds",),
+    ),
+    "trace_sentences": Parameter(
+        "masked sentences an estimate of the trace uses; None: the preset's",
+        int | None,
+        sets=("evaluation.flatness.trace_sentences",),
+    ),
+    "sentences": Parameter(
+        "sentences that statistics of languages are taken on; None: the preset's",
+        int | None,
+        sets=("evaluation.language_sentences",),
+    ),
+    "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
+    "length_limit": Parameter("longest sentence (tokens) of it; a recursive grammar needs it", int | None),
+    "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=STAND_IN),
+    "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
+    "glue": Parameter(
+        f"of a real OPT: folder of QNLI and SST-2; None: {GLUE}", str | None, sets=("evaluation.glue",)
+    ),
+    "corpus": Parameter(
+        "fixed, or endless: every batch is sampled afresh", default="fixed", choices=("fixed", "endless")
+    ),
+    "test_sentences": Parameter(
+        "fresh, or unseen: distinct ones that the fixed corpus lacks",
+        default="fresh",
+        choices=("fresh", "unseen"),
+    ),
+    "saturated_kl": Parameter(
+        f"KL (nats) from which a checkpoint counts as saturated; None: {SATURATED_KL}",
+        float | None,
+        sets=("evaluation.saturated_kl",),
+    ),
+    "tolerance": Parameter(
+        "relative, of all verdicts; None: each claim's own", float | None, sets=("evaluation.tolerance",)
+    ),
+    "processes": Parameter(
+        "that share one training, each on a core or GPU of its own; None: one",
+        int | None,
+        sets=("training.execution.processes",),
+    ),
+    "micro_batch": Parameter(
+        "sentences that go through the model at once; None: the preset's",
+        int | None,
+        sets=("training.micro_batch",),
+    ),
+}
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """What the `parameters` cell of a chapter may set; None means the preset's value."""
-
-    preset: str = "auto"
-    size: str = "all"
-    task: str = "all"
-    language: str = "PCFG"
-    algorithm: str = "adamw"
-    strength: float | None = None
-    labels: str | None = None
-    steps: int | None = None
-    seeds: int | None = None
-    probe_seeds: int | None = None
-    trace_sentences: int | None = None
-    sentences: int | None = None
-    grammar: str | None = None
-    length_limit: int | None = None
-    opt: str = STAND_IN
-    opt_corpus: str | None = None
-    glue: str | None = None
-    corpus: str = "fixed"
-    test_sentences: str = "fresh"
-    saturated_kl: float | None = None
-    tolerance: float | None = None
-    sentence_length: int | None = None
-    width: int | None = None
-    learning_rate: float | None = None
-    replicas: int | None = None
-    max_hours: float | None = None
-    workers: int | None = None
-    device: str = "auto"
-    processes: int | None = None
-    micro_batch: int | None = None
-    artifacts: str | None = None
+def preset_of(values: Mapping[str, Any]) -> str:
+    """Return the preset that a size brings along."""
+    size = values.get("size", "all")
+    return "laptop" if size == "all" else _holders(size)[0]
 
 
-MAY_BE_ZERO = {"strength"}
-"""A strength of zero switches something off; every other number is a number of something."""
-
-IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
-
-
-def parameters_of(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the parameters from a notebook's namespace, before anything else was assigned."""
-    ignored = (types.ModuleType, types.FunctionType, types.MethodType, type)
-    return {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith("_") and name not in IPYTHON_NAMES and not isinstance(value, ignored)
-    }
+def _holders(size: str) -> list[str]:
+    """Return the presets that have a size."""
+    shapes = {name: _shapes(settings) for name, settings in PRESETS.items()}
+    holders = [name for name, own in shapes.items() if size in own]
+    if not holders:
+        names = dict.fromkeys(name for own in shapes.values() for name in own)
+        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(names)}.")
+    return holders
 
 
-def resolve(given: Mapping[str, Any]) -> Setting:
-    """Check a chapter's parameters, choose the device, and turn the rest into a setting.
+def _shapes(settings: Settings) -> dict[str, Any]:
+    """Return the shapes of all domains by name."""
+    return {name: shape for d in settings.domains.values() for name, shape in d.shapes.items()}
+
+
+def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the settings with everything that one path alone does not say.
 
     Args:
-        given: the parameters by name.
+        settings: the preset's, with every value where its parameter says.
+        values: the checked parameters of a page.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
-        StoreError: where the artifacts folder cannot be written.
 
     """
-    parameters = _typed(given)
-    use_device(_choice(parameters, "device", DEVICES))
-    check_algorithm(parameters.algorithm, parameters.strength)
-    preset = _with_overrides(_choose_preset(parameters), parameters)
-    setting = Setting(preset, Store(parameters.artifacts or default_artifacts()), parameters.glue or GLUE)
-    _choice(parameters, "language", (*LANGUAGES, "OPT"))
-    setting = setting.on(parameters.language).by(parameters.algorithm, parameters.strength)
-    return _narrowed(setting, parameters)
+    check_algorithm(settings.shown.algorithm, settings.shown.strength)
+    if values.get("processes") and values.get("workers") is None:
+        workers = max(1, usable_workers() // values["processes"])
+        settings = replaced(settings, "limits.workers", workers)
+    settings = _with_data(_with_languages(settings, values), values)
+    return _with_task(_with_size(settings, values.get("size", "all")), values.get("task", "all"))
 
 
-def _narrowed(setting: Setting, parameters: Parameters) -> Setting:
-    """Keep one size and one task, where the parameters name one."""
-    sizes = setting.sizes if parameters.size == "all" else (parameters.size,)
-    if sizes[0] not in setting.preset.shapes:
+def _with_size(settings: Settings, size: str) -> Settings:
+    """Show one size, if it is one of the preset's on the page's language."""
+    if size == "all":
+        return settings
+    holders = _holders(size)
+    if settings.name not in holders:
         raise ParameterError(
-            f"Size {sizes[0]} is not on {parameters.language} at preset {setting.preset.name}; choose one of "
-            f"all, {', '.join(setting.preset.shapes)}."
+            f"Size {size} does not belong to preset {settings.name}, whose sizes are "
+            f"{', '.join(_shapes(settings))}; size {size} goes with preset {' or '.join(holders)}."
         )
-    tasks = setting.tasks if parameters.task == "all" else (parameters.task,)
-    if tasks[0] not in setting.tasks:
+    if size not in settings.domain.shapes:
         raise ParameterError(
-            f"Unknown task {tasks[0]!r} for preset {setting.preset.name}; choose one of all, "
-            f"{', '.join(setting.tasks)}."
+            f"Size {size} is not on {settings.shown.domain} at preset {settings.name}; choose one of all, "
+            f"{', '.join(settings.domain.shapes)}."
         )
-    return replace(setting, sizes=sizes, tasks=tasks)
+    return replaced(settings, "shown.size", size)
 
 
-def _typed(given: Mapping[str, Any]) -> Parameters:
-    known = {field.name: field for field in fields(Parameters)}
-    for name in given:
-        if name not in known:
-            raise ParameterError(f"Unknown parameter {name!r}; valid are {', '.join(known)}.")
-    return Parameters(**{name: _converted(known[name], value) for name, value in given.items()})
-
-
-def _converted(field: Field, value: Any) -> Any:
-    """Accept `1e4` for an integer (papermill reads it as a float), refuse what is not one."""
-    wanted, *optional = get_args(field.type) or (field.type,)
-    if (value is None and optional) or (wanted is str and isinstance(value, str)):
-        return value
-    if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
-        if not (value > 0 or (value == 0 and field.name in MAY_BE_ZERO)):
-            raise ParameterError(f"{field.name} must be positive; got {value}.")
-        if wanted is float or float(value).is_integer():
-            return wanted(value)
-    kinds = {str: "a name", int: "a whole number", float: "a number"}
-    raise ParameterError(f"{field.name} must be {kinds[wanted]}; got {value!r}.")
-
-
-def _choose_preset(parameters: Parameters) -> Preset:
-    """Let the preset follow the size, or check that the two go together."""
-    name, size = parameters.preset, parameters.size
-    if name not in ("auto", *PRESETS):
-        raise ParameterError(f"Unknown preset {name!r}; choose one of auto, {', '.join(PRESETS)}.")
-    holders = [p for p in PRESETS.values() if size in p.shapes]
-    if size != "all" and not holders:
-        names = dict.fromkeys(s for p in PRESETS.values() for s in p.shapes)
-        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(names)}.")
-    if name == "auto":
-        return holders[0] if holders else PRESETS["laptop"]
-    if holders and PRESETS[name] not in holders:
+def _with_task(settings: Settings, task: str) -> Settings:
+    """Show one task, if it is one of the page's language."""
+    tasks = settings.domain.tasks
+    if task not in ("all", *tasks):
         raise ParameterError(
-            f"Size {size} does not belong to preset {name}, whose sizes are "
-            f"{', '.join(PRESETS[name].shapes)}; size {size} goes with preset "
-            f"{' or '.join(p.name for p in holders)}."
+            f"Unknown task {task!r} for preset {settings.name}; choose one of all, {', '.join(tasks)}."
         )
-    return PRESETS[name]
+    return settings if task == "all" else replaced(settings, "shown.task", task)
 
 
-def _with_overrides(preset: Preset, parameters: Parameters) -> Preset:
-    simple = ("seeds", "trace_sentences", "saturated_kl", "tolerance", "max_hours", "workers")
-    given = {name: value for name in simple if (value := getattr(parameters, name))}
-    if parameters.steps:
-        given["optimisation"] = replace(preset.optimisation, steps=parameters.steps)
-        given["study_steps"] = parameters.steps
-    if parameters.micro_batch:
-        given["micro_batch"] = parameters.micro_batch
-    if parameters.processes:
-        given["execution"] = replace(preset.execution, processes=parameters.processes)
-        given.setdefault("workers", max(1, usable_workers() // parameters.processes))
-    if parameters.sentences:
-        given["language_sentences"] = parameters.sentences
-    dyck = {"length": parameters.sentence_length, "width": parameters.width}
-    dyck["training_steps"] = parameters.steps
-    given["dyck"] = replace(preset.dyck, **{name: value for name, value in dyck.items() if value})
-    flow = {"learning_rate": parameters.learning_rate, "replicas": parameters.replicas}
-    given["flow"] = replace(preset.flow, **{name: value for name, value in flow.items() if value})
-    return _with_data(_with_languages(replace(preset, **given), parameters), parameters)
-
-
-def _with_languages(preset: Preset, parameters: Parameters) -> Preset:
+def _with_languages(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Put a reader's grammar and a real OPT in the place of the preset's."""
-    pairs = {"length_limit": parameters.grammar, "opt_corpus": parameters.opt, "glue": parameters.opt}
-    for name, needed in pairs.items():
-        if getattr(parameters, name) is not None and needed in (None, STAND_IN):
-            other = "opt" if needed else "grammar"
+    grammar, opt = values.get("grammar"), values.get("opt", STAND_IN)
+    for name, other in {"length_limit": "grammar", "opt_corpus": "opt", "glue": "opt"}.items():
+        if values.get(name) is not None and values.get(other) in (None, STAND_IN):
             raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
-    if parameters.opt != STAND_IN:
-        preset = replace(preset, opt=_hub_teacher(parameters))
-    if parameters.grammar:
-        language = _own_grammar(parameters)
-        downstream = replace(preset.downstream, tasks=language.build().tasks)
-        preset = replace(preset, language=language, downstream=downstream)
-    return preset
+    if opt != STAND_IN:
+        from sameloss.languages.autoregressive.hub import HubTeacherSpec  # transformers takes seconds
+
+        real = HubTeacherSpec.of(opt, values.get("opt_corpus"))
+        settings = _with_domain(settings, "OPT", language=real, tasks=())  # it is tested on GLUE
+    if grammar:
+        own = _own_grammar(grammar, values.get("length_limit"))
+        settings = _with_domain(settings, "PCFG", language=own, tasks=own.build().tasks)
+    if not settings.domain.tasks:
+        raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
+    return settings
 
 
-def _with_data(preset: Preset, parameters: Parameters) -> Preset:
-    endless = _choice(parameters, "corpus", ("fixed", "endless")) == "endless"
-    unseen = _choice(parameters, "test_sentences", ("fresh", "unseen")) == "unseen"
-    if unseen and endless:
-        raise ParameterError("test_sentences = unseen needs corpus = fixed: an endless one holds everything.")
-    seeds = parameters.probe_seeds or preset.downstream.probe_seeds
-    kind = preset.downstream.label_kind
-    if parameters.labels is not None:
-        kind = _choice(parameters, "labels", ("likelihood", "posterior"))
-    downstream = replace(preset.downstream, probe_seeds=seeds, unseen_test=unseen, label_kind=kind)
-    sentences = None if endless else preset.corpus_sentences
-    return replace(preset, downstream=downstream, corpus_sentences=sentences)
+def _with_domain(settings: Settings, name: str, **changes: Any) -> Settings:
+    changed = replace(settings.domains[name], **changes)
+    return replace(settings, domains={**settings.domains, name: changed})
 
 
-def _hub_teacher(parameters: Parameters) -> LanguageSpec:
-    from sameloss.languages.autoregressive.hub import HubTeacherSpec  # transformers takes seconds
-
-    return HubTeacherSpec.of(parameters.opt, parameters.opt_corpus)
-
-
-def _own_grammar(parameters: Parameters) -> LanguageSpec:
-    from sameloss.languages.grammars.formats import GrammarText  # nltk takes seconds
+def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
+    from sameloss.languages.grammars.formats import GrammarText
 
     try:
-        text = Path(parameters.grammar).read_text("utf-8-sig")
+        text = Path(path).read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"The grammar file {parameters.grammar} cannot be read ({error}).") from None
-    spec = GrammarText(text, parameters.length_limit)
+        raise ParameterError(f"The grammar file {path} cannot be read ({error}).") from None
+    spec = GrammarText(text, length_limit)
     spec.build()  # what is wrong with it is said here
     return spec
 
 
-def _choice(parameters: Parameters, name: str, choices: tuple[str, ...]) -> str:
-    value = getattr(parameters, name)
-    if value not in choices:
-        raise ParameterError(f"Unknown {name} {value!r}; choose one of {', '.join(choices)}.")
-    return value
+def _with_data(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Choose where training and test sentences come from."""
+    endless, unseen = values.get("corpus") == "endless", values.get("test_sentences") == "unseen"
+    if unseen and endless:
+        raise ParameterError("test_sentences = unseen needs corpus = fixed: an endless one holds everything.")
+    if endless:
+        settings = replaced(settings, "training.corpus_sentences", None)
+    return replaced(settings, "evaluation.downstream.unseen_test", unseen)

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 import pandas as pd
 
 from sameloss.statistics.bootstrap import Resamples, percentile_interval
 from sameloss.statistics.equal_kl import common_kl, weights_at
-from sameloss.store.pool import get_all
-from sameloss.studies.same_loss.groups import Setting
+from sameloss.store.store import Store
+from sameloss.studies.same_loss.groups import Group, Key
+
+KEYS = ["size", "seed", "step"]
+"""What tells checkpoints apart."""
 
 
 @cache
@@ -18,36 +21,72 @@ def _resamples(model_seeds: int, probe_seeds: int, examples: int) -> Resamples:
     return Resamples(model_seeds, probe_seeds, examples)
 
 
+def frame(store: Store, group: Group, kind: str) -> pd.DataFrame:
+    """Return what a measurement found of a group: one row a checkpoint and part.
+
+    Returns:
+        `size`, `seed`, and the measurement's own columns: `step`, `part`, `mean`, `standard_error`, `count`.
+
+    """
+    runs = group.measured(kind)
+    tables = [store.get(run).assign(size=size, seed=seed) for (size, seed), run in runs.items()]
+    return pd.concat(tables, ignore_index=True)
+
+
+def wide(found: pd.DataFrame) -> pd.DataFrame:
+    """Return a measurement with one row a checkpoint and, of each part, the columns `<part>_mean`, ..."""
+    table = found.pivot(index=KEYS, columns="part", values=["mean", "standard_error"])
+    table.columns = [f"{part}_{quantity}" for quantity, part in table.columns]
+    return found[KEYS].drop_duplicates().merge(table.reset_index(), on=KEYS)
+
+
 @dataclass(frozen=True)
 class Results:
-    """The measurements of a setting, with the resamples all intervals of a page share."""
+    """The measurements of a group, with the resamples that all intervals of a page share."""
 
-    setting: Setting
-    probes: dict[tuple[str, int], np.ndarray]  # right or wrong, see `Probing`
+    group: Group
+    store: Store
+    probes: dict[Key, np.ndarray]  # right or wrong, see `Probing`
     baselines: dict[str, np.ndarray]
     majority: dict[str, float]
-    checkpoints: pd.DataFrame | None = None
-    traces: pd.DataFrame | None = None
-
-    @property
-    def resamples(self) -> Resamples:
-        """Return the bootstrap resamples, the same for all results of these numbers."""
-        downstream = self.setting.preset.downstream
-        return _resamples(self.setting.preset.seeds, downstream.probe_seeds, downstream.test)
 
     @property
     def sizes(self) -> tuple[str, ...]:
         """Return the sizes, smallest first."""
-        return self.setting.sizes
+        return self.group.sizes
 
     @property
     def steps(self) -> tuple[int, ...]:
         """Return the checkpoints' steps."""
-        return self.setting.steps
+        return self.group.steps
 
-    def task_index(self, task: str) -> int:
-        """Return the position of a task."""
-        return self.setting.preset.downstream.tasks.index(task)
+    @property
+    def resamples(self) -> Resamples:
+        """Return the bootstrap resamples, the same for all results of these numbers."""
+        downstream = self.group.settings.evaluation.downstream
+        return _resamples(self.group.seeds, downstream.probe_seeds, downstream.test)
+
+    def frame(self, kind: str) -> pd.DataFrame:
+        """Return what a measurement found of the group: see `frame`."""
+        return frame(self.store, self.group, kind)
+
+    @cached_property
+    def traces(self) -> pd.DataFrame:
+        """Return the Fisher traces of all checkpoints, in total and in parts."""
+        return self.frame("trace")
+
+    @cached_property
+    def checkpoints(self) -> pd.DataFrame:
+        """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
+        total = self.traces[self.traces.part == "total"]
+        total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})
+        table = wide(self.frame("saturation")).merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
+        for index, task in enumerate(self.group.tasks):
+            accuracies = [100 * right[..., index].mean((1, 2)) for right in self.probes.values()]
+            table[task] = np.concatenate(accuracies)
+        counts = {size: self.group.domain.parameter_count(size) for size in self.sizes}
+        saturated = table.kl_mean <= self.group.settings.evaluation.saturated_kl
+        return table.assign(parameters=table["size"].map(counts), saturated=saturated)
 
     def correct(self, name: str, task: str, step: int | None = None) -> np.ndarray:
         """Return which test sentences are right, axes (pre-training seed, probe seed, sentence).
@@ -59,7 +98,7 @@ class Results:
 
         """
         if name in self.baselines:
-            return self.baselines[name][:1, :, :, self.task_index(task)]
+            return self.baselines[name][:1, :, :, self.group.tasks.index(task)]
         at = -1 if step is None else self.steps.index(step)
         return np.stack([run[at] for run in self._along(name, task)])
 
@@ -76,17 +115,16 @@ class Results:
 
     def _along(self, size: str, task: str) -> list[np.ndarray]:
         """Return for each seed which test sentences are right, axes (step, probe seed, sentence)."""
-        seeds = range(self.setting.preset.seeds)
-        return [self.probes[size, seed][..., self.task_index(task)] for seed in seeds]
+        index = self.group.tasks.index(task)
+        return [self.probes[size, seed][..., index] for seed in range(self.group.seeds)]
 
     def kls(self, size: str) -> list[np.ndarray]:
         """Return the KL of each seed's checkpoints, in nats a masked token."""
         runs = self.checkpoints[self.checkpoints["size"] == size].groupby("seed")
         return [run.sort_values("step").kl_mean.to_numpy(np.float64) for _, run in runs]
 
-    def replicates(self, name: str, task: str, step: int | None = None) -> np.ndarray:
-        """Return the bootstrap replicates of an accuracy; arguments as for `correct`."""
-        correct = self.correct(name, task, step)
+    def replicates(self, correct: np.ndarray, name: str) -> np.ndarray:
+        """Return the bootstrap replicates of the accuracy of a size or a baseline."""
         return self.resamples.accuracy(correct, pretrained=name not in self.baselines)
 
     def accuracy_table(self, task: str) -> pd.DataFrame:
@@ -94,11 +132,37 @@ class Results:
         share = 100 * self.majority[task]
         rows = [{"representation": "majority class", "accuracy": share, "low": share, "high": share}]
         for name in (*self.sizes, *self.baselines):
-            mean = self.correct(name, task).mean()
-            interval = percentile_interval(mean, self.replicates(name, task))
-            low, high = 100 * interval.low, 100 * interval.high
-            rows.append({"representation": name, "accuracy": 100 * interval.value, "low": low, "high": high})
+            correct = self.correct(name, task)
+            interval = percentile_interval(correct.mean(), self.replicates(correct, name))
+            ends = dict(zip(("accuracy", "low", "high"), (100 * end for end in interval), strict=True))
+            rows.append({"representation": name, **ends})
         return pd.DataFrame(rows)
+
+    def baseline_table(self, task: str) -> pd.DataFrame:
+        """Return the rows of `accuracy_table` that no training made."""
+        table = self.accuracy_table(task)
+        return table[table.representation.isin(self.baselines)]
+
+
+def collect(store: Store, group: Group) -> Results:
+    """Gather what was found of a group; what is missing is computed."""
+    return collect_probes(store, group, group.steps)
+
+
+def collect_probes(store: Store, group: Group, steps: tuple[int, ...]) -> Results:
+    """Gather results whose probes are of some checkpoints."""
+    probes = {key: store.get(run) for key, run in group.probings(steps).items()}
+    baselines = {name: store.get(run) for name, run in group.baselines().items()}
+    _, test = store.get(group.labelled)
+    columns = zip(group.tasks, test.labels.T, strict=True)
+    majority = {task: float(column.bincount().max() / len(column)) for task, column in columns}
+    return Results(group, store, probes, baselines, majority)
+
+
+def collect_finetuned(store: Store, group: Group) -> Results:
+    """Gather the fine-tuned models in the place of the probes."""
+    tuned = {key: store.get(run) for key, run in group.measured("finetuning").items()}
+    return replace(collect_probes(store, group, group.steps[-1:]), probes=tuned)
 
 
 def final(results: Results) -> pd.DataFrame:
@@ -122,76 +186,13 @@ def shared_kl(results: Iterable[Results], sizes: Iterable[str] | None = None) ->
     return common_kl([kl for r in results for size in sizes or r.sizes for kl in r.kls(size)])
 
 
-def collect_all(settings: list[Setting]) -> list[Results]:
-    """Compute what is missing of all settings together, which keeps all cores busy, and gather it."""
-    first = settings[0]
-    get_all(first.store, [run for s in settings for run in s.runs()], first.preset.workers)
-    return [_gathered(setting) for setting in settings]
-
-
-def collect(setting: Setting) -> Results:
-    """Compute what is missing and gather everything the setting asks for."""
-    (results,) = collect_all([setting])
-    return results
-
-
-def _gathered(setting: Setting) -> Results:
-    store = setting.store
-    probed = collect_probes(setting)
-    traces = _by_run({k: store.get(run) for k, run in setting.traces().items()})
-    saturations = _by_run({k: store.get(run) for k, run in setting.saturations().items()})
-    total = traces[traces.part == "total"].rename(columns={"mean": "trace", "standard_error": "trace_se"})
-    table = saturations.merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
-    return replace(probed, checkpoints=_checkpoints(setting, table, probed.probes), traces=traces)
-
-
-def collect_probes(setting: Setting, steps: tuple[int, ...] | None = None) -> Results:
-    """Compute what is missing and gather the probes alone, of some or all checkpoints."""
-    probings, baselines = setting.probings(steps), setting.baselines()
-    runs = [*probings.values(), *baselines.values(), setting.labelled]
-    *found, (_, test) = get_all(setting.store, runs, setting.preset.workers)
-    results = dict(zip([*probings, *baselines], found, strict=True))
-    majority = {
-        task: float(column.bincount().max() / len(column))
-        for task, column in zip(setting.preset.downstream.tasks, test.labels.T, strict=True)
-    }
-    return Results(
-        setting,
-        {key: results[key] for key in probings},
-        {name: results[name] for name in baselines},
-        majority,
-    )
-
-
-def collect_finetuned(setting: Setting) -> Results:
-    """Compute what is missing and gather the fine-tuned models, in the place of the probes."""
-    runs, probed = setting.finetunings(), collect_probes(setting, setting.steps[-1:])
-    found = get_all(setting.store, list(runs.values()), setting.preset.workers)
-    return replace(probed, probes=dict(zip(runs, found, strict=True)))
-
-
-def _by_run(tables: dict[tuple[str, int], pd.DataFrame]) -> pd.DataFrame:
-    """Stack the tables of runs under their size and seed."""
-    return pd.concat(
-        [table.assign(size=size, seed=seed) for (size, seed), table in tables.items()],
-        ignore_index=True,
-    )
-
-
-KEYS = ["size", "seed", "step"]
-"""What tells checkpoints apart."""
-
-
 def with_hessian(results: Results) -> pd.DataFrame:
     """Return the checkpoints with the gap between Hessian and Fisher trace, and the Hessian's trace.
 
     Errors of trace and gap are independent: they use different sentences.
     """
-    runs = results.setting.gaps()
-    found = get_all(results.setting.store, list(runs.values()), results.setting.preset.workers)
-    gaps = _by_run(dict(zip(runs, found, strict=True)))
-    gaps = gaps.rename(columns={"mean": "gap", "standard_error": "gap_se"})[[*KEYS, "gap", "gap_se"]]
-    table = results.checkpoints.merge(gaps, on=KEYS)
+    gaps = results.frame("gap").rename(columns={"mean": "gap", "standard_error": "gap_se"})
+    table = results.checkpoints.merge(gaps[[*KEYS, "gap", "gap_se"]], on=KEYS)
     return table.assign(hessian=table.trace + table.gap, hessian_se=np.hypot(table.trace_se, table.gap_se))
 
 
@@ -207,13 +208,3 @@ def fisher_and_hessian(checkpoints: pd.DataFrame) -> pd.DataFrame:
     columns = {"kl_mean": "KL", "trace": "Fisher", "hessian": "Hessian", "gap_percent": "gap (%)"}
     order = ["size", "step", "KL", "Fisher", "Hessian", "gap", "standard_error", "gap (%)"]
     return table.rename(columns=columns)[order]
-
-
-def _checkpoints(setting, table, probes) -> pd.DataFrame:
-    """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
-    for index, task in enumerate(setting.preset.downstream.tasks):
-        accuracy = {k: 100 * p[..., index].mean((1, 2)) for k, p in probes.items()}
-        table[task] = np.concatenate([accuracy[key] for key in probes])
-    table["parameters"] = table["size"].map({s: setting.preset.parameter_count(s) for s in setting.sizes})
-    table["saturated"] = table.kl_mean <= setting.preset.saturated_kl
-    return table

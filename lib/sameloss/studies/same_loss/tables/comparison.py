@@ -6,14 +6,26 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from sameloss.statistics.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
+from sameloss.runs.flatness import MEASURES
+from sameloss.statistics.association import partial_r2, signed_r2, slope, trajectories_of, within_size_r2
 from sameloss.statistics.bootstrap import Interval, percentile_interval
-from sameloss.store.pool import get_all
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, Arm, Study
-from sameloss.studies.same_loss.effects import accuracy, arm_gain, arm_trace_excess, gain
-from sameloss.studies.same_loss.results import Results, collect_finetuned, collect_probes, final, saturated
-from sameloss.studies.same_loss.tables.flatness import MEASURES, enlarged_totals, law_alone
+from sameloss.studies.same_loss.arms import ADAMW, Arm
+from sameloss.studies.same_loss.effects import Compared, accuracy, arm_gain, arm_trace_excess, gain
+from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
+from sameloss.studies.same_loss.groups import protocols
+from sameloss.studies.same_loss.pages import ComparisonPage
+from sameloss.studies.same_loss.results import (
+    KEYS,
+    Results,
+    collect_finetuned,
+    collect_probes,
+    final,
+    saturated,
+)
+
+CHAINLESS = tuple(measure for measure in MEASURES if measure != "learning_coefficient")
+"""The measures of flatness that need no chain, and so are taken of every model."""
 
 
 def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
@@ -38,7 +50,7 @@ def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
             "saturated": len(table),
             "runs": len(table.groupby(["size", "seed"])),
             "statistic": name,
-            **statistic(runs_of(table, task))._asdict(),
+            **statistic(trajectories_of(table, task))._asdict(),
         }
         for task in tasks
         for which, name, statistic, table in wanted
@@ -62,15 +74,13 @@ def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
 
 def protocol_gains(results: Results, task: str) -> pd.DataFrame:
     """Return each size's gain over the lookup table at the last step under several probe protocols."""
-    setting, last = results.setting, results.steps[-1:]
-    get_all(setting.store, setting.protocol_runs(), setting.preset.workers)
-    probed = {
-        name: collect_probes(setting.with_probe(probe), last) for name, probe in setting.protocols.items()
-    }
+    last = results.steps[-1:]
+    others = protocols(results.group)
+    probed = {name: collect_probes(results.store, other, last) for name, other in others.items()}
     rows = []
     for name, other in {"standard": results, **probed}.items():
         lookup = accuracy(other, "lookup table", task)
-        for size in setting.sizes:
+        for size in results.sizes:
             over = gain([(accuracy(other, size, task), lookup)])
             rows.append(
                 {"protocol": name, "lookup table": 100 * lookup.value, "size": size, **over._asdict()}
@@ -80,7 +90,7 @@ def protocol_gains(results: Results, task: str) -> pd.DataFrame:
 
 def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     """Return accuracies (%) of linear probes and of fine-tuning, last checkpoints."""
-    tuned = collect_finetuned(results.setting)
+    tuned = collect_finetuned(results.store, results.group)
     return pd.DataFrame(
         {"task": task, "size": size, "evaluation": name, **_percent(accuracy(found, size, task))._asdict()}
         for task in tasks
@@ -94,12 +104,11 @@ def _percent(measured: effects.Accuracy) -> Interval:
     return Interval(*(100 * end for end in interval))
 
 
-def arm_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
+def arm_table(page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
     """Return one row an algorithm: KL (nats), trace, and accuracies (%), means over seeds and sizes."""
-    study.prepare(arms)
     rows = []
     for arm in arms:
-        last = final(study.of(arm))
+        last = final(page.of(arm))
         measured = {"KL": last.kl_mean.mean(), "worst KL": last.kl_mean.max(), "trace": last.trace.mean()}
         accuracies = {task: last[task].mean() for task in tasks}
         rows.append(
@@ -109,31 +118,28 @@ def arm_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def arm_checkpoints(study: Study, arms: Iterable[Arm]) -> pd.DataFrame:
+def arm_checkpoints(page: ComparisonPage, arms: Iterable[Arm]) -> pd.DataFrame:
     """Return the checkpoints of several algorithms under each other, named in `algorithm`."""
-    arms = list(arms)
-    study.prepare(arms)
-    tables = [study.of(arm).checkpoints.assign(algorithm=arm.label) for arm in arms]
+    tables = [page.of(arm).checkpoints.assign(algorithm=arm.label) for arm in arms]
     return pd.concat(tables, ignore_index=True)
 
 
 def arm_differences(
-    study: Study,
+    page: ComparisonPage,
     arms: Iterable[Arm],
     tasks: Iterable[str],
     reference: Arm = ADAMW,
-    comparisons: Iterable[effects.Compared] = ("after all steps", "at equal KL"),
+    comparisons: Iterable[Compared] = (Compared.ENDS, Compared.EQUAL_KL),
 ) -> pd.DataFrame:
     """Return each algorithm minus the reference, compared in several ways.
 
     Accuracies in points, the trace as a relative excess; NaN where models are not saturated or do not have
     the KL in question.
     """
-    study.prepare([*arms, reference])
-    own = study.of(reference)
+    own = page.of(reference)
     rows = []
     for arm, compared in product(arms, comparisons):
-        other, about = study.of(arm), {"algorithm": arm.label, "compared": compared}
+        other, about = page.of(arm), {"algorithm": arm.label, "compared": str(compared)}
         rows.append({**about, "quantity": "trace", **arm_trace_excess(other, own, compared)._asdict()})
         rows += [
             {**about, "quantity": task, **arm_gain(other, own, task, compared)._asdict()} for task in tasks
@@ -147,48 +153,42 @@ def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
     `law alone` is the excess if both had the same native parts.
     """
     totals, rows = enlarged_totals(traces), []
-    for name, alone in law_alone(traces, results.setting).items():
-        interval = effects.smallest_over_largest(results, totals[totals.comparison == name])
-        rows.append({"comparison": name, **interval._asdict(), "law alone": alone})
+    for name, alone in law_alone(traces, results.group).items():
+        interval = effects.smallest_over_largest(results, totals[totals.way == name])
+        rows.append({"comparison": WAYS[name].label, **interval._asdict(), "law alone": alone})
     return pd.DataFrame(rows).rename(columns={"value": "excess"})
 
 
-def predictor_table(study: Study, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
+def predictor_table(page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
     """Return the signed r² of accuracy with minus the logarithm of KL and of each measure of flatness.
 
     Over the last checkpoints of several algorithms at one size, of those algorithms that end saturated
     in every seed; an algorithm stands where a size stands elsewhere, so that its seeds are resampled
     together.
     """
-    results = {arm.label: study.of(arm) for arm in arms}
+    results = {arm.label: page.of(arm) for arm in arms}
     good = {name: found for name, found in results.items() if saturated(found, *found.sizes)}
-    wanted = [run for found in good.values() for run in found.setting.flatness().values()]
-    get_all(study.setting.store, wanted, study.setting.preset.workers)
     if not good:
         return pd.DataFrame(columns=["task", "measure", "models", *Interval._fields])
-    table = pd.concat([_measured(found).assign(size=name) for name, found in good.items()])
+    table = pd.concat([_last_measures(found).assign(size=name) for name, found in good.items()])
     rows = []
     for task in tasks:
-        for measure in ("kl_mean", *MEASURES[:-1]):
+        for measure in ("kl_mean", *CHAINLESS):
             # A measure stands in the trace's place: there its logarithm is taken and its sign turned.
-            runs = runs_of(table.drop(columns="trace").assign(trace=table[measure]), task)
+            runs = trajectories_of(table.drop(columns="trace").assign(trace=table[measure]), task)
             rows.append({"task": task, "measure": measure, "models": len(table), **signed_r2(runs)._asdict()})
-    return pd.DataFrame(rows).replace({"measure": {"kl_mean": "KL", "trace": "Fisher trace"}})
+    return pd.DataFrame(rows).replace({"measure": {**MEASURES, "kl_mean": "KL", "trace": "Fisher trace"}})
 
 
-def _measured(results: Results) -> pd.DataFrame:
+def _last_measures(results: Results) -> pd.DataFrame:
     """Return the last checkpoints with a column for each measure of flatness that needs no chain."""
-    runs, store = results.setting.flatness(), results.setting.store
-    wide = pd.DataFrame(
-        {"size": size, "seed": seed, **store.get(run).set_index("measure")["mean"]}
-        for (size, seed), run in runs.items()
-    )
-    return final(results).drop(columns="trace").merge(wide, on=["size", "seed"])
+    found = results.frame("measures").pivot(index=KEYS, columns="part", values="mean")
+    return final(results).drop(columns="trace").merge(found.reset_index(), on=KEYS)
 
 
-def unsaturated(study: Study, arms: Iterable[Arm]) -> str:
+def unsaturated(page: ComparisonPage, arms: Iterable[Arm]) -> str:
     """Say in one sentence which algorithms did not reach the same loss; empty where all did."""
-    apart = [arm.label for arm in arms if not saturated(study.of(arm), *study.of(arm).sizes)]
+    apart = [arm.label for arm in arms if not saturated(page.of(arm), *page.of(arm).sizes)]
     if not apart:
         return ""
     return (

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
-from typing import get_args
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,51 +14,52 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import EstimatedTrace
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
+from sameloss.models.enlarge import KINDS, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
-from sameloss.runs.flatness import predictions
+from sameloss.runs.flatness import MEASURES, predictions
 from sameloss.runs.held_out import held_out_masked
-from sameloss.store.pool import get_all
-from sameloss.studies.same_loss.groups import Setting
-from sameloss.studies.same_loss.results import KEYS, Results, final
-
-MEASURES = (
-    "trace",
-    "top eigenvalue",
-    "Tr Diag(H)^½",
-    "adaptive trace",
-    "adaptive sharpness",
-    "worst adaptive sharpness",
-    "relative trace",
-    "learning coefficient",
-)
-"""The measures of flatness, in the order of the tables; chapter B has their definitions."""
+from sameloss.studies.same_loss.estimators import ESTIMATORS, estimator_comparison, reparametrisation
+from sameloss.studies.same_loss.pages import ComparisonPage
 
 
-def estimator_table(setting: Setting, budget: float = 10.0) -> pd.DataFrame:
+def estimator_table(page: ComparisonPage, budget: float = 10.0) -> pd.DataFrame:
     """Return the estimators of the trace on one checkpoint, and their error at equal cost.
 
     `off` is the distance from the known trace in standard errors; `error_at_budget` the standard
     error, in per cent of the trace, that `budget` seconds on this machine would buy.
     """
-    table = setting.store.get(setting.estimator_comparison())
+    table = page.store.get(estimator_comparison(page.group))
     known, *_ = table["mean"]
     table = table.iloc[1:].reset_index(drop=True)
     table["off"] = (table["mean"] - known) / table.standard_error
     table["error_percent"] = 100 * table.standard_error / known
     table["error_at_budget"] = table.error_percent * np.sqrt(table.seconds / budget)
-    return table.assign(known=known)
+    return table.assign(known=known, label=table.estimator.map(ESTIMATORS))
 
 
-def variance_table(table: pd.DataFrame) -> pd.Series:
-    """Return what the error of K sampled labels is made of, from the estimators of `estimator_table`.
+class Variances(NamedTuple):
+    """What the error of K sampled labels of n sentences is made of, relative to the trace.
 
-    With n sentences, `between`/n + `within`/(K n) is the squared relative error, and n (`forward` +
-    K `backward`) the seconds it takes; their product, the cost of a given error, is least at
-    `best_labels` labels, and `one_beside_best` and `times_dearer` are ratios of such costs.
+    `between`/n + `within`/(K n) is the squared error, and n (`forward` + K `backward`) the seconds it
+    takes; their product, the cost of a given error, is least at `best_labels` labels.
     """
+
+    between: float
+    within: float
+    forward: float
+    backward: float
+    best_labels: float
+    one_beside_best: float  # ratio of the costs of one label and of the best number
+    error_one_label: float  # per cent, with the paper's number of sentences
+    error_paper: float  # per cent, with the paper's labels and sentences
+    error_50_sentences: float  # per cent, with the paper's labels of 50 sentences
+    times_dearer: float  # ratio of the costs of the paper's labels and of one
+
+
+def variances(table: pd.DataFrame) -> Variances:
+    """Return what the error of sampled labels is made of, from the estimators of `estimator_table`."""
     rows = table.set_index("estimator")
-    exact, one, many = (rows.loc[name] for name in ("exact over labels", "1 sampled label", PAPERS))
+    exact, one, many = (rows.loc[name] for name in ("exact", "sampled-1", "sampled-50"))
     between, total = ((row.standard_error / row.known) ** 2 * row["count"] for row in (exact, one))
     within = total - between
     single, all_labels = (row.seconds / row["count"] for row in (one, many))
@@ -67,112 +68,46 @@ def variance_table(table: pd.DataFrame) -> pd.Series:
     papers = between + within / PAPERS_LABELS
     best = max(1.0, math.sqrt(within / between * max(0.0, forward) / backward))
     least = (between + within / best) * (forward + best * backward)
-    return pd.Series(
-        {
-            "between": between,
-            "within": within,
-            "forward": forward,
-            "backward": backward,
-            "best_labels": best,
-            "one_beside_best": total * single / least,
-            "error_one_label": 100 * math.sqrt(total / PAPERS_SENTENCES),
-            "error_paper": 100 * math.sqrt(papers / PAPERS_SENTENCES),
-            "error_50_sentences": 100 * math.sqrt(papers / 50),
-            "times_dearer": papers * all_labels / (total * single),
-        }
+    return Variances(
+        between=between,
+        within=within,
+        forward=forward,
+        backward=backward,
+        best_labels=best,
+        one_beside_best=total * single / least,
+        error_one_label=100 * math.sqrt(total / PAPERS_SENTENCES),
+        error_paper=100 * math.sqrt(papers / PAPERS_SENTENCES),
+        error_50_sentences=100 * math.sqrt(papers / 50),
+        times_dearer=papers * all_labels / (total * single),
     )
 
-
-PAPERS = "50 sampled labels (the paper's)"
 
 PAPERS_LABELS, PAPERS_SENTENCES = 50, 10_000
 """Appendix B: 50 labels of 10,000 masked sentences."""
 
 
-def reparametrisation_table(setting: Setting) -> pd.DataFrame:
+def reparametrisation_table(page: ComparisonPage) -> pd.DataFrame:
     """Return each measure in each form relative to the model as trained: one row a form.
 
     A column holds the ratio; `moved` is the largest change of a probability.
     """
-    table = setting.store.get(setting.reparametrisation())
-    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique()]
-    ratios = wide[[*MEASURES]] / wide.iloc[0][[*MEASURES]]
+    table = page.store.get(reparametrisation(page.group))
+    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique(), [*MEASURES]]
+    ratios = (wide / wide.iloc[0]).rename(columns=MEASURES)
     ratios.insert(0, "moved", table.groupby("form").moved.first())
     return ratios.reset_index()
 
 
-def measured_values(setting: Setting) -> pd.DataFrame:
+def measured_values(page: ComparisonPage) -> pd.DataFrame:
     """Return the measures of the model as trained, with their errors."""
-    table = setting.store.get(setting.reparametrisation())
-    return table[table.form == table.form.iloc[0]][["measure", "mean", "standard_error", "count"]]
+    table = page.store.get(reparametrisation(page.group))
+    trained = table[table.form == table.form.iloc[0]]
+    return trained[["measure", "mean", "standard_error", "count"]].replace({"measure": MEASURES})
 
 
-def enlarged_traces(setting: Setting) -> pd.DataFrame:
-    """Return the traces of the last checkpoints by size, seed, form and part."""
-    runs = setting.enlargements()
-    tables = get_all(setting.store, list(runs.values()), setting.preset.workers)
-    return pd.concat(
-        [
-            table.assign(size=size, seed=seed, step=setting.steps[-1])
-            for (size, seed), table in zip(runs, tables, strict=True)
-        ],
-        ignore_index=True,
-    )
-
-
-FORMS = {
-    "native parameters": ("native", "total"),
-    "native, without embeddings": ("native", "without embeddings"),
-    "enlarged, embedding / k (the paper's)": ("paper", "total"),
-    "enlarged, embedding / √k": ("balanced", "total"),
-    "enlarged, without embeddings": ("paper", "without embeddings"),
-    "relative trace": ("relative", "total"),
-}
-"""Ways to compare the traces of different sizes: the form and the part of it that counts."""
-
-AS_THE_PAPER = "enlarged, embedding / k (the paper's)"
-
-
-def enlarged_totals(traces: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a checkpoint and way to compare: trace and its standard error."""
-    rows = [
-        traces[(traces.form == form) & (traces.part == part)].assign(comparison=name)
-        for name, (form, part) in FORMS.items()
-    ]
-    columns = {"mean": "trace", "standard_error": "trace_se"}
-    return pd.concat(rows, ignore_index=True).rename(columns=columns)[
-        [*KEYS, "comparison", "trace", "trace_se"]
-    ]
-
-
-def accuracy_and_enlarged(results: Results) -> pd.DataFrame:
-    """Return the last checkpoints with their accuracies once for each way to compare traces."""
-    totals = enlarged_totals(enlarged_traces(results.setting))
-    return final(results).drop(columns=["trace", "trace_se"]).merge(totals, on=KEYS)
-
-
-def law_alone(traces: pd.DataFrame, setting: Setting) -> pd.Series:
-    """Return the excess of the smallest size's trace if its native parts were those of the largest.
-
-    In per unit, by way to compare: what the enlargement does by itself.
-    """
-    shapes = [setting.preset.sizes[size] for size in setting.sizes]
-    ratio = common_width(shapes) // shapes[0].d_model
-    largest = traces[(traces["size"] == setting.sizes[-1]) & (traces.form == "native")]
-    parts = largest[largest.part.isin(KINDS)].groupby("part")["mean"].mean()
-
-    def excess(form: str, part: str) -> float:
-        counted = parts.drop("embedding") if part == "without embeddings" else parts
-        enlarged = form in get_args(Tying)
-        law = {kind: kind_law(kind, ratio, form) if enlarged else 1.0 for kind in counted.index}
-        return float((counted * pd.Series(law)).sum() / counted.sum() - 1)
-
-    return pd.Series({name: excess(*which) for name, which in FORMS.items()})
-
-
-def function_table(setting: Setting, sentences: int = 64) -> pd.DataFrame:
+def function_table(page: ComparisonPage, sentences: int = 64) -> pd.DataFrame:
     """Return what each way to enlarge does to a model's predictions and to its exact trace."""
-    model, masked = small_model(setting), small_sample(setting, sentences)
+    model, masked = small_model(page), small_sample(page, sentences)
     post = Encoder(model.shape, len(model.head_bias), len(model.position.weight), norm="post").double()
     post.load_state_dict({name: model.state_dict()[name] for name in post.state_dict()})
     initial = {"filling": "initial", "generator": torch.Generator().manual_seed(0)}
@@ -198,20 +133,19 @@ def _compared(small: Encoder, large: Encoder, masked: Batch) -> dict[str, float]
     }
 
 
-def small_model(setting: Setting) -> Encoder:
+def small_model(page: ComparisonPage) -> Encoder:
     """Return the last checkpoint of the smallest size in float64."""
-    checkpoints = setting.store.get(setting.pretraining(setting.sizes[0], 0))
-    return checkpoints.model(checkpoints.steps[-1]).double()
+    return page.store.get(page.group.pretraining(page.group.sizes[0], 0)).last().double()
 
 
-def small_sample(setting: Setting, sentences: int) -> Batch:
+def small_sample(page: ComparisonPage, sentences: int) -> Batch:
     """Return held-out masked sentences for tables that a page computes itself."""
-    return held_out_masked(setting.preset.language.build(), sentences, 0, "tables")
+    return held_out_masked(page.group.domain.language.build(), sentences, 0, "tables")
 
 
-def law_table(setting: Setting, sentences: int = 64) -> pd.DataFrame:
+def law_table(page: ComparisonPage, sentences: int = 64) -> pd.DataFrame:
     """Return measured and predicted factors of the exact trace under replication, by kind of parameter."""
-    model, masked = small_model(setting), small_sample(setting, sentences)
+    model, masked = small_model(page), small_sample(page, sentences)
     small = _means(fisher_trace(model, masked, estimator="exact"))
     rows = []
     for tied, ratio in product(("paper", "balanced"), (2, 3)):

@@ -14,9 +14,10 @@ from sameloss.languages.autoregressive.fillings import FILLINGS, fillings, sum_o
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
-from sameloss.studies.same_loss.groups import Setting
+from sameloss.studies.same_loss.domains import PAPER
+from sameloss.studies.same_loss.language_runs import measurements, opt_name
+from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
-from sameloss.studies.same_loss.settings import PRESETS
 from sameloss.training.unseen import unseen
 
 if TYPE_CHECKING:
@@ -27,19 +28,18 @@ def paper_kind(spec: LanguageSpec) -> str | None:
     """Return which of the paper's languages a language stands for: the calibrated ones, or OPT-125M."""
     if isinstance(spec, TeacherSpec):
         return None
-    alike = {"PCFG": PRESETS["paper"].language, "HMM": PRESETS["paper"].hmm}
-    names = [name for name, other in alike.items() if spec == other]
+    names = [name for name in ("PCFG", "HMM") if spec == PAPER[name].language]
     return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else None)
 
 
-def entropy_table(setting: Setting) -> pd.DataFrame:
+def entropy_table(page: ComparisonPage) -> pd.DataFrame:
     """Return entropy (nats a masked token) with its 95 % interval and mean length, paper beside ours.
 
     A language has a published number only where it has the paper's shape.
     """
     rows = []
-    for name, run in setting.language_measurements().items():
-        found, kind = setting.store.get(run), paper_kind(run.language)
+    for name, run in measurements(page.settings).items():
+        found, kind = page.store.get(run), paper_kind(run.language)
         half = 1.96 * found.entropy.standard_error
         rows.append(
             {
@@ -57,11 +57,11 @@ def entropy_table(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def ceiling_table(setting: Setting) -> pd.DataFrame:
+def ceiling_table(page: ComparisonPage) -> pd.DataFrame:
     """Return majority shares and ceilings of every task, in per cent; see `Ceilings`."""
     parts = [
-        setting.store.get(run).ceilings.assign(language=name)
-        for name, run in setting.language_measurements().items()
+        page.store.get(run).ceilings.assign(language=name)
+        for name, run in measurements(page.settings).items()
         if run.tasks
     ]
     table = pd.concat(parts, ignore_index=True)
@@ -70,26 +70,26 @@ def ceiling_table(setting: Setting) -> pd.DataFrame:
     return table[["language", "task", "classes", *shares]].rename(columns=lambda name: name.replace("_", " "))
 
 
-def corpus_overlap(setting: Setting, sentences: int) -> float:
+def corpus_overlap(page: ComparisonPage, sentences: int) -> float:
     """Return the share of new sentences that the pre-training corpus holds already."""
     generator = generator_for("overlap", 0)
-    new = setting.preset.language.build().sample(sentences, generator)
-    return 1 - float(unseen(setting.store.get(setting.corpus), new).double().mean())
+    new = page.group.domain.language.build().sample(sentences, generator)
+    return 1 - float(unseen(page.store.get(page.group.corpus), new).double().mean())
 
 
-def describe_opt(setting: Setting) -> pd.DataFrame:
+def describe_opt(page: ComparisonPage) -> pd.DataFrame:
     """Return a few sentences of the autoregressive language, and say where it is a stand-in.
 
     With a real OPT the sentences are text, and the coverage of its words and of GLUE is printed.
     """
-    spec = setting.preset.opt
+    spec = page.settings.domains["OPT"].language
     language, generator = spec.build(), torch.Generator().manual_seed(0)
     sentences = language.sample(4, generator)
     rows = [row[:length] for row, length in zip(*(x.tolist() for x in sentences), strict=True)]
     if not isinstance(spec, TeacherSpec):
         texts = [language.tokenizer.decode([language.allowed[word - 1] for word in row]) for row in rows]
         print(f"{spec.words} tokens cover {language.coverage:.1%} of {spec.corpus}")
-        print(_glue_coverage(setting, language).to_string(index=False))
+        print(_glue_coverage(page.settings.evaluation.glue, language).to_string(index=False))
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})
@@ -99,28 +99,27 @@ def describe_opt(setting: Setting) -> pd.DataFrame:
     return table
 
 
-def _glue_coverage(setting: Setting, language: "HubTeacher") -> pd.DataFrame:
+def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
     from sameloss.languages.autoregressive.hub import glue_task  # transformers takes seconds
 
     rows = []
     for name in ("qnli", "sst2"):
-        task = glue_task(name, language.tokenizer, language.allowed, language.max_length, setting.glue)
+        task = glue_task(name, language.tokenizer, language.allowed, language.max_length, source)
         for split, part in task._asdict().items():
             shares = {k: getattr(part, k) for k in ("tokens_known", "tokens_kept", "kept_whole", "empty")}
             rows.append({"task": name, "split": split, "examples": len(part.labels), **shares})
     return pd.DataFrame(rows)
 
 
-def _languages(setting: Setting) -> dict[str, Language]:
-    p = setting.preset
-    return {"PCFG": p.language.build(), "HMM": p.hmm.build()}
+def _languages(page: ComparisonPage) -> dict[str, Language]:
+    return {name: page.settings.domains[name].language.build() for name in ("PCFG", "HMM")}
 
 
-def definition_and_pass(setting: Setting, sentences: int) -> pd.DataFrame:
+def definition_and_pass(page: ComparisonPage, sentences: int) -> pd.DataFrame:
     """Compare conditionals by substitution with those of the one pass, and what both took."""
-    languages = _languages(setting)
-    if isinstance(setting.preset.opt, TeacherSpec):
-        languages["OPT stand-in"] = setting.preset.opt.build()
+    languages, opt = _languages(page), page.settings.domains["OPT"].language
+    if isinstance(opt, TeacherSpec):
+        languages[opt_name(page.settings)] = opt.build()
     rows = []
     for name, language in languages.items():
         sample = language.sample(sentences, torch.Generator().manual_seed(0))
@@ -141,13 +140,13 @@ def definition_and_pass(setting: Setting, sentences: int) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def masks_summed_both_ways(setting: Setting, most: int, sentences: int) -> pd.DataFrame:
+def masks_summed_both_ways(page: ComparisonPage, most: int, sentences: int) -> pd.DataFrame:
     """Compare log Pr(visible tokens), in nats, with 1 to `most` masks: every filling, and inside the pass.
 
     Numbers of masks with more than `FILLINGS` fillings are left out.
     """
     rows = []
-    for name, language in _languages(setting).items():
+    for name, language in _languages(page).items():
         generator = torch.Generator().manual_seed(0)
         sample = language.sample(sentences, generator)
         for masks in range(1, most + 1):
@@ -183,11 +182,10 @@ def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
     return work(), 1000 * (time.perf_counter() - started)
 
 
-def attainable(setting: Setting) -> pd.DataFrame:
+def attainable(page: ComparisonPage) -> pd.DataFrame:
     """Say of the grammars and HMMs whether a model can attain the best possible loss, or why not."""
-    p, paper = setting.preset, PRESETS["paper"]
-    chosen = {"PCFG": p.language, "HMM": p.hmm}
-    chosen |= {"PCFG, paper's shape": paper.language, "HMM, paper's shape": paper.hmm}
+    chosen = {name: page.settings.domains[name].language for name in ("PCFG", "HMM")}
+    chosen |= {f"{name}, paper's shape": PAPER[name].language for name in ("PCFG", "HMM")}
     rows = []
     for name, spec in chosen.items():
         language = spec.build()
@@ -199,10 +197,10 @@ def attainable(setting: Setting) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def entropy_by_masks(setting: Setting, sentences: int) -> pd.DataFrame:
+def entropy_by_masks(page: ComparisonPage, sentences: int) -> pd.DataFrame:
     """Return the exact entropy of a masked token (nats) for every number of masks."""
     rows = []
-    for name, language in _languages(setting).items():
+    for name, language in _languages(page).items():
         generator = generator_for("masks", 0)
         sample = language.sample(sentences, generator)
         for masks in range(1, language.max_length + 1):

@@ -11,14 +11,14 @@ import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.export import export_model
 from sameloss.models.huggingface import HuggingFaceModel
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.sizes import LSTM_SIZES, SIZES
-from sameloss.studies.same_loss.groups import Setting
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.domains import PAPER
+from sameloss.studies.same_loss.groups import Group
 
 BERT_IDS, BERT_POSITIONS, BERT_TYPES = 30_522, 512, 2
 """Rows of BERT's three embeddings, which the paper's size names count."""
@@ -75,7 +75,7 @@ def transformer_sizes() -> pd.DataFrame:
 
     `off` is by how many per cent the paper's name is above the count.
     """
-    paper, rows = PRESETS["paper"], []
+    paper, rows = PAPER["PCFG"], []
     for name, shape in SIZES["paper"].items():
         parts = bert_parts(shape.d_model, shape.layers * block_parameters(shape))
         counts = {**parts, "as BERT": sum(parts.values()), "here": paper.parameter_count(name)}
@@ -91,7 +91,7 @@ def lstm_sizes() -> pd.DataFrame:
     Both have BERT's parts around them; `here` is what this book builds for the paper's HMM. Each
     `off` is by how many per cent the paper's name is above the count.
     """
-    hmm, rows = PRESETS["paper"].hmm, []
+    hmm, rows = PAPER["HMM"].language, []
     for name, shape in LSTM_SIZES["paper"].items():
         with torch.device("meta"):
             model = BiLSTM(shape, hmm.words, hmm.length)
@@ -116,14 +116,14 @@ def _off(name: str, count: int) -> float:
     return float("nan") if name == NAMED_HERE else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
 
 
-def own_sizes(setting: Setting) -> pd.DataFrame:
-    """Return the setting's sizes: shape, and parameters by part of the model."""
-    words, length = setting.preset.language.words, setting.preset.language.max_length
+def own_sizes(group: Group) -> pd.DataFrame:
+    """Return a group's sizes: shape, and parameters by part of the model."""
+    words, length = group.domain.language.words, group.domain.language.max_length
     rows = []
-    for name in setting.sizes:
-        shape = setting.preset.shapes[name]
+    for name in group.sizes:
+        shape = group.domain.shapes[name]
         with torch.device("meta"):
-            model = (BiLSTM if isinstance(shape, BiLSTMShape) else Encoder)(shape, words, length)
+            model = shape.build(words, length)
         rows.append({"size": name, **asdict(shape), **_parts(model), "all": model.parameter_count})
     return pd.DataFrame(rows)
 

@@ -1,0 +1,42 @@
+"""The pages that are about all studies: the verdicts, and the costs."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sameloss.book.studies import all_studies
+from sameloss.store.store import Run
+from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.same_loss import pages as same_loss
+from sameloss.studies.same_loss.pages import WholeStudy
+
+
+@dataclass
+class EveryStudy(WholeStudy):
+    """A page that reads everything: all claims of the main study, and every page of every study."""
+
+    @cached_property
+    def pages(self) -> list[Page[Any]]:
+        """Return every page of every study, at the preset of this one."""
+        return [
+            plan.page(name, self._settings_of(study), self.store)
+            for study in all_studies().values()
+            for name, plan in study.plans.items()
+            if study is not STUDY
+        ]
+
+    def _settings_of(self, study: Study[Any]) -> Any:
+        own = study is same_loss.STUDY
+        return self.settings if own else study.resolve({"preset": self.settings.name})
+
+    def runs(self) -> list[Run]:
+        """Return all runs of the book at this preset."""
+        return [*super().runs(), *(run for page in self.pages for run in page.runs())]
+
+
+PLANS = {
+    name: Plan(("preset", "seeds", *same_loss.JUDGED, *same_loss.TRAINED), EveryStudy)
+    for name in ("verdicts", "costs")
+}
+
+STUDY = Study(same_loss.PRESETS, same_loss.PARAMETERS, PLANS, same_loss.preset_of, same_loss.finished)

@@ -1,0 +1,176 @@
+"""What a page may set: names, types, choices, and where each value goes in the settings of a study.
+
+Every study has one table of parameters. From it `-p` is checked, and the parameters cell of its pages is
+written; so what a reader can set, what it means and what it changes stand in one place.
+"""
+
+import types
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
+
+from sameloss.device import DEVICES
+from sameloss.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a page may take of the machine."""
+
+    max_hours: float  # of pre-training, above which a page refuses to begin
+    workers: int | None = None  # runs computed at once; None: one a core
+
+
+@runtime_checkable
+class Settings(Protocol):
+    """What every study's settings have: the name of their preset, and limits."""
+
+    @property
+    def name(self) -> str:
+        """Return the name of the preset."""
+
+    @property
+    def limits(self) -> Limits:
+        """Return what a page may take of the machine."""
+
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a page."""
+
+    text: str  # what it is, with its unit or its choices: the comment in the parameters cell
+    kind: Any = str  # str, int or float, or one of them `| None`
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    sets: tuple[str, ...] = ()  # the fields of the settings that a value replaces, as dotted paths
+    may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
+
+    def checked(self, name: str, value: Any) -> Any:
+        """Return a value in the parameter's type: papermill reads `1e4` as a float.
+
+        Args:
+            name: the parameter's name, for the message.
+            value: as a notebook has it.
+
+        Raises:
+            ParameterError: in one sentence, with what is valid.
+
+        >>> Parameter("steps", int | None).checked("steps", 1e4)
+        10000
+
+        """
+        value = self._converted(name, value)
+        if self.choices and value is not None and value not in self.choices:
+            raise ParameterError(f"Unknown {name} {value!r}; choose one of {', '.join(self.choices)}.")
+        return value
+
+    def _converted(self, name: str, value: Any) -> Any:
+        wanted, *optional = get_args(self.kind) or (self.kind,)
+        if (value is None and optional) or (wanted is str and isinstance(value, str)):
+            return value
+        if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
+            if not (value > 0 or (value == 0 and self.may_be_zero)):
+                raise ParameterError(f"{name} must be positive; got {value}.")
+            if wanted is float or float(value).is_integer():
+                return wanted(value)
+        kinds = {str: "a name", int: "a whole number", float: "a number"}
+        raise ParameterError(f"{name} must be {kinds[wanted]}; got {value!r}.")
+
+    def line(self, name: str) -> str:
+        """Return the parameter's line in a parameters cell, in the form that papermill's help reads."""
+        wanted, *_ = get_args(self.kind) or (self.kind,)
+        default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
+        return f"{name}: {wanted.__name__} = {default}  # {self.text}"
+
+
+PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
+"""The presets of the book, from a test to the paper's protocol; each study says what they are to it."""
+
+OF_EVERY_PAGE = {
+    "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
+    "max_hours": Parameter(
+        "refuse to train for longer than this; None: the preset's limit",
+        float | None,
+        sets=("limits.max_hours",),
+    ),
+    "workers": Parameter("runs at once; None: one a core", int | None, sets=("limits.workers",)),
+    "device": Parameter("cpu or cuda; auto takes the best there is", default="auto", choices=DEVICES),
+    "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
+}
+"""Parameters that mean the same in every study."""
+
+
+def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of all parameters of a page, checked; what is not given has its default.
+
+    Args:
+        table: the page's parameters.
+        given: values by name.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+
+    """
+    for name in given:
+        if name not in table:
+            raise ParameterError(f"Unknown parameter {name!r}; valid here are {', '.join(table)}.")
+    defaults = {name: parameter.default for name, parameter in table.items()}
+    return {name: table[name].checked(name, value) for name, value in {**defaults, **given}.items()}
+
+
+def applied(settings: S, table: Mapping[str, Parameter], values: Mapping[str, Any]) -> S:
+    """Return settings in which every value that is not None stands where its parameter says."""
+    for name, value in values.items():
+        if value is not None:
+            for path in table[name].sets:
+                settings = replaced(settings, path, value)
+    return settings
+
+
+def replaced(settings: S, path: str, value: Any) -> S:
+    """Return settings with one field replaced, however deep it lies.
+
+    >>> from types import SimpleNamespace
+    >>> @dataclass(frozen=True)
+    ... class Outer:
+    ...     limits: Limits
+    >>> replaced(Outer(Limits(1.0)), "limits.workers", 2)
+    Outer(limits=Limits(max_hours=1.0, workers=2))
+    """
+    field, _, rest = path.partition(".")
+    inner = replaced(getattr(settings, field), rest, value) if rest else value
+    return replace(settings, **{field: inner})  # type: ignore[type-var]
+
+
+def choose(what: str, value: str, choices: Iterable[str]) -> str:
+    """Return a value if it is one of the choices.
+
+    Raises:
+        ParameterError: in one sentence, with what is valid.
+
+    """
+    choices = tuple(choices)
+    if value not in choices:
+        raise ParameterError(f"Unknown {what} {value!r}; choose one of {', '.join(choices)}.")
+    return value
+
+
+IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
+
+
+def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Pick the parameters from a notebook's namespace, before anything else was assigned."""
+    ignored = (types.ModuleType, types.FunctionType, types.MethodType, type)
+    return {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith("_") and name not in IPYTHON_NAMES and not isinstance(value, ignored)
+    }
+
+
+def cell(table: Mapping[str, Parameter]) -> str:
+    """Return the source of the parameters cell of a page."""
+    return "\n".join(parameter.line(name) for name, parameter in table.items())

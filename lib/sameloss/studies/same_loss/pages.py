@@ -1,0 +1,186 @@
+"""The pages of this study: what each may set, which groups it compares, and what else it reads."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from sameloss.store.store import Run
+from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, MAIN, Arm
+from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
+from sameloss.studies.same_loss.estimators import estimator_runs
+from sameloss.studies.same_loss.groups import Group, protocol_runs
+from sameloss.studies.same_loss.language_runs import language_runs
+from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
+from sameloss.studies.same_loss.recorded import across_presets
+from sameloss.studies.same_loss.results import Results, collect
+from sameloss.studies.same_loss.settings import PRESETS, Settings, Shown
+from sameloss.studies.verdict import Judged, verdict_table
+
+
+@dataclass
+class ComparisonPage(Page[Settings]):
+    """A page that compares groups of models; the results of each are gathered once."""
+
+    _found: dict[Arm, Results] = field(default_factory=dict)
+
+    @property
+    def listed(self) -> tuple[Arm, ...]:
+        """Return what the page compares by default."""
+        return ARMS.get(self.name, ())
+
+    @cached_property
+    def arms(self) -> list[Arm]:
+        """Return what the page compares, as it shows it.
+
+        A page about all sizes that is asked for one of them shows ordinary training of that one alone.
+        """
+        alone = MAIN in self.listed and self.settings.shown.size is not None
+        return self.present([MAIN] if alone else self.listed)
+
+    def present(self, arms: Iterable[Arm]) -> list[Arm]:
+        """Return those of the arms that the preset does not leave out, as the page shows them."""
+        shown = dict.fromkeys(arm.of(self.settings.shown) for arm in arms)
+        return [arm for arm in shown if arm.label not in self.settings.training.left_out]
+
+    def others(self, *arms: Arm) -> list[Arm]:
+        """Return those of the arms that the page compares beside its main one."""
+        main = MAIN.of(self.settings.shown)
+        return [arm for arm in self.present(arms) if arm in self.arms and arm != main]
+
+    @property
+    def group(self) -> Group:
+        """Return the page's main group: ordinary training, or what was asked for in its place."""
+        return MAIN.group(self.settings)
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the downstream tasks that the page shows."""
+        task = self.settings.shown.task
+        return self.settings.domain.tasks if task is None else (task,)
+
+    @property
+    def saturated_kl(self) -> float:
+        """Return the KL (nats a masked token) from which a checkpoint counts as saturated."""
+        return self.settings.evaluation.saturated_kl
+
+    def of(self, arm: Arm) -> Results:
+        """Return the results of an arm."""
+        arm = arm.of(self.settings.shown)
+        if arm not in self._found:
+            self._found[arm] = collect(self.store, arm.group(self.settings))
+        return self._found[arm]
+
+    def runs(self) -> list[Run]:
+        """Return what all arms and everything beside them read."""
+        compared = [run for arm in self.arms for run in arm.group(self.settings).runs()]
+        return [*compared, *BESIDE.get(self.name, lambda page: ())(self)]
+
+    def claims(self) -> list[ArmClaim]:
+        """Return the claims of this page that are about what it shows.
+
+        A claim is about a language and an algorithm; a page that was asked for others does not judge it.
+        """
+        pages = {self.name, *QUOTED.get(self.name, ())}
+        return [claim for claim in CLAIMS if claim.page in pages and self._shows(claim)]
+
+    def _shows(self, claim: ArmClaim) -> bool:
+        return set(self._meant(claim)) <= set(self.arms)
+
+    def _meant(self, claim: ArmClaim) -> list[Arm]:
+        """Return the arms that a claim is about, less those that the preset leaves out."""
+        meant = (arm.of(Shown()) for arm in claim.arms)
+        return [arm for arm in meant if arm.label not in self.settings.training.left_out]
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return paper beside ours, one row a claim."""
+        judged = []
+        for claim in self.claims():
+            results = [self.of(arm) for arm in self._meant(claim)]
+            judged.append(Judged(claim, claim.compute(results), claim.task_name(results[0])))
+        return verdict_table(judged, self.settings.evaluation.tolerance)
+
+    def recorded(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return the page's verdicts beside those of every record."""
+        return across_presets(verdicts, self.settings.name)
+
+    @property
+    def about(self) -> str:
+        """Return preset and sizes."""
+        return f"preset {self.settings.name}, size {', '.join(self.group.sizes)}"
+
+
+class WholeStudy(ComparisonPage):
+    """A page on which every claim of the study is judged."""
+
+    @property
+    def listed(self) -> tuple[Arm, ...]:
+        """Return all groups that some page compares."""
+        return EVERYTHING
+
+    def claims(self) -> list[ArmClaim]:
+        """Return all claims."""
+        return [claim for claim in CLAIMS if self._shows(claim)]
+
+
+def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
+    """Return the runs of a measurement of the main group."""
+    return lambda page: page.group.measured(kind).values()
+
+
+def _measures_of_all(page: ComparisonPage) -> list[Run]:
+    return [r for arm in page.arms for r in arm.group(page.settings).measured("measures").values()]
+
+
+BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
+    "02_existence": lambda page: [*protocol_runs(page.group), *page.group.measured("finetuning").values()],
+    "04_flatness": _also("gap"),
+    "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
+    "b1_trace": lambda page: estimator_runs(page.group),
+    "b2_enlargement": _also("enlargement"),
+    "d_practice": _measures_of_all,
+}
+"""What a page reads beside its comparisons."""
+
+
+QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
+"""Pages whose claims another page quotes."""
+
+
+def _plan(names: str, **defaults: Any) -> Plan[Settings]:
+    """Return the plan of a page from the names of its parameters."""
+    return Plan(tuple(names.split()), ComparisonPage, defaults)
+
+
+_SHOWN = "preset size task language algorithm strength"
+_GRAMMAR = "grammar length_limit"
+_HERE = "workers device artifacts"
+JUDGED = ("saturated_kl", "tolerance")
+TRAINED = ("max_hours", "workers", "processes", "micro_batch", "device", "artifacts")
+_JUDGED, _TRAINED = " ".join(JUDGED), " ".join(TRAINED)
+
+PLANS: dict[str, Plan[Settings]] = {
+    "01_introduction": _plan(f"preset seeds {_JUDGED} {_TRAINED}"),
+    "02_existence": _plan(
+        f"{_SHOWN} labels steps seeds probe_seeds {_GRAMMAR} corpus test_sentences {_JUDGED} {_TRAINED}"
+    ),
+    "04_flatness": _plan(
+        f"{_SHOWN} steps seeds probe_seeds trace_sentences {_GRAMMAR} corpus test_sentences {_JUDGED} "
+        f"{_TRAINED}"
+    ),
+    "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
+    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR}", sentences=2000),
+    "a3_models": _plan(f"preset size seeds {_TRAINED}"),
+    "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
+    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}"),
+    "b2_enlargement": _plan(
+        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {_JUDGED} {_TRAINED}"
+    ),
+    "d_practice": _plan(f"preset size task steps seeds {_JUDGED} {_TRAINED}"),
+    "e_mask_rate": _plan(f"preset task steps seeds {_JUDGED} {_TRAINED}"),
+}
+
+STUDY = Study(PRESETS, PARAMETERS, PLANS, preset_of, finished)

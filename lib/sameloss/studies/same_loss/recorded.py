@@ -1,0 +1,67 @@
+"""Reads recorded runs: the small tables of presets that are too long to wait for, kept in `results/`."""
+
+import json
+from typing import Any
+
+import pandas as pd
+
+from sameloss.statistics.bootstrap import Interval
+from sameloss.store.location import book_root
+from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.verdict import judge
+
+ORIGIN = "record.json"
+"""The file that makes a folder a record; written last."""
+
+BY_ID = {claim.id: claim for claim in CLAIMS}
+
+
+def records() -> dict[str, dict[str, Any]]:
+    """Return the origin of every record, by preset."""
+    found = sorted((book_root() / "results").glob(f"*/{ORIGIN}"))
+    return {path.parent.name: json.loads(path.read_text()) for path in found}
+
+
+def recorded(table: str, preset: str = "laptop-long") -> pd.DataFrame:
+    """Return a recorded table: verdicts, checkpoints, algorithms or differences."""
+    return pd.read_csv(book_root() / "results" / preset / f"{table}.csv")
+
+
+def record_in_words(preset: str) -> str:
+    """Return one line on where a record comes from."""
+    origin = records()[preset]
+    days = " to ".join(dict.fromkeys(origin["days"]))
+    return (
+        f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
+        f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
+        f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
+    )
+
+
+def across_presets(verdicts: pd.DataFrame, preset: str) -> pd.DataFrame:
+    """Return the verdicts of a page beside those of every record.
+
+    Args:
+        verdicts: from `verdict.verdict_table`.
+        preset: the page's.
+
+    """
+    table = verdicts[["id", "claim"]].assign(**{f"{preset} (this page)": _in_short(verdicts)})
+    for name in records():
+        other = recorded("verdicts", name).set_index("id").reindex(verdicts.id).reset_index()
+        table[f"{name} (recorded)"] = _in_short(other)
+    return table
+
+
+def _in_short(verdicts: pd.DataFrame) -> list[str]:
+    """Return verdict, effect and interval as one text a row; records keep numbers, and are judged here."""
+    return [_judged(row.id, Interval(row.ours, row.low, row.high)) for row in verdicts.itertuples()]
+
+
+def _judged(claim: str, effect: Interval) -> str:
+    verdict = str(judge(effect, BY_ID[claim]))
+    return (
+        verdict
+        if pd.isna(effect.low)
+        else f"{verdict}: {effect.value:+.2f} ({effect.low:.2f}, {effect.high:.2f})"
+    )

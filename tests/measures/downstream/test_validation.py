@@ -1,0 +1,44 @@
+"""What a downstream classifier refuses before it trains."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from sameloss.errors import ParameterError
+from sameloss.measures.downstream.validation import check_labels, check_positive
+
+
+def test_every_seed_and_task_is_checked():
+    labels = torch.tensor([[[0, 0], [1, 1]], [[1, 0], [0, 0]]])
+    with pytest.raises(ParameterError, match="All 2 training sentences of task second are of class 0"):
+        check_labels(labels, [2, 2], ["first", "second"])
+    check_labels(labels[:1], [2, 2])
+
+
+def test_a_class_for_which_no_seed_has_sentences_passes():
+    """Only a task whose training sentences are all alike teaches nothing."""
+    check_labels(torch.tensor([[[0], [1], [1]]]), [3])
+    check_labels(torch.zeros(1, 2, 1).long(), [1])
+
+
+@pytest.mark.parametrize(
+    ("labels", "fault"),
+    [
+        (torch.zeros(2, 0, 1).long(), "no labelled sentences"),
+        (torch.tensor([[[0], [1]]]), "Task A has 3 classes and only 2 training sentences"),
+        (torch.tensor([[[0], [1], [3]]]), r"Labels of task A lie in 0..2; got 3\."),
+        (torch.tensor([[[0], [1], [-1]]]), r"Labels of task A lie in 0..2; got -1\."),
+        (torch.tensor([[[0], [1], [2]], [[2], [2], [2]]]), "All 3 training sentences .* are of class 2"),
+    ],
+)
+def test_labels_that_teach_nothing_are_refused(labels, fault):
+    with pytest.raises(ParameterError, match=fault):
+        check_labels(labels, [3], ["A"])
+
+
+@pytest.mark.parametrize("wrong", [0, -1.0, float("nan")])
+def test_the_first_that_is_not_positive_is_named(wrong):
+    check_positive(SimpleNamespace(lr=0.1, batch=2), "lr", "batch")
+    with pytest.raises(ParameterError, match=f"batch must be positive; got {wrong}"):
+        check_positive(SimpleNamespace(lr=0.1, batch=wrong, epochs=0), "lr", "batch", "epochs")

@@ -1,0 +1,66 @@
+"""What every measure of flatness refuses before it computes."""
+
+import pytest
+import torch
+from torch import nn
+
+from sameloss.errors import ModelError
+from sameloss.measures.flatness.validation import check, check_logits
+
+
+def test_what_can_be_measured_passes(tiny_model, masked, ragged):
+    check(tiny_model, masked)
+    check(tiny_model, ragged)
+    check_logits(torch.zeros(12, 3), masked)
+
+
+@pytest.mark.parametrize(
+    "part", [nn.Dropout(0.1), nn.LSTM(2, 2, num_layers=2, dropout=0.1)], ids=["module", "rate of an LSTM"]
+)
+def test_dropout_at_work_is_refused(tiny_model, masked, part):
+    tiny_model.part = part.double()
+    check(tiny_model.eval(), masked)
+    with pytest.raises(ModelError, match=r"drops units at random; call model.eval\(\)"):
+        check(tiny_model.train(), masked)
+    for module in tiny_model.modules():
+        if hasattr(module, "dropout") or isinstance(module, nn.Dropout):
+            setattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
+    check(tiny_model, masked)
+
+
+def test_weights_that_are_not_finite_are_named(broken, masked):
+    with pytest.raises(ModelError, match="Parameter head_bias holds values that are not finite"):
+        check(broken, masked)
+
+
+def test_no_sentences_are_refused(tiny_model, masked):
+    with pytest.raises(ModelError, match="no masked sentences to measure on"):
+        check(tiny_model, masked.rows(slice(0)))
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_a_mask_outside_its_sentence_is_refused(tiny_model, masked, position):
+    wrong = masked._replace(positions=masked.positions.clone().index_fill(0, torch.tensor(3), position))
+    fault = f"sentence 3 is {position}, on padding: it has 4 tokens, so positions 0 to 3 can be masked"
+    with pytest.raises(ModelError, match=fault):
+        check(tiny_model, wrong)
+
+
+def test_a_mask_on_padding_is_refused(tiny_model, ragged):
+    row = int((ragged.lengths < 4).nonzero()[0])
+    wrong = ragged._replace(positions=torch.zeros(12).long().index_fill(0, torch.tensor(row), 3))
+    with pytest.raises(ModelError, match=f"sentence {row} is 3, on padding"):
+        check(tiny_model, wrong)
+
+
+@pytest.mark.parametrize(
+    ("logits", "fault"),
+    [
+        (torch.zeros(12), r"logits of shape \(12,\) for 12 masked sentences; \(12, words\) is needed"),
+        (torch.zeros(11, 3), r"logits of shape \(11, 3\)"),
+        (torch.zeros(12, 2), "logits cover 2 words, but the word behind a mask is number 3"),
+    ],
+)
+def test_logits_that_do_not_fit_are_refused(masked, logits, fault):
+    with pytest.raises(ModelError, match=fault):
+        check_logits(logits, masked)

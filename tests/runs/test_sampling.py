@@ -1,0 +1,62 @@
+"""Labelled sentences: all have labels, test sentences can be kept apart from a corpus."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.languages import PCFGSpec
+from sameloss.languages.grammars.formats import GrammarText
+from sameloss.languages.labels import labels
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
+from sameloss.store.store import Store
+from sameloss.training.unseen import unseen
+
+EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.4, 0.6), seed=5)
+DOWNSTREAM = Downstream(("root", "span2"), "likelihood", train=150, test=50, probe_seeds=2, seed=0)
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def test_sentences_without_a_label_are_drawn_again(store):
+    language = EARLY_STOPPING.build()
+    plain = language.sample(1000, torch.Generator().manual_seed(0))
+    assert (labels(language, plain, "span2", "likelihood") < 0).any()
+    training, test = store.get(LabelledSampling(EARLY_STOPPING, DOWNSTREAM))
+    assert (len(training.labels), len(test.labels)) == (300, 50)
+    for part in (training, test):
+        assert part.labels.min() >= 0
+        again = labels(language, part.sentences, "span2", "likelihood")
+        assert torch.equal(again, part.labels[:, 1])
+
+
+def test_a_task_that_no_sentence_has_is_one_sentence(store):
+    always_stopping = GrammarText("R A B 1\nA x 1\nB y 1")
+    spec = replace(DOWNSTREAM, tasks=("root",))
+    assert store.get(LabelledSampling(always_stopping, spec))[0].labels.eq(0).all()
+    never = replace(EARLY_STOPPING, early_stop=(0.999999, 0.999999), words_per_symbol=1, words=40, seed=1)
+    with pytest.raises(LanguageError, match="Of 30000 sentences fewer than 300 have a label in all of root"):
+        store.get(LabelledSampling(never, DOWNSTREAM))
+
+
+def test_unseen_test_sentences_are_distinct_and_not_in_the_corpus(store):
+    spec = PCFGSpec(2, 2, 3, 2, 3, 8, 4, 1.0, 1.0, smoothing=0.05, seed=2)
+    corpus = CorpusSampling(spec, 500, 0)
+    fresh = store.get(LabelledSampling(spec, DOWNSTREAM))[1]
+    assert not unseen(store.get(corpus), fresh.sentences).all()
+    run = LabelledSampling(spec, replace(DOWNSTREAM, unseen_test=True), corpus)
+    training, test = store.get(run)
+    assert unseen(store.get(corpus), test.sentences).all()
+    assert len(test.sentences.tokens.unique(dim=0)) == 50
+    assert torch.equal(training.labels, store.get(LabelledSampling(spec, DOWNSTREAM))[0].labels)
+    assert run.parents() == [corpus]
+
+
+def test_unseen_needs_a_fixed_corpus(store, tiny_spec):
+    for corpus in (None, CorpusSampling(tiny_spec, None, 0)):
+        with pytest.raises(ParameterError, match="need a corpus of a fixed size"):
+            store.get(LabelledSampling(tiny_spec, replace(DOWNSTREAM, unseen_test=True), corpus))

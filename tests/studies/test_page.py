@@ -1,0 +1,134 @@
+"""A page as a study declares it, and at work."""
+
+import os
+from dataclasses import dataclass
+
+import pytest
+
+from sameloss.device import best_device
+from sameloss.errors import ParameterError, StoreError
+from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Settings of a study with one number."""
+
+    name: str
+    number: int
+    limits: Limits
+
+
+PRESETS = {name: Toy(name, number, Limits(1.0)) for name, number in {"laptop": 2, "paper": 3}.items()}
+PARAMETERS = {
+    **OF_EVERY_PAGE,
+    "number": Parameter("to square", int | None, sets=("number",)),
+    "size": Parameter("of all", default="all"),
+}
+
+
+def finished(settings, values):
+    if settings.number == 13:
+        raise ParameterError("number must not be 13; choose another.")
+    return settings
+
+
+STUDY = Study(
+    PRESETS,
+    PARAMETERS,
+    {
+        "plain": Plan(("preset", "number", "max_hours", "device", "artifacts"), Page),
+        "bare": Plan(("number", "size"), Page, {"number": 5}),
+    },
+    lambda values: "laptop" if values.get("size", "all") == "all" else "paper",
+    finished,
+)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The folder of a book, which is where one reads it."""
+    (tmp_path / "_config.yml").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_page_has_the_settings_that_were_asked_for(folder):
+    page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(folder / "elsewhere")})
+    assert (page.name, page.settings) == ("plain", Toy("laptop", 7, Limits(3.0)))
+    assert page.store.root == folder / "elsewhere"
+    assert page.about == "preset laptop"
+
+
+def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(folder):
+    page = STUDY.open("plain", {})
+    assert page.runs() == []
+    assert page.verdicts().empty
+    assert page.recorded(page.verdicts()).empty
+    assert page.statements().empty
+
+
+def test_a_page_has_only_the_parameters_it_declares(folder):
+    """Those of other pages are refused with this page's own."""
+    with pytest.raises(ParameterError) as refused:
+        STUDY.open("plain", {"size": "all"})
+    sentence = "Unknown parameter 'size'; valid here are preset, number, max_hours, device, artifacts."
+    assert str(refused.value) == sentence
+
+
+def test_a_page_may_have_defaults_of_its_own(folder):
+    assert STUDY.table("plain")["number"].default is None
+    assert STUDY.table("bare")["number"].default == 5
+    assert list(STUDY.table("bare")) == ["number", "size"]
+    assert STUDY.open("bare", {}).settings.number == 5
+    assert STUDY.open("bare", {"number": 6}).settings.number == 6
+
+
+def test_the_preset_is_the_readers_or_follows_the_other_parameters(folder):
+    assert STUDY.open("plain", {"preset": "paper"}).settings == PRESETS["paper"]
+    assert STUDY.open("bare", {"size": "7B"}).settings.name == "paper"
+    assert STUDY.resolve({}) == PRESETS["laptop"]
+    with pytest.raises(ParameterError, match="Unknown preset 'desktop'; choose one of auto, smoke, laptop, "):
+        STUDY.open("plain", {"preset": "desktop"})
+    with pytest.raises(ParameterError, match=r"Unknown preset 'smoke'; choose one of laptop, paper\."):
+        STUDY.open("plain", {"preset": "smoke"})  # of the book's, but not this study's
+
+
+def test_a_study_may_refuse_what_no_single_parameter_can(folder):
+    with pytest.raises(ParameterError, match="number must not be 13"):
+        STUDY.open("plain", {"number": 13})
+
+
+def test_artifacts_lie_beside_the_config(folder, monkeypatch):
+    (folder / "chapters").mkdir()
+    monkeypatch.chdir(folder / "chapters")
+    assert STUDY.open("plain", {}).store.root == folder / "artifacts"
+
+
+def test_an_unwritable_artifacts_folder(folder):
+    (folder / "file").touch()
+    with pytest.raises(StoreError, match="cannot be written"):
+        STUDY.open("plain", {"artifacts": str(folder / "file")})
+
+
+def test_an_unknown_device_is_refused(folder):
+    with pytest.raises(ParameterError, match="Unknown device 'gpu'; choose one of auto, cpu, cuda"):
+        STUDY.open("plain", {"device": "gpu"})
+
+
+def test_cuda_is_refused_where_there_is_none(folder, monkeypatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(
+        ParameterError, match="device = cuda was asked for, but PyTorch finds no CUDA device here"
+    ):
+        STUDY.open("plain", {"device": "cuda"})
+
+
+def test_the_device_asked_for_is_that_of_workers_too(folder, monkeypatch):
+    monkeypatch.setenv("SAMELOSS_DEVICE", "")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    for name, device in {"auto": "cuda", "cpu": "cpu", "cuda": "cuda"}.items():
+        STUDY.open("plain", {"device": name})
+        assert best_device() == device
+        assert os.environ["SAMELOSS_DEVICE"] == ("" if name == "auto" else name)  # which workers inherit

@@ -1,0 +1,141 @@
+"""What a page may set: values are checked, reach their places, and papermill reads their cell back."""
+
+import math
+from dataclasses import dataclass, field
+
+import nbformat
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from papermill.translators import PythonTranslator
+
+from sameloss.errors import ParameterError
+from sameloss.studies.parameters import (
+    OF_EVERY_PAGE,
+    PRESETS,
+    Limits,
+    Parameter,
+    applied,
+    cell,
+    checked,
+    choose,
+    parameters_in,
+    replaced,
+)
+
+TABLE = {
+    "size": Parameter("of what", default="all"),
+    "corpus": Parameter("fixed or endless", default="fixed", choices=("fixed", "endless")),
+    "labels": Parameter("a or b; None: neither", str | None, choices=("a", "b")),
+    "steps": Parameter("of training", int | None, sets=("inner.steps", "inner.others")),
+    "rate": Parameter("of learning", float | None, sets=("rate",)),
+    "strength": Parameter("of an algorithm", float | None, sets=("rate",), may_be_zero=True),
+}
+
+
+@dataclass(frozen=True)
+class Inner:
+    steps: int = 1
+    others: int = 1
+    kept: int = 7
+
+
+@dataclass(frozen=True)
+class Toy:
+    rate: float = 0.5
+    inner: Inner = field(default_factory=Inner)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("steps", 0, "steps must be positive; got 0."),
+        ("steps", -5, "steps must be positive; got -5."),
+        ("steps", "many", "steps must be a whole number; got 'many'."),
+        ("steps", 1.5, "steps must be a whole number; got 1.5."),
+        ("steps", True, "steps must be a whole number; got True."),
+        ("steps", math.nan, "steps must be positive; got nan."),
+        ("steps", math.inf, "steps must be a whole number; got inf."),
+        ("steps", [1], "steps must be a whole number; got [1]."),
+        ("rate", "1h", "rate must be a number; got '1h'."),
+        ("rate", 0, "rate must be positive; got 0."),
+        ("strength", -1, "strength must be positive; got -1."),
+        ("size", 235, "size must be a name; got 235."),
+        ("size", None, "size must be a name; got None."),
+        ("corpus", "huge", "Unknown corpus 'huge'; choose one of fixed, endless."),
+        ("labels", "c", "Unknown labels 'c'; choose one of a, b."),
+        (
+            "szie",
+            "7K",
+            f"Unknown parameter 'szie'; valid here are {', '.join(TABLE)}.",
+        ),
+    ],
+)
+def test_a_bad_value_is_refused_in_one_sentence(name, value, sentence):
+    with pytest.raises(ParameterError) as refused:
+        checked(TABLE, {name: value})
+    assert str(refused.value) == sentence
+
+
+def test_what_is_not_given_has_its_default():
+    defaults = {"size": "all", "corpus": "fixed", "labels": None, "steps": None, "rate": None}
+    assert checked(TABLE, {"strength": 0}) == {**defaults, "strength": 0}
+
+
+@given(st.integers(1, 10**9))
+def test_papermills_numbers_are_whole_where_they_should_be(steps):
+    """It reads `1e4` as a float."""
+    for value in (steps, float(steps)):
+        found = TABLE["steps"].checked("steps", value)
+        assert found == steps
+        assert type(found) is int
+    assert type(TABLE["rate"].checked("rate", steps)) is float
+
+
+def test_a_value_goes_where_its_parameter_says_and_nowhere_else():
+    found = applied(Toy(), TABLE, {"size": "7K", "steps": 3, "rate": None, "strength": 0.0})
+    assert found == Toy(rate=0.0, inner=Inner(steps=3, others=3))
+    assert applied(Toy(), TABLE, dict.fromkeys(TABLE)) == Toy()
+
+
+def test_a_field_is_replaced_however_deep_it_lies():
+    before = Toy()
+    assert replaced(before, "inner.steps", 9) == Toy(inner=Inner(steps=9))
+    assert replaced(before, "inner", Inner(2)) == Toy(inner=Inner(2))
+    assert before == Toy()
+    for path in ("outer.steps", "inner.depth"):
+        with pytest.raises((AttributeError, TypeError)):
+            replaced(before, path, 1)
+
+
+def test_a_choice_is_one_of_those_there_are():
+    assert choose("preset", "b", "ab") == "b"
+    with pytest.raises(ParameterError, match=r"Unknown preset 'c'; choose one of a, b\."):
+        choose("preset", "c", "ab")
+
+
+def test_only_parameters_are_picked_from_a_namespace():
+    ipython = {"In": [], "Out": {}, "exit": 1, "_i": 1, "__name__": "x"}
+    namespace = {"size": "7K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter}
+    assert parameters_in({**namespace, **ipython}) == {"size": "7K", "steps": None}
+
+
+def test_papermill_reads_a_cell_back():
+    """What `papermill --help-notebook` prints of it: name, type, default and help."""
+    read = PythonTranslator.inspect(nbformat.v4.new_code_cell(cell({**TABLE, **OF_EVERY_PAGE})))
+    found = {p.name: (p.inferred_type_name, p.default, p.help) for p in read}
+    assert found["size"] == ("str", '"all"', "of what")
+    assert found["steps"] == ("int", "None", "of training")
+    assert found["strength"] == ("float", "None", "of an algorithm")
+    assert list(found) == [*TABLE, *OF_EVERY_PAGE]
+
+
+def test_a_cell_is_python_that_gives_the_defaults():
+    namespace = {}
+    exec(cell(TABLE), namespace)
+    assert checked(TABLE, parameters_in(namespace)) == checked(TABLE, {})
+
+
+def test_every_page_can_be_asked_for_every_preset():
+    assert OF_EVERY_PAGE["preset"].choices == ("auto", *PRESETS)
+    assert Limits(2.0).workers is None
