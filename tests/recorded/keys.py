@@ -2,9 +2,8 @@
 
 import tempfile
 
-from sameloss.book.costs import chapter_runs
+from sameloss.book.studies import open_page
 from sameloss.store.store import Run, with_ancestors
-from sameloss.studies.same_loss.parameters import resolve
 
 FILE = "keys.json"
 
@@ -12,7 +11,8 @@ FILE = "keys.json"
 def page_runs() -> dict[str, list[Run]]:
     """Return what each page reads at the smoke preset."""
     with tempfile.TemporaryDirectory() as folder:
-        return chapter_runs(resolve({"preset": "smoke", "artifacts": folder}))
+        pages = open_page("costs", preset="smoke", artifacts=folder).pages
+        return {page.name: page.runs() for page in pages}
 
 
 def found() -> list[str]:

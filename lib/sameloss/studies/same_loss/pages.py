@@ -13,7 +13,7 @@ from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, MAIN, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs
-from sameloss.studies.same_loss.language_runs import language_runs
+from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
 from sameloss.studies.same_loss.results import Results, collect
