@@ -172,7 +172,7 @@ PLANS: dict[str, Plan[Settings]] = {
         f"{_TRAINED}"
     ),
     "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
-    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR}", sentences=2000),
+    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
     "a3_models": _plan(f"preset size seeds {_TRAINED}"),
     "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
     "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}"),
