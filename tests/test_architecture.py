@@ -33,16 +33,6 @@ MAY_IMPORT = {
 A file at the top counts as a folder.
 """
 
-NOT_YET_MENDED = {
-    ("studies/manifold_flow/figures.py", "studies/same_loss"),
-    ("studies/same_loss/groups.py", "studies/dyck"),
-    ("studies/same_loss/groups.py", "studies/manifold_flow"),
-    ("studies/same_loss/settings.py", "studies/dyck"),
-    ("studies/same_loss/settings.py", "studies/manifold_flow"),
-}
-"""Imports of one study by another that are still there."""
-
-
 def folder_of(source: str) -> str:
     """Return a module's place in the plan.
 
@@ -70,8 +60,7 @@ def allowed(importing: str, target: str) -> bool:
 def test_imports_only_point_down():
     arrows = {(source, folder_of(target)) for source in sources() for target in sources_imported(source)}
     wrong = {(source, folder) for source, folder in arrows if not allowed(folder_of(source), folder)}
-    assert not (new := wrong - NOT_YET_MENDED), f"Imports against `MAY_IMPORT`: {sorted(new)}."
-    assert not (mended := NOT_YET_MENDED - wrong), f"Mended; take out of `NOT_YET_MENDED`: {sorted(mended)}."
+    assert not wrong, f"Imports against `MAY_IMPORT`: {sorted(wrong)}."
 
 
 def test_the_plan_has_no_circle():
