@@ -23,7 +23,7 @@ def matrices(named: dict[str, Float[Tensor, "row column"]]) -> list[Axes]:
     most = max(float(matrix.abs().max()) for matrix in named.values())
     _, axes = plt.subplots(1, len(named), figsize=(3.4 * len(named), 3.3))
     for (name, matrix), ax in zip(named.items(), axes, strict=True):
-        values = matrix / most
+        values = (matrix / most).numpy()
         drawn = ax.imshow(np.sign(values) * np.sqrt(np.abs(values)), cmap="vlag", vmin=-1, vmax=1)
         ax.set(title=name, xlabel="parameter", ylabel="parameter" if ax is axes[0] else "")
         ax.grid(visible=False)
