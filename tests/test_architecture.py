@@ -33,6 +33,7 @@ MAY_IMPORT = {
 A file at the top counts as a folder.
 """
 
+
 def folder_of(source: str) -> str:
     """Return a module's place in the plan.
 
