@@ -21,7 +21,7 @@
 # chapters, and says after each what was found here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
@@ -33,9 +33,9 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "01_introduction")
+page = begin(globals(), "01_introduction")
 
 # %% [markdown]
 # ## Why this can be decided at all
@@ -53,19 +53,17 @@ from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.results import final
 
-results = study.of(MAIN)
-name = study.setting.tasks[:2][-1]
+results = page.of(MAIN)
+name = page.tasks[:2][-1]
 (ax,) = drawing.panels(1, width=6)
-baselines = results.accuracy_table(name).query("representation in @results.baselines")
-figures.accuracy_against_kl(results.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
+baselines = results.baseline_table(name)
+figures.accuracy_against_kl(results.checkpoints, name, baselines, page.saturated_kl, ax)
 drawing.legend(ax)
 
 # %% tags=["remove-cell"]
 from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
 
-for chapter in ("02_existence", "04_flatness", "a4_algorithms"):
-    render_verdicts(verdict_table(study, chapter))
+render_verdicts(page.verdicts())
 
 # %% [markdown]
 # - A lookup table, with a perfect loss, probes worse than trained models: on task A
@@ -78,8 +76,8 @@ for chapter in ("02_existence", "04_flatness", "a4_algorithms"):
 # %% mystnb={"figure": {"caption": "Accuracy against the trace of the Hessian (its Fisher form, native parameters) of saturated checkpoints, on the three languages. The paper's claim: points fall to the right.", "name": "fig-argument-trace"}, "image": {"alt": "Accuracy against trace on the PCFG, the HMM and the stand-in, by size."}}
 axes = drawing.panels(3)
 for arm, ax in zip((MAIN, HMM, OPT), axes, strict=True):
-    other = study.of(arm)
-    figures.accuracy_against_trace(final(other), other.setting.tasks[:2][-1], ax)
+    other = page.of(arm)
+    figures.accuracy_against_trace(final(other), other.group.tasks[:2][-1], ax)
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -93,7 +91,7 @@ drawing.legend(axes[0])
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0) and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
-noisy, probed = arm_checkpoints(study, study.present(NOISE)), study.setting.tasks[-1]
+noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[-1]
 left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
 figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
@@ -106,13 +104,11 @@ drawing.legend(left)
 # ## 4 The algorithm matters
 
 # %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
-along = arm_checkpoints(study, study.present([ADAMW, *ADVERSARIAL]))
-tasks = study.setting.tasks[:2]
+along = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
+tasks = page.tasks[:2]
 axes = drawing.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):
-    figures.accuracy_against_kl(
-        along, task, baselines.iloc[:0], study.setting.preset.saturated_kl, ax, by="algorithm"
-    )
+    figures.accuracy_against_kl(along, task, baselines.iloc[:0], page.saturated_kl, ax, by="algorithm")
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -128,6 +124,6 @@ last = final(results)
 print("every model ends with KL below 0.1 nats:", bool((last.kl_mean < 0.1).all()))
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
+from sameloss.book.chapter import close
 
-print(provenance(study.setting, study.runs()))
+close(page)

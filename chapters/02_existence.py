@@ -22,24 +22,20 @@
 # loss, and how well linear probes find what is hidden, after all steps and at *exactly* equal loss.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = (
-    "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper; LSTMs: L4K, 67M, ...
-)
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 language: str = "PCFG"  # of the main part: PCFG, HMM or OPT
-algorithm: str = (
-    "adamw"  # or sgd, adversarial, soft, sam, trace-penalty, dropout, weight-decay, mask-rate, post-ln
-)
+algorithm: str = "adamw"  # of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...
 strength: float = None  # the algorithm's number (lambda, radius, rate, ...); None: its own
-labels: str = None  # likelihood (the released code's) or posterior; None: the preset's
+labels: str = None  # likelihood (as in the released code) or posterior; None: the preset's
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
-test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
+test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus lacks
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
@@ -50,15 +46,11 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "02_existence")
+page = begin(globals(), "02_existence")
 
 # %%
-from sameloss.studies.same_loss.arms import HMM, MAIN, OPT
-
-setting = study.setting
-
 # %% [markdown]
 # ## The idea
 #
@@ -75,10 +67,10 @@ setting = study.setting
 #
 # The true conditionals come from one pass of the inside algorithm and one gradient: $\Pr(x)$ is
 # linear in what is emitted at position $t$, so its gradient gives all words at all positions.
-
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.languages import PCFG
+from sameloss.studies.same_loss.arms import HMM, MAIN, OPT
 
 show_source(PCFG.conditionals)
 
@@ -110,7 +102,7 @@ tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 # labels (one mask a sentence), without dropout and weight decay, from several seeds.
 
 # %%
-results = study.of(MAIN)
+results = page.of(MAIN)
 checkpoints = results.checkpoints
 
 # %%
@@ -136,7 +128,7 @@ from myst_nb import glue
 
 glue("entropy", f"{models.entropy.mean():.3f}", display=False)
 glue("worst-kl", f"{models.worst_KL.max():.4f}", display=False)
-glue("saturated-kl", f"{study.setting.preset.saturated_kl:g}", display=False)
+glue("saturated-kl", f"{page.saturated_kl:g}", display=False)
 
 # %% [markdown]
 # (KL and its standard error over sentences are means over seeds, `worst_KL` is that of the worst
@@ -150,10 +142,10 @@ glue("saturated-kl", f"{study.setting.preset.saturated_kl:g}", display=False)
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 
-axes = drawing.panels(1 + len(setting.tasks))
+axes = drawing.panels(1 + len(page.tasks))
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", axes[0], log=True)
-axes[0].axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
-for name, ax in zip(setting.tasks, axes[1:], strict=True):
+axes[0].axhline(page.saturated_kl, color="0.5", lw=1)
+for name, ax in zip(page.tasks, axes[1:], strict=True):
     figures.along_training(checkpoints, name, f"probe accuracy, {name} (%)", ax, log=False)
 drawing.legend(axes[0])
 
@@ -167,10 +159,10 @@ drawing.legend(axes[0])
 # 100 %.
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL: one line a pre-training, one point a checkpoint, the last outlined. The shaded region is saturated. The lookup table has KL 0 by construction; its accuracy, and that of one-hot tokens, are the horizontal lines.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line a pre-training run, with horizontal lines for lookup table and one-hot tokens."}}
-axes = drawing.panels(len(setting.tasks))
-for name, ax in zip(setting.tasks, axes, strict=True):
-    baselines = results.accuracy_table(name).query("representation in @results.baselines")
-    figures.accuracy_against_kl(checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
+axes = drawing.panels(len(page.tasks))
+for name, ax in zip(page.tasks, axes, strict=True):
+    baselines = results.baseline_table(name)
+    figures.accuracy_against_kl(checkpoints, name, baselines, page.saturated_kl, ax)
 drawing.legend(axes[0])
 glue("figure-existence", axes[0].figure, display=False)
 
@@ -185,7 +177,7 @@ glue("figure-existence", axes[0].figure, display=False)
 # %%
 from sameloss.studies.same_loss.tables.comparison import matched_table
 
-render(matched_table(results, setting.tasks).rename(columns={"value": "points"}))
+render(matched_table(results, page.tasks).rename(columns={"value": "points"}))
 
 # %% [markdown]
 # ## Other languages (Figures 2b, 2c and 9)
@@ -196,12 +188,12 @@ render(matched_table(results, setting.tasks).rename(columns={"value": "points"})
 # these; only sizes that end saturated are compared.
 
 # %% mystnb={"figure": {"caption": "The same on the hidden Markov model (first panels) and on the autoregressive stand-in for OPT (last).", "name": "fig-other-languages"}, "image": {"alt": "Probe accuracy against KL on the HMM's two tasks and the stand-in's task, by model size."}}
-others = [study.of(arm) for arm in (HMM, OPT) if arm in study.arms]
-shown = [(other, name) for other in others for name in other.setting.tasks]
+others = [page.of(arm) for arm in page.others(HMM, OPT)]
+shown = [(other, name) for other in others for name in other.group.tasks]
 axes = drawing.panels(len(shown)) if shown else []
 for (other, name), ax in zip(shown, axes, strict=True):
-    baselines = other.accuracy_table(name).query("representation in @other.baselines")
-    figures.accuracy_against_kl(other.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
+    baselines = other.baseline_table(name)
+    figures.accuracy_against_kl(other.checkpoints, name, baselines, page.saturated_kl, ax)
 if shown:
     drawing.legend(axes[0])
 
@@ -212,9 +204,10 @@ tables = [other.accuracy_table(name).assign(task=name) for other, name in shown]
 render(pd.concat(tables)) if shown else None
 
 # %% tags=["remove-cell"]
-if HMM in study.arms:
-    hmm = study.of(HMM).accuracy_table(study.of(HMM).setting.tasks[-1]).set_index("representation").accuracy
-    best = hmm[list(study.of(HMM).sizes)].max()
+if page.others(HMM):
+    other = page.of(HMM)
+    hmm = other.accuracy_table(other.group.tasks[-1]).set_index("representation").accuracy
+    best = hmm[list(other.sizes)].max()
     glue("hmm-best", f"{best:.0f}", display=False)
     glue("hmm-lookup", f"{hmm['lookup table']:.0f}", display=False)
     glue("hmm-one-hot", f"{hmm['one-hot tokens']:.0f}", display=False)
@@ -231,8 +224,8 @@ if HMM in study.arms:
 # better, so if the loss decided downstream performance nothing would probe better.
 
 # %% mystnb={"figure": {"caption": "Accuracy of every representation after all steps, with 95 % multi-level bootstrap intervals (pre-training seeds, probe seeds, test sentences).", "name": "fig-representations"}, "image": {"alt": "Accuracies with intervals of the majority class, each model size, the lookup table and one-hot tokens."}}
-axes = drawing.panels(len(setting.tasks))
-for name, ax in zip(setting.tasks, axes, strict=True):
+axes = drawing.panels(len(page.tasks))
+for name, ax in zip(page.tasks, axes, strict=True):
     table = results.accuracy_table(name).query("representation != 'majority class'")
     title = f"{name} (majority class {100 * results.majority[name]:.0f} %)"
     figures.accuracy_by_representation(table, title, ax)
@@ -247,7 +240,7 @@ for name, ax in zip(setting.tasks, axes, strict=True):
 # %%
 from sameloss.studies.same_loss.tables.comparison import protocol_gains
 
-protocols = protocol_gains(results, setting.tasks[0])
+protocols = protocol_gains(results, page.tasks[0])
 render(protocols.rename(columns={"value": "gain"}))
 
 # %% [markdown]
@@ -260,31 +253,21 @@ render(protocols.rename(columns={"value": "gain"}))
 # %%
 from sameloss.studies.same_loss.tables.comparison import finetuned_table
 
-render(finetuned_table(results, setting.tasks).rename(columns={"value": "accuracy"}))
+render(finetuned_table(results, page.tasks).rename(columns={"value": "accuracy"}))
 
 # %% [markdown]
 # ## Paper beside ours
 #
 # Each effect is oriented so that the paper's claim is a positive number. Verdicts follow from the
-# interval and a tolerance fixed in `sameloss.studies.same_loss.paper` before the runs: *reproduced* (the interval is
-# above zero and the published number lies within it, widened by the tolerance), *direction only*
-# (above zero, another size), *not seen* (zero lies inside), *contradicted* (below zero).
+# interval and a tolerance fixed in `sameloss.studies.same_loss.claims` before the runs: *reproduced* (the whole
+# interval lies within the tolerance around the published number), *direction only* (it is above zero and outside the
+# tolerance), *not decided* (it overlaps an edge of the tolerance), *not seen* (zero lies inside), *contradicted*
+# (below zero). The page {ref}`verdicts` has them all.
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "02_existence")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - More steps after saturation: {glue:text}`verdict-fig1`; for each doubling at equal KL:
@@ -326,9 +309,6 @@ print(
 # 5. Is a posterior label easier to find than a likelihood label? `-p labels posterior`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(setting, study.runs()))
-display(render(measured(setting, study.runs()), decimals=2))
-drawing.download(checkpoints, "02_existence")
+close(page, checkpoints)

@@ -21,7 +21,7 @@
 # from SGD alone; what changes at a finite rate and with Adam; and Figure 4 drawn from a computed loss.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; all but smoke are alike here
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 learning_rate: float = None  # the largest of SGD with batch size 1; each next is half; None: 0.2
 replicas: int = None  # independent runs of SGD at each rate; None: the preset's
 workers: int = None  # runs at once; None: one a core
@@ -31,15 +31,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %%
 from sameloss.book.chapter import begin
 
-setting = begin(globals(), trains=False)
+page = begin(globals(), "03_implicit_bias")
 
 # %%
-from sameloss.store.pool import get_all
-from sameloss.studies.manifold_flow.tables import Tables
-
-runs = setting.implicit_bias()
-sgd, adam, zeros, path = get_all(setting.store, runs, setting.preset.workers)
-tables = Tables(runs[0], sgd, adam, zeros)
+tables = page.tables()
+sgd, adam, zeros = tables.sgd, tables.adam, tables.zeros
+path = page.store.get(page.landscape)
 
 # %% [markdown]
 # ## A model whose minimisers are known
@@ -210,7 +207,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 
 # %% mystnb={"figure": {"caption": "Trace at SGD's iterates at one large rate: with ever larger batches it comes to lie on the flow for that rate, not on the flow of the theorem. Bars are 95 % intervals.", "name": "fig-finite"}, "image": {"alt": "Curves for growing batch sizes approach the dashed flow of the finite rate, which lies below the flow of the trace."}}
 (ax,) = panels(1, width=5.5)
-_ = figures.finite_rate(sgd["finite"], setting.preset.flow.finite_rate, ax)
+_ = figures.finite_rate(sgd["finite"], page.settings.flow.finite_rate, ax)
 
 # %%
 from sameloss.studies.manifold_flow.tables import finite_gaps, finite_limits
@@ -269,7 +266,7 @@ glue("adam-beside", f"{-100 * adam_beside_trace_flow(adam):.0f}", display=False)
 # least loss at a single point.
 
 # %% mystnb={"figure": {"caption": "Left: KL (grey, darker is larger), its minimisers Γ coloured by the trace of the Hessian, and two paths of SGD from the dots to the stars. Large model: down to Γ, then along it to the flat point. Small model, the dotted line: down to its only minimiser. Right: the trace along Γ.", "name": "fig-landscape"}, "image": {"alt": "Left, a curve of minimisers with two noisy paths; right, the trace along it with a minimum where the large model ends."}}
-landscape = runs[3].population()
+landscape = page.landscape.population()
 axes = panels(2, width=4.8)
 figures.landscape(path, landscape, axes[0])
 _ = figures.trace_along_manifold(path, landscape, axes[1])
@@ -287,11 +284,10 @@ _ = figures.trace_along_manifold(path, landscape, axes[1])
 # anything.
 
 # %%
-from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
-from sameloss.studies.statement import statement_table
+from sameloss.studies.manifold_flow.statements import checks
 
 found = checks(tables)
-verdicts = statement_table(STATEMENTS, found)
+verdicts = page.statements()
 render(verdicts.drop(columns="id"))
 
 # %%
@@ -341,10 +337,6 @@ print("the large model ends flatter than the small one:", bool(large < small))
 # 4. Put a model of your own in `Population` and a point of its $\Gamma$ in `projected_flow`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
-from sameloss.studies.drawing import download
+from sameloss.book.chapter import close
 
-print(provenance(setting, runs))
-display(render(measured(setting, runs), decimals=2))
-download(sgd["trajectories"], "03_implicit_bias")
+close(page, sgd["trajectories"])

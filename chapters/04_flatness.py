@@ -22,20 +22,20 @@
 # and not checkpoints.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 language: str = "PCFG"  # of the main part: PCFG, HMM or OPT
-algorithm: str = "adamw"  # of the main part: see a4_algorithms
+algorithm: str = "adamw"  # of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...
 strength: float = None  # the algorithm's number (lambda, radius, rate, ...); None: its own
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
 trace_sentences: int = None  # masked sentences an estimate of the trace uses; None: the preset's
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
-test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus does not hold
+test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus lacks
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
@@ -46,15 +46,11 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "04_flatness")
+page = begin(globals(), "04_flatness")
 
 # %%
-from sameloss.studies.same_loss.arms import AFTER, AFTER_HMM, HMM, MAIN, OPT
-
-setting = study.setting
-
 # %% [markdown]
 # ## The idea
 #
@@ -68,10 +64,10 @@ setting = study.setting
 # one label of many sentences has a smaller error than many labels of few: {ref}`trace` compares all
 # estimators. No gradient is ever made: inner products of what enters and what comes back to each
 # layer give its squared norm.
-
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.studies.same_loss.arms import HMM, MAIN, OPT, SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM
 
 show_source(fisher_trace)
 
@@ -104,7 +100,7 @@ fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean
 # %%
 from sameloss.studies.same_loss.results import with_hessian
 
-results = study.of(MAIN)
+results = page.of(MAIN)
 checkpoints = with_hessian(results)
 
 # %% mystnb={"figure": {"caption": "Fisher trace (left) and KL (right) along pre-training with AdamW: mean and standard deviation over pre-training seeds. Below the grey line checkpoints are saturated, and the Fisher trace is close to the trace of the Hessian.", "name": "fig-trace-steps"}, "image": {"alt": "Fisher trace and KL against the pre-training step for every size."}}
@@ -114,7 +110,7 @@ from sameloss.studies.same_loss import figures
 left, right = drawing.panels(2)
 figures.along_training(checkpoints, "trace", figures.TRACE_LABEL, left, log=True)
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", right, log=True)
-right.axhline(study.setting.preset.saturated_kl, color="0.5", lw=1)
+right.axhline(page.saturated_kl, color="0.5", lw=1)
 drawing.legend(left)
 
 # %% [markdown]
@@ -124,10 +120,11 @@ drawing.legend(left)
 # ({ref}`algorithms`), so the next panels start where AdamW ended, and show what comes after convergence.
 
 # %% mystnb={"figure": {"caption": "From the end of AdamW, plain SGD at a constant rate, the middle size: trace, KL and accuracy along training, mean and standard deviation over pre-training seeds. Top the grammar (task C), bottom the hidden Markov model (the later position).", "name": "fig-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for PCFG and HMM."}}
-sgd = {name: study.of(arm) for name, arm in {"PCFG": AFTER, "HMM": AFTER_HMM}.items() if arm in study.arms}
+shown = map(page.of, page.others(SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM))
+sgd = {results.group.language: results for results in shown}
 axes = iter(drawing.panels(3 * len(sgd)) if sgd else [])
 for name, run in sgd.items():
-    probed = run.setting.preset.downstream.tasks[-1]
+    probed = run.group.tasks[-1]
     labels = {"trace": f"{name}: trace", "kl_mean": f"{name}: KL (nats)", probed: f"accuracy, {probed} (%)"}
     for quantity, text in labels.items():
         figures.along_training(run.checkpoints, quantity, text, next(axes), log=quantity != probed)
@@ -138,8 +135,8 @@ for name, run in sgd.items():
 # %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace for all saturated checkpoints; filled markers are the last checkpoint of each run. The paper's claim is that points lie on a line that falls to the right.", "name": "fig-accuracy-trace"}, "image": {"alt": "Scatter of probe accuracy against Fisher trace by model size, one panel a task."}}
 saturated = checkpoints[checkpoints.saturated]
 shown = saturated if len(saturated) else checkpoints
-axes = drawing.panels(len(setting.tasks))
-for name, ax in zip(setting.tasks, axes, strict=True):
+axes = drawing.panels(len(page.tasks))
+for name, ax in zip(page.tasks, axes, strict=True):
     figures.accuracy_against_trace(shown, name, ax)
 drawing.legend(axes[0])
 
@@ -149,10 +146,10 @@ drawing.legend(axes[0])
 # %% mystnb={"figure": {"caption": "Figure 5: accuracy against trace of the last checkpoints of all sizes on three languages (task B, the later position, the stand-in's topic). The paper has r² of 0.92, 0.94 and 0.87.", "name": "fig-five"}, "image": {"alt": "Accuracy against Fisher trace of last checkpoints, one panel a language, coloured by size."}}
 from sameloss.studies.same_loss.results import final
 
-languages = [study.of(arm) for arm in (MAIN, HMM, OPT) if arm in study.arms]
+languages = [page.of(arm) for arm in (MAIN, *page.others(HMM, OPT))]
 axes = drawing.panels(len(languages))
 for other, ax in zip(languages, axes, strict=True):
-    asked = other.setting.preset.downstream.tasks[:2][-1]
+    asked = other.group.tasks[:2][-1]
     figures.accuracy_against_trace(final(other), asked, ax)
 drawing.legend(axes[0])
 
@@ -161,14 +158,14 @@ drawing.legend(axes[0])
 # the enlargement itself multiplies: {ref}`enlargement`), the same accuracies stand at other traces:
 
 # %% mystnb={"figure": {"caption": "Figure 5 in the ICML version: accuracy (task B) against the trace in native form, enlarged as in the paper, and enlarged without the embeddings.", "name": "fig-five-enlarged"}, "image": {"alt": "Accuracy against trace in three forms: native, enlarged, enlarged without embeddings."}}
-from sameloss.studies.same_loss.tables.flatness import accuracy_and_enlarged
+from sameloss.studies.same_loss.enlargement import WAYS, accuracy_and_enlarged
 
 enlarged = accuracy_and_enlarged(results)
-forms = ["native parameters", "enlarged, embedding / k (the paper's)", "enlarged, without embeddings"]
-axes = drawing.panels(len(forms))
-for form, ax in zip(forms, axes, strict=True):
-    figures.accuracy_against_trace(enlarged[enlarged.comparison == form], setting.tasks[:2][-1], ax)
-    ax.set(title=form, xlabel="trace")
+ways = ["native", "enlarged", "enlarged-rest"]
+axes = drawing.panels(len(ways))
+for way, ax in zip(ways, axes, strict=True):
+    figures.accuracy_against_trace(enlarged[enlarged.way == way], page.tasks[:2][-1], ax)
+    ax.set(title=WAYS[way].label, xlabel="trace")
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -186,7 +183,7 @@ drawing.legend(axes[0])
 from sameloss.book.chapter import render
 from sameloss.studies.same_loss.tables.comparison import correlation_table
 
-render(correlation_table(results, setting.tasks))
+render(correlation_table(results, page.tasks))
 
 # %% [markdown]
 # ## An adversary's models (Table 2)
@@ -198,8 +195,8 @@ render(correlation_table(results, setting.tasks))
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL
 from sameloss.studies.same_loss.tables.comparison import arm_table
 
-compared = [arm for arm in (ADAMW, *ADVERSARIAL) if arm in study.arms]
-render(arm_table(study, compared, setting.tasks), decimals=3) if compared else None
+compared = page.others(ADAMW, *ADVERSARIAL)
+render(arm_table(page, compared, page.tasks), decimals=3) if compared else None
 
 # %% [markdown]
 # ## Where the trace comes from
@@ -239,20 +236,9 @@ render(fisher_and_hessian(checkpoints), decimals=3)
 # {ref}`existence`.
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "04_flatness")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - The trace falls with steps after saturation, with AdamW: {glue:text}`verdict-fig3-trace-adamw`.
@@ -286,9 +272,6 @@ print("at the last step the gap is below 5 % of the trace:", bool((last.gap.abs(
 # 2. One size along its own training: `-p size 27K`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(setting, study.runs()))
-display(render(measured(setting, study.runs()), decimals=2))
-drawing.download(checkpoints, "04_flatness")
+close(page, checkpoints)

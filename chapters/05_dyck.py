@@ -21,7 +21,7 @@
 # with label noise, which has to find it by itself.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; here smoke or one of the others
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 sentence_length: int = None  # T, even, 6 to 10; None: 6
 width: int = None  # m, neurons of the trained models, from 2; None: the preset's
 steps: int = None  # of SGD; None: the preset's
@@ -32,12 +32,10 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %%
 from sameloss.book.chapter import begin
 
-setting = begin(globals(), trains=False)
+page = begin(globals(), "05_dyck")
 
 # %%
-dyck = setting.dyck()
-length = dyck.settings.length
-print(f"Small models of its own are searched and trained. {dyck.announce(setting.store)}")
+length = page.settings.dyck.length
 
 # %% [markdown]
 # ## The language, enumerated
@@ -85,7 +83,7 @@ from sameloss.studies.dyck import figures as dyck_figures
 from sameloss.studies.dyck import tables as dyck_tables
 from sameloss.studies.dyck.transformer import transferable_solution
 
-models = dyck_tables.solutions(length, dyck.settings.width, dyck.settings.generator("page"))
+models = dyck_tables.solutions(length, page.settings.dyck.width, page.settings.dyck.generator("page"))
 two = dict(list(models.items())[:2])
 show_source(transferable_solution)
 
@@ -140,9 +138,7 @@ glue("dyck-smoothed", f"{table.iloc[2]['smoothed / bound']:.2f}", display=False)
 # %%
 import pandas as pd
 
-from sameloss.store.pool import get_all
-
-*searches, transfer, features, training, checks = get_all(setting.store, dyck.runs(), setting.preset.workers)
+*searches, transfer, features, training, checks = map(page.store.get, page.runs())
 found = pd.concat(searches, ignore_index=True)
 render(dyck_tables.search_table(found), decimals=6)
 
@@ -251,7 +247,7 @@ render(dyck_tables.width_table(features, (0.1, 0.01), length), decimals=2)
 
 # %%
 medians = features.groupby("width")[["loss", "ratio", "cancellation", "error_own", "error_few"]].median()
-few = dyck.settings.few
+few = page.settings.dyck.few
 names = {
     "ratio": "trace / bound",
     "error_own": "downstream error, own head",
@@ -314,9 +310,8 @@ render(correlations, decimals=3)
 
 # %%
 from sameloss.studies.dyck.statements import STATEMENTS
-from sameloss.studies.statement import statement_table
 
-verdicts = statement_table(STATEMENTS, checks)
+verdicts = page.statements()
 render(verdicts)
 
 # %% [markdown]
@@ -365,9 +360,6 @@ print("nothing found is flatter:", bool(solved.ratio.min() > 1 - 1e-9))
 print("neurons allowed, described, off the kink:", *counts)
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(setting, dyck.runs()))
-display(render(measured(setting, dyck.runs()), decimals=2))
-drawing.download(training, "05_dyck")
+close(page, training)

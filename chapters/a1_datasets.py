@@ -21,13 +21,13 @@
 # and HMM are calibrated to it; and what a classifier of the hidden symbols can reach at best.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
-sentences: int = None  # sentences that statistics are taken on; None: the preset's
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
-opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder; a real one needs a GPU or patience
-opt_corpus: str = None  # of a real OPT: text for token frequencies, a data set or a folder; None: WikiText-2
-glue: str = None  # of a real OPT: QNLI and SST-2, a folder; None: nyu-mll/glue
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+sentences: int = None  # sentences that statistics of languages are taken on; None: the preset's
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
+opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder: a GPU, or patience
+opt_corpus: str = None  # of a real OPT: text for token frequencies; None: WikiText-2
+glue: str = None  # of a real OPT: folder of QNLI and SST-2; None: nyu-mll/glue
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -35,15 +35,12 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %%
 from sameloss.book.chapter import begin
 
-setting = begin(globals(), trains=False)
+page = begin(globals(), "a1_datasets")
 
 # %%
-from sameloss.store.pool import get_all
+from sameloss.studies.same_loss.measured_languages import calibrations, measurements, opt_name
 
-runs = setting.language_runs()
-get_all(setting.store, [*runs, setting.corpus], setting.preset.workers)
-measurements = setting.language_measurements()
-found = {name: setting.store.get(run) for name, run in measurements.items()}
+found = {name: page.store.get(run) for name, run in measurements(page.settings).items()}
 
 # %% [markdown]
 # ## The grammar
@@ -60,7 +57,7 @@ import torch
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 
-language = setting.preset.language.build()
+language = page.group.domain.language.build()
 derived = language.derive(4, torch.Generator().manual_seed(0))
 ax = figures.parse_tree(derived.trees[0], drawing.panels(1, width=9)[0])
 
@@ -99,7 +96,7 @@ print("Pr(one one) =", PCFG(own).log_prob(one_one).exp().item())
 # state at one position.
 
 # %%
-model = setting.preset.hmm.build()
+model = page.settings.domains["HMM"].language.build()
 drawn, states = model.sample_states(3, torch.Generator().manual_seed(0))
 for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
     print("words ", " ".join(f"{word:3}" for word in words))
@@ -116,7 +113,7 @@ for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
 from sameloss.book.chapter import render
 from sameloss.studies.same_loss.tables.languages import describe_opt
 
-render(describe_opt(setting))
+render(describe_opt(page))
 
 # %% [markdown]
 # ## Lengths and words
@@ -147,7 +144,7 @@ _ = ax.legend(fontsize="small")
 # %%
 from sameloss.studies.same_loss.tables.languages import entropy_table
 
-entropies = entropy_table(setting)
+entropies = entropy_table(page)
 render(entropies, decimals=3)
 
 # %% [markdown]
@@ -162,13 +159,13 @@ from sameloss.languages.calibration import calibrate
 show_source(calibrate)
 
 # %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted, the value the presets `gpu` and `paper` use, found by the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
+from sameloss.studies.same_loss.domains import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.studies.same_loss.paper import ENTROPY
-from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_LANGUAGE
 
 pcfg, hmm = PAPER_LANGUAGE.rule_concentration, PAPER_HMM.transition_concentration
 chosen = {"PCFG": pcfg, "HMM": hmm}
-for (name, run), ax in zip(setting.calibrations().items(), drawing.panels(2), strict=True):
-    tried = setting.store.get(run)
+for (name, run), ax in zip(calibrations(page.settings).items(), drawing.panels(2), strict=True):
+    tried = page.store.get(run)
     figures.calibration_curve(tried, ENTROPY[name], chosen[name], name, ax)
 
 # %% [markdown]
@@ -187,7 +184,7 @@ for (name, run), ax in zip(setting.calibrations().items(), drawing.panels(2), st
 # %%
 from sameloss.studies.same_loss.tables.languages import ceiling_table
 
-ceilings = ceiling_table(setting)
+ceilings = ceiling_table(page)
 render(ceilings, decimals=1)
 
 # %% [markdown]
@@ -207,12 +204,14 @@ render(ceilings, decimals=1)
 # %%
 from sameloss.studies.same_loss.tables.languages import corpus_overlap
 
-overlap = corpus_overlap(setting, 4000)
-print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {setting.preset.corpus_sentences:,}")
+overlap = corpus_overlap(page, 4000)
+corpus = page.settings.training.corpus_sentences
+print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {corpus:,}")
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-calibrated = entropies.dropna(subset="published").query("language != @setting.opt_name")
+opt = opt_name(page.settings)
+calibrated = entropies.dropna(subset="published").query("language != @opt")
 near = calibrated.published.between(calibrated.low - 0.02, calibrated.high + 0.02)
 print("published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all()))
 print(
@@ -239,9 +238,6 @@ print(
 #    often than chance? (How often does the left half of a sentence have exactly 16 tokens?)
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(setting, [*runs, setting.corpus]))
-display(render(measured(setting, runs), decimals=2))
-drawing.download(entropies, "a1_datasets")
+close(page, entropies)

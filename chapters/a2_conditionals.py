@@ -21,15 +21,18 @@
 # and an HMM, where any number of masks costs the same, so that a 15 % mask rate has exact targets too.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper
-sentences: int = 2000  # sentences that entropies under several masks are taken on
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+sentences: int = 2000  # sentences that statistics of languages are taken on; None: the preset's
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
+workers: int = None  # runs at once; None: one a core
+device: str = "auto"  # cpu or cuda; auto takes the best there is
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
 from sameloss.book.chapter import begin
 
-setting = begin(globals(), trains=False)
+page = begin(globals(), "a2_conditionals")
 
 # %% [markdown]
 # ## By hand
@@ -101,7 +104,7 @@ show_source(outside)
 from sameloss.book.chapter import render, scientific
 from sameloss.studies.same_loss.tables.languages import definition_and_pass
 
-compared = definition_and_pass(setting, sentences=20)
+compared = definition_and_pass(page, sentences=20)
 render(scientific(compared, "difference"), decimals=1)
 
 # %% [markdown]
@@ -116,7 +119,7 @@ render(scientific(compared, "difference"), decimals=1)
 # %%
 from sameloss.studies.same_loss.tables.languages import masks_summed_both_ways
 
-several = masks_summed_both_ways(setting, most=3, sentences=20)
+several = masks_summed_both_ways(page, most=3, sentences=20)
 render(scientific(several, "difference"), decimals=1)
 
 # %% [markdown]
@@ -128,7 +131,7 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.tables.languages import entropy_by_masks
 
-table = entropy_by_masks(setting, sentences)
+table = entropy_by_masks(page, page.settings.evaluation.language_sentences)
 (ax,) = drawing.panels(1, width=5)
 figures.entropy_by_masks(table, ax)
 _ = ax.legend(fontsize="small")
@@ -144,7 +147,7 @@ _ = ax.legend(fontsize="small")
 # %%
 from sameloss.studies.same_loss.tables.languages import attainable
 
-render(attainable(setting))
+render(attainable(page))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -171,4 +174,6 @@ print(
 #    `-p preset paper` (no model is trained; the definition, word by word, takes minutes there).
 
 # %% tags=["hide-input"]
-drawing.download(table, "a2_conditionals")
+from sameloss.book.chapter import close
+
+close(page, table)

@@ -22,8 +22,8 @@
 # is trained here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -33,10 +33,9 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "a3_models")
-setting = study.setting
+page = begin(globals(), "a3_models")
 
 # %% [markdown]
 # ## The idea
@@ -139,10 +138,10 @@ render(sizes.rename(columns={"off": "name off (%)"}))
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.tables.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
 
-paper = PRESETS["paper"].language
+paper = PAPER["PCFG"].language
 share = 100 * sizes["word embedding"] / sizes["as BERT"]
 farthest = sizes.loc[sizes.off.abs().idxmax()]
 texts = {
@@ -184,7 +183,7 @@ for name, text in texts.items():
 # %%
 from sameloss.studies.same_loss.tables.models import own_sizes
 
-own = own_sizes(setting)
+own = own_sizes(page.group)
 render(own)
 
 # %% [markdown]
@@ -302,10 +301,10 @@ type(opened).__name__, theirs[:4].tolist(), ours[:3].tolist()
 from sameloss.studies.same_loss.arms import ADAMW, POST_LN
 from sameloss.studies.same_loss.tables.comparison import arm_differences, arm_table, wide
 
-render(arm_table(study, [ADAMW, POST_LN], setting.tasks), decimals=3)
+render(arm_table(page, [ADAMW, POST_LN], page.tasks), decimals=3)
 
 # %%
-render(wide(arm_differences(study, [POST_LN], setting.tasks)))
+render(wide(arm_differences(page, [POST_LN], page.tasks)))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -338,8 +337,6 @@ print("and our probabilities, of words only:", torch.allclose(theirs[1:-1], ours
 #    classes then computes other logits, and why?
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(setting, study.runs()))
-display(render(measured(setting, study.runs()), decimals=2))
+close(page)

@@ -22,10 +22,10 @@
 # with the label noise switched off, halved and left alone.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all (the preset's size for comparisons of algorithms), or one size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
-steps: int = None  # pre-training steps of every algorithm; None: the preset's
+steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
@@ -38,15 +38,16 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "a4_algorithms")
+page = begin(globals(), "a4_algorithms")
 
 # %%
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
+from sameloss.studies.same_loss.effects import Compared
 
-tasks = study.setting.tasks
-trained, noise = study.present(TRAINED), study.present(NOISE)
+tasks = page.tasks
+trained, noise = page.present(TRAINED), page.present(NOISE)
 
 # %% [markdown]
 # ## The idea
@@ -72,7 +73,7 @@ trained, noise = study.present(TRAINED), study.present(NOISE)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.objectives import transfer_loss
+from sameloss.training.adversary import transfer_loss
 
 show_source(transfer_loss)
 
@@ -85,7 +86,7 @@ show_source(transfer_loss)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.training.objectives import Labelled
+from sameloss.training.adversary import TaskExamples
 
 
 class OneFeature(torch.nn.Linear):
@@ -93,7 +94,7 @@ class OneFeature(torch.nn.Linear):
         return tokens[..., None].float()
 
 
-pair = Labelled(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
+pair = TaskExamples(Sentences(torch.ones(2, 1), torch.tensor([1, 1])), torch.ones(2, 1))
 round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 
 # %% [markdown]
@@ -117,12 +118,12 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # %%
 from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
 
-render(arm_table(study, trained, tasks), decimals=3)
+render(arm_table(page, trained, tasks), decimals=3)
 
 # %%
 from IPython.display import Markdown
 
-Markdown(unsaturated(study, trained))
+Markdown(unsaturated(page, trained))
 
 # %% [markdown]
 # (KL in nats a masked token, trace over native parameters, accuracies in per cent, all means over
@@ -134,12 +135,12 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
-results = study.of(ADAMW)
-along = arm_checkpoints(study, study.present([ADAMW, *ADVERSARIAL, SOFT]))
+results = page.of(ADAMW)
+along = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL, SOFT]))
 axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
-    baselines = results.accuracy_table(name).query("representation in @results.baselines")
-    figures.accuracy_against_kl(along, name, baselines, study.setting.preset.saturated_kl, ax, by="algorithm")
+    baselines = results.baseline_table(name)
+    figures.accuracy_against_kl(along, name, baselines, page.saturated_kl, ax, by="algorithm")
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -150,7 +151,7 @@ drawing.legend(axes[0])
 # %%
 from sameloss.studies.same_loss.tables.comparison import arm_differences, wide
 
-differences = arm_differences(study, trained[1:], tasks)
+differences = arm_differences(page, trained[1:], tasks)
 render(wide(differences))
 
 # %% mystnb={"figure": {"caption": "Each algorithm minus AdamW at exactly equal KL, with 95 % multi-level bootstrap intervals. Left the trace, then the tasks.", "name": "fig-algorithm-differences"}, "image": {"alt": "Differences from AdamW with intervals, by algorithm, for the trace and each task."}}
@@ -162,13 +163,13 @@ _ = figures.differences_at_equal_kl(differences)
 # seeds and twice the steps of ordinary training:
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
-from sameloss.studies.same_loss.record import recorded, said
+from sameloss.studies.same_loss.recorded import record_in_words, recorded
 
 over_adamw = recorded("differences").query("reference == 'adamw'")
 _ = figures.differences_at_equal_kl(over_adamw)
 
 # %%
-print(said("laptop-long"))
+print(record_in_words("laptop-long"))
 render(recorded("algorithms"), decimals=3)
 
 # %% [markdown]
@@ -180,7 +181,7 @@ render(recorded("algorithms"), decimals=3)
 # it is at $s = 0$; if a lower trace makes better features, accuracy rises with it.
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the label noise scaled by s: trace, KL and probe accuracy, mean and standard deviation over pre-training seeds.", "name": "fig-label-noise"}, "image": {"alt": "Trace, KL and accuracy along SGD by the size of the label noise."}}
-noisy = arm_checkpoints(study, noise)
+noisy = arm_checkpoints(page, noise)
 axes = drawing.panels(2 + len(tasks))
 quantities = {"trace": figures.TRACE_LABEL, "kl_mean": "KL (nats a masked token)"}
 quantities |= {name: f"probe accuracy, {name} (%)" for name in tasks}
@@ -189,14 +190,14 @@ for (name, text), ax in zip(quantities.items(), axes, strict=True):
 drawing.legend(axes[0])
 
 # %%
-render(arm_table(study, [SOFT, *noise], tasks), decimals=3)
+render(arm_table(page, [SOFT, *noise], tasks), decimals=3)
 
 # %% [markdown]
 # Each minus $s = 0$ (no label noise, the same steps):
 
 # %%
 quiet, *noises = noise
-render(wide(arm_differences(study, noises, tasks, quiet, ["after all steps"])))
+render(wide(arm_differences(page, noises, tasks, quiet, [Compared.ENDS])))
 
 # %% [markdown]
 # Noise also raises the KL: at a constant rate SGD hovers above the minimum, the higher the noisier, and
@@ -204,7 +205,7 @@ render(wide(arm_differences(study, noises, tasks, quiet, ["after all steps"])))
 # training on exact conditionals before, where on its way it had the same KL, seed by seed:
 
 # %%
-before = arm_differences(study, noises, tasks, reference=SOFT, comparisons=["at its last KL"])
+before = arm_differences(page, noises, tasks, reference=SOFT, comparisons=[Compared.LAST_KL])
 render(wide(before))
 
 # %% [markdown]
@@ -214,20 +215,9 @@ render(wide(before))
 # looks at the loss alone.
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "a4_algorithms")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -236,7 +226,7 @@ last = noisy[noisy.step == noisy.step.max()].groupby("algorithm", sort=False).tr
 print("at the end the trace is largest without label noise:", last.idxmax() == quiet.label)
 print(
     "exact conditionals keep the KL below 0.01 nats:",
-    bool((study.of(quiet).checkpoints.kl_mean < 0.01).all()),
+    bool((page.of(quiet).checkpoints.kl_mean < 0.01).all()),
 )
 
 # %% [markdown]
@@ -258,9 +248,6 @@ print(
 # 3. With more noise than there is: `02_existence` with `-p algorithm sgd-noise -p strength 1.5 -p size 27K`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(study.setting, study.runs()))
-display(render(measured(study.setting, study.runs()), decimals=2))
-drawing.download(pd.concat([along, noisy], ignore_index=True), "a4_algorithms")
+close(page, pd.concat([along, noisy], ignore_index=True))

@@ -21,12 +21,12 @@
 # cost; and which measures of flatness change when only the parameters do, and not the function.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -38,7 +38,7 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 # %%
 from sameloss.book.chapter import begin
 
-setting = begin(globals())
+page = begin(globals(), "b1_trace")
 
 # %% [markdown]
 # ## The identity, and where it holds
@@ -55,9 +55,9 @@ setting = begin(globals())
 # exact conditionals. All that can be masked is the population, so that all three traces are exact.
 
 # %%
-from sameloss.store.pool import get_all
+from sameloss.studies.same_loss.estimators import identity as identity_run
 
-identity, *_ = get_all(setting.store, setting.trace_runs(), setting.preset.workers)
+identity = page.store.get(identity_run())
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
 from sameloss.studies import drawing
@@ -115,15 +115,20 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 from sameloss.studies.same_loss.tables.flatness import estimator_table
 
 BUDGET = 10.0  # seconds
-estimators = estimator_table(setting, BUDGET)
+estimators = estimator_table(page, BUDGET)
 
 # %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row an estimator; parameter-space Hutchinson has by far the widest."}}
 (ax,) = drawing.panels(1, width=6)
 _ = figures.estimators_at_equal_cost(estimators, BUDGET, ax)
 
 # %%
-shown = ["estimator", "mean", "standard_error", "count", "off", "seconds", "error_percent", "error_at_budget"]
-renamed = {"off": "off (s.e.)", "error_percent": "error (%)", "error_at_budget": "error (%) after 10 s"}
+shown = ["label", "mean", "standard_error", "count", "off", "seconds", "error_percent", "error_at_budget"]
+renamed = {
+    "label": "estimator",
+    "off": "off (s.e.)",
+    "error_percent": "error (%)",
+    "error_at_budget": "error (%) after 10 s",
+}
 render(estimators[shown].rename(columns=renamed))
 
 # %% [markdown]
@@ -134,11 +139,12 @@ render(estimators[shown].rename(columns=renamed))
 # relative to the squared trace, times in seconds a sentence, errors in per cent):
 
 # %%
+import pandas as pd
 from myst_nb import glue
 
-from sameloss.studies.same_loss.tables.flatness import variance_table
+from sameloss.studies.same_loss.tables.flatness import variances
 
-variance = variance_table(estimators)
+variance = variances(estimators)
 for name in (
     "best_labels",
     "one_beside_best",
@@ -147,8 +153,8 @@ for name in (
     "times_dearer",
     "error_50_sentences",
 ):
-    glue(name, f"{variance[name]:.2g}", display=False)
-render(variance.rename_axis("quantity").reset_index(name="value"), decimals=5)
+    glue(name, f"{getattr(variance, name):.2g}", display=False)
+render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals=5)
 
 # %% [markdown]
 # The best number here is {glue:text}`best_labels`, and one label costs {glue:text}`one_beside_best` times as much
@@ -174,14 +180,14 @@ render(variance.rename_axis("quantity").reset_index(name="value"), decimals=5)
 # | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ {cite}`lau2025local` |
 
 # %%
-from sameloss.studies.same_loss.tables.flatness import MEASURES, measured_values, reparametrisation_table
+from sameloss.studies.same_loss.tables.flatness import measured_values, reparametrisation_table
 
-render(measured_values(setting), decimals=4)
+render(measured_values(page), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
-reparametrised = reparametrisation_table(setting)
+reparametrised = reparametrisation_table(page)
 (ax,) = drawing.panels(1, width=8)
-_ = figures.ratios(reparametrised[["form", *MEASURES]], ax)
+_ = figures.ratios(reparametrised.drop(columns="moved"), ax)
 
 # %%
 from sameloss.book.chapter import scientific
@@ -233,10 +239,6 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 # 2. Is the order of estimators the same far from saturation? `-p steps 500`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-page = setting.trace_runs()
-print(provenance(setting, page))
-display(render(measured(setting, page), decimals=2))
-drawing.download(estimators, "b1_trace")
+close(page, estimators)

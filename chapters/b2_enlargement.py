@@ -21,13 +21,13 @@
 # comparison of sizes.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 trace_sentences: int = None  # masked sentences an estimate of the trace uses; None: the preset's
-grammar: str = None  # file with a grammar of your own, NLTK's notation or lines `LHS RHS... p`
-length_limit: int = None  # longest sentence (tokens) of your grammar; needed where it is recursive
+grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
+length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
@@ -39,15 +39,11 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "b2_enlargement")
+page = begin(globals(), "b2_enlargement")
 
 # %%
-from sameloss.studies.same_loss.arms import MAIN
-
-setting = study.setting
-
 # %% [markdown]
 # ## Replicating width
 #
@@ -56,19 +52,20 @@ setting = study.setting
 # copied too. The tied embedding $E$ is divided by some $s$ as the input, which the LayerNorm behind it
 # undoes, and as the output matrix it sums over $k$ copies, so $s = k$, or the head's last LayerNorm takes a
 # share. Here is the paper's map, and the one that divides both by $\sqrt k$:
-
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.models import enlarge
+from sameloss.studies.same_loss.arms import MAIN
 
 show_source(enlarge.divisor)
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss.tables.flatness import enlarged_traces, function_table
+from sameloss.studies.same_loss.results import frame
+from sameloss.studies.same_loss.tables.flatness import function_table
 
-traces = enlarged_traces(setting)
-functions = function_table(setting)
+traces = frame(page.store, page.group, "enlargement")
+functions = function_table(page)
 render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
 
 # %% [markdown]
@@ -99,7 +96,7 @@ render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
 # %%
 from sameloss.studies.same_loss.tables.flatness import law_table
 
-laws = law_table(setting)
+laws = law_table(page)
 render(laws, decimals=6)
 
 # %% [markdown]
@@ -139,11 +136,11 @@ _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 # enlargement.
 
 # %% mystnb={"figure": {"caption": "Traces of the last checkpoints in six ways to compare sizes; one point a pre-training seed.", "name": "fig-enlarged"}, "image": {"alt": "Six groups of points, one colour a size; the order of the sizes depends on the way to compare."}}
-from sameloss.studies.same_loss.tables.flatness import enlarged_totals
+from sameloss.studies.same_loss.enlargement import enlarged_totals
 
 totals = enlarged_totals(traces)
 totals["parameters"] = totals["size"].map(
-    {name: setting.preset.parameter_count(name) for name in setting.sizes}
+    {name: page.group.domain.parameter_count(name) for name in page.group.sizes}
 )
 (ax,) = drawing.panels(1, width=9)
 _ = figures.traces_by_comparison(totals, ax)
@@ -151,7 +148,7 @@ _ = figures.traces_by_comparison(totals, ax)
 # %%
 from sameloss.studies.same_loss.tables.comparison import comparison_table
 
-results = study.of(MAIN)
+results = page.of(MAIN)
 compared = comparison_table(results, traces)
 render(compared)
 
@@ -178,20 +175,9 @@ for name, rows in found.items():
 # ## Paper beside ours
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "b2_enlargement")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - Enlarged to one architecture as the paper does, the trace falls with size:
@@ -235,10 +221,6 @@ print(
 # 2. Does a noisier estimate change the verdict? `-p trace_sentences 200`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-page = [*setting.enlargements().values()]
-print(provenance(setting, page))
-display(render(measured(setting, page), decimals=2))
-drawing.download(totals, "b2_enlargement")
+close(page, totals)

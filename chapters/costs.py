@@ -16,9 +16,10 @@
 # the run store; and what the sizes are.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
+saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
@@ -27,9 +28,9 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-setting = begin_study(globals(), "verdicts").setting
+page = begin(globals(), "costs")
 
 # %% [markdown]
 # ## What each preset takes
@@ -46,12 +47,8 @@ setting = begin_study(globals(), "verdicts").setting
 # %%
 from sameloss.book.chapter import render
 from sameloss.book.cost_tables import preset_costs
-from sameloss.book.costs import chapter_runs
-from sameloss.store.pool import get_all
 
-every = [run for runs in chapter_runs(setting).values() for run in runs]
-get_all(setting.store, every, setting.preset.workers)
-render(preset_costs(setting))
+render(preset_costs(page.store))
 
 # %% [markdown]
 # ## Estimated beside measured
@@ -63,7 +60,7 @@ render(preset_costs(setting))
 # %%
 from sameloss.book.cost_tables import estimated_and_measured
 
-render(estimated_and_measured(setting))
+render(estimated_and_measured(page.store, page.group))
 
 # %% [markdown]
 # ## Time and memory by chapter
@@ -73,9 +70,9 @@ render(estimated_and_measured(setting))
 # process, which may have run others before.
 
 # %%
-from sameloss.book.costs import by_chapter
+from sameloss.book.costs import by_page
 
-render(by_chapter(setting))
+render(by_page(page.pages))
 
 # %% [markdown]
 # ## Recorded runs
@@ -84,9 +81,9 @@ render(by_chapter(setting))
 # chapters show them beside their own numbers.
 
 # %%
-from sameloss.studies.same_loss.record import records, said
+from sameloss.studies.same_loss.recorded import record_in_words, records
 
-print(*map(said, records()), sep="\n")
+print(*map(record_in_words, records()), sep="\n")
 
 # %% [markdown]
 # ## Pre-training: ours beside HuggingFace
@@ -166,6 +163,6 @@ table = size_table()
 print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
+from sameloss.book.chapter import close
 
-print(provenance(setting))
+close(page)

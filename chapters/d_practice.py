@@ -21,10 +21,10 @@
 # found, beside our own numbers.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all (the preset's size for comparisons of algorithms), or one size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
-steps: int = None  # pre-training steps of every algorithm; None: the preset's
+steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
@@ -36,15 +36,15 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "d_practice")
+page = begin(globals(), "d_practice")
 
 # %%
 from sameloss.studies.same_loss.arms import ADAMW, PENALTY, REGULARISED, SAM
 
-regularised = study.present([ADAMW, SAM, PENALTY, *REGULARISED])
-tasks = study.setting.tasks
+regularised = page.present([ADAMW, SAM, PENALTY, *REGULARISED])
+tasks = page.tasks
 
 # %% [markdown]
 # ## Explicit regularisers of flatness
@@ -61,7 +61,7 @@ tasks = study.setting.tasks
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.objectives import fisher_trace_along
+from sameloss.training.trace_penalty import fisher_trace_along
 
 show_source(fisher_trace_along)
 
@@ -89,19 +89,19 @@ round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 from sameloss.book.chapter import render
 from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
 
-render(arm_table(study, regularised, tasks), decimals=3)
+render(arm_table(page, regularised, tasks), decimals=3)
 
 # %%
 from IPython.display import Markdown
 
-Markdown(unsaturated(study, regularised))
+Markdown(unsaturated(page, regularised))
 
 # %% mystnb={"figure": {"caption": "Each regulariser minus plain AdamW at exactly equal KL: the trace (relative) and the accuracies (points), 95 % intervals.", "name": "fig-regularisers"}, "image": {"alt": "Differences in trace and accuracy of SAM, trace penalty, dropout and weight decay from AdamW."}}
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.tables.comparison import arm_differences, wide
 
-differences = arm_differences(study, regularised[1:], tasks)
+differences = arm_differences(page, regularised[1:], tasks)
 _ = figures.differences_at_equal_kl(differences)
 
 # %%
@@ -112,10 +112,10 @@ render(wide(differences))
 # among all algorithms: {numref}`fig-algorithms-recorded`):
 
 # %%
-from sameloss.studies.same_loss.record import recorded, said
+from sameloss.studies.same_loss.recorded import record_in_words, recorded
 
 names = [arm.label for arm in (SAM, PENALTY, *REGULARISED)]
-print(said("laptop-long"))
+print(record_in_words("laptop-long"))
 render(wide(recorded("differences").query("algorithm in @names")))
 
 # %% [markdown]
@@ -129,13 +129,13 @@ render(wide(recorded("differences").query("algorithm in @names")))
 # %%
 from sameloss.studies.same_loss.tables.comparison import predictor_table
 
-predictors = predictor_table(study, study.arms, tasks)
+predictors = predictor_table(page, page.arms, tasks)
 render(predictors)
 
 # %% mystnb={"figure": {"caption": "Accuracy against trace across algorithms: all saturated last checkpoints of one size. If flatness alone decided, the points would fall on one line.", "name": "fig-predictors"}, "image": {"alt": "Scatter of accuracy against Fisher trace, coloured by algorithm."}}
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
-along = arm_checkpoints(study, study.arms)
+along = arm_checkpoints(page, page.arms)
 last = along[(along.step == along.step.max()) & along.saturated]
 axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
@@ -157,20 +157,9 @@ drawing.legend(axes[0])
 # ## Paper beside ours
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "d_practice")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - SAM finds flatter models: {glue:text}`verdict-sam-trace`.
@@ -178,8 +167,8 @@ render(across_presets(verdicts, study.setting.preset.name))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-flattened = study.of(SAM).checkpoints.query("step == step.max()").trace.mean()
-plain = study.of(ADAMW).checkpoints.query("step == step.max()").trace.mean()
+flattened = page.of(SAM).checkpoints.query("step == step.max()").trace.mean()
+plain = page.of(ADAMW).checkpoints.query("step == step.max()").trace.mean()
 print("SAM lowers the trace:", bool(flattened < plain))
 
 # %% [markdown]
@@ -195,9 +184,6 @@ print("SAM lowers the trace:", bool(flattened < plain))
 # 2. A stronger penalty: `-p algorithm trace-penalty -p strength 0.001`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-print(provenance(study.setting, study.runs()))
-display(render(measured(study.setting, study.runs()), decimals=2))
-drawing.download(along, "d_practice")
+close(page, along)

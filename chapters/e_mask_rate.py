@@ -20,7 +20,7 @@
 # in the same way, and the difference with its interval beside what was declared to be "little" beforehand.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
@@ -34,14 +34,14 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "e_mask_rate")
+page = begin(globals(), "e_mask_rate")
 
 # %%
 from sameloss.studies.same_loss.arms import MASK_RATE, ONE_MASK
 
-tasks = study.setting.tasks
+tasks = page.tasks
 
 # %% [markdown]
 # ## The idea
@@ -79,7 +79,7 @@ round(len(mask_share(drawn, 0.15, np.random.default_rng(0)).targets) / 200_000, 
 from sameloss.book.chapter import render
 from sameloss.studies.same_loss.results import final
 
-tables = {"one mask": study.of(ONE_MASK), "15 % masks": study.of(MASK_RATE)}
+tables = {"one mask": page.of(ONE_MASK), "15 % masks": page.of(MASK_RATE)}
 columns = {"kl_mean": "KL", "trace": "trace", **dict.fromkeys(tasks)}
 rows = [final(results).assign(training=name) for name, results in tables.items()]
 import pandas as pd
@@ -91,11 +91,11 @@ render(both.reset_index().rename(columns={"kl_mean": "KL"}), decimals=3)
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 
-results = study.of(MASK_RATE)
+results = page.of(MASK_RATE)
 axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
-    baselines = results.accuracy_table(name).query("representation in @results.baselines")
-    figures.accuracy_against_kl(results.checkpoints, name, baselines, study.setting.preset.saturated_kl, ax)
+    baselines = results.baseline_table(name)
+    figures.accuracy_against_kl(results.checkpoints, name, baselines, page.saturated_kl, ax)
 drawing.legend(axes[0])
 
 # %% mystnb={"figure": {"caption": "Accuracy against trace of the last checkpoints trained with 15 % masks. Figure 11, right.", "name": "fig-mask-trace"}, "image": {"alt": "Probe accuracy against Fisher trace for models trained with 15 % masking."}}
@@ -112,20 +112,9 @@ drawing.legend(axes[0])
 # lies within the margin.
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study, "e_mask_rate")
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
-
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
-
-render(across_presets(verdicts, study.setting.preset.name))
+verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - Accuracy changes little: {glue:text}`verdict-mask15`; the KL stays small: {glue:text}`verdict-mask15-kl`.
@@ -148,10 +137,6 @@ print("KL with 15 % masks ends below 0.1 nats:", bool((final(results).kl_mean < 
 # 1. Mask a third: `papermill chapters/02_existence.ipynb out.ipynb -p algorithm mask-rate -p strength 0.33`.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.book.costs import measured
+from sameloss.book.chapter import close
 
-runs = study.runs()
-print(provenance(study.setting, runs))
-display(render(measured(study.setting, runs), decimals=2))
-drawing.download(pd.concat(rows, ignore_index=True), "e_mask_rate")
+close(page, pd.concat(rows, ignore_index=True))

@@ -13,20 +13,20 @@
 # # Verdicts
 #
 # Everything the paper publishes, beside what this book computed, with a verdict that follows from
-# an interval and a tolerance fixed in `sameloss.studies.same_loss.paper` before the runs. Effects are oriented so
+# an interval and a tolerance fixed in `sameloss.studies.same_loss.claims` before the runs. Effects are oriented so
 # that the paper's claim is a positive number.
 #
 # | verdict | meaning |
 # |---|---|
-# | reproduced | the 95 % interval is above zero, and the published number lies in it, widened by the tolerance (where the paper states a direction only: above zero) |
-# | direction only | above zero, but of another size |
-# | not seen | zero lies in the interval |
-# | contradicted | the interval is below zero |
+# | reproduced | the whole 95 % interval lies within the tolerance around the published number (where the paper states a direction only: above zero) |
+# | direction only | the whole interval is above zero and outside the tolerance: an effect of another size |
+# | not decided | the interval overlaps an edge of the tolerance: too wide to say |
+# | not seen | zero lies in the interval, the published number is excluded (where there is a direction only: zero lies in it) |
+# | contradicted | the whole interval is below zero |
 # | not testable here | it cannot be computed from these runs, for example because models are not saturated |
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu or paper; auto follows the size
-size: str = "all"  # all, or one size of the preset: 7K, 27K, 106K; 2M to 730M as in the paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
@@ -38,29 +38,19 @@ device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
-from sameloss.book.chapter import begin_study
+from sameloss.book.chapter import begin
 
-study = begin_study(globals(), "verdicts")
+page = begin(globals(), "verdicts")
 
 # %%
-from sameloss.book.chapter import render_verdicts
-from sameloss.studies.same_loss.claims import verdict_table
+from sameloss.book.chapter import beside_the_paper
 
-verdicts = verdict_table(study)
-render_verdicts(verdicts)
-
-# %% [markdown]
-# The same claims in runs too long to wait for, recorded once (what they took: {ref}`costs`):
+verdicts = beside_the_paper(page)
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss.record import across_presets
 
-across = across_presets(verdicts, study.setting.preset.name)
-render(across)
-
-# %%
-counts = across.iloc[:, 2:].apply(lambda column: column.str.partition(":")[0].value_counts())
+counts = page.recorded(verdicts).iloc[:, 2:].apply(lambda column: column.str.partition(":")[0].value_counts())
 render(counts.rename_axis("verdict").reset_index(), decimals=0)
 
 # %% [markdown]
@@ -71,16 +61,16 @@ render(counts.rename_axis("verdict").reset_index(), decimals=0)
 # and the correction passes all of its checks; otherwise the book shows a counter-example.
 
 # %%
-from sameloss.book.verdicts import theory_runs, theory_table
+from sameloss.book.verdicts import all_statements
 
-theory = theory_table(study.setting)
-render(theory.drop(columns="section"))
+theory = all_statements(page.pages)
+render(theory.drop(columns="page"))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.same_loss.paper import PUBLISHED
+from sameloss.studies.same_loss.claims import CLAIMS
 
-print("every published claim has a verdict:", set(verdicts.id) == set(PUBLISHED))
+print("every published claim has a verdict:", set(verdicts.id) == {claim.id for claim in CLAIMS})
 print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
 
 # %% [markdown]
@@ -89,8 +79,6 @@ print("statements without a counter-example:", set(theory.verdict) <= {"holds", 
 # leave an effect open, the recorded run's five often decide it.
 
 # %% tags=["hide-input"]
-from sameloss.book.chapter import provenance
-from sameloss.studies import drawing
+from sameloss.book.chapter import close
 
-print(provenance(study.setting, [*study.runs(), *theory_runs(study.setting)]))
-drawing.download(verdicts, "verdicts")
+close(page, verdicts)

@@ -21,8 +21,10 @@ from sameloss.measures.saturation import saturation
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.runs.flatness import flatness_measures, predictions
 from sameloss.studies.same_loss.estimators import _forms, _three_traces
+from sameloss.training.adversary import Adversary, TaskExamples, one_hot_classes
 from sameloss.training.corpus import Corpus, write_corpus
-from sameloss.training.objectives import Labelled, Objective, loss_of, one_hot_classes
+from sameloss.training.objectives import Objective, loss_of
+from sameloss.training.trace_penalty import TracePenalty
 
 LANGUAGES = {
     "PCFG": PCFGSpec(2, 2, 2, 2, 3, 4, 2, 1.0, 1.0, early_stop=(0.3, 0.4), smoothing=0.1, seed=3),
@@ -32,8 +34,8 @@ LANGUAGES = {
 OBJECTIVES = {
     "sampled labels": Objective(),
     "scaled noise": Objective(label_noise=0.5),
-    "penalty": Objective(trace_penalty=0.1),
-    "adversary": Objective(adversary=0.1, adversary_sentences=8),
+    "penalty": Objective(trace_penalty=TracePenalty(0.1)),
+    "adversary": Objective(adversary=Adversary(0.1, sentences=8)),
 }
 
 
@@ -66,8 +68,8 @@ def conditionals(device, language):
 
 def loss(device, language, objective):
     data = Data(device, language)
-    downstream = Labelled(data.sentences, one_hot_classes(data.labels, (2,)))
-    loss = loss_of(OBJECTIVES[objective], seeded(), data.language, downstream)
+    examples = TaskExamples(data.sentences, one_hot_classes(data.labels, (2,)))
+    loss = loss_of(OBJECTIVES[objective], seeded(), data.language, examples)
     loss(data.model, data.masked.to(device)).total.backward()
     optimiser = torch.optim.AdamW(data.model.parameters(), fused=True)
     optimiser.step()

@@ -1,12 +1,17 @@
 """Keys: what is in them, what stays out of them, and those of the book."""
 
-from dataclasses import dataclass, field, make_dataclass, replace
+from collections import Counter
+from copy import deepcopy
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from library import run_classes
+from recorded import defaults, keys
+from recorded.files import RECORD, read
 
-from sameloss.store.store import Run, Store
+from sameloss.store.store import Run, Store, with_ancestors
 
 
 def toy(*fields, name="Toy", bases=(Run,)):
@@ -96,3 +101,74 @@ def test_the_manifest_keeps_what_the_key_leaves_out(tmp_path):
     assert store.manifest(run)["parameters"] == {"run": "Noted", "schema": 1, "steps": 3, "rate": 0.5}
     assert "rate" not in run.canonical()
     assert replace(run, rate=0.25).canonical()["rate"] == 0.25
+
+
+# Those of the library
+
+
+def test_classes_of_runs_have_names_of_their_own():
+    """A key and a folder know a class by its name alone; so do the settings in a key."""
+    runs = run_classes()
+    for kinds in (runs, {part for run in runs for part in defaults.in_keys(run)}):
+        assert [name for name, count in Counter(kind.__name__ for kind in kinds).items() if count > 1] == []
+
+
+def test_no_field_has_the_name_of_what_a_key_adds():
+    kinds = {part for run in run_classes() for part in defaults.in_keys(run)}
+    assert not {field.name for kind in kinds for field in fields(kind)} & {"run", "schema", "type", "key"}
+
+
+def test_defaults_are_those_recorded():
+    recorded, found = read(defaults.FILE), defaults.found()
+    changed = defaults.changed(recorded, found)
+    assert not changed, "\n".join(changed)
+    assert found == recorded, f"Fields with a default came or went, or a schema was raised; {RECORD}."
+
+
+def test_a_changed_default_asks_for_the_schemas_of_the_runs_that_have_it():
+    recorded = read(defaults.FILE)
+    found = deepcopy(recorded)
+    found["defaults"]["Optimisation"]["warmup"] = 0.5
+    (sentence,) = defaults.changed(recorded, found)
+    assert sentence.startswith(
+        "Optimisation.warmup = 0.06 became 0.5, and a default that is part of keys changed"
+    )
+    assert sentence.endswith("or raise the schema of Pretraining.")
+    found["schemas"]["Pretraining"] += 1
+    assert defaults.changed(recorded, found) == []
+
+
+def test_a_new_default_is_recorded_and_raises_no_schema():
+    recorded = read(defaults.FILE)
+    found = deepcopy(recorded)
+    found["defaults"]["Optimisation"]["momentum"] = 0.0
+    assert defaults.changed(recorded, found) == []
+    found["defaults"]["Optimisation"]["sam_radius"] = 0
+    assert len(defaults.changed(recorded, found)) == 1
+
+
+def parts(value):
+    """Yield the dataclasses in a value, inside tuples too, down to other runs."""
+    if isinstance(value, tuple | list):
+        yield from (part for item in value for part in parts(item))
+    elif is_dataclass(value) and not isinstance(value, Run):
+        yield from (type(value).__name__, *parts([getattr(value, f.name) for f in fields(value)]))
+
+
+def test_no_dataclass_in_a_key_is_overlooked():
+    """What the types of fields allow is what the runs of the book hold, and more."""
+    runs = with_ancestors(run for runs in keys.page_runs().values() for run in runs)
+    held = {name for run in runs for f in fields(run) for name in parts(getattr(run, f.name))}
+    assert held >= {"PCFGSpec", "HMMSpec", "TeacherSpec", "Objective", "DyckSettings"}
+    assert {run.kind for run in runs} | held <= read(defaults.FILE)["defaults"].keys()
+
+
+def test_keys_of_the_smoke_preset_are_those_recorded():
+    recorded, found = set(read(keys.FILE)), set(keys.found())
+    lost, new = (
+        dict(Counter(key.split("/")[0] for key in part)) for part in (recorded - found, found - recorded)
+    )
+    assert not lost | new, (
+        f"Keys changed: results of {lost} are lost, {new} are to be computed. Where a preset or a schema "
+        f"changed on purpose, {RECORD}."
+    )

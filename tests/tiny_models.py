@@ -1,9 +1,7 @@
 """Tiny models and masked sentences whose Hessian is known."""
 
 import torch
-from torch import nn
 
-from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import dense_hessian
 from sameloss.models.reparametrise import REPARAMETRISATIONS
 
@@ -29,18 +27,3 @@ def repeated(masked, times):
 
 def reparametrised(model, name):
     return REPARAMETRISATIONS[name](model, seeded())
-
-
-class Unigram(nn.Module):
-    """Predicts the same words behind every mask; the sum of its logits does not matter."""
-
-    def __init__(self, logits):
-        super().__init__()
-        self.logits = nn.Parameter(logits)
-
-    def forward(self, masked, positions, lengths=None):
-        return self.logits.expand(len(masked), -1)
-
-
-UNIFORM = Batch(torch.zeros(50, 3).long(), torch.zeros(50).long(), torch.arange(50) % 5, None)
-"""Fifty sentences of three masks, with each of five words as often."""

@@ -18,6 +18,9 @@ DEVICES = ("auto", "cpu", "cuda")
 def use_device(name: str) -> None:
     """Choose the device of this process and of those it starts.
 
+    Args:
+        name: one of `DEVICES`.
+
     Raises:
         ParameterError: for `cuda` where PyTorch finds none.
 
@@ -31,7 +34,7 @@ def use_device(name: str) -> None:
 
 
 def best_device() -> str:
-    """Return the device asked for; else `cuda` where there is one, else `cpu`."""
+    """Return the device asked for, or where none was, `cuda` if there is one and else `cpu`."""
     return os.environ.get(CHOSEN) or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -41,13 +44,13 @@ def device_name() -> str:
 
 
 def forget_peak() -> None:
-    """Let the peak of a GPU's memory be that of what comes next; a CPU's is of the whole process."""
+    """Begin the peak of a GPU's memory anew; a CPU's peak stays that of the whole process."""
     if best_device() == "cuda":
         torch.cuda.reset_peak_memory_stats()
 
 
 def peak_bytes() -> int:
-    """Return the largest memory that this process had in use so far, on a GPU the GPU's."""
+    """Return the largest memory in bytes that this process had in use, of the GPU where there is one."""
     if best_device() == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

@@ -2,7 +2,7 @@
 
 
 class BookError(Exception):
-    """Base of the faults below."""
+    """The base of all faults of the book."""
 
 
 class LanguageError(BookError, ValueError):
@@ -14,7 +14,7 @@ class CorpusError(BookError, ValueError):
 
 
 class NonFiniteLoss(BookError, FloatingPointError):
-    """Training diverged."""
+    """A training that diverged."""
 
 
 class ParameterError(BookError, ValueError):
@@ -22,7 +22,7 @@ class ParameterError(BookError, ValueError):
 
 
 class StoreError(BookError, OSError):
-    """The artifacts folder cannot be used; what was already computed is untouched."""
+    """An artifacts folder that cannot be used; what was already computed is untouched."""
 
 
 class ModelError(BookError, ValueError):
@@ -30,12 +30,12 @@ class ModelError(BookError, ValueError):
 
 
 class UnreachableKL(BookError, ValueError):
-    """A KL to compare runs at that their checkpoints do not bracket."""
+    """A KL at which runs cannot be compared, because their checkpoints do not enclose it."""
 
 
 class ManifoldError(BookError, ValueError):
-    """A point that is no minimiser of the loss, or minimisers that form no manifold there."""
+    """A point that is no minimiser of the loss, or at which the minimisers form no manifold."""
 
 
 class NotConverged(BookError, ArithmeticError):
-    """A numerical search that did not reach what was asked of it."""
+    """A numerical search that did not reach the accuracy asked of it."""

@@ -6,7 +6,7 @@ import torch
 
 
 def stream_seed(use: str, *path: int) -> int:
-    """Return an independent 63-bit seed for each use and path of integers.
+    """Derive an independent 63-bit seed for each use and path of integers.
 
     >>> stream_seed("corpus", 0, 1) != stream_seed("probe", 0, 1) != stream_seed("probe", 1, 0)
     True
@@ -16,5 +16,5 @@ def stream_seed(use: str, *path: int) -> int:
 
 
 def generator_for(use: str, *path: int) -> torch.Generator:
-    """Return the random numbers of one use, seeded by `stream_seed`."""
+    """Begin the random numbers of one use, seeded by `stream_seed`, on the CPU."""
     return torch.Generator().manual_seed(stream_seed(use, *path))

@@ -27,7 +27,7 @@ def test_alias_tables_give_back_their_distributions():
     weights = torch.tensor([0.2, 0.8, 1.0, 0.0, 0.1, 0.6, 0.3], dtype=torch.float64)
     tables = alias_tables(torch.tensor([0, 0, 1, 2, 2, 2, 2]), weights)
     mass = torch.zeros(7).double()
-    share = 1 / tables.count[torch.tensor([0, 0, 1, 2, 2, 2, 2])]
+    share = 1 / tables.outcomes[torch.tensor([0, 0, 1, 2, 2, 2, 2])]
     mass.index_add_(0, torch.arange(7), share * tables.keep)
     mass.index_add_(0, torch.arange(7) + tables.shift, share * (1 - tables.keep))
     torch.testing.assert_close(mass, weights, rtol=1e-14, atol=1e-16)

@@ -201,7 +201,7 @@ def test_every_column_of_a_wide_row_is_drawn_at_its_rate():
 
 
 def test_sampling_is_reproducible_and_the_same_with_and_without_states(monkeypatch):
-    monkeypatch.setattr(hmm, "DRAWS", 7)
+    monkeypatch.setattr(hmm, "ROWS_AT_ONCE", 7)
     model = TINY.build()
     draws = [model.sample(50, torch.Generator().manual_seed(7)) for _ in range(2)]
     sentences, states = model.sample_states(50, torch.Generator().manual_seed(7))

@@ -6,7 +6,7 @@ from enumeration import as_sentences
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, PCFGSpec
 from sameloss.languages.grammars.formats import read_grammar
-from sameloss.languages.labels import UNDEFINED, ceilings, labels
+from sameloss.languages.labels import NO_LABEL, ceilings, labels
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def test_a_sentence_that_no_symbol_gives_has_no_label():
     stop, leaf = (int(grammar.emission[s].argmax()) + 1 for s in (1, 2))
     assert stop != leaf
     sentences = as_sentences([(stop, stop), (leaf, leaf, stop)], 4)
-    assert labels(language, sentences, "span2", "likelihood").tolist() == [UNDEFINED, 0]
+    assert labels(language, sentences, "span2", "likelihood").tolist() == [NO_LABEL, 0]
     found = ceilings(language, sentences, "span2")
     assert found.likelihood_defined == 0.5
     assert found.bayes == pytest.approx(1.0)

@@ -10,10 +10,9 @@ from torch.func import functional_call, grad, vmap
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import check_enlargeable, deepen, enlarge, trace_law, widen
-from sameloss.models.sizes import LADDER
+from sameloss.models.sizes import LADDER, PRINTED_D_INTER
 
 SHAPE, WORDS, LENGTH = EncoderShape(4, 2, 2, 8), 5, 6
-PRINTED_INNER = (512, 768, 1024, 2048, 3072, 4096, 5120)  # Table 4 as printed
 LENGTHS = {"full": None, "ragged": torch.tensor([6, 3, 4])}
 
 
@@ -195,7 +194,7 @@ def test_the_ladder_embeds_into_its_largest():
 def test_the_ladder_as_printed_does_not_embed():
     printed = [
         EncoderShape(shape.d_model, shape.heads, shape.layers, d_inter)
-        for shape, d_inter in zip(LADDER.values(), PRINTED_INNER, strict=True)
+        for shape, d_inter in zip(LADDER.values(), PRINTED_D_INTER, strict=True)
     ]
     for shape in printed[:-1]:
         with pytest.raises(ParameterError, match="Table 4's d_inter as printed cannot embed"):

@@ -57,7 +57,7 @@ def test_longer_and_deeper_leaves_more_activations(shape):
 
 
 def test_what_a_family_lacks_is_refused_in_one_sentence():
-    message = "An LSTM cannot be trained with post-LN or dropout; leave that out, or choose a size of another"
+    message = "An LSTM cannot be trained with post-LN or dropout; choose another family's size"
     with pytest.raises(ParameterError, match=message):
         BiLSTMShape(8, 1).build(WORDS, LENGTH, norm="post", dropout=0.1)
     BiLSTMShape(8, 1).check_options([])

@@ -1,5 +1,6 @@
 """A pre-training survives kill -9 bit for bit, and diverging ones say so."""
 
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -12,38 +13,15 @@ import torch
 from torch import nn
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
-from sameloss.models.encoder import EncoderShape
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import MaskedLanguageModel, chosen
 from sameloss.models.shape import Shape, asked_of_model
 from sameloss.runs.cost import training_bytes, training_flops
-from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.resumable import Resumable
-from sameloss.runs.sampling import CorpusSampling
 from sameloss.store.store import Store
-from sameloss.training.loop import Optimisation, make_optimiser
-
-
-@pytest.fixture
-def run(tiny_spec):
-    return Pretraining(
-        corpus=CorpusSampling(tiny_spec, 300, seed=0),
-        shape=EncoderShape(8, 2, 1, 16),
-        optimisation=Optimisation(steps=60, batch=16, lr=1e-2),
-        seed=0,
-        checkpoints=(20, 60),
-        micro_batch=16,
-        resume_every=10,
-    )
-
-
-def test_checkpoints_hold_the_models_along_the_way(run, tmp_path):
-    checkpoints = Store(tmp_path).get(run)
-    early, late = (checkpoints.model(step).word.weight for step in (20, 60))
-    assert not torch.equal(early, late)
-    assert not torch.equal(early, run.new_model().word.weight)
-    assert checkpoints.history.step.tolist() == list(range(1, 61))
-    assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
-
+from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation
+from sameloss.training.objectives import Objective
 
 KILLED = """
     import os, pickle, signal, sys
@@ -65,78 +43,48 @@ KILLED = """
 
 
 @pytest.mark.parametrize("killed_at", [3, 10, 27, 59])
-def test_a_killed_training_goes_on_bit_for_bit(run, tmp_path, killed_at):
-    import pickle
-
+def test_a_killed_training_goes_on_bit_for_bit(tiny_run, tmp_path, killed_at):
     whole = Store(tmp_path / "whole")
-    whole.get(run)
+    whole.get(tiny_run)
     script = textwrap.dedent(KILLED)
     for name, value in {
         "TESTS": Path(__file__).parent,
         "ROOT": tmp_path / "killed",
-        "RUN": pickle.dumps(run).hex(),
+        "RUN": pickle.dumps(tiny_run).hex(),
         "FRACTION": killed_at / 60,
     }.items():
         script = script.replace(name, str(value))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == -9, done.stderr
     store = Store(tmp_path / "killed")
-    assert not store.has(run)
-    resumable = store.partial(run) / "scratch" / "resume.pt"
+    assert not store.has(tiny_run)
+    resumable = store.partial(tiny_run) / "scratch" / "resume.pt"
     assert resumable.exists() == (killed_at >= 10)
     first_reported = []
-    store.get(run, lambda fraction, text: first_reported.append(fraction))
+    store.get(tiny_run, lambda fraction, text: first_reported.append(fraction))
     assert round(first_reported[0] * 60) == 1 + killed_at // 10 * 10
+    assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
+
+
+def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, tmp_path, monkeypatch):
+    """The checkpoint is written first: what is saved later goes on from behind it."""
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    whole, store, run = Store(tmp_path / "whole"), Store(tmp_path), replace(tiny_run, resume_every=20)
+    whole.get(run)
+    for written in ("sameloss.runs.resumable.write_atomically", "sameloss.runs.pretraining.save_weights"):
+        with monkeypatch.context() as patched:
+            patched.setattr(written, stopped)
+            with pytest.raises(KeyboardInterrupt):
+                store.get(run)
+    store.get(run)
     assert store.manifest(run)["files"] == whole.manifest(run)["files"]
 
 
-@pytest.fixture
-def saved(run, tmp_path):
-    model = run.new_model()
-    resumable = Resumable(tmp_path, model, make_optimiser(model, run.optimisation))
-    resumable.save(7, [(7, 1.0, 0.1)])
-    return resumable
-
-
-def test_a_damaged_resumable_state_starts_over(saved, caplog):
-    assert saved.load() == (7, [(7, 1.0, 0.1)])
-    content = bytearray(saved.path.read_bytes())
-    content[len(content) // 2] ^= 1
-    saved.path.write_bytes(content)
-    with caplog.at_level("WARNING", logger="sameloss"):
-        assert saved.load() == (0, [])
-    assert "starts over" in caplog.text
-
-
-def test_a_resumable_state_of_another_version_is_refused_and_kept(saved, tmp_path, monkeypatch):
-    content = saved.path.read_bytes()
-    monkeypatch.setattr(torch, "__version__", "9.9")
-    other = Resumable(tmp_path, saved.model, saved.optimiser)
-    with pytest.raises(StoreError, match=r"\(step 7\) is of torch 2.* and this is torch 9.9 .*delete it to"):
-        other.load()
-    assert saved.path.read_bytes() == content
-
-
-def test_a_resumable_state_of_another_shape_is_refused_and_kept(saved, run, tmp_path):
-    content = saved.path.read_bytes()
-    model = replace(run, shape=EncoderShape(16, 2, 1, 16)).new_model()
-    with pytest.raises(StoreError, match=r"\(step 7\) is of a model of another shape"):
-        Resumable(tmp_path, model, make_optimiser(model, run.optimisation)).load()
-    assert saved.path.read_bytes() == content
-
-
-def test_weights_of_another_shape_are_refused_in_one_sentence(run, tmp_path):
-    """What a changed class without a raised schema would meet."""
-    store = Store(tmp_path)
-    store.get(run)
-    other = replace(run, shape=EncoderShape(16, 2, 1, 16))
-    with pytest.raises(StoreError, match=r"step-0000060.safetensors are not those of the model"):
-        other.load(store.folder(run)).last()
-    assert store.has(run)
-
-
-def test_divergence_names_step_lr_and_seed(run, tmp_path):
-    diverging = replace(run, optimisation=Optimisation(steps=60, batch=16, lr=1e30), resume_every=1)
+def test_divergence_names_step_lr_and_seed(tiny_run, tmp_path):
+    diverging = replace(tiny_run, optimisation=Optimisation(steps=60, batch=16, lr=1e30), resume_every=1)
     store = Store(tmp_path)
     with pytest.raises(NonFiniteLoss, match=r"at step \d+ with lr = .*, seed 0\..*step \d+\) is kept"):
         store.get(diverging)
@@ -144,18 +92,66 @@ def test_divergence_names_step_lr_and_seed(run, tmp_path):
     assert not store.has(diverging)
 
 
-def test_every_setting_is_in_the_key(run):
+def test_every_setting_is_in_the_key(tiny_run):
     changed = [
-        replace(run, seed=1),
-        replace(run, micro_batch=8),
-        replace(run, resume_every=20),
-        replace(run, dtype="float64"),
-        replace(run, checkpoints=(60,)),
-        replace(run, shape=EncoderShape(8, 1, 1, 16)),
-        replace(run, optimisation=replace(run.optimisation, lr=0.1)),
-        replace(run, corpus=replace(run.corpus, sentences=301)),
+        replace(tiny_run, seed=1),
+        replace(tiny_run, micro_batch=8),
+        replace(tiny_run, resume_every=20),
+        replace(tiny_run, dtype="float64"),
+        replace(tiny_run, checkpoints=(60,)),
+        replace(tiny_run, shape=EncoderShape(8, 1, 1, 16)),
+        replace(tiny_run, optimisation=replace(tiny_run.optimisation, lr=0.1)),
+        replace(tiny_run, corpus=replace(tiny_run.corpus, sentences=301)),
     ]
-    assert len({run.key, *(other.key for other in changed)}) == 9
+    assert len({tiny_run.key, *(other.key for other in changed)}) == 9
+
+
+def test_a_plain_execution_keeps_the_key_and_every_other_changes_it(tiny_run):
+    assert "execution" not in tiny_run.canonical()
+    others = [
+        Execution(autocast=True),
+        Execution(compiled=True, by_length=True),
+        Execution(by_length=True),
+        Execution(processes=2),
+    ]
+    assert len({tiny_run.key, *(replace(tiny_run, execution=other).key for other in others)}) == 5
+
+
+def test_a_batch_that_processes_cannot_share_is_refused(tiny_run):
+    with pytest.raises(ParameterError, match="16 sentences cannot be shared equally by 3 processes"):
+        replace(tiny_run, execution=Execution(processes=3))
+
+
+def test_only_ordinary_training_is_compiled_or_shared(tiny_run):
+    with pytest.raises(ParameterError, match="Only ordinary training"):
+        replace(tiny_run, execution=Execution(processes=2), objective=Objective(label_noise=0.0))
+
+
+def test_what_the_shape_does_not_allow_is_refused(tiny_run):
+    lstm, fast = BiLSTMShape(8, 1), Execution(autocast=True, compiled=True, by_length=True)
+    with pytest.raises(ParameterError, match="An LSTM cannot be trained with post-LN or bfloat16 or compil"):
+        replace(tiny_run, shape=lstm, execution=fast, norm="post")
+    replace(tiny_run, shape=lstm, execution=fast.for_shape(lstm))
+
+
+def test_too_little_memory_is_one_sentence_and_keeps_the_saved_state(tiny_run, tmp_path, monkeypatch):
+    calls = []
+
+    def forward(self, *arguments):
+        calls.append(1)
+        if len(calls) > 4 * 7:  # in the eighth step
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return original(self, *arguments)
+
+    original = Encoder.forward
+    monkeypatch.setattr(Encoder, "forward", forward)
+    store, run = Store(tmp_path), replace(tiny_run, micro_batch=4, resume_every=5)
+    with pytest.raises(StoreError, match=r"too small for Pretraining; choose a smaller micro_batch than 4"):
+        store.get(run)
+    monkeypatch.undo()
+    first = []
+    store.get(run, lambda fraction, text: first.append(fraction))
+    assert round(first[0] * 60) == 6
 
 
 class Convolution(nn.Module):
@@ -201,8 +197,8 @@ class ConvolutionShape(Shape):
         return 4 * self.layers * self.d_model
 
 
-def test_a_new_family_trains_and_is_counted_without_another_change(run, tmp_path):
-    toy = replace(run, shape=ConvolutionShape(8, 2))
+def test_a_new_family_trains_and_is_counted_without_another_change(tiny_run, tmp_path):
+    toy = replace(tiny_run, shape=ConvolutionShape(8, 2))
     checkpoints = Store(tmp_path).get(toy)
     assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
     assert isinstance(checkpoints.last(), ConvolutionalModel)

@@ -7,14 +7,14 @@ from scipy.stats import linregress, t
 
 from sameloss.statistics import association
 from sameloss.statistics.association import (
-    UNDEFINED,
     partial_r2,
-    runs_of,
     signed_r2,
     slope,
     step_slope,
+    trajectories_of,
     within_size_r2,
 )
+from sameloss.statistics.bootstrap import UNDEFINED
 
 ALL = (signed_r2, within_size_r2, partial_r2, slope)
 
@@ -43,18 +43,19 @@ def squared(r):
 
 def test_runs_are_the_tables_in_its_order():
     table = random_table(0).sample(frac=1, random_state=0)
-    runs = runs_of(table, "root")
+    runs = trajectories_of(table, "root")
     assert [len(size) for size in runs] == [3, 3, 3]
     part = table[(table["size"] == table["size"].iloc[0]) & (table.seed == 1)]
     np.testing.assert_array_equal(runs[0][1], np.stack(columns(part)))
-    assert [len(run) for size in runs_of(table.drop(columns="kl_mean"), "root") for run in size] == [2] * 9
+    without = trajectories_of(table.drop(columns="kl_mean"), "root")
+    assert [len(run) for size in without for run in size] == [2] * 9
 
 
 @pytest.mark.parametrize("sizes", [1, 3])
 def test_values_equal_independent_formulas(sizes):
     table = random_table(1, sizes)
     flatness, accuracy, log_kl = columns(table)
-    runs = runs_of(table, "root")
+    runs = trajectories_of(table, "root")
     assert signed_r2(runs).value == pytest.approx(squared(np.corrcoef(flatness, accuracy)[0, 1]))
     assert slope(runs).value == pytest.approx(linregress(flatness, accuracy).slope)
     xy, xz, yz = np.corrcoef([flatness, accuracy, log_kl])[[0, 0, 1], [1, 2, 2]]
@@ -91,14 +92,14 @@ def by_loops(runs):
 @pytest.mark.parametrize(("sizes", "seeds", "steps"), [(3, 3, 4), (3, 3, 1), (2, 2, 5), (4, 5, 2)])
 def test_intervals_equal_those_by_loops(monkeypatch, sizes, seeds, steps):
     monkeypatch.setattr(association, "REPLICATES", 400)
-    runs = runs_of(random_table(sizes + seeds, sizes, seeds, steps), "root")
+    runs = trajectories_of(random_table(sizes + seeds, sizes, seeds, steps), "root")
     runs[0] = runs[0] + runs[0][:1]  # sizes may have unequal numbers of runs
     np.testing.assert_allclose(signed_r2(runs), by_loops(runs), rtol=1e-10)
 
 
 @pytest.mark.parametrize("statistic", ALL)
 def test_intervals_count_runs_not_checkpoints(statistic):
-    runs = runs_of(random_table(4), "root")
+    runs = trajectories_of(random_table(4), "root")
     dense = [[np.repeat(run, 10, axis=1) for run in size] for size in runs]
     np.testing.assert_allclose(statistic(dense), statistic(runs), rtol=1e-9)
     more = [3 * size for size in runs]
@@ -107,7 +108,7 @@ def test_intervals_count_runs_not_checkpoints(statistic):
 
 @pytest.mark.parametrize("statistic", ALL)
 def test_units_of_flatness_and_levels_of_accuracy_do_not_matter(statistic):
-    runs = runs_of(random_table(5), "root")
+    runs = trajectories_of(random_table(5), "root")
     moved = [[run + np.array([[1e3], [-50.0], [7.0]]) for run in size] for size in runs]
     np.testing.assert_allclose(statistic(moved), statistic(runs), rtol=1e-8)
     turned = [[run * np.array([[-1.0], [1.0], [1.0]]) for run in size] for size in runs]
@@ -123,7 +124,7 @@ def test_a_common_cause_is_not_association_at_equal_kl():
     rng = np.random.default_rng(7)
     table["trace"] = table.kl_mean * rng.lognormal(0, 0.2, len(table))
     table["root"] = 50 - 3 * np.log(table.kl_mean) + 0.6 * rng.normal(size=len(table))
-    plain, partial = signed_r2(runs_of(table, "root")), partial_r2(runs_of(table, "root"))
+    plain, partial = signed_r2(trajectories_of(table, "root")), partial_r2(trajectories_of(table, "root"))
     assert plain.low > 0.9
     assert abs(partial.value) < 0.03
     assert partial.low < 0 < partial.high
@@ -134,7 +135,7 @@ def test_sizes_that_differ_are_not_association_within_sizes():
     rng, level = np.random.default_rng(15), table["size"].map({"small": 0, "middle": 3, "big": 6})
     table["trace"] = np.exp(rng.normal(size=len(table)) - level)
     table["root"] = 50 + level + rng.normal(size=len(table))
-    plain, within = signed_r2(runs_of(table, "root")), within_size_r2(runs_of(table, "root"))
+    plain, within = signed_r2(trajectories_of(table, "root")), within_size_r2(trajectories_of(table, "root"))
     assert plain.low > 0.6
     assert abs(within.value) < 0.05
     assert within.low < 0 < within.high
@@ -153,7 +154,7 @@ def test_sizes_that_differ_are_not_association_within_sizes():
     ids=["nothing", "two runs", "one seed of a size", "one trace", "one accuracy"],
 )
 def test_what_cannot_be_computed_is_undefined(statistic, change):
-    np.testing.assert_equal(statistic(runs_of(change(random_table(10)), "root")), UNDEFINED)
+    np.testing.assert_equal(statistic(trajectories_of(change(random_table(10)), "root")), UNDEFINED)
 
 
 @pytest.mark.parametrize(
@@ -169,13 +170,15 @@ def test_what_cannot_be_computed_is_undefined(statistic, change):
 )
 def test_what_leaves_nothing_given_kl_is_undefined(change):
     for seed in range(20):  # rounding is different in each
-        runs = runs_of(change(random_table(seed)), "root")
+        runs = trajectories_of(change(random_table(seed)), "root")
         np.testing.assert_equal(partial_r2(runs), UNDEFINED)
 
 
 def test_sizes_without_differences_leave_nothing_within():
     table = random_table(12)
-    runs = runs_of(table.assign(root=table["size"].map({"small": 0.1, "middle": 0.3, "big": 0.7})), "root")
+    runs = trajectories_of(
+        table.assign(root=table["size"].map({"small": 0.1, "middle": 0.3, "big": 0.7})), "root"
+    )
     np.testing.assert_equal(within_size_r2(runs), UNDEFINED)
     assert np.isfinite(signed_r2(runs)).all()
 

@@ -1,11 +1,10 @@
 """Checkpoints interpolated to a common KL."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from sameloss.errors import ParameterError, UnreachableKL
-from sameloss.statistics.equal_kl import common_kl, interpolated, weights_at
+from sameloss.statistics.equal_kl import common_kl, weights_at
 
 
 def test_what_is_linear_in_log_kl_is_interpolated_exactly():
@@ -74,48 +73,3 @@ def test_runs_without_a_common_kl():
         common_kl([np.array([0.3, 0.2]), np.array([0.1, 0.05])])
     with pytest.raises(UnreachableKL, match="give at least one"):
         common_kl([])
-
-
-@pytest.fixture
-def table():
-    """Two sizes of two seeds; accuracy and log trace are linear in log KL, each run with its own level."""
-    rows = [
-        {"size": size, "seed": seed, "step": step, "kl_mean": kl * (1 + seed), "level": level + seed}
-        for level, size in enumerate(["small", "big"])
-        for seed in (0, 1)
-        for step, kl in [(300, 0.01), (100, 0.4), (200, 0.05)]  # in no order
-    ]
-    frame = pd.DataFrame(rows)
-    frame["root"] = 70 + frame.level - 3 * np.log(frame.kl_mean)
-    frame["trace"] = 10 * np.exp(frame.level) * frame.kl_mean**0.5
-    return frame
-
-
-def test_a_table_is_interpolated_run_by_run(table):
-    found = interpolated(table, "root", 0.03)
-    assert found.index.names == ["size", "seed"]
-    assert found.index.tolist() == [("small", 0), ("small", 1), ("big", 0), ("big", 1)]
-    np.testing.assert_allclose(found, 70 + np.array([0, 1, 1, 2]) - 3 * np.log(0.03))
-
-
-def test_traces_are_interpolated_in_their_logarithm(table):
-    found = interpolated(table, "trace", 0.03, log=True)
-    np.testing.assert_allclose(found, 10 * np.exp([0, 1, 1, 2]) * 0.03**0.5)
-    assert (interpolated(table, "trace", 0.03) > found).all()
-
-
-def test_rows_may_be_in_any_order(table):
-    curved = table.assign(root=table.kl_mean**2)
-    expected = interpolated(curved.sort_values("step"), "root", 0.03)
-    pd.testing.assert_series_equal(interpolated(curved, "root", 0.03), expected, check_like=True)
-
-
-def test_the_fault_names_the_run(table):
-    with pytest.raises(UnreachableKL, match=r"small, seed 1: A KL of 0\.015 nats is out of reach"):
-        interpolated(table, "root", 0.015)
-
-
-def test_interpolating_changes_nothing_in_the_table(table):
-    before = table.copy()
-    interpolated(table, "trace", 0.03, log=True)
-    pd.testing.assert_frame_equal(table, before)

@@ -14,7 +14,7 @@ import toy_runs
 from toy_runs import Sleeping, Squaring
 
 from sameloss.errors import NonFiniteLoss, StoreError
-from sameloss.store.pool import _Queue, get_all
+from sameloss.store.pool import _bar, _Queue, compute_all, get_all
 from sameloss.store.store import Run, Store, with_ancestors
 
 
@@ -47,10 +47,63 @@ def test_parents_come_first():
     assert queue.pop().number == 3
 
 
+@dataclass(frozen=True)
+class Weighed(Squaring):
+    """A run of as much effort as its number."""
+
+    @property
+    def effort(self):
+        return float(self.number)
+
+
+def test_the_longest_chain_begins_first():
+    """4 and then 9 outweigh 10, and what awaits nothing else goes before what is shorter."""
+    parent = Weighed(4)
+    queue = _Queue(with_ancestors([Weighed(10), Weighed(9, parent), Weighed(1, Weighed(2))]))
+    order = []
+    while run := queue.pop():
+        order.append(run.number)
+        queue.finished(run)
+    assert order == [4, 10, 9, 2, 1]
+
+
 def test_results_come_in_the_order_asked_for(tmp_path):
     runs = [Squaring(n, Squaring(1)) for n in (5, 2, 3)]
     assert get_all(Store(tmp_path), runs, workers=2) == [26, 5, 10]
     assert get_all(Store(tmp_path), runs) == [26, 5, 10]
+
+
+@dataclass(frozen=True)
+class Unreadable(Squaring):
+    """A run whose result cannot be read."""
+
+    def load(self, folder):
+        raise AssertionError
+
+
+def test_results_can_be_computed_without_being_read(tmp_path):
+    store, runs = Store(tmp_path), [Unreadable(3, Squaring(1)), Unreadable(4)]
+    compute_all(store, iter(runs), workers=2)
+    assert all(map(store.has, [*runs, Squaring(1)]))
+    with pytest.raises(AssertionError):
+        get_all(store, runs)
+
+
+def test_what_is_there_starts_no_process(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    store.compute(Squaring(2))
+    monkeypatch.setattr("sameloss.store.pool.ProcessPoolExecutor", None)
+    compute_all(store, [Squaring(2)])
+    assert get_all(store, [Squaring(2)]) == [4]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "said"), [([Squaring], "Squaring (2)"), ([Squaring, Unreadable], "4 runs")]
+)
+def test_a_bar_names_few_kinds_and_counts_many(monkeypatch, kinds, said):
+    monkeypatch.setattr("sameloss.store.pool.MOST_KINDS", 1)
+    with _bar([kind(number) for kind in kinds for number in (1, 2)]) as bar:
+        assert (bar.desc, bar.total) == (said, 2 * len(kinds))
 
 
 def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import logging
 import multiprocessing
+import os
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,7 @@ import toy_runs
 from toy_runs import Slow, Squaring
 
 from sameloss.errors import StoreError
+from sameloss.store import files
 from sameloss.store.store import MANIFEST, PROGRESS, SCRATCH, Store
 
 
@@ -30,6 +32,30 @@ def test_a_result_is_computed_once(store, tmp_path):
     run = Squaring(3, notes=str(tmp_path / "notes"))
     assert [store.get(run), store.get(run), Store(store.root).get(run)] == [9, 9, 9]
     assert computations(run) == 1
+
+
+def test_a_result_can_be_computed_without_being_read(store, tmp_path, monkeypatch):
+    run = Squaring(3, notes=str(tmp_path / "notes"))
+    monkeypatch.setattr(Squaring, "load", None)
+    store.compute(run)
+    store.compute(run)
+    assert store.has(run)
+    assert computations(run) == 1
+
+
+def test_a_process_hashes_a_result_once_and_still_finds_damage(store, monkeypatch, caplog):
+    run, read, original = Squaring(12), [], files._read
+    monkeypatch.setattr(files, "_read", lambda path: (read.append(path), original(path))[1])
+    store.get(run)
+    result = store.folder(run) / "result.txt"
+    os.utime(result, (1000, 1000))
+    read.clear()
+    assert [store.get(run) for _ in range(3)] == [144] * 3
+    assert read == [result]
+    result.write_text("145")
+    with caplog.at_level(logging.WARNING, logger="sameloss"):
+        assert store.get(run) == 144
+    assert "result.txt is damaged" in caplog.text
 
 
 def test_everything_that_decides_the_result_is_in_the_key(monkeypatch):

@@ -7,7 +7,7 @@ from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.store.store import Store
 from sameloss.training.algorithms import ALGORITHMS, recipe
-from sameloss.training.loop import Step
+from sameloss.training.loop import TrainingStep
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_bad_choices_say_what_is_valid(given, message, store):
 
 
 def test_an_lstm_has_no_layer_norm_to_move(store):
-    with pytest.raises(ParameterError, match="An LSTM cannot be trained with post-LN; leave that out"):
+    with pytest.raises(ParameterError, match="An LSTM cannot be trained with post-LN; choose another"):
         group(store, algorithm="post-ln", size="L856").pretraining("L856", 0)
 
 
@@ -87,7 +87,7 @@ def test_a_training_that_diverges_is_named_and_what_was_done_is_kept(store):
 
 def test_an_adversary_that_prevails_is_stopped_and_its_strength_suspected(store, monkeypatch):
     run = group(store, algorithm="adversarial", strength=7.0, steps=8).pretraining("3K", 0)
-    prevails = [Step(done, 1.0 if done < 6 else 9.0, 0.01) for done in range(1, 9)]
+    prevails = [TrainingStep(done, 1.0 if done < 6 else 9.0, 0.01) for done in range(1, 9)]
     monkeypatch.setattr("sameloss.runs.pretraining.pretrain", lambda *_, **__: iter(prevails))
     with pytest.raises(NonFiniteLoss, match=r"9.00 nats at step 6, far above guessing .*a smaller strength"):
         Store(store).get(run)

@@ -1,23 +1,17 @@
 """Faster ways to execute a training give the same training."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from sameloss.book.studies import open_page
-from sameloss.errors import ParameterError, StoreError
+from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import CorpusSampling
-from sameloss.store.store import Store
 from sameloss.studies.parameters import replaced
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
-from sameloss.training.objectives import Objective
 
 SETTINGS = Optimisation(steps=12, batch=32, lr=1e-2)
 
@@ -89,68 +83,17 @@ def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
     assert len(page.store.get(run).history) == 4
 
 
-@pytest.fixture
-def run(tiny_spec):
-    return Pretraining(
-        corpus=CorpusSampling(tiny_spec, 300, seed=0),
-        shape=EncoderShape(8, 2, 1, 16),
-        optimisation=Optimisation(steps=20, batch=16, lr=1e-2),
-        seed=0,
-        checkpoints=(20,),
-        micro_batch=4,
-        resume_every=5,
-    )
-
-
-def test_a_plain_execution_keeps_the_key_and_every_other_changes_it(run):
-    assert "execution" not in run.canonical()
-    others = [
-        Execution(autocast=True),
-        Execution(compiled=True, by_length=True),
-        Execution(by_length=True),
-        Execution(processes=2),
-    ]
-    assert len({run.key, *(replace(run, execution=other).key for other in others)}) == 5
-
-
-def test_a_batch_that_processes_cannot_share_is_refused(run):
-    with pytest.raises(ParameterError, match="16 sentences cannot be shared equally by 3 processes"):
-        replace(run, execution=Execution(processes=3))
-    with pytest.raises(ParameterError, match="at least 1"):
+def test_impossible_executions():
+    with pytest.raises(ParameterError, match="processes must be at least 1; got 0"):
         Execution(processes=0)
-
-
-def test_only_ordinary_training_is_compiled_or_shared(run):
-    with pytest.raises(ParameterError, match="Only ordinary training"):
-        replace(run, execution=Execution(processes=2), objective=Objective(label_noise=0.0))
     with pytest.raises(ParameterError, match="compiled needs by_length"):
         Execution(compiled=True)
 
 
-def test_an_execution_is_brought_down_to_what_the_shape_allows(run):
-    lstm, fast = BiLSTMShape(8, 1), Execution(autocast=True, compiled=True, by_length=True, processes=2)
-    assert fast.for_shape(run.shape) == fast
-    assert fast.for_shape(lstm) == Execution(by_length=True, processes=2)
-    with pytest.raises(ParameterError, match="An LSTM cannot be trained with bfloat16 or compilation"):
-        replace(run, execution=fast, shape=lstm)
-    replace(run, execution=fast.for_shape(lstm), shape=lstm)
-
-
-def test_too_little_memory_is_one_sentence_and_keeps_the_saved_state(run, tmp_path, monkeypatch):
-    calls = []
-
-    def forward(self, *arguments):
-        calls.append(1)
-        if len(calls) > 4 * 7:  # in the eighth step
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return original(self, *arguments)
-
-    original = Encoder.forward
-    monkeypatch.setattr(Encoder, "forward", forward)
-    store = Store(tmp_path)
-    with pytest.raises(StoreError, match=r"too small for Pretraining; choose a smaller micro_batch than 4"):
-        store.get(run)
-    monkeypatch.undo()
-    first = []
-    store.get(run, lambda fraction, text: first.append(fraction))
-    assert round(first[0] * 20) == 6
+def test_an_execution_is_brought_down_to_what_the_shape_allows():
+    fast = Execution(autocast=True, compiled=True, by_length=True, processes=2)
+    assert fast.for_shape(EncoderShape(8, 2, 1, 16)) == fast
+    assert fast.for_shape(BiLSTMShape(8, 1)) == Execution(by_length=True, processes=2)
+    assert fast.eager_in_one_process() == Execution(autocast=True, by_length=True)
+    assert fast.options == ["bfloat16", "compilation"]
+    assert PLAIN.options == []

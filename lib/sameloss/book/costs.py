@@ -14,8 +14,12 @@ from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 
 
-def announce(page: Page[Any]) -> str:
-    """Say what a page's missing pre-trainings will cost here; refuse what would take too long.
+def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
+    """Say what missing pre-trainings will cost here; refuse what would take too long.
+
+    Args:
+        page: its store and its limits count.
+        runs: what is to be computed, with all that it reads; what the page reads where None.
 
     Returns:
         One sentence.
@@ -24,7 +28,7 @@ def announce(page: Page[Any]) -> str:
         ParameterError: where the estimate is above `max_hours`.
 
     """
-    needed = with_ancestors(page.runs())
+    needed = with_ancestors(page.runs() if runs is None else runs)
     trainings = [run for run in needed if isinstance(run, Pretraining)]
     missing = [run for run in trainings if not page.store.has(run)]
     if not trainings:

@@ -25,7 +25,7 @@ EARLY_STOP = (0.1, 0.25)
 
 
 class Tried(NamedTuple):
-    """A concentration with the entropy (nats a masked token) of the language it gives."""
+    """A concentration with the entropy of the language it gives, in nats a masked token."""
 
     concentration: float
     spec: LanguageSpec
@@ -33,7 +33,7 @@ class Tried(NamedTuple):
 
 
 def entropy_of(spec: LanguageSpec, sentences: int, seed: int) -> Estimate:
-    """Estimate the masked entropy, the best possible loss, from exact conditionals (nats a token)."""
+    """Estimate the masked entropy, the best possible loss, from exact conditionals (nats a masked token)."""
     language, generator = spec.build(), torch.Generator().manual_seed(seed)
     return masked_entropy(language, language.sample(sentences, generator), generator)
 
@@ -50,15 +50,15 @@ def calibrate(
     """Bisect the concentration, on a logarithmic scale, until the entropy is as wanted.
 
     Args:
-        family: from a concentration to a language.
-        entropy: nats a masked token.
+        family: a function from a concentration to a language.
+        entropy: the wanted one, in nats a masked token.
         concentrations: two whose entropies lie below and above the wanted one.
-        tolerance: of the entropy, in nats; an estimate's standard error is tolerated in any case.
-        sentences: of each estimate.
-        seed: of the sentences.
+        tolerance: accepted error in nats; an estimate's standard error is tolerated in any case.
+        sentences: number of sentences of each estimate.
+        seed: seed of the sentences.
 
     Returns:
-        Everything tried; the last is the calibrated language.
+        All that was tried, in order; the last is the calibrated language.
 
     Raises:
         LanguageError: where the entropy cannot be reached.
@@ -89,20 +89,30 @@ def calibrate(
 
 
 def pcfg_family(shape: PCFGSpec, mean_length: float) -> Callable[[float], PCFGSpec]:
-    """Return grammars of one shape: rules and emissions share a concentration, the length is fixed."""
+    """Return the grammars of one shape and mean length whose rules and emissions share a concentration."""
 
     def member(concentration: float) -> PCFGSpec:
-        both = {"rule_concentration": concentration, "emission_concentration": concentration}
-        return with_mean_length(replace(shape, **both), mean_length)
+        spec = replace(shape, rule_concentration=concentration, emission_concentration=concentration)
+        return with_mean_length(spec, mean_length)
 
     return member
 
 
 def with_mean_length(spec: PCFGSpec, tokens: float) -> PCFGSpec:
-    """Scale the mass of early stop until the exact mean length is as wanted (tokens)."""
+    """Scale the mass of early stop until the exact mean length is as wanted.
+
+    Args:
+        spec: the grammar.
+        tokens: the wanted mean length.
+
+    Raises:
+        LanguageError: where no mass of early stop gives it.
+
+    """
 
     def stopping(scale: float) -> PCFGSpec:
-        return replace(spec, early_stop=tuple(round(scale * mass, 6) for mass in EARLY_STOP))
+        least, most = (round(scale * mass, 6) for mass in EARLY_STOP)
+        return replace(spec, early_stop=(least, most))
 
     def excess(scale: float) -> float:
         return stopping(scale).grammar().mean_length - tokens
@@ -116,5 +126,5 @@ def with_mean_length(spec: PCFGSpec, tokens: float) -> PCFGSpec:
 
 
 def hmm_family(shape: HMMSpec) -> Callable[[float], HMMSpec]:
-    """Return HMMs of one shape, transitions and emissions sharing a concentration."""
+    """Return the HMMs of one shape whose transitions and emissions share a concentration."""
     return lambda c: replace(shape, transition_concentration=c, emission_concentration=c)

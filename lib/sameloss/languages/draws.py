@@ -10,33 +10,33 @@ from torch import Tensor
 
 
 class AliasTables(NamedTuple):
-    """Many distributions, their outcomes numbered through; those of owner k start at `first[k]`."""
+    """Many distributions, whose outcomes are numbered through: those of owner k start at `first[k]`."""
 
     first: Int[Tensor, " owner"]
-    count: Float[Tensor, " owner"]
+    outcomes: Float[Tensor, " owner"]  # how many each has
     keep: Float[Tensor, " outcome"]
     shift: Int[Tensor, " outcome"]  # from an outcome to its alias
 
     def draw(self, kinds: Int[Tensor, " draw"], uniform: Float[Tensor, " draw"]) -> Int[Tensor, " draw"]:
         """Draw an outcome of each owner in `kinds`: a column, then its own outcome or its alias.
 
-        Each takes one float64 number uniform in [0, 1); they are overwritten.
+        Each draw takes one float64 number uniform in [0, 1); the numbers are overwritten.
         `index_select` and the sum in place of a choice are several times faster than what is more
         usual, and this is where sampling spends its time.
         """
-        scaled = uniform.mul_(self.count.index_select(0, kinds))
+        scaled = uniform.mul_(self.outcomes.index_select(0, kinds))
         column = scaled.long()
         at = self.first.index_select(0, kinds).add_(column)
         aliased = scaled.frac_() >= self.keep.index_select(0, at)
         return at.add_(self.shift.index_select(0, at).mul_(aliased))
 
     def to(self, device: torch.device) -> "AliasTables":
-        """Copy to a device."""
+        """Copy the tables to a device."""
         return AliasTables(*(table.to(device) for table in self))
 
 
 def alias_table(probabilities: list[float]) -> tuple[list[float], list[int]]:
-    """Return `keep` and `alias` of one distribution (Vose 1991).
+    """Make the columns `keep` and `alias` of one distribution (Vose 1991).
 
     Each column keeps its own outcome with probability `keep` and else gives `alias`; short columns
     are filled up from long ones.
@@ -90,3 +90,9 @@ def dirichlet(
     small = (np.log(uniform) + gammaln(concentration + 1)) / concentration
     quantile = np.maximum(gammaincinv(concentration, uniform), np.exp(SMALL - 1))
     return softmax(np.where(small < SMALL, small, np.log(quantile)), axis=-1)
+
+
+def tables_of_rows(rows: Float[Tensor, "row column"]) -> AliasTables:
+    """Return one table for each row of a matrix of weights."""
+    owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
+    return alias_tables(owner, rows.flatten())

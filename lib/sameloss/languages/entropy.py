@@ -13,15 +13,15 @@ AT_ONCE = 1 << 23
 
 
 def entropies(conditionals: Float[Tensor, "batch seq word"], sentences: Sentences) -> Float[Tensor, " batch"]:
-    """Return each sentence's mean of H(Pr(. | x_-t)) over its positions, in nats."""
+    """Compute the mean of H(Pr(. | x_-t)) over the positions of each sentence, in nats a masked token."""
     return torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
 
 
 def masked_entropy(language: Language, sentences: Sentences, generator: torch.Generator) -> Estimate:
     """Estimate H(x_t | x_-t), the best possible loss, on sampled sentences (nats a masked token).
 
-    Over all positions of every sentence, or, in a language whose conditionals cost a pass for
-    every word, over one position of each, drawn by the generator.
+    The mean is over all positions of every sentence. In a language whose conditionals cost a pass for
+    every word it is over one position of each sentence, drawn by the generator.
     """
     if hasattr(language, "conditionals_at"):
         place = torch.rand(len(sentences.lengths), generator=generator)
@@ -33,15 +33,17 @@ def masked_entropy(language: Language, sentences: Sentences, generator: torch.Ge
 
 
 def word_shares(language: Language, sentences: Sentences) -> Float[Tensor, " word"]:
-    """Return each word's share of the tokens."""
+    """Compute the share of the tokens that each word has."""
     counts = sentences.tokens[sentences.inside].long().bincount(minlength=language.words + 1)[1:]
     return counts.double() / counts.sum()
 
 
 def length_distribution(language: Language) -> Float[Tensor, " length"]:
-    """Return Pr(a sentence has n tokens), n = 1 .. max_length, exactly: all tokens are masked.
+    """Compute Pr(a sentence has n tokens), n = 1 .. max_length, exactly, by masking all tokens.
 
-    The autoregressive language cannot sum over all tokens; it raises LanguageError.
+    Raises:
+        LanguageError: for an autoregressive language, which cannot sum over all tokens.
+
     """
     lengths = torch.arange(1, language.max_length + 1)
     masks = torch.zeros(len(lengths), language.max_length, dtype=torch.long)
@@ -67,10 +69,17 @@ def check_attainable(language: Language, sentences: Sentences) -> None:
 
 
 def blind_entropy(language: Language) -> float:
-    """Return the entropy of a token given its position and the length alone (nats), exactly.
+    """Compute the entropy of a token given its position and the length alone, exactly.
 
-    What it exceeds the masked entropy by is what the other tokens tell: a model that reads nothing
-    is that far from the best possible loss.
+    Its excess over the masked entropy is what the other tokens tell: a model that reads nothing is that
+    far from the best possible loss.
+
+    Returns:
+        Nats a masked token.
+
+    Raises:
+        LanguageError: for an autoregressive language, which cannot sum over all tokens.
+
     """
     lengths = length_distribution(language)
     possible = (lengths > 0).nonzero().squeeze(1)
@@ -79,7 +88,7 @@ def blind_entropy(language: Language) -> float:
 
 
 def mask_some(sentences: Sentences, masks: int, generator: torch.Generator) -> Sentences:
-    """Mask `masks` positions of each sentence, all choices equally likely; all of a shorter one."""
+    """Mask `masks` positions of each sentence, all choices equally likely; a shorter one is masked fully."""
     order = torch.rand(sentences.tokens.shape, generator=generator)
     chosen = order.masked_fill(~sentences.inside, 2.0).argsort(1)[:, :masks]
     return Sentences(sentences.tokens.scatter(1, chosen, MASK), sentences.lengths)

@@ -13,7 +13,7 @@ MOST_STRINGS = 100_000
 
 
 def strings(language: Language) -> int:
-    """Return the number of strings up to the language's longest sentence."""
+    """Count the strings of at most as many words as the longest sentence has."""
     return sum(language.words**length for length in range(1, language.max_length + 1))
 
 

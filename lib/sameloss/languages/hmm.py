@@ -20,13 +20,13 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from sameloss.errors import LanguageError
-from sameloss.languages.draws import AliasTables, alias_tables, dirichlet
+from sameloss.languages.draws import AliasTables, dirichlet, tables_of_rows
 from sameloss.languages.language import Sentences, check_possible, check_tokens
 
 CHUNK = 1024
 """Sentences a pass handles at once: bounds its memory, and its messages stay in the cache."""
 
-DRAWS = 16384
+ROWS_AT_ONCE = 16384
 """Sentences drawn at once."""
 
 TINY = torch.finfo(torch.float64).tiny
@@ -56,7 +56,7 @@ class HMMSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse dimensions that no model has."""
+        """Refuse dimensions that no model can have."""
         if min(self.states, self.words, self.length, self.blocks) < 1:
             raise LanguageError("states, words, length and blocks are at least 1.")
         if self.states % self.blocks or self.words % self.blocks:
@@ -71,7 +71,7 @@ class HMMSpec:
 
     @property
     def max_length(self) -> int:
-        """Length of every sentence, in tokens."""
+        """The number of tokens of every sentence."""
         return self.length
 
     def build(self) -> "HMM":
@@ -85,7 +85,9 @@ class HMMSpec:
         emission = self._blocks(rng, self.words, self.emission_concentration)
         emission = (1 - self.smoothing) * emission + self.smoothing / self.words
         initial = np.full(self.states, 1 / self.states)
-        return HMM(*(torch.as_tensor(array) for array in (initial, transition, emission)), self.length)
+        return HMM(
+            torch.as_tensor(initial), torch.as_tensor(transition), torch.as_tensor(emission), self.length
+        )
 
     def _blocks(self, rng: np.random.Generator, columns: int, concentration: float) -> np.ndarray:
         rows = dirichlet(rng, (self.states, columns // self.blocks), concentration)
@@ -143,17 +145,17 @@ class HMM:
 
     @property
     def states(self) -> int:
-        """Number of hidden states."""
+        """The number of hidden states."""
         return len(self.initial)
 
     @property
     def words(self) -> int:
-        """Vocabulary size c."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
         return self.emission.shape[1]
 
     @property
     def max_length(self) -> int:
-        """Length of every sentence, in tokens."""
+        """The number of tokens of every sentence."""
         return self.length
 
     @property
@@ -162,7 +164,7 @@ class HMM:
         return tuple(f"state{position}" for position in range(1, self.length + 1))
 
     def classes(self, task: str) -> int:
-        """Return the number of hidden states."""
+        """Return the number of classes of a task, which are the hidden states."""
         self._place(task)
         return self.states
 
@@ -172,7 +174,7 @@ class HMM:
         return self.tasks.index(task)
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences independently, on the generator's device."""
+        """Draw independent sentences, on the generator's device."""
         tokens = torch.empty(count, self.length, dtype=torch.long, device=generator.device)
         for rows, words, _ in self._draws(count, generator):
             tokens[rows] = words
@@ -192,10 +194,10 @@ class HMM:
         return Sentences(tokens, torch.full_like(tokens[:, 0], self.length))
 
     def _draws(self, count: int, generator: torch.Generator) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield (rows, tokens, states), each of at most `DRAWS` sentences."""
+        """Yield (rows, tokens, states), each of at most `ROWS_AT_ONCE` sentences."""
         device = generator.device
         moves, words = (table.to(device) for table in self._alias_tables)
-        for rows in _slices(count, DRAWS):
+        for rows in _slices(count, ROWS_AT_ONCE):
             shape = (2, self.length, rows.stop - rows.start)
             uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
             states = torch.empty(shape[1:], dtype=torch.long, device=device)
@@ -208,10 +210,10 @@ class HMM:
     @cached_property
     def _alias_tables(self) -> tuple[AliasTables, AliasTables]:
         moves = torch.cat([self.transition, self.initial[None]])
-        return _rows_as_tables(moves), _rows_as_tables(self.emission)
+        return tables_of_rows(moves), tables_of_rows(self.emission)
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Return log Pr(x) in nats; a masked token is summed out, an impossible sentence has -inf."""
+        """Compute log Pr(x) in nats; a masked token is summed out, an impossible sentence has -inf."""
         possible = sentences.lengths == self.length
         result = torch.full(possible.shape, -torch.inf, dtype=torch.float64, device=possible.device)
         scales = [
@@ -222,7 +224,7 @@ class HMM:
         return result
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        r"""Return Pr(x_t | x_-t) for all positions by one forward and one backward pass (App. A.2).
+        r"""Compute Pr(x_t | x_-t) for all positions by one forward and one backward pass (App. A.2).
 
         With O_t(s) = Pr(z_t = s, x_-t), the product of the messages that reach t from both sides,
 
@@ -250,7 +252,7 @@ class HMM:
         return result
 
     def state_posteriors(self, sentences: Sentences) -> Float[Tensor, "batch seq state"]:
-        """Return Pr(z_t = s | x) for every position, zero after the length; [MASK] is summed out.
+        """Compute Pr(z_t = s | x) for every position, zero after the length; [MASK] is summed out.
 
         Raises:
             LanguageError: where a sentence has another length or cannot occur.
@@ -264,7 +266,7 @@ class HMM:
         return result
 
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch state"]:
-        """Return Pr(z_k = s | x), k the task's position.
+        """Compute Pr(z_k = s | x), where k is the task's position.
 
         Raises:
             LanguageError: where a sentence has another length or cannot occur.
@@ -276,7 +278,7 @@ class HMM:
         return joint / total
 
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch state"]:
-        """Return Pr(x | z_k = s), k the task's position, scaled so that a row sums to one.
+        """Compute Pr(x | z_k = s), where k is the task's position, scaled so that a row sums to one.
 
         A state that cannot be at k scores zero; so does every state of a sentence that cannot occur.
 
@@ -366,11 +368,6 @@ class HMM:
             after = seen @ tables.transition.T
             outside[:, place] *= after
         return outside
-
-
-def _rows_as_tables(rows: Float[Tensor, "row column"]) -> AliasTables:
-    owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
-    return alias_tables(owner, rows.flatten())
 
 
 def _slices(count: int, most: int) -> Iterator[slice]:

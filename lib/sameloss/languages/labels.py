@@ -10,29 +10,29 @@ from sameloss.languages.language import Language, Sentences
 
 LabelKind = Literal["likelihood", "posterior"]
 
-UNDEFINED = -1
+NO_LABEL = -1
 """Label of a sentence that no class of the task can produce."""
 
 
 def labels(language: Language, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
     """Label each sentence by its most probable hidden symbol.
 
-    `likelihood`: argmax_s Pr(tokens | s), as the released code does; for a grammar the tokens are
-    the first ones, as many as the task's span. `posterior`: argmax_s Pr(s | x).
+    The label `likelihood` is argmax_s Pr(tokens | s), as in the released code; for a grammar the tokens
+    are the first ones, as many as the task's span. The label `posterior` is argmax_s Pr(s | x).
 
     Returns:
-        0-based classes; `UNDEFINED` where every class has probability zero.
+        0-based classes; `NO_LABEL` where every class has probability zero.
 
     """
     if kind not in get_args(LabelKind):
         raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
     scores = getattr(language, kind)(sentences, task)
     most, label = scores.max(1)
-    return label.where(most > 0, UNDEFINED)
+    return label.where(most > 0, NO_LABEL)
 
 
 class Ceilings(NamedTuple):
-    """What a task's labels are, as shares of sentences; `hidden` is the symbol that was there."""
+    """What the labels of a task are like, as shares of sentences; `hidden` is the symbol that was there."""
 
     classes: int
     likelihood_defined: float
@@ -47,13 +47,13 @@ class Ceilings(NamedTuple):
 def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
     """Estimate majority shares and the Bayes ceiling of a task.
 
-    A label is a function of its sentence, so a perfect classifier reaches 100 %; only the hidden
-    symbol itself has a lower ceiling, E max_s Pr(s | x). It is taken here over the sentences in
-    which the task has a hidden symbol, weighted by its probability.
+    A label is a function of its sentence, so a perfect classifier reaches 100 %. Only the hidden symbol
+    itself has a lower ceiling, E max_s Pr(s | x). The mean is over the sentences in which the task has a
+    hidden symbol, weighted by its probability.
     """
     posterior = language.posterior(sentences, task)
     likelihood = labels(language, sentences, task, "likelihood")
-    guess, defined = posterior.argmax(1), likelihood != UNDEFINED
+    guess, defined = posterior.argmax(1), likelihood != NO_LABEL
     covered = posterior.amax(1) > 0
     hidden = posterior.sum()
     found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined

@@ -14,38 +14,38 @@ MASK = 0
 
 
 class Sentences(NamedTuple):
-    """Sentences of at most `seq` tokens; tokens at or after a sentence's length are ignored."""
+    """Sentences of at most `seq` tokens; what stands at or after a sentence's length is ignored."""
 
     tokens: Int[Tensor, "batch seq"]
     lengths: Int[Tensor, " batch"]
 
     @classmethod
     def joined(cls, parts: Iterable["Sentences"]) -> "Sentences":
-        """Put sets of sentences of equal width together."""
+        """Join several sets of sentences, all of one width `seq`, into one."""
         return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
     @property
     def inside(self) -> Bool[Tensor, "batch seq"]:
-        """Tell which places come before their sentence's end."""
+        """Mark the places that come before the end of their sentence."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
     def buckets(self) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield (rows, tokens cut to their common length), one bucket for each length."""
+        """Yield the sentences of each length: their rows, and their tokens cut to this length."""
         for length in self.lengths.unique().tolist():
             rows = (self.lengths == length).nonzero().squeeze(1)
             yield rows, self.tokens[rows, :length]
 
     def chunks(self, most: int) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield the buckets in pieces of at most `most` sentences: what a dynamic programme reads."""
+        """Yield the buckets in pieces of at most `most` sentences, as a dynamic programme reads them."""
         for rows, tokens in self.buckets():
             yield from zip(rows.split(most), tokens.long().split(most), strict=True)
 
     def rows(self, index: slice | Tensor) -> "Sentences":
-        """Return some of the sentences."""
+        """Select some of the sentences."""
         return Sentences(self.tokens[index], self.lengths[index])
 
     def to(self, device: torch.device | str) -> "Sentences":
-        """Return the same on a device."""
+        """Copy tokens and lengths to a device."""
         return Sentences(self.tokens.to(device), self.lengths.to(device))
 
 
@@ -55,53 +55,58 @@ class Language(Protocol):
 
     @property
     def words(self) -> int:
-        """Vocabulary size c, [MASK] not counted."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the downstream tasks."""
+        """The names of the downstream tasks."""
 
     def classes(self, task: str) -> int:
         """Return the number of classes of a task."""
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences independently."""
+        """Draw independent sentences."""
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        """Return Pr(x_t = word + 1 | x_-t) for every position; zero after a sentence's end."""
+        """Compute Pr(x_t = word + 1 | x_-t) for every position; places after a sentence's end hold zeros."""
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Return log Pr(x) in nats; a masked token is summed out."""
+        """Compute log Pr(x) in nats; a masked token is summed out."""
 
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Return Pr(tokens | class) up to a factor for each sentence; zeros where no class can be."""
+        """Compute Pr(tokens | class) up to a factor for each sentence; all are zero where no class can be."""
 
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Return Pr(class | x); a row sums to one, less the mass of derivations without a class."""
+        """Compute Pr(class | x); a row sums to one less the mass of derivations without a class."""
 
 
 @runtime_checkable
 class LanguageSpec(Protocol):
-    """What a language is built from: a frozen dataclass of plain values, part of a run's key."""
+    """What a language is built from: a frozen dataclass of plain values, which is part of a run's key."""
 
     @property
     def words(self) -> int:
-        """Vocabulary size c, [MASK] not counted."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
 
     def build(self) -> Language:
         """Make the language."""
 
 
 def check_tokens(tokens: Int[Tensor, "batch seq"], words: int) -> None:
-    """Refuse token ids outside 0..words."""
+    """Refuse token ids outside 0..words.
+
+    Raises:
+        LanguageError: naming one of them.
+
+    """
     if not tokens.numel():
         return
     least, most = int(tokens.min()), int(tokens.max())
@@ -110,7 +115,12 @@ def check_tokens(tokens: Int[Tensor, "batch seq"], words: int) -> None:
 
 
 def check_possible(possible: Bool[Tensor, "bucket length"], rows: Int[Tensor, " bucket"]) -> None:
-    """Refuse sentences with an undefined conditional: x_-t itself has probability zero."""
+    """Refuse sentences with an undefined conditional: those whose x_-t has probability zero.
+
+    Raises:
+        LanguageError: naming the first.
+
+    """
     if not possible.all():
         row, position = (~possible).nonzero()[0].tolist()
         raise LanguageError(
@@ -120,12 +130,12 @@ def check_possible(possible: Bool[Tensor, "bucket length"], rows: Int[Tensor, " 
 
 
 def substituted_conditionals(language: Language, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-    r"""Return Pr(x_t | x_-t) by its definition, one joint probability for each word (App. A.2).
+    r"""Compute Pr(x_t | x_-t) by its definition, one joint probability for each word (App. A.2).
 
     $$\Pr(x_t = w \mid x_{-t}) = \Pr(x_t = w, x_{-t}) / \sum_{w'} \Pr(x_t = w', x_{-t})$$
 
-    The slow reference for `Language.conditionals`: words × positions times as much work. Defined for
-    sentences without [MASK] or, where the language sums masks out, with any number of them.
+    It is the slow reference for `Language.conditionals`, with words × positions times as much work. It is
+    defined for sentences without [MASK] or, where the language sums masks out, with any number of them.
     """
     tokens, lengths = sentences
     log_joint = torch.full((*tokens.shape, language.words), -torch.inf, dtype=torch.float64)

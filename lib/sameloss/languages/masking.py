@@ -1,5 +1,6 @@
 """Masked sentences: what a model reads and what it has to predict (Section 2.1)."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from sameloss.languages.language import MASK, Sentences
 
 
 class Batch(NamedTuple):
-    """Masked sentences, one [MASK] each (Section 2.1), and the words behind the masks."""
+    """Masked sentences with the words behind their masks; one row has one [MASK] to predict (Section 2.1)."""
 
     masked: Int[Tensor, "batch seq"]
     positions: Int[Tensor, " batch"]
@@ -20,16 +21,16 @@ class Batch(NamedTuple):
     lengths: Int[Tensor, " batch"] | None  # None where all sentences fill `seq`
 
     def rows(self, index: slice | Tensor) -> "Batch":
-        """Return some of the masked sentences."""
-        return Batch(*(field if field is None else field[index] for field in self))
+        """Select some of the masked sentences."""
+        return self._each(lambda field: field[index])
 
     def parts(self, size: int | None) -> list["Batch"]:
-        """Return the masked sentences in parts of at most `size`; in one where None."""
+        """Cut the masked sentences into parts of at most `size`, or into one part where it is None."""
         every = range(0, len(self.targets), size or len(self.targets))
         return [self.rows(slice(start, start + (size or len(self.targets)))) for start in every]
 
     def narrowed(self) -> "Batch":
-        """Return the same without the columns that no sentence reaches."""
+        """Drop the columns that no sentence reaches, and the lengths where all sentences are full."""
         if self.lengths is None:
             return self
         width = int(self.lengths.max())
@@ -37,12 +38,16 @@ class Batch(NamedTuple):
         return self._replace(masked=self.masked[:, :width], lengths=self.lengths if padded else None)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Return the same on a device."""
-        return Batch(*(field if field is None else field.to(device) for field in self))
+        """Copy the masked sentences to a device."""
+        return self._each(lambda field: field.to(device))
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        lengths = None if self.lengths is None else change(self.lengths)
+        return Batch(change(self.masked), change(self.positions), change(self.targets), lengths)
 
 
 def padded(sentences: Sentences, seq: int) -> Sentences:
-    """Return the sentences as (batch, `seq`) tokens, zeros after each one's end.
+    """Widen the tokens of sentences to `seq` columns, with zeros after each sentence's end.
 
     >>> padded(Sentences(torch.tensor([[3, 1], [2, 9]]), torch.tensor([2, 1])), 3).tokens.tolist()
     [[3, 1, 0], [2, 0, 0]]
@@ -55,7 +60,7 @@ def padded(sentences: Sentences, seq: int) -> Sentences:
 def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> Batch:
     """Mask each token with probability `rate`, and one of every sentence that would have none (App. E).
 
-    A sentence of k masks becomes k rows, one for each masked word.
+    A sentence of k masks becomes k rows, each with one of the masked words as its target.
     """
     draws = torch.from_numpy(rng.random(tuple(sentences.tokens.shape))).to(sentences.tokens.device)
     draws = draws.where(sentences.inside, 2.0)
@@ -74,7 +79,7 @@ def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
 
 
 def mask_one(tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, " batch"]) -> Int[Tensor, "batch seq"]:
-    """Return x_-t: the sentences with the token at `positions` replaced by [MASK] (Section 2.1).
+    """Replace the token at `positions` of each sentence by [MASK], which gives x_-t (Section 2.1).
 
     >>> mask_one(torch.tensor([[3, 1, 2]]), torch.tensor([1]))
     tensor([[3, 0, 2]])

@@ -16,10 +16,11 @@ from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.statistics.estimate import Estimate
 
 CHUNK = 2048
+"""Sentences that go through the model at once."""
 
 
 class Saturation(NamedTuple):
-    """Nats a masked token."""
+    """Entropy of the language, divergence of the model from it, and their sum, in nats a masked token."""
 
     entropy: Estimate
     kl: Estimate
@@ -30,7 +31,22 @@ class Saturation(NamedTuple):
 def divergences(
     model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> Float[Tensor, " batch"]:
-    r"""Return each sentence's mean over positions of KL(Pr(. | x_-t) || f(x_-t)), in nats, on the CPU."""
+    r"""Compute the divergence of a model's predictions from the truth, for each sentence.
+
+    It is the mean over positions t of
+
+    $$\mathrm{KL}(\Pr(\cdot \mid x_{-t}) \,\Vert\, f(x_{-t}))
+      = \sum_y \Pr(y \mid x_{-t}) \log \frac{\Pr(y \mid x_{-t})}{[f(x_{-t})]_y}.$$
+
+    Args:
+        model: a masked language model, called as `model(masked, positions, lengths)`.
+        sentences: unmasked sentences.
+        conditionals: Pr(. | x_-t) of every position.
+
+    Returns:
+        Nats a masked token, float64, on the CPU.
+
+    """
     sentences, conditionals = sentences.to("cpu"), conditionals.cpu()
     total = torch.zeros(len(sentences.lengths), dtype=torch.float64)
     for rows in torch.arange(len(total)).split(CHUNK):
@@ -46,7 +62,7 @@ def divergences(
 
 
 def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Float[Tensor, "batch word"]:
-    """Return log f(x_-t) in float64 with the same position t masked in every sentence."""
+    """Return log f(x_-t) with the same position t masked in every sentence, float64, on the CPU."""
     device = next(model.parameters()).device
     tokens = sentences.tokens.long().to(device)
     positions = torch.full((len(tokens),), position, device=device)
@@ -59,14 +75,51 @@ def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Fl
 def saturation(
     model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> Saturation:
-    """Estimate entropy, KL and loss on sampled sentences, the sentence being the unit of error."""
+    """Estimate entropy, KL and loss on sampled sentences (App. A.4).
+
+    Args:
+        model: a masked language model, called as `model(masked, positions, lengths)`.
+        sentences: independent sentences of the language; the sentence is the unit of error.
+        conditionals: Pr(. | x_-t) of every position.
+
+    Returns:
+        Means over the sentences with their errors, nats a masked token.
+
+    >>> from sameloss.languages import HMMSpec
+    >>> from sameloss.measures.flatness.unigram import Unigram
+    >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
+    >>> sentences = language.sample(50, torch.Generator().manual_seed(0))
+    >>> found = saturation(Unigram([0.5, 0.5]), sentences, language.conditionals(sentences))
+    >>> [round(estimate.mean, 3) for estimate in found]  # any word costs a uniform model log 2
+    [0.362, 0.331, 0.693]
+
+    """
     entropy = entropies(conditionals, sentences).cpu()
     kl = divergences(model, sentences, conditionals)
     return Saturation(*(Estimate.of(values) for values in (entropy, kl, entropy + kl)))
 
 
 def exact_saturation(model: nn.Module, language: Language) -> Saturation:
-    """Compute the population's entropy, KL and loss by enumerating every sentence."""
+    """Compute the entropy, KL and loss of the whole population by enumerating every sentence.
+
+    Args:
+        model: a masked language model, called as `model(masked, positions, lengths)`.
+        language: a language small enough, see `enumerable`.
+
+    Returns:
+        Expectations without an error, nats a masked token.
+
+    Raises:
+        LanguageError: for a language of too many sentences.
+
+    >>> from sameloss.languages import HMMSpec
+    >>> from sameloss.measures.flatness.unigram import Unigram
+    >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
+    >>> saturated = Unigram(language.emission[0].tolist())
+    >>> abs(exact_saturation(saturated, language).kl.mean) < 1e-12
+    True
+
+    """
     parts = []
     for sentences in enumerate_sentences(language):
         conditionals = language.conditionals(sentences)

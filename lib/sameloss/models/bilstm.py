@@ -14,7 +14,7 @@ from sameloss.models.shape import Norm, Option, Shape, asked_of_model
 
 @dataclass(frozen=True)
 class BiLSTMShape(Shape):
-    """Width and depth; each direction has half of the width."""
+    """The width and the depth of a stack; each direction has half of the width."""
 
     family: ClassVar[str] = "An LSTM"
     options: ClassVar[frozenset[Option]] = frozenset()  # autocast would take float16, without a scaled loss
@@ -23,7 +23,7 @@ class BiLSTMShape(Shape):
     layers: int
 
     def __post_init__(self) -> None:
-        """Refuse a width that has no half."""
+        """Refuse a width that cannot be halved."""
         if self.d_model % 2:
             raise ParameterError(f"d_model = {self.d_model} is odd; two directions need an even width.")
 
@@ -65,7 +65,7 @@ class BiLSTMShape(Shape):
 def mirror(
     tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
 ) -> Int[Tensor, "batch seq"]:
-    """Return the places that reverse each sentence within its length; padding stays where it is."""
+    """Return the places that reverse each sentence within its length; padding keeps its place."""
     place = torch.arange(tokens.shape[1], device=tokens.device).expand(tokens.shape)
     mirrored = (tokens.shape[1] if lengths is None else lengths[:, None]) - 1 - place
     return torch.where(mirrored < 0, place, mirrored)
@@ -74,7 +74,8 @@ def mirror(
 class BiLSTMBlock(nn.Module):
     """One layer: h + LN(BiLSTM h).
 
-    Two LSTMs of one direction, because a bidirectional one would start its way back in the padding.
+    It has two LSTMs of one direction each, because a bidirectional one would start its way back in the
+    padding.
     """
 
     def __init__(self, d_model: int) -> None:
@@ -100,11 +101,11 @@ class BiLSTM(MaskedLanguageModel):
     """The masked language model whose blocks are bidirectional LSTMs."""
 
     def __init__(self, shape: BiLSTMShape, words: int, max_length: int, seed: int | None = None) -> None:
-        """Build and, given a seed, initialise: LSTMs as PyTorch does, all else as BERT does.
+        """Build the model and, given a seed, draw weights: LSTMs' as PyTorch does, all others as BERT does.
 
         Args:
-            shape: width and depth.
-            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            shape: its width and depth.
+            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
             max_length: number of learned positions.
             seed: of the initial weights.
 

@@ -74,7 +74,7 @@ class EncoderShape(Shape):
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention, all heads of query, key and value in one matrix."""
+    """Multi-head self-attention; one matrix makes the queries, keys and values of all heads."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ class Attention(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Mix the positions; `bias` is added to the scores (-inf hides padding)."""
+        """Mix the positions; the bias is added to the scores, and -inf in it hides padding."""
         d, weight, offset = x.shape[-1], self.qkv.weight, self.qkv.bias
         q = F.linear(chosen(x, at), weight[:d], offset[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         split = F.linear(x, weight[d:], offset[d:]).unflatten(-1, (2, self.heads, -1))
@@ -124,13 +124,13 @@ class Block(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block; given `at`, at one position of each sentence only."""
+        """Apply the block, given `at` only at that position of each sentence."""
         v = chosen(h, at) + self._dropped(self.attention(self.attention_norm(h), bias, at))
         return v + self._mlp(self.mlp_norm(v))
 
 
 class PostBlock(Block):
-    """One post-LN block of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
+    """One post-LN block, of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
 
     def forward(
         self,
@@ -138,7 +138,7 @@ class PostBlock(Block):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block; given `at`, at one position of each sentence only."""
+        """Apply the block, given `at` only at that position of each sentence."""
         v = self.attention_norm(chosen(h, at) + self._dropped(self.attention(h, bias, at)))
         return self.mlp_norm(v + self._mlp(v))
 
@@ -155,14 +155,14 @@ class Encoder(MaskedLanguageModel):
         norm: Norm = "pre",
         dropout: float = 0.0,
     ) -> None:
-        """Build and, given a seed, initialise as BERT does: weights N(0, 0.02²), biases 0.
+        """Build the model and, given a seed, draw its weights as BERT does: N(0, 0.02²), biases 0.
 
         Args:
-            shape: widths and depth.
-            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            shape: its widths and depth.
+            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
             max_length: number of learned positions.
             seed: of the initial weights.
-            norm: LayerNorms `pre` the attention and the MLP, or `post` their residual sums.
+            norm: `pre` has LayerNorms before attention and MLP, `post` behind their residual sums.
             dropout: share of what attention and MLP add that is dropped in training.
 
         """
@@ -179,7 +179,7 @@ class Encoder(MaskedLanguageModel):
     def context(
         self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
     ) -> Float[Tensor, "batch 1 1 seq"] | None:
-        """Return what is added to the attention's scores: -inf hides padding."""
+        """Return what is added to the attention's scores: -inf at padding, which hides it."""
         if lengths is None:
             return None
         hidden = (torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None])[:, None, None]

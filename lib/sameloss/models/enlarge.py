@@ -34,7 +34,7 @@ KINDS = {
     "head norm": r"head_norm\.(weight|bias)",
     "head bias": "head_bias",
 }
-"""The names of an encoder's parameters by what becomes of them."""
+"""Patterns of the names of an encoder's parameters, by what becomes of them when the encoder is widened."""
 
 
 def widen(model: Encoder, ratio: int, *, tied: Tying = "paper") -> Encoder:
@@ -152,7 +152,7 @@ def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:
 
 
 def kind_law(kind: str, ratio: int, tied: Tying = "paper") -> float:
-    """Return the same for a kind of parameter, one of `KINDS`."""
+    """Return what `trace_law` returns for the parameters of a kind, one of `KINDS`."""
     _check_widening(ratio, tied)
     copies = {"matrix": ratio**2, "head bias": 1}.get(kind, ratio)
     # The balanced divisor is a root whose square must not show its rounding error.
@@ -173,7 +173,7 @@ def kind_of(name: str) -> str:
 
 
 def divisor(kind: str, ratio: int, tied: Tying) -> float:
-    """Return by what each copy is divided; embedding and head LayerNorm together by the ratio."""
+    """Return by what each copy is divided; embedding's times head LayerNorm's is the ratio."""
     embedding = float(ratio) if tied == "paper" else ratio**0.5
     divisors = {"embedding": embedding, "head norm": ratio / embedding, "matrix": float(ratio)}
     return divisors.get(kind, 1.0)
@@ -186,7 +186,7 @@ def _check_widening(ratio: int, tied: str) -> None:
         raise ParameterError(f"Unknown tied {tied!r}; choose paper or balanced.")
 
 
-def _replicated(name: str, value: Tensor, ratio: int, tied: str) -> Tensor:
+def _replicated(name: str, value: Tensor, ratio: int, tied: Tying) -> Tensor:
     kind = kind_of(name)
     if kind == "head bias":
         return value.clone()

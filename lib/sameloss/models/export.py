@@ -1,4 +1,4 @@
-"""An encoder as a folder that `transformers` opens: pre-LN as RoBERTa's pre-LN variant, post-LN as BERT.
+"""An encoder as a folder that `transformers` opens: a pre-LN one as RoBERTa's variant, a post-LN one as BERT.
 
 The token ids stay: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
 need a padding id: BERT's default, 0, is our [MASK], and RoBERTa's, 1, is a word, whose positions would
@@ -7,6 +7,7 @@ then be skipped.
 
 import re
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
@@ -88,24 +89,25 @@ def huggingface_config(model: Encoder) -> PreTrainedConfig:
     """Return the configuration of the class that computes the encoder."""
     shape, words = model.shape, len(model.head_bias)
     config, architecture = CONFIGS[model.norm]
-    return config(
-        architectures=[architecture],
-        dtype=model.word.weight.dtype,
-        vocab_size=words + 2,
-        pad_token_id=words + 1,
-        bos_token_id=None,
-        eos_token_id=None,
-        type_vocab_size=1,
-        max_position_embeddings=_skipped_positions(model) + len(model.position.weight),
-        hidden_size=shape.d_model,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.d_inter,
-        hidden_act="gelu",
-        layer_norm_eps=EPSILON,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    settings: dict[str, Any] = {
+        "architectures": [architecture],
+        "dtype": model.word.weight.dtype,
+        "vocab_size": words + 2,
+        "pad_token_id": words + 1,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "type_vocab_size": 1,
+        "max_position_embeddings": _skipped_positions(model) + len(model.position.weight),
+        "hidden_size": shape.d_model,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "intermediate_size": shape.d_inter,
+        "hidden_act": "gelu",
+        "layer_norm_eps": EPSILON,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+    }
+    return config(**settings)
 
 
 def huggingface_weights(model: Encoder) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from sameloss.errors import ModelError
 
@@ -13,7 +14,7 @@ class HuggingFaceModel(nn.Module):
     A masked one predicts the word behind the mask; a causal one the word after `positions`.
     """
 
-    def __init__(self, model: nn.Module, words: int) -> None:
+    def __init__(self, model: PreTrainedModel, words: int) -> None:
         """Wrap a model as it comes.
 
         Args:

@@ -9,37 +9,37 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 EPSILON = 1e-12
-"""LayerNorm's epsilon, BERT's."""
+"""The epsilon of all LayerNorms, which is BERT's."""
 
 INITIAL_SCALE = 0.02
-"""Standard deviation of BERT's initial weights."""
+"""The standard deviation of BERT's initial weights."""
 
 
 def chosen(
     h: Float[Tensor, "batch seq d_model"], at: Int[Tensor, " batch"] | None
 ) -> Float[Tensor, "batch out d_model"]:
-    """Return all positions, or only position `at` of each sentence."""
+    """Return h at all positions, or at the one position `at` of each sentence."""
     return h if at is None else h[torch.arange(len(h), device=h.device), at][:, None]
 
 
 class MaskedLanguageModel(nn.Module):
-    """A masked language model f: contextual representations h, then a head tied to the embedding.
+    """A masked language model f: contextual representations h, and a head tied to the embedding.
 
-    A child builds the blocks and says by `context` what they have to know of the sentences.
+    A family's class builds the blocks, and `context` says what they have to know of the sentences.
     """
 
     def __init__(
         self, d_model: int, words: int, max_length: int, blocks: Iterable[nn.Module], final_norm: nn.Module
     ) -> None:
-        """Register the parts; their order decides which random numbers a parameter gets.
+        """Register the parts, whose order decides which random numbers a parameter gets.
 
         Args:
             d_model: width of the representations.
-            words: vocabulary size c; the embedding has c + 1 rows, row 0 for [MASK].
+            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
             max_length: number of learned positions.
-            blocks: maps of (h, context, at) to h, at the positions `at` only where they are not None; an
-                iterator, to be built behind the embeddings.
-            final_norm: applied to the last block's output.
+            blocks: map (h, context, at) to a new h, at all positions or only at `at`; an iterator makes
+                them after the embeddings.
+            final_norm: is applied to the last block's output.
 
         """
         super().__init__()
@@ -61,7 +61,7 @@ class MaskedLanguageModel(nn.Module):
                 parameter.zero_()
 
     def context(self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None) -> Any:
-        """Return what every block is given beside h."""
+        """Return what every block is given besides h."""
         raise NotImplementedError
 
     def features(
@@ -70,13 +70,13 @@ class MaskedLanguageModel(nn.Module):
         lengths: Int[Tensor, " batch"] | None = None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Return the contextual representations h_psi(x), after the final LayerNorm where there is one.
+        """Return the contextual representations h_psi(x), behind the final LayerNorm where there is one.
 
         Args:
-            tokens: word ids, [MASK] = 0.
-            lengths: of the sentences where they differ; tokens beyond do not matter.
-            at: the one position of each sentence that is wanted; all where None. The last block then
-                computes no other, which saves a third of a two-layer model's work.
+            tokens: word ids; 0 is [MASK].
+            lengths: of the sentences, where they differ; tokens beyond them do not matter.
+            at: the one position of each sentence that is wanted; all are where it is None. The last block
+                computes no other position, which saves a third of a two-layer model's work.
 
         """
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -103,10 +103,10 @@ class MaskedLanguageModel(nn.Module):
 
     @property
     def max_length(self) -> int:
-        """Number of tokens of the longest sentence it takes."""
+        """Return the number of tokens of the longest sentence that the model takes."""
         return self.position.num_embeddings
 
     @property
     def parameter_count(self) -> int:
-        """Number of trainable parameters, the tied embedding counted once."""
+        """Return the number of trainable parameters; the tied embedding counts once."""
         return sum(parameter.numel() for parameter in self.parameters())

@@ -2,7 +2,7 @@
 
 import re
 
-KINDS = {
+GROUPS = {
     "LayerNorm": r"norm\.(weight|bias)$",
     "position": r"position",
     "word embedding": r"^word\b|word_embeddings|embed_tokens|token_type",
@@ -11,13 +11,13 @@ KINDS = {
     "attention": r"attention|attn",
     "MLP": r"mlp|intermediate|output\.dense|fc1|fc2",
 }
-"""Kind of parameter by a pattern in its name; the first that matches decides."""
+"""Groups of parameters by a pattern in the name; the first that matches decides."""
 
 DEPTH = re.compile(r"(?:blocks|layers?)\.(\d+)\.")
 
 
 def parameter_group(name: str) -> str:
-    """Return the kind of a parameter: embeddings, attention, MLP, LSTM, LayerNorm, head, or other.
+    """Return the group that a parameter belongs to, one of `GROUPS`, or other.
 
     >>> parameter_group("blocks.0.attention.qkv.weight")
     'attention'
@@ -25,13 +25,13 @@ def parameter_group(name: str) -> str:
     'LayerNorm'
     """
     lower = name.lower()
-    return next((kind for kind, pattern in KINDS.items() if re.search(pattern, lower)), "other")
+    return next((group for group, pattern in GROUPS.items() if re.search(pattern, lower)), "other")
 
 
 def parameter_layer(name: str) -> str:
     """Return the depth of a parameter: embedding, layer 1, layer 2, ..., head.
 
-    A tied embedding counts as embedding; what follows the last block counts as head.
+    A tied embedding counts as embedding. What follows the last block counts as head.
 
     >>> [parameter_layer(n) for n in ("word.weight", "blocks.1.mlp_in.bias", "final_norm.weight")]
     ['embedding', 'layer 2', 'head']

@@ -6,15 +6,16 @@ deep copy of an `Encoder` with the same logits for every input, and leaves the g
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
-from sameloss.models.encoder import Attention, Encoder
+from sameloss.models.encoder import Attention, Block, Encoder
 
 
 def rescale_norms(model: Encoder, factor: float) -> Encoder:
@@ -34,7 +35,7 @@ def rescale_norms(model: Encoder, factor: float) -> Encoder:
     if model.norm != "pre":
         raise ParameterError("Post-LN LayerNorms feed the residual too; rescale those of a pre-LN encoder.")
     changed = _copy(model, factor)
-    for block in changed.blocks:
+    for block in _blocks(changed):
         _scale(factor, block.attention_norm.weight, block.attention_norm.bias)
         _scale(1 / factor, block.attention.qkv.weight)
         _scale(factor, block.mlp_norm.weight, block.mlp_norm.bias)
@@ -113,7 +114,7 @@ def permute_neurons(model: Encoder, generator: torch.Generator) -> Encoder:
 
     """
     changed = deepcopy(model)
-    for block in changed.blocks:
+    for block in _blocks(changed):
         order = torch.randperm(block.mlp_in.out_features, generator=generator).to(block.mlp_in.weight.device)
         for part in (block.mlp_in.weight, block.mlp_in.bias, block.mlp_out.weight.T):
             part.data.copy_(part.data[order])
@@ -157,8 +158,12 @@ def _copy(model: Encoder, factor: float) -> Encoder:
     return deepcopy(model)
 
 
+def _blocks(model: Encoder) -> Iterable[Block]:
+    return cast(Iterable[Block], model.blocks)
+
+
 def _attentions(model: Encoder) -> Iterator[Attention]:
-    return (block.attention for block in model.blocks)
+    return (block.attention for block in _blocks(model))
 
 
 def _scale(factor: float, *parts: nn.Parameter | Tensor) -> None:

@@ -88,8 +88,7 @@ class Shape(ABC):
         lacking = [option for option in asked if option not in self.options]
         if lacking:
             raise ParameterError(
-                f"{self.family} cannot be trained with {' or '.join(lacking)}; "
-                "leave that out, or choose a size of another family."
+                f"{self.family} cannot be trained with {' or '.join(lacking)}; choose another family's size."
             )
 
 

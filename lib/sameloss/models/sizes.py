@@ -1,8 +1,8 @@
 """The registry of size names.
 
-The paper's names (Table 3) count BERT's 30,522-row embedding, of which about 200 rows are ever
-used; every table of the book shows the true count beside the name. The laptop's and the smoke
-preset's sizes are ours and are named by their true count.
+The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; every
+table of the book shows the true count beside the name. The sizes of the presets `laptop` and `smoke` are
+ours and are named by their true count.
 """
 
 from sameloss.models.bilstm import BiLSTMShape
@@ -30,7 +30,7 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
         "730M": EncoderShape(1536, 24, 24, 6144),
     },
 }
-"""Size names by family."""
+"""Transformers: the shapes by name, one dictionary for each family of presets."""
 
 LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
     "smoke": {"L856": BiLSTMShape(8, 1)},
@@ -43,7 +43,7 @@ LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
         "135M": BiLSTMShape(1024, 16),
     },
 }
-"""Bidirectional LSTMs: the paper's names (it names no 29M), the laptop's by their true count."""
+"""Bidirectional LSTMs: the paper's names (it names no 29M) and ours, which count a vocabulary of 24 words."""
 
 LADDER: dict[str, EncoderShape] = {
     f"d{d_model}": EncoderShape(d_model, heads, layers, 4 * d_model)

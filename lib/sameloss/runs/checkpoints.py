@@ -9,11 +9,14 @@ from safetensors.torch import load_file, save
 from sameloss.device import best_device
 from sameloss.errors import StoreError
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.store.store import write_atomically
+from sameloss.store.files import write_atomically
+from sameloss.training.loop import TrainingStep
+
+HISTORY = "history.csv"
 
 
 class Checkpoints:
-    """The models along one pre-training."""
+    """The models along one pre-training, read when they are asked for."""
 
     def __init__(
         self, folder: Path, steps: tuple[int, ...], new_model: Callable[[], MaskedLanguageModel]
@@ -21,9 +24,9 @@ class Checkpoints:
         """Open the folder of a finished pre-training.
 
         Args:
-            folder: where the weights are.
-            steps: after which they were kept.
-            new_model: makes a model that they fit.
+            folder: holds the weights.
+            steps: after which weights were kept.
+            new_model: makes a model that the weights fit.
 
         """
         self.folder, self.steps, self.new_model = folder, steps, new_model
@@ -48,12 +51,12 @@ class Checkpoints:
 
     @property
     def history(self) -> pd.DataFrame:
-        """Return loss (nats a masked token, training batches) and learning rate along the run."""
-        return pd.read_csv(self.folder / "history.csv")
+        """Return the loss on the batch (nats a masked token) and the learning rate of each step."""
+        return pd.read_csv(self.folder / HISTORY)
 
 
 def weights_name(step: int) -> str:
-    """Name the file of the weights after a step."""
+    """Return the file name of the weights after a step."""
     return f"step-{step:07}.safetensors"
 
 
@@ -61,3 +64,8 @@ def save_weights(model: MaskedLanguageModel, path: Path) -> None:
     """Write the weights of a model, wherever they are."""
     weights = {name: value.cpu().contiguous() for name, value in model.state_dict().items()}
     write_atomically(path, save(weights))
+
+
+def write_history(steps: list[TrainingStep], folder: Path) -> None:
+    """Write loss and learning rate of each step, for `Checkpoints.history`."""
+    pd.DataFrame(steps, columns=["step", "loss", "lr"]).to_csv(folder / HISTORY, index=False)

@@ -16,7 +16,7 @@ def training_flops(run: Pretraining, length: float | None = None) -> float:
 
     Args:
         run: the pre-training.
-        length: tokens of a sentence; where None the most that its language has, as if all were full.
+        length: mean number of tokens of a sentence; where it is None, all are taken to be as long as can be.
 
     """
     language, sentences = run.corpus.language, run.optimisation.steps * run.optimisation.batch
@@ -25,7 +25,7 @@ def training_flops(run: Pretraining, length: float | None = None) -> float:
 
 
 def training_bytes(run: Pretraining) -> float:
-    """Return a rough peak of a process's memory: weights, gradients, two moments, and activations."""
+    """Return roughly the bytes of a process: weights, gradients, two moments, and activations."""
     shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
     parameters = shape.matrix_parameters + shape.d_model * (words + length + shape.d_model)
@@ -40,12 +40,13 @@ def micro_steps(run: Pretraining) -> int:
 
 
 UTILISATION = 0.5
-"""Training's share of the speed of its own matrix products, measured on a laptop's core."""
+"""The share of the speed of matrix products that training reaches, measured on a laptop's core."""
 
 BESIDE_BLOCKS = 2
-"""Embeddings, head and optimiser hand the device about as many operations as two blocks."""
+"""As many blocks hand the device about as many operations as embeddings, head and optimiser together."""
 
 MEASURED_S = 0.1
+"""How long a speed is measured, in seconds."""
 
 
 class Speed(NamedTuple):
@@ -55,14 +56,14 @@ class Speed(NamedTuple):
     block_s: float  # a block forward and back on next to no data: handing out its operations
 
     def seconds(self, run: Pretraining) -> float:
-        """Estimate how long a pre-training takes, sentences counted at full length."""
+        """Estimate how long a pre-training takes, as if all sentences were as long as can be."""
         rate = self.products(run.shape.d_model, run.execution.dtype) * run.execution.processes
         blocks = run.shape.layers + BESIDE_BLOCKS
         return training_flops(run) / rate + micro_steps(run) * blocks * self.block_s
 
 
 def this_device() -> Speed:
-    """Measure this device, on one CPU thread or the GPU; each width when first asked for."""
+    """Measure this device, one CPU thread or the GPU; a width is measured when it is first asked for."""
     known: dict[tuple[int, torch.dtype], float] = {}
 
     def products(width: int, dtype: torch.dtype) -> float:
@@ -82,8 +83,8 @@ def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, 
     Args:
         peaks: operations a second.
         bandwidth: bytes a second.
-        share: of the smaller of the two bounds that training reaches.
-        block_s: see `Speed`.
+        share: what training reaches of the smaller of the two bounds.
+        block_s: seconds for handing out a block's operations, as in `Speed`.
 
     """
     return Speed(
@@ -93,12 +94,12 @@ def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, 
 
 
 H200 = data_sheet({torch.bfloat16: 989e12, torch.float32: 67e12}, 4.8e12, 0.4, 5e-4)
-"""Of NVIDIA's H200 (data sheet, dense products); that training reaches 40 %, and half a millisecond for a
-block's operations, are assumptions until it is measured."""
+"""The speed of NVIDIA's H200, from its data sheet (dense products). That training reaches 40 % of it, and
+hands out a block's operations in half a millisecond, are assumptions until they are measured."""
 
 
 def flops_per_second(width: int, dtype: torch.dtype = torch.float32) -> float:
-    """Measure this device's matrix products at a model's width."""
+    """Measure the operations a second of this device's matrix products at a model's width."""
     device = best_device()
     # Without instructions for bfloat16, a CPU would take a minute for as many rows.
     rows = 64 if device == "cpu" and dtype == torch.bfloat16 else 2048
@@ -108,14 +109,14 @@ def flops_per_second(width: int, dtype: torch.dtype = torch.float32) -> float:
 
 
 def block_seconds() -> float:
-    """Measure a block, forward and back, on next to no data."""
+    """Measure the seconds of a block, forward and back, on next to no data."""
     block = Block(EncoderShape(8, 1, 1, 32)).to(best_device())
     h = torch.zeros(1, 2, 8, device=best_device())
     return _seconds(lambda: block(h, None).sum().backward())
 
 
 def _seconds(call: Callable[[], object]) -> float:
-    """Return the mean time of a call on one thread; the first, which also loads libraries, apart."""
+    """Return the mean seconds of a call on one thread, without the first call, which also loads libraries."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     call()

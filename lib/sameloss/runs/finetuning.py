@@ -21,7 +21,7 @@ from sameloss.store.store import Report, Run, Store
 class Finetuning(Run):
     """Fine-tuning of the last checkpoint of a pre-training, for each probe seed and task (App. A.4).
 
-    The result is kept and read as that of `Probing`, with one step.
+    The result has the form of that of `Probing`, with a single step.
     """
 
     pretraining: Pretraining
@@ -40,7 +40,7 @@ class Finetuning(Run):
             )
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Fine-tune for one probe seed after the other; labels that cannot do are refused before."""
+        """Fine-tune for one probe seed after the other; labels that teach nothing are refused before."""
         model = store.get(self.pretraining).last()
         training, test = store.get(self.labelled)
         parts = [self._part(training, seed) for seed in range(self.labelled.downstream.probe_seeds)]
@@ -61,7 +61,7 @@ class Finetuning(Run):
     def _tune(
         self, model: MaskedLanguageModel, training: LabelledSentences, test: LabelledSentences, seed: int
     ) -> torch.Tensor:
-        """Fine-tune on each task; return which test sentences are right, axes (sentence, task)."""
+        """Fine-tune on each task, and return which test sentences are right, axes (sentence, task)."""
         results = []
         for task, classes in enumerate(self.labelled.classes):
             own = stream_seed("fine-tuning", self.labelled.downstream.seed, seed, task)

@@ -189,10 +189,12 @@ class TraceMeasurement(Measurement):
         masked = held_out_masked(language, self.sentences, self.seed, "trace")
         generator = generator_for("trace labels", self.seed)
         checkpoints = store.get(self.pretraining)
-        options = {"estimator": self.estimator, "labels": self.labels, "generator": generator}
+        estimated = partial(
+            fisher_trace, masked=masked, estimator=self.estimator, labels=self.labels, generator=generator
+        )
         frames = []
         for number, step in enumerate(checkpoints.steps, start=1):
-            trace = fisher_trace(checkpoints.model(step), masked, **options)
+            trace = estimated(checkpoints.model(step))
             splits = {"total": {"total": trace.total}, "kind": trace.parts, "depth": trace.layers}
             frames += [frame(parts, step, split=split) for split, parts in splits.items()]
             report(number / len(checkpoints.steps), "")

@@ -17,7 +17,7 @@ HELD_OUT = "held_out.safetensors"
 
 
 def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
-    """Draw sentences for one use; no two uses, and no corpus, share their randomness."""
+    """Draw sentences for one use; no two uses, and no corpus, share their random numbers."""
     generator = generator_for(use, seed)
     return language.sample(count, generator)
 
@@ -28,13 +28,13 @@ def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batc
 
 
 def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
-    """Return Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
+    """Compute Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
     sentences, positions = _placed(language, count, seed, use)
     return language.conditionals(sentences)[torch.arange(count), positions]
 
 
 def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Sentences, Int[Tensor, " batch"]]:
-    """Draw sentences and a position in each, all of its positions equally likely."""
+    """Draw sentences, and in each one of its positions, all equally likely."""
     sentences = held_out(language, count, seed, use)
     generator = generator_for(f"{use} positions", seed)
     return sentences, (torch.rand(count, generator=generator) * sentences.lengths).long()
@@ -44,7 +44,7 @@ def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Senten
 class HeldOutConditionals(Run):
     """Sentences that no training saw, and their exact conditionals: what all models are measured on.
 
-    A run of its own, because some languages take minutes for what all models share.
+    It is a run of its own, because some languages take minutes for what all models share.
     """
 
     language: LanguageSpec
@@ -52,13 +52,13 @@ class HeldOutConditionals(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample, and compute the conditionals."""
+        """Draw the sentences and compute their conditionals."""
         language = self.language.build()
         sentences = held_out(language, self.sentences, self.seed, "saturation")
         tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
         save_file({name: value.contiguous() for name, value in tensors.items()}, folder / HELD_OUT)
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
-        """Return sentences and conditionals."""
+        """Return the sentences and their conditionals."""
         tensors = load_file(folder / HELD_OUT)
         return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]

@@ -1,12 +1,13 @@
 """The runs that measure languages themselves: entropy, lengths, words, ceilings, calibration."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import pandas as pd
 
-from sameloss.errors import LanguageError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
 from sameloss.languages.calibration import calibrate, hmm_family, pcfg_family
 from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
@@ -20,7 +21,7 @@ NATS_TOLERANCE = 0.005
 
 
 class LanguageStatistics(NamedTuple):
-    """What `LanguageMeasurement` found, as tidy tables."""
+    """The tidy tables that `LanguageMeasurement` makes."""
 
     entropy: Estimate  # nats a masked token
     blind: float  # entropy of a token given position and length alone; NaN where it cannot be summed
@@ -30,7 +31,7 @@ class LanguageStatistics(NamedTuple):
 
     @property
     def mean_length(self) -> float:
-        """Mean number of tokens, exact where the language can sum over all words."""
+        """The mean number of tokens, exact where the language can sum over all words."""
         column = "sampled" if self.lengths.probability.isna().any() else "probability"
         return float(self.lengths.length @ self.lengths[column])
 
@@ -45,7 +46,7 @@ class LanguageMeasurement(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample once, measure everything on it."""
+        """Draw sentences once and measure everything on them."""
         language = self.language.build()
         generator = generator_for("statistics", self.seed)
         sentences = language.sample(self.sentences, generator)
@@ -105,18 +106,27 @@ class Calibration(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Search."""
-        if isinstance(self.shape, PCFGSpec):
-            family = pcfg_family(self.shape, self.mean_length)
-        else:
-            family = hmm_family(self.shape)
-        options = {"tolerance": NATS_TOLERANCE, "sentences": self.sentences, "seed": self.seed}
-        tried = calibrate(family, self.entropy, self.concentrations, **options)
+        """Search, and write down all that was tried."""
+        tried = calibrate(
+            self._family(),
+            self.entropy,
+            self.concentrations,
+            tolerance=NATS_TOLERANCE,
+            sentences=self.sentences,
+            seed=self.seed,
+        )
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
 
+    def _family(self) -> Callable[[float], LanguageSpec]:
+        if isinstance(self.shape, HMMSpec):
+            return hmm_family(self.shape)
+        if self.mean_length is None:
+            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
+        return pcfg_family(self.shape, self.mean_length)
+
     def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row for everything tried: concentration, and mean entropy with its error."""
+        """Return one row for each language tried: its concentration, and its entropy with the error."""
         return pd.read_csv(folder / "tried.csv")
 
     @property

@@ -1,33 +1,35 @@
-"""The run that makes models: pre-training, with its checkpoints."""
+"""The run that makes models: a pre-training with its checkpoints."""
 
 import math
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-import pandas as pd
 import torch
 
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.shape import Norm, Shape, asked_of_model
-from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name
+from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name, write_history
 from sameloss.runs.resumable import Resumable
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
 from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.training.adversary import TaskExamples, one_hot_classes
 from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.loop import Optimisation, Step, make_optimiser, pretrain
-from sameloss.training.objectives import ORDINARY, Labelled, Loss, Objective, loss_of, one_hot_classes
+from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser, pretrain
+from sameloss.training.masked_loss import BatchLoss
+from sameloss.training.objectives import ORDINARY, Objective, loss_of
 from sameloss.training.process import ALONE, Process
 
 
 @dataclass(frozen=True)
 class Pretraining(Run):
-    """One pre-training run and its checkpoints."""
+    """One pre-training and its checkpoints."""
 
     corpus: CorpusSampling
     shape: Shape
@@ -65,7 +67,7 @@ class Pretraining(Run):
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train, in as many processes as asked for."""
+        """Train in as many processes as the execution says."""
         if self.execution.processes == 1:
             self.train(folder, store, report)
         else:
@@ -75,44 +77,52 @@ class Pretraining(Run):
 
     def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
         """Train from the last resumable state, if there is one; the leading process writes."""
-        model = self.new_model().to(best_device())
+        model = self._first_model(store)
+        optimiser = make_optimiser(model, self.optimisation)
+        resumable = Resumable(folder / SCRATCH, model, optimiser, self.resume_every, writes=process.leads)
+        kept = self.checkpoints if process.leads else ()
+        steps = self._steps(model, optimiser, store, resumable.load(), process)
+        with _global_generators_kept(), self._divergence_explained(resumable):
+            for step in steps:
+                if step.done in kept:  # before the state is saved from which it would not be made again
+                    save_weights(model, folder / weights_name(step.done))
+                resumable.record(step)
+                report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
+        if process.leads:
+            write_history(resumable.history, folder)
+
+    def _first_model(self, store: Store) -> MaskedLanguageModel:
+        """Return the model before the first step, where it is trained."""
+        model = self.new_model()
         if self.origin is not None:
             model.load_state_dict(store.get(self.origin).last().state_dict())
-        optimiser = make_optimiser(model, self.optimisation)
-        resumable = Resumable(folder / SCRATCH, model, optimiser, writes=process.leads)
-        start, history = resumable.load()
-        gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
-        with torch.random.fork_rng(devices=gpus):  # dropout draws from the global generators
-            try:
-                for step in self._steps(model, optimiser, store, start, process):
-                    history.append(step)
-                    self._check_progress(step)
-                    if step.done in self.checkpoints and process.leads:
-                        save_weights(model, folder / weights_name(step.done))
-                    if step.done % self.resume_every == 0:
-                        resumable.save(step.done, history)
-                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
-            except NonFiniteLoss as error:
-                raise NonFiniteLoss(
-                    f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
-                    f"choose a smaller {self._suspect}."
-                ) from None
-        if process.leads:
-            pd.DataFrame(history, columns=["step", "loss", "lr"]).to_csv(folder / "history.csv", index=False)
+        return model.to(best_device())
+
+    @contextmanager
+    def _divergence_explained(self, resumable: Resumable) -> Iterator[None]:
+        """Say of a training that diverges what is kept of it, and what most likely made it diverge."""
+        try:
+            yield
+        except NonFiniteLoss as error:
+            raise NonFiniteLoss(
+                f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
+                f"choose a smaller {self._suspect}."
+            ) from None
 
     def _steps(
         self,
-        model: torch.nn.Module,
+        model: MaskedLanguageModel,
         optimiser: torch.optim.Optimizer,
         store: Store,
         start: int,
         process: Process,
-    ) -> Iterator[Step]:
+    ) -> Iterator[TrainingStep]:
+        """Train step by step, as long as the training gets anywhere."""
         corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
         if best_device() == "cuda":
             corpus = corpus.on("cuda")
         size, rate = self.optimisation.batch, self.objective.mask_rate
-        return pretrain(
+        steps = pretrain(
             model,
             optimiser,
             lambda step: corpus.batch(stream, step, size, rate),
@@ -123,13 +133,16 @@ class Pretraining(Run):
             execution=self.execution,
             process=process,
         )
+        for step in steps:
+            self._check_progress(step)
+            yield step
 
-    def _losses(self, store: Store, process: Process) -> Callable[[int], Loss]:
-        """Return the loss of each step, its random numbers a function of (seed, step) and the process."""
+    def _losses(self, store: Store, process: Process) -> Callable[[int], BatchLoss]:
+        """Return the loss of each step; its random numbers are a function of seed, step and process."""
         language, downstream = self.corpus.language.build(), self._known_tasks(store)
         first = stream_seed("objective", self.seed, *([] if process.leads else [process.rank]))
 
-        def loss_at(step: int) -> Loss:
+        def loss_at(step: int) -> BatchLoss:
             seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
             if self.dropout:
                 torch.manual_seed(seed)
@@ -137,14 +150,14 @@ class Pretraining(Run):
 
         return loss_at
 
-    def _known_tasks(self, store: Store) -> Labelled | None:
+    def _known_tasks(self, store: Store) -> TaskExamples | None:
         if self.downstream is None:
             return None
         (sentences, labels), _ = store.get(self.downstream)
-        return Labelled(sentences, one_hot_classes(labels, self.downstream.classes))
+        return TaskExamples(sentences, one_hot_classes(labels, self.downstream.classes))
 
-    def _check_progress(self, step: Step) -> None:
-        """Stop a training that has lost to guessing: what comes after is not worth its time."""
+    def _check_progress(self, step: TrainingStep) -> None:
+        """Stop a training that does worse than guessing: what would come is not worth its time."""
         guessing = math.log(self.corpus.language.words)
         if step.done > self.optimisation.steps / 2 and step.loss > guessing + 1:
             raise NonFiniteLoss(
@@ -169,12 +182,18 @@ class Pretraining(Run):
 
     @property
     def passes(self) -> int:
-        """Return roughly how many forward and backward passes of a batch a step costs."""
+        """Return roughly how many forward and backward passes over a batch a step takes."""
         extra = bool(self.optimisation.sam_radius) + bool(self.objective.adversary)
         return 1 + extra + 2 * bool(self.objective.trace_penalty)
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds on a laptop's core."""
+        """Return roughly the seconds that the training takes on a laptop's core."""
         tokens = self.optimisation.steps * self.optimisation.batch * self.corpus.language.max_length
         return self.passes * tokens * (self.shape.d_model * self.shape.layers) / 1e7
+
+
+def _global_generators_kept() -> AbstractContextManager[None]:
+    """Leave PyTorch's global generators, from which dropout draws, as they were before."""
+    gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
+    return torch.random.fork_rng(devices=gpus)

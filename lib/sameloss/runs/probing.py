@@ -21,7 +21,7 @@ from sameloss.store.store import Report, Run, Store
 
 
 class _Probing(Run):
-    """What the two kinds of probing share."""
+    """The part that both kinds of probing share: fitting, and the table of what is right."""
 
     labelled: LabelledSampling
     probe: ProbeSettings
@@ -31,7 +31,7 @@ class _Probing(Run):
         data: tuple[LabelledSentences, LabelledSentences],
         featurise: Callable[[Sentences], torch.Tensor],
     ) -> torch.Tensor:
-        """Fit the probes of one representation; return which test sentences they get right."""
+        """Fit the probes of one representation, and return which test sentences they get right."""
         training, test = data
         downstream = self.labelled.downstream
         split = (downstream.probe_seeds, downstream.train)
@@ -46,7 +46,7 @@ class _Probing(Run):
         np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())
 
     def load(self, folder: Path) -> np.ndarray:
-        """Return which test sentences are right, axes (step, probe seed, test sentence, task)."""
+        """Return which test sentences are right, with the axes (step, probe seed, test sentence, task)."""
         with np.load(folder / "probes.npz") as saved:
             return saved["correct"]
 
@@ -92,7 +92,7 @@ class BaselineProbing(_Probing):
     }
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Probe the representation; the result has one `step`."""
+        """Probe the representation; the result has a single step."""
         if self.representation not in self.REPRESENTATIONS:
             names = ", ".join(self.REPRESENTATIONS)
             raise ParameterError(f"Unknown representation {self.representation!r}; choose {names}.")

@@ -3,39 +3,65 @@
 import hashlib
 import io
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from sameloss.device import device_name
 from sameloss.errors import StoreError
-from sameloss.store.store import log, write_atomically
+from sameloss.store.files import write_atomically
+from sameloss.store.store import log
+from sameloss.training.loop import TrainingStep
 
 
 class Resumable:
-    """The state from which a killed training goes on; how exactly, see `pretrain`.
+    """A training's state on disk, from which it goes on when it was killed; how exactly, see `pretrain`.
 
-    It is used again only with the torch version and on the kind of device that saved it, and refused
-    elsewhere: hours of a GPU are not thrown away for a version.
+    The state is used again only with the torch version and on the kind of device that saved it. Elsewhere
+    it is refused and not ignored: hours of a GPU are not thrown away for a version.
     """
 
     def __init__(
-        self, folder: Path, model: torch.nn.Module, optimiser: torch.optim.Optimizer, *, writes: bool = True
+        self,
+        folder: Path,
+        model: torch.nn.Module,
+        optimiser: torch.optim.Optimizer,
+        every: int,
+        *,
+        writes: bool = True,
     ) -> None:
-        self.path, self.writes = folder / "resume.pt", writes
-        self.model, self.optimiser, self.saved = model, optimiser, 0
+        """Take what the state consists of, without reading or writing it.
+
+        Args:
+            folder: where the state is kept.
+            model: whose parameters are trained.
+            optimiser: whose moments belong to them.
+            every: number of steps after which the state is saved.
+            writes: whether this process writes; of several that share a training one does.
+
+        """
+        self.path, self.every, self.writes = folder / "resume.pt", every, writes
+        self.model, self.optimiser = model, optimiser
+        self.history: list[TrainingStep] = []
+        self.saved = 0
         self.device = next(model.parameters()).device
         self.origin = f"torch {torch.__version__} on {device_name()}"
 
-    def save(self, step: int, history: list) -> None:
-        """Replace the state on disk, led by its hash; of several processes one does."""
-        self.saved = step
-        if not self.writes:
-            return
+    def record(self, step: TrainingStep) -> None:
+        """Take note of a step, and save the state if it is time."""
+        self.history.append(step)
+        if step.done % self.every == 0:
+            self.saved = step.done
+            if self.writes:
+                self._save()
+
+    def _save(self) -> None:
+        """Replace the state on disk; its hash comes before it."""
         self.path.parent.mkdir(exist_ok=True)
         state = {
-            "step": step,
+            "step": self.saved,
             "origin": self.origin,
-            "history": torch.tensor(history, dtype=torch.float64),
+            "history": torch.tensor(self.history, dtype=torch.float64),
             "model": self.model.state_dict(),
             "optimiser": self.optimiser.state_dict(),
         }
@@ -44,20 +70,26 @@ class Resumable:
         content = buffer.getbuffer()
         write_atomically(self.path, hashlib.sha256(content).digest(), content)
 
-    def load(self) -> tuple[int, list]:
-        """Bring model and optimiser to the saved state; return its step and history."""
+    def load(self) -> int:
+        """Bring model, optimiser and history to the saved state, if there is one; return its step.
+
+        Raises:
+            StoreError: where the state was saved elsewhere, or is not one of this model.
+
+        """
         state = self._read()
         if state is None:
-            return 0, []
+            return 0
         try:
             self.model.load_state_dict(state["model"])
             self.optimiser.load_state_dict(state["optimiser"])
         except (RuntimeError, ValueError):  # torch lists every name and shape
             raise self._foreign(state, "a model of another shape or version of the code") from None
-        self.saved = state["step"]
-        return self.saved, [(int(s), loss, lr) for s, loss, lr in state["history"].tolist()]
+        self.saved = int(state["step"])
+        self.history = [TrainingStep(int(done), loss, lr) for done, loss, lr in state["history"].tolist()]
+        return self.saved
 
-    def _read(self) -> dict | None:
+    def _read(self) -> dict[str, Any] | None:
         if not self.path.exists():
             return None
         content = memoryview(self.path.read_bytes())
@@ -69,7 +101,7 @@ class Resumable:
             raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state
 
-    def _foreign(self, state: dict, origin: str) -> StoreError:
+    def _foreign(self, state: dict[str, Any], origin: str) -> StoreError:
         """Return the refusal of a state from which this training cannot go on."""
         return StoreError(
             f"The saved state {self.path} (step {state['step']}) is of {origin}; go on where it was made, "

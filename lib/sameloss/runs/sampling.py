@@ -10,19 +10,19 @@ import torch
 
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
-from sameloss.languages.labels import UNDEFINED, LabelKind, labels
+from sameloss.languages.labels import NO_LABEL, LabelKind, labels
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
 from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
 from sameloss.training.unseen import held_out_unseen
 
-DRAWS = 100
+MOST_DRAWS = 100
 """Draws for each wanted sentence after which labels are taken to be too rare."""
 
 
 @dataclass(frozen=True)
 class CorpusSampling(Run):
-    """A pre-training corpus: uint16 shards, or nothing where sentences are drawn without end."""
+    """A pre-training corpus: shards of uint16, or nothing where sentences are drawn without end."""
 
     language: LanguageSpec
     sentences: int | None  # None: every batch is sampled afresh
@@ -31,7 +31,7 @@ class CorpusSampling(Run):
     schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample the shards."""
+        """Draw the sentences and write them as shards."""
         if self.sentences is None:
             return
         language = self.language.build()
@@ -39,12 +39,12 @@ class CorpusSampling(Run):
         write_corpus(language, self.sentences, self.seed, folder, told)
 
     def load(self, folder: Path) -> Batches:
-        """Open the shards."""
+        """Open the shards, or draw sentences without end."""
         return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
     @property
     def effort(self) -> float:
-        """Return sentences in millions."""
+        """Return the number of sentences in millions."""
         return (self.sentences or 0) / 1e6
 
 
@@ -70,7 +70,7 @@ class LabelledSentences(NamedTuple):
 
 @dataclass(frozen=True)
 class LabelledSampling(Run):
-    """Downstream sentences and labels: one training part for each probe seed, one test part.
+    """Downstream sentences with their labels: one training part for each probe seed, and one test part.
 
     Sentences without a label in one of the tasks (early stop can leave none) are drawn again.
     """
@@ -88,7 +88,7 @@ class LabelledSampling(Run):
         return tuple(language.classes(task) for task in self.downstream.tasks)
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Sample and label."""
+        """Draw the sentences of both parts and label them."""
         language, d = self.language.build(), self.downstream
         parts = {
             "probe training": self._draw(language, "probe training", d.train * d.probe_seeds),
@@ -109,7 +109,7 @@ class LabelledSampling(Run):
         found: list[Sentences] = []
         drawn = 0
         while (missing := count - sum(len(part.lengths) for part in found)) > 0:
-            if drawn >= DRAWS * count:
+            if drawn >= MOST_DRAWS * count:
                 tasks = ", ".join(self.downstream.tasks)
                 raise LanguageError(
                     f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
@@ -129,15 +129,15 @@ class LabelledSampling(Run):
         return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)
 
     def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
-        return (self._labels(language, sentences) != UNDEFINED).all(1)
+        return (self._labels(language, sentences) != NO_LABEL).all(1)
 
     def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
         tasks, kind = self.downstream.tasks, self.downstream.label_kind
         return torch.stack([labels(language, sentences, task, kind) for task in tasks], dim=1)
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
-        """Return (training, test); training sentences lie probe seed after probe seed."""
-        return tuple(_load_labelled(folder / f"probe {part}.npz") for part in ("training", "test"))
+        """Return the training and the test sentences; training sentences lie probe seed after probe seed."""
+        return _load_labelled(folder / "probe training.npz"), _load_labelled(folder / "probe test.npz")
 
 
 def _load_labelled(path: Path) -> LabelledSentences:

@@ -2,7 +2,12 @@
 
     python -m torch.distributed.run --nproc-per-node=N -m sameloss.runs.torchrun JOB
 
-is started by the run store, which holds the run's lock meanwhile.
+is started by a run, while the store holds the run's lock.
+
+Runs and faults are handed over as pickles. JSON would need a registry of all classes that a run can consist
+of (languages, shapes, settings, also those that a test or a notebook defines) and of all faults. A pickle
+runs what is in it, so it is only read by the processes of this computation: it lies in the run's own folder,
+is written anew for each start, and no run reads one that another wrote.
 """
 
 import ctypes
@@ -20,33 +25,28 @@ from torch import distributed
 
 from sameloss.device import best_device, peak_bytes
 from sameloss.errors import ParameterError, StoreError
-from sameloss.store.pool import end_with_parent
-from sameloss.store.store import (
-    PEAK,
-    SCRATCH,
-    Store,
-    small_memory_explained,
-    write_atomically,
-    write_progress,
-)
+from sameloss.store.files import write_atomically
+from sameloss.store.limits import small_memory_explained
+from sameloss.store.orphans import end_with_parent
+from sameloss.store.store import PEAK, SCRATCH, Store, write_progress
 from sameloss.training.process import Process
 
 JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
 
 
 def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
-    """Compute a run on several processes; they write into `folder` and end with this process.
+    """Compute a run on several processes, which write into `folder` and end with this process.
 
     Args:
-        run: with a method `train(folder, store, report, process)`; what it reads is there.
+        run: has a method `train(folder, store, report, process)`; the runs that it reads are computed.
         folder: of the computation.
-        root: of the run store.
-        processes: how many; on GPUs one each.
+        root: folder of the run store.
+        processes: their number; on GPUs each has one of its own.
 
     Raises:
-        ParameterError: where there are fewer GPUs.
-        Exception: the first fault that one of the processes met.
-        StoreError: where they died without saying why.
+        ParameterError: where there are fewer GPUs than processes.
+        Exception: whatever the first process to fail met.
+        StoreError: where the processes died without saying why.
 
     """
     gpus = torch.cuda.device_count()
@@ -57,16 +57,7 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
     for old in scratch.glob(FAULT.format(rank="*")):
         old.unlink()
     (scratch / JOB).write_bytes(pickle.dumps((run, folder, root)))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-    command += [f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(scratch / JOB)]
-    done = subprocess.run(
-        command,
-        check=False,
-        capture_output=True,  # after a fault torchrun prints a page, which the fault itself replaces
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=_terminated_with_parent,
-    )
+    done = _torchrun(scratch / JOB, processes)
     for fault in sorted(scratch.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
         raise pickle.loads(fault.read_bytes())
     if done.returncode:
@@ -75,6 +66,20 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
             "why, perhaps for want of memory. Run again to go on from the last saved state."
         )
     sys.stderr.write(done.stderr)
+
+
+def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
+    """Start the processes and wait for their end."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    command += [f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(job)]
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,  # after a fault torchrun prints a page, which the fault itself replaces
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=_terminated_with_parent,
+    )
 
 
 def _terminated_with_parent() -> None:
@@ -92,7 +97,7 @@ def main(job: Path) -> None:
     process = _join()
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:
-        with small_memory_explained(run):
+        with small_memory_explained(run.kind, run.memory_advice):
             run.train(folder, Store(root), report, process)
     except Exception as error:
         write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
@@ -113,7 +118,7 @@ def _join() -> Process:
 
 
 def _pickled(error: Exception) -> bytes:
-    """Return a fault as bytes; what cannot be is told in words."""
+    """Return a fault as bytes; one that cannot be pickled is told in words."""
     try:
         content = pickle.dumps(error)
         pickle.loads(content)

@@ -6,24 +6,46 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 REPLICATES = 2000
+"""Resamples of an interval, unless another number is asked for."""
 
 LEVEL = 0.95
+"""Probability that an interval covers the truth."""
 
 
 class Interval(NamedTuple):
-    """A value with its bootstrap percentile interval."""
+    """A value with the interval that covers the truth in 95 % of repetitions."""
 
     value: float
     low: float
     high: float
 
 
-def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.ndarray, "{count} {seeds}"]:
-    """Return random weights that turn values of few seeds into deviations of their mean.
+UNDEFINED = Interval(float("nan"), float("nan"), float("nan"))
+"""What a comparison returns where there is nothing to compare."""
 
-    For values x of n seeds, weights @ x follows Student's t with n - 1 degrees of freedom, scaled by
-    the standard error of their mean. (Resampling three seeds could not: its extremes are the
-    smallest and the largest value.) One seed has no standard error: its weights are NaN.
+
+def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.ndarray, "{count} {seeds}"]:
+    r"""Draw random weights that turn values of few seeds into deviations of their mean.
+
+    For values $x_1, \dots, x_n$ of n seeds,
+
+    $$\sum_i w_i x_i \sim \frac{s}{\sqrt n}\, t_{n-1}, \quad
+      w_i = \frac{z_i - \bar z}{\sqrt{n\, c}}, \quad z_i \sim N(0, 1),\ c \sim \chi^2_{n-1},$$
+
+    Student's t scaled by the standard error of the mean. Resampling three seeds could not give this
+    distribution: its extremes are the smallest and the largest value.
+
+    Args:
+        seeds: number of values, n.
+        count: number of deviations wanted.
+        rng: of the weights.
+
+    Returns:
+        One row of weights a deviation. One seed has no standard error: its weights are NaN.
+
+    >>> seed_weights(3, 1, np.random.default_rng(0)).round(2)
+    array([[-0.73, -2.94,  3.68]])
+
     """
     if seeds < 2:
         return np.full((count, seeds), np.nan)
@@ -33,7 +55,12 @@ def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.n
 
 
 def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"]) -> Interval:
-    """Return a value with the central 95 % of its replicates."""
+    """Return a value with the interval of the central 95 % of its replicates.
+
+    >>> [round(end, 6) for end in percentile_interval(50.0, np.arange(81.0))]
+    [50.0, 2.0, 78.0]
+
+    """
     low, high = np.quantile(replicates, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(value), float(low), float(high))
 
@@ -41,9 +68,16 @@ def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"
 class Resamples:
     """One set of resamples, shared by everything that is compared, so that differences are paired.
 
-    Level by level: pre-training seeds by `seed_weights`, then probe seeds and test examples drawn
-    with replacement. Models share the test examples and the probes' training sentences, so each
-    replicate uses the same draw for all of them.
+    Chance enters level by level. Pre-training seeds vary by `seed_weights`; probe seeds and test
+    examples are drawn with replacement. Models share the test examples and the probes' training
+    sentences, so each replicate uses the same draw for all of them.
+
+    >>> resamples = Resamples(model_seeds=5, probe_seeds=2, examples=400)
+    >>> correct = np.random.default_rng(0).random((5, 2, 400)) < 0.8
+    >>> found = percentile_interval(correct.mean(), resamples.accuracy(correct))
+    >>> [round(end, 2) for end in found]
+    [0.8, 0.76, 0.84]
+
     """
 
     def __init__(
@@ -55,8 +89,8 @@ class Resamples:
             model_seeds: pre-training seeds of each trained model.
             probe_seeds: seeds of each probe.
             examples: test sentences.
-            count: replicates.
-            seed: of the draws.
+            count: number of replicates.
+            seed: seed of the draws.
 
         """
         rng = np.random.default_rng(seed)
@@ -71,11 +105,17 @@ class Resamples:
         *,
         pretrained: bool = True,
     ) -> Float[np.ndarray, " replicate"]:
-        """Return the mean accuracy in each replicate; NaN where it is of one pre-training seed.
+        """Compute the mean accuracy in each replicate.
 
-        Interpolated between checkpoints, a sentence is right to a share.
+        Args:
+            correct: whether each test example is right. A model interpolated between checkpoints is
+                right to a share.
+            pretrained: whether the models differ by their pre-training seed. A representation that is
+                not pre-trained has one `model` and no such seeds.
 
-        A representation that is not pre-trained has one `model` and no such seeds.
+        Returns:
+            Shares of right examples, NaN where there is one pre-training seed only.
+
         """
         by_run = np.einsum("mpe,re->rmp", correct.astype(np.float32), self._weights, optimize=True)
         probes = np.broadcast_to(self._probes[:, None], by_run.shape)

@@ -5,7 +5,6 @@ the entropy is the language's: equal KL is the same loss.
 """
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 
 from sameloss.errors import ParameterError, UnreachableKL
@@ -86,30 +85,3 @@ def common_kl(kls: list[Float[np.ndarray, " _"]]) -> float:
             f"{min(highest):.4g}; leave one out, or give them more checkpoints or steps."
         )
     return max(lowest)
-
-
-def interpolated(table: pd.DataFrame, column: str, target: float, *, log: bool = False) -> pd.Series:
-    """Return a column's value where each run has the target KL.
-
-    Args:
-        table: one row a checkpoint: size, seed, step, kl_mean (nats) and the column.
-        column: what to interpolate.
-        target: nats a masked token.
-        log: interpolate the logarithm (for traces); what is returned is its exponential.
-
-    Returns:
-        Values in the column's unit, indexed by (size, seed) in the table's order.
-
-    Raises:
-        UnreachableKL: where a run does not reach the target; it names the run.
-
-    """
-    forward, back = (np.log, np.exp) if log else (np.asarray, np.asarray)
-    values = {}
-    for (size, seed), run in table.sort_values("step", kind="stable").groupby(["size", "seed"], sort=False):
-        try:
-            weights = weights_at(run.kl_mean.to_numpy(np.float64), target)
-        except UnreachableKL as fault:
-            raise UnreachableKL(f"{size}, seed {seed}: {fault}") from None
-        values[size, seed] = float(back(weights @ forward(run[column].to_numpy(np.float64))))
-    return pd.Series(values, name=column, dtype=np.float64).rename_axis(["size", "seed"])

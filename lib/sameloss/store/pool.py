@@ -2,30 +2,33 @@
 
 import os
 import sys
-import threading
-import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
+from typing import Any
 
 from tqdm import tqdm
 
 from sameloss.device import best_device
 from sameloss.errors import BookError, StoreError
+from sameloss.store.orphans import end_with_parent
 from sameloss.store.store import PROGRESS, Run, Store, with_ancestors
 
 POLL_S = 0.5
 
+MOST_KINDS = 4
+"""So many kinds of runs a progress bar names."""
 
-def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list:
-    """Return the results of `runs`, computing what is missing in parallel: see `compute_all`."""
+
+def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list[Any]:
+    """Return the results of `runs`, in their order; `compute_all` computes what is missing."""
     compute_all(store, runs, workers)
     return [store.get(run) for run in runs]
 
 
 def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -> None:
-    """Compute what is missing of `runs` and of all they read, in parallel; nothing is loaded.
+    """Compute in parallel what is missing of `runs`, and read nothing.
 
     Args:
         store: where results live.
@@ -33,24 +36,26 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
         workers: processes, each on one thread; `usable_workers` where None.
 
     Raises:
+        BookError: the first fault of a run; those that had begun are finished and kept.
         StoreError: where a worker process was killed; finished runs are kept, a training goes on
             from its last resumable state next time.
 
     """
     missing = [run for run in with_ancestors(runs) if not store.has(run)]
-    if missing:
-        # A forked child would inherit torch's thread pool in an undefined state.
-        workers = workers or usable_workers()
-        pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent)
-        try:
-            _compute(store, missing, pool, workers)
-        except BrokenProcessPool:
-            raise StoreError(
-                "A worker process was killed, perhaps for want of memory; finished runs are kept. "
-                "Run again to go on, with fewer workers (parameter `workers`) if memory was short."
-            ) from None
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+    if not missing:
+        return
+    workers = workers or usable_workers()
+    # A forked child would inherit torch's thread pool in an undefined state.
+    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent)
+    try:
+        _keep_busy(pool, workers, store, missing)
+    except BrokenProcessPool:
+        raise StoreError(
+            "A worker process was killed, perhaps for want of memory; finished runs are kept. "
+            "Run again to go on, with fewer workers (parameter `workers`) if memory was short."
+        ) from None
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
 
 
 def usable_workers() -> int:
@@ -58,67 +63,54 @@ def usable_workers() -> int:
     return 1 if best_device() == "cuda" else os.cpu_count() or 1
 
 
-def end_with_parent() -> None:
-    """End this process when the one that started it is gone: a killed notebook leaves no worker behind."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(POLL_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
 class _Queue:
-    """Runs that wait for the runs they read, or for a worker."""
+    """The runs that no worker has begun; each waits until the runs that it reads are finished."""
 
-    def __init__(self, runs: Iterable[Run]) -> None:
-        """Sort the runs, longest first, and note what each waits for."""
-        self.runs = {run.key: run for run in sorted(runs, key=lambda run: -run.effort)}
-        self._awaited = {
-            key: {p.key for p in run.parents()} & set(self.runs) for key, run in self.runs.items()
-        }
+    def __init__(self, runs: Sequence[Run]) -> None:
+        """Note what each run awaits, and put the runs in order.
+
+        The first is the one that begins the longest chain of runs that read each other, which could
+        otherwise be the only one left to wait for at the end.
+
+        Args:
+            runs: parents first.
+
+        """
+        given = {run.key: run for run in runs}
+        self._awaited = {key: {p.key for p in run.parents()} & set(given) for key, run in given.items()}
+        chains = {key: run.effort for key, run in given.items()}
+        for key in reversed(given):
+            for parent in self._awaited[key]:
+                chains[parent] = max(chains[parent], given[parent].effort + chains[key])
+        self.runs = {key: given[key] for key in sorted(given, key=lambda key: -chains[key])}
 
     def pop(self) -> Run | None:
-        """Take the longest run that waits for no other; None where there is none."""
+        """Remove and return the first run that awaits no other; return None where all do."""
         key = next((key for key in self.runs if not self._awaited[key]), None)
         return None if key is None else self.runs.pop(key)
 
     def finished(self, run: Run) -> None:
-        """Let runs go that waited for this one."""
+        """Note that a run is finished, so that those that awaited only this one can be popped."""
         for awaited in self._awaited.values():
             awaited.discard(run.key)
 
 
-def _compute(store: Store, runs: list[Run], pool: Executor, workers: int) -> None:
-    """Keep the workers busy; after an error only let running ones end."""
+def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> None:
+    """Give every worker a run as long as there is one; after a fault only let the begun ones end."""
     queue = _Queue(runs)
-    running: dict[Future, Run] = {}
-    names = ", ".join(sorted({run.kind for run in runs}))
-    # A log gets a line now and then, a terminal a moving bar.
-    with tqdm(
-        total=sum(run.effort for run in runs),
-        desc=f"{names} ({len(runs)})",
-        bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
-        mininterval=0.5 if sys.stderr.isatty() else 5,
-    ) as bar:
+    running: dict[Future[None], Run] = {}
+    with _bar(runs) as bar:
         while queue.runs or running:
             while len(running) < workers and (run := queue.pop()):
-                running[pool.submit(_compute_one, store, run)] = run
-            finished, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
-            for future in finished:
-                run = running.pop(future)
+                running[pool.submit(store.compute, run)] = run
+            done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
+            for future in done:
                 _raise_plainly(future)
-                queue.finished(run)
+                queue.finished(running.pop(future))
             _show(bar, store, list(queue.runs.values()), list(running.values()))
 
 
-def _compute_one(store: Store, run: Run) -> None:
-    store.get(run)
-
-
-def _raise_plainly(future: Future) -> None:
+def _raise_plainly(future: Future[None]) -> None:
     """Raise a worker's error; one of ours without the worker's own traceback."""
     try:
         future.result()
@@ -126,7 +118,21 @@ def _raise_plainly(future: Future) -> None:
         raise error from None
 
 
+def _bar(runs: list[Run]) -> tqdm:
+    """Return a progress bar of the effort of all runs, named after their kinds where these are few."""
+    kinds = sorted({run.kind for run in runs})
+    return tqdm(
+        total=sum(run.effort for run in runs),
+        desc=f"{', '.join(kinds)} ({len(runs)})" if len(kinds) <= MOST_KINDS else f"{len(runs)} runs",
+        bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
+        mininterval=0.5
+        if sys.stderr.isatty()
+        else 5,  # a terminal has a moving bar, a log a line now and then
+    )
+
+
 def _show(bar: tqdm, store: Store, queue: list[Run], running: list[Run]) -> None:
+    """Move the bar to the effort that is done, and write beside it what the workers say."""
     states = [_state(store, run) for run in running]
     left = sum(run.effort for run in queue)
     left += sum(run.effort * (1 - done) for run, (done, _) in zip(running, states, strict=True))
@@ -137,7 +143,7 @@ def _show(bar: tqdm, store: Store, queue: list[Run], running: list[Run]) -> None
 
 
 def _state(store: Store, run: Run) -> tuple[float, str]:
-    """Read how far a running computation is."""
+    """Return the fraction of a running computation that is done, and its own words."""
     try:
         fraction, _, text = (store.partial(run) / PROGRESS).read_text().partition(" ")
         return float(fraction), text

@@ -1,11 +1,13 @@
 """Where results come from."""
 
+from collections.abc import Iterable
 from typing import Any
 
+from sameloss.store.revision import UNCOMMITTED
 from sameloss.store.store import Run, Store, with_ancestors
 
 
-def origin_of(store: Store, runs: list[Run]) -> dict[str, Any]:
+def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
     """Return where finished runs come from: devices, versions, revisions, days, time and memory."""
     manifests = [store.manifest(run) for run in with_ancestors(runs)]
     distinct = {
@@ -28,3 +30,9 @@ def origin_in_words(store: Store, runs: list[Run]) -> str:
         f"{origin['runs']} runs on {', '.join(origin['device'])}, "
         f"{' to '.join(dict.fromkeys(origin['days']))}, source revision {', '.join(origin['revision'])}."
     )
+
+
+def uncommitted_runs(store: Store, runs: Iterable[Run]) -> list[Run]:
+    """Return those finished runs, and finished ones they read, whose source was not committed."""
+    finished = [run for run in with_ancestors(runs) if store.has(run)]
+    return [run for run in finished if store.manifest(run)["revision"].endswith(UNCOMMITTED)]

@@ -6,27 +6,24 @@ no run. A result is a folder; it exists once its `manifest.json` is in place, wh
 What a killed computation left stays in `<key>.partial`, so that the next one can go on from there.
 """
 
-import errno
 import hashlib
 import json
 import logging
 import os
-import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import MISSING, Field, fields, is_dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import torch
 from filelock import FileLock
 
-from sameloss.device import device_name, forget_peak, peak_bytes
+from sameloss.device import forget_peak, peak_bytes
 from sameloss.errors import StoreError
+from sameloss.store.environment import environment
+from sameloss.store.files import sha256, write_atomically, write_through
+from sameloss.store.limits import full_disk_explained, one_thread, small_memory_explained
 
 log = logging.getLogger("sameloss")
 
@@ -46,6 +43,7 @@ Report = Callable[[float, str], None]
 """Told the fraction done and a few words."""
 
 
+@dataclass(frozen=True)
 class Run:
     """Base of all runs: a frozen dataclass whose fields decide its result.
 
@@ -158,13 +156,17 @@ class Store:
 
     def get(self, run: Run, report: Report | None = None) -> Any:
         """Return the run's result, computing it only if it is missing or damaged."""
+        self.compute(run, report)
+        return run.load(self.folder(run))
+
+    def compute(self, run: Run, report: Report | None = None) -> None:
+        """Compute the run's result, if it is missing or damaged, without reading it."""
         folder = self.folder(run)
-        with _full_disk_explained(self.root):
+        with full_disk_explained(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_suffix(".lock")):
                 if not self._intact(folder):
                     self._compute(run, report or write_progress(self.partial(run)))
-        return run.load(folder)
 
     def has(self, run: Run) -> bool:
         """Tell whether the run's result is there (files are checked when it is read)."""
@@ -197,13 +199,13 @@ class Store:
         if _first_damage(folder) is not None:
             started = time.perf_counter()
             forget_peak()
-            with _one_thread(), small_memory_explained(run):
+            with one_thread(), small_memory_explained(run.kind, run.memory_advice):
                 run.compute(folder, self, report)
             self._write_manifest(run, folder, time.perf_counter() - started)
         for path in folder.iterdir():
-            _fsync(path)
+            write_through(path)
         folder.rename(self.folder(run))
-        _fsync(self.folder(run).parent)
+        write_through(self.folder(run).parent)
         _discard_unlisted(self.folder(run))
 
     def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
@@ -211,10 +213,10 @@ class Store:
         manifest = {
             "parameters": run.parameters(),
             "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-            **_provenance(),
+            **environment(),
             "peak_memory_bytes": _peak(folder),
             "wall_s": round(seconds, 3),
-            "files": {path.name: _sha256(path) for path in kept},
+            "files": {path.name: sha256(path) for path in kept},
         }
         write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
 
@@ -244,32 +246,9 @@ def _first_damage(folder: Path) -> str | None:
         return MANIFEST
     for name, expected in files.items():
         path = folder / name
-        if not path.is_file() or _sha256(path) != expected:
+        if not path.is_file() or sha256(path) != expected:
             return name
     return None
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def write_atomically(path: Path, *content: bytes | memoryview) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one, whole."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.writelines(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 def write_progress(folder: Path) -> Report:
@@ -285,70 +264,16 @@ def write_progress(folder: Path) -> Report:
     return report
 
 
-def _provenance() -> dict[str, Any]:
-    return {
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sameloss": version("sameloss"),
-        "revision": _revision(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "device": device_name(),
-    }
-
-
-def _revision() -> str:
-    """Return the git revision of the source, or 'unknown' outside a checkout."""
-    import subprocess
-
-    command = ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return done.stdout.strip() or "unknown"
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Compute on one thread, so that a result does not depend on the number of cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@contextmanager
-def small_memory_explained(run: Run) -> Iterator[None]:
-    """Turn a lack of memory into one sentence that says what takes less."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        raise StoreError(
-            f"The memory of this device ({device_name()}) is too small for {run.kind}; {run.memory_advice}. "
-            "What was computed before is kept."
-        ) from error
-
-
-@contextmanager
-def _full_disk_explained(root: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
-            raise
-        raise StoreError(
-            f"No space left in the artifacts folder {root}; what was computed before is kept. "
-            "Free some space, or choose another folder with the parameter `artifacts`."
-        ) from error
-
-
 def with_ancestors(runs: Iterable[Run]) -> list[Run]:
     """Return the runs and all they read, parents first, each once."""
     ordered: dict[str, Run] = {}
 
     def visit(run: Run) -> None:
-        for parent in run.parents():
-            visit(parent)
-        ordered.setdefault(f"{run.kind}/{run.key}", run)
+        name = f"{run.kind}/{run.key}"
+        if name not in ordered:
+            for parent in run.parents():
+                visit(parent)
+            ordered[name] = run
 
     for run in runs:
         visit(run)

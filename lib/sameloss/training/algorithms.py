@@ -6,19 +6,21 @@ from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.models.shape import Norm
+from sameloss.training.adversary import Adversary
 from sameloss.training.objectives import ORDINARY, Objective
+from sameloss.training.trace_penalty import TracePenalty
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an algorithm changes of a preset's pre-training."""
+    """What an algorithm changes in the pre-training of a preset."""
 
     objective: Objective = ORDINARY
     optimisation: dict[str, Any] = field(default_factory=dict)  # fields of `Optimisation`
     norm: Norm = "pre"
     dropout: float = 0.0
     origin: str | None = None  # the algorithm whose last checkpoint this one starts from
-    longer: bool = False  # by the preset's `noise_length`
+    longer: bool = False  # by the factor that the preset gives
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "adversarial": Algorithm(
         "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
-        lambda weight: Recipe(Objective(adversary=weight)),
+        lambda weight: Recipe(Objective(adversary=Adversary(weight) if weight else None)),
         0.003,
         "λ",
     ),
@@ -75,7 +77,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "trace-penalty": Algorithm(
         "AdamW on the masked loss plus μ times the Fisher trace",
-        lambda weight: Recipe(Objective(trace_penalty=weight)),
+        lambda weight: Recipe(Objective(trace_penalty=TracePenalty(weight) if weight else None)),
         1e-4,
         "μ",
     ),
@@ -99,10 +101,10 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def check_algorithm(name: str, strength: float | None) -> None:
-    """Refuse an unknown algorithm, and a strength for one that has none.
+    """Refuse an unknown algorithm, and a strength for an algorithm that has none.
 
     Raises:
-        ParameterError: in one sentence, with what is valid.
+        ParameterError: with what is valid.
 
     """
     if name not in ALGORITHMS:
@@ -113,14 +115,15 @@ def check_algorithm(name: str, strength: float | None) -> None:
 
 
 def recipe(name: str, strength: float | None = None) -> Recipe:
-    """Return what an algorithm changes, at its own strength or another."""
+    """Return what an algorithm changes, at its default strength or another."""
     check_algorithm(name, strength)
     algorithm = ALGORITHMS[name]
-    return algorithm.recipe(algorithm.strength if strength is None else strength)
+    chosen = algorithm.strength if strength is None else strength
+    return algorithm.recipe(0.0 if chosen is None else chosen)  # an algorithm without strength reads none
 
 
 def label(name: str, strength: float | None = None) -> str:
-    """Name an algorithm with its strength.
+    """Return the name of an algorithm, with its strength where it has one.
 
     >>> label("adversarial", 0.3), label("soft")
     ('adversarial, λ = 0.3', 'soft')

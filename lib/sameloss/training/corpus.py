@@ -33,7 +33,7 @@ class Batches(Protocol):
     """Training data: every batch can be made without those before it."""
 
     def on(self, device: torch.device | str) -> "Batches":
-        """Return the same, kept on a device as far as it is kept anywhere."""
+        """Return the same training data, on a device where it is kept in memory."""
 
     def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
         """Return batch `step` of stream `seed`: a pure function of its arguments.
@@ -43,7 +43,7 @@ class Batches(Protocol):
 
 
 class Manifest(NamedTuple):
-    """What `corpus.json` says of a corpus."""
+    """The content of `corpus.json`."""
 
     sentences: int
     words: int
@@ -141,7 +141,7 @@ class Corpus:
         self._resident: Sentences | None = None
 
     def on(self, device: torch.device | str) -> "Corpus":
-        """Return the same in the memory of a device, where batches are made then: the same batches."""
+        """Return the corpus in the memory of a device, which then makes the same batches there."""
         signed = np.int16 if self.words < 1 << 15 else np.int32  # torch does little with uint16
         there = copy(self)
         there._resident = Sentences(
@@ -209,7 +209,7 @@ class EndlessCorpus:
         self.language, self.seed = language, seed
 
     def on(self, device: torch.device | str) -> "EndlessCorpus":
-        """Return the same: its sentences are sampled on the CPU."""
+        """Return this corpus, whose sentences are sampled on the CPU whatever the device."""
         return self
 
     def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import cast
 
 import torch
 from torch import nn
@@ -14,15 +15,16 @@ from sameloss.languages.masking import Batch
 from sameloss.models.shape import Option, Shape
 
 WIDTHS = 8
-"""Micro-batches are as wide as a multiple of this, or as the longest sentence there is: few shapes, so that
-few programs are compiled."""
+"""A micro-batch is as wide as a multiple of this, or as the longest sentence there is. So there are few
+shapes, and few programs are compiled."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Part of a run's key: each setting changes a result.
+    """How a training is executed; part of a run's key, because each setting changes the result.
 
-    In its last digits only; but bfloat16 and, where there is dropout, other draws of it change more.
+    Most change its last digits only. Products in bfloat16 change more, and so do the other draws of
+    dropout that a setting brings.
     """
 
     autocast: bool = False  # products in bfloat16; weights, moments and LayerNorms stay float32
@@ -31,7 +33,7 @@ class Execution:
     processes: int = 1  # each with its share of every batch (DistributedDataParallel)
 
     def __post_init__(self) -> None:
-        """Refuse what is no number of processes, and programs for every width there is."""
+        """Refuse an impossible number of processes, and compilation for every width there is."""
         if self.processes < 1:
             raise ParameterError(f"processes must be at least 1; got {self.processes}.")
         if self.compiled and not self.by_length:
@@ -39,7 +41,7 @@ class Execution:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Return what products are computed in."""
+        """Return the precision in which products are computed."""
         return torch.bfloat16 if self.autocast else torch.float32
 
     @property
@@ -61,17 +63,26 @@ class Execution:
         return replace(self, processes=1, compiled=False)
 
     def parts(self, batch: Batch, size: int | None, longest: int) -> list[Batch]:
-        """Return the batch in micro-batches of at most `size` sentences of at most `longest` tokens."""
+        """Return the batch in micro-batches.
+
+        Args:
+            batch: masked sentences.
+            size: sentences that a micro-batch has at most; one micro-batch where it is None.
+            longest: tokens of the longest sentence that there can be.
+
+        """
         if not self.by_length or batch.lengths is None:
             return batch.parts(size)
-        parts = batch.rows(batch.lengths.argsort(stable=True)).parts(size)
-        lengths = torch.stack([part.lengths[-1] for part in parts]).tolist()  # one wait for the device
+        order = batch.lengths.argsort(stable=True)
+        last_of_each = [lengths[-1] for lengths in batch.lengths[order].split(size or len(order))]
+        lengths = torch.stack(last_of_each).tolist()  # one wait for the device
         widths = [min(-length // WIDTHS * -WIDTHS, longest) for length in lengths]
+        parts = batch.rows(order).parts(size)
         return [_as_wide_as(width, part) for width, part in zip(widths, parts, strict=True)]
 
     @contextmanager
     def prepared(self, model: nn.Module) -> Iterator[nn.Module]:
-        """Give what to call in the model's place; its parameters are the model's."""
+        """Give the module that is called in the model's place, with the same parameters."""
         forward = self._programs(model) if self.compiled else model
         try:
             yield DistributedDataParallel(forward) if self.processes > 1 else forward
@@ -84,19 +95,20 @@ class Execution:
         for parameter in model.parameters():
             # A replayed backward pass hands out the same memory again: gradients are added into their own.
             parameter.grad = torch.zeros_like(parameter)
-        return torch.compile(model, dynamic=False, mode="reduce-overhead" if on_gpu else "default")
+        mode = "reduce-overhead" if on_gpu else "default"
+        return cast(nn.Module, torch.compile(model, dynamic=False, mode=mode))
 
     @contextmanager
     def precision(self, device: torch.device) -> Iterator[None]:
-        """Compute products in bfloat16 where asked for."""
+        """Compute products in bfloat16 where that is asked for."""
         with torch.autocast(device.type, torch.bfloat16, enabled=self.autocast):
             yield
 
 
 def _as_wide_as(width: int, batch: Batch) -> Batch:
-    """Return the same with columns of padding added or left out."""
+    """Return the batch with columns of padding added or left out."""
     return batch._replace(masked=F.pad(batch.masked, (0, width - batch.masked.shape[1])))
 
 
 PLAIN = Execution()
-"""Float32, eager, one process: what the laptop does."""
+"""Training in float32, not compiled, in one process: what the laptop does."""

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages.masking import Batch
+from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.objectives import Loss, plain_loss
+from sameloss.training.masked_loss import BatchLoss, plain_loss
 from sameloss.training.process import ALONE, Process
 
 
@@ -20,8 +22,8 @@ from sameloss.training.process import ALONE, Process
 class Optimisation:
     """The optimiser's settings; part of a run's key.
 
-    No dropout and no weight decay by default: both are explicit regularisers, and the book is
-    about the implicit one.
+    By default there is no weight decay, as there is no dropout: both are explicit regularisers, and the
+    book is about the implicit one.
     """
 
     steps: int
@@ -46,7 +48,9 @@ class Optimisation:
                 raise ParameterError(f"Unknown {name} {getattr(self, name)!r}; choose {' or '.join(valid)}.")
 
     def lr_at(self, step: int) -> float:
-        """Return the learning rate of step 0, 1, ...: up over the warm-up, then down to zero or constant.
+        """Return the learning rate of step 0, 1, ...
+
+        It rises over the warm-up, and then falls to zero or stays.
 
         >>> o = Optimisation(steps=100, batch=1, lr=1.0, warmup=0.1)
         >>> [round(o.lr_at(s), 2) for s in (0, 9, 10, 55, 99)]
@@ -60,16 +64,16 @@ class Optimisation:
         return self.lr * (self.steps - step) / (self.steps - warm)
 
 
-class Step(NamedTuple):
-    """What a step did; `done` counts the steps finished."""
+class TrainingStep(NamedTuple):
+    """What a step of a training did."""
 
-    done: int
+    done: int  # steps finished, this one included
     loss: float  # the masked loss on this batch, nats a masked token
     lr: float
 
 
 def make_optimiser(model: nn.Module, settings: Optimisation) -> torch.optim.Optimizer:
-    """Return AdamW or plain SGD over all parameters (weight decay, if any, spares vectors as BERT does)."""
+    """Return AdamW or plain SGD over all parameters; weight decay, if any, spares vectors, as BERT's does."""
     decayed = [p for p in model.parameters() if p.ndim > 1]
     spared = [p for p in model.parameters() if p.ndim <= 1]
     groups = [
@@ -84,25 +88,25 @@ def make_optimiser(model: nn.Module, settings: Optimisation) -> torch.optim.Opti
 
 
 def pretrain(
-    model: nn.Module,
+    model: MaskedLanguageModel,
     optimiser: torch.optim.Optimizer,
     batch_at: Callable[[int], Batch],
     settings: Optimisation,
     *,
-    loss_at: Callable[[int], Loss] = lambda step: plain_loss,
+    loss_at: Callable[[int], BatchLoss] = lambda step: plain_loss,
     start: int = 0,
     micro_batch: int | None = None,
     execution: Execution = PLAIN,
     process: Process = ALONE,
-) -> Iterator[Step]:
+) -> Iterator[TrainingStep]:
     """Train in place from step `start` on and yield after every step.
 
-    The loop keeps nothing between steps but the model and the optimiser: whoever saves both after
-    a yield can go on from there: on a CPU, in up to two processes, bit for bit; elsewhere sums may be
-    taken in another order.
+    The loop keeps nothing between steps but the model and the optimiser. Whoever saves both after a yield
+    can go on from there: bit for bit on a CPU, in up to two processes; elsewhere sums may be taken in
+    another order.
 
     Args:
-        model: maps (masked, positions, lengths) to logits of sentences of at most `max_length` tokens.
+        model: what is trained.
         optimiser: from `make_optimiser`, with its state when resuming.
         batch_at: the batch of a step; of several processes each gets the same and takes its share.
         settings: steps, learning rate, schedule.
@@ -113,8 +117,8 @@ def pretrain(
         process: which of them this is.
 
     Raises:
-        NonFiniteLoss: before the parameters are touched by a loss that is NaN or infinite, and after
-            the warm-up by one that is far worse than guessing.
+        NonFiniteLoss: where a loss is NaN or infinite, before the parameters are touched by it. So every
+            step waits for the device; what is yielded, and saved after it, is known to be sound.
 
     """
     device = next(model.parameters()).device
@@ -125,45 +129,44 @@ def pretrain(
             for group in optimiser.param_groups:
                 group["lr"] = lr
             parts = execution.parts(batch, micro_batch, model.max_length)
-            loss = process.mean(_gradient(forward, loss_at(step), parts, execution))
+            loss = process.mean(_set_gradient(forward, loss_at(step), parts, execution))
             if not math.isfinite(loss):
                 raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
             if settings.sam_radius:
-                with _uphill(model, settings.sam_radius):
-                    _gradient(forward, loss_at(step), parts, execution)
+                with _sam_ascent(model, settings.sam_radius):
+                    _set_gradient(forward, loss_at(step), parts, execution)
             optimiser.step()
-            yield Step(step + 1, loss, lr)
+            yield TrainingStep(step + 1, loss, lr)
 
 
-def _gradient(model: nn.Module, loss: Loss, parts: list[Batch], execution: Execution) -> float:
+def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], execution: Execution) -> float:
     """Set the gradient of the mean loss over the parts of a batch; return the masked loss."""
     model.zero_grad(set_to_none=not execution.compiled)
-    size, masked = sum(len(part.targets) for part in parts), 0.0
+    size, masked = sum(len(part.targets) for part in parts), []
     for part in parts:
         share = len(part.targets) / size
-        with _apart(model) if part is not parts[-1] else nullcontext():
+        with nullcontext() if part is parts[-1] else _without_gradient_exchange(model):
             with execution.precision(part.masked.device):
                 losses = loss(model, part)
             (losses.total * share).backward()
-        masked = masked + losses.masked.detach() * share
-    return float(masked)  # only now the device is waited for
+        masked.append(losses.masked.detach() * share)
+    return float(sum(masked))  # only now the device is waited for
 
 
-def _apart(model: nn.Module) -> AbstractContextManager:
+def _without_gradient_exchange(model: nn.Module) -> AbstractContextManager[None]:
     """Keep processes from exchanging gradients that are not complete yet."""
-    return model.no_sync() if hasattr(model, "no_sync") else nullcontext()
+    return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
 
 @contextmanager
-def _uphill(model: nn.Module, radius: float) -> Iterator[None]:
+def _sam_ascent(model: nn.Module, radius: float) -> Iterator[None]:
     """Move the parameters by `radius` along their gradient, and back (Foret et al. 2021)."""
-    moved = [p for p in model.parameters() if p.grad is not None]
-    before = [p.detach().clone() for p in moved]
-    norm = torch.stack([p.grad.norm() for p in moved]).norm()
+    moved = [(p, p.grad, p.detach().clone()) for p in model.parameters() if p.grad is not None]
+    norm = torch.stack([gradient.norm() for _, gradient, _ in moved]).norm()
     with torch.no_grad():
-        for p in moved:
-            p.add_(p.grad * (radius / norm))
+        for p, gradient, _ in moved:
+            p.add_(gradient * (radius / norm))
     yield
     with torch.no_grad():
-        for p, value in zip(moved, before, strict=True):
-            p.copy_(value)
+        for p, _, before in moved:
+            p.copy_(before)

@@ -7,7 +7,7 @@ from torch import distributed
 
 
 class Process(NamedTuple):
-    """One of the processes of a training."""
+    """One of the processes that share a training."""
 
     rank: int = 0
     world: int = 1
@@ -29,3 +29,4 @@ class Process(NamedTuple):
 
 
 ALONE = Process()
+"""The process of a training that is not shared."""

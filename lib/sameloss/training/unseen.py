@@ -84,7 +84,13 @@ def held_out_unseen(
     return found.rows(slice(count))
 
 
-def _draw_unseen(language, corpus: Corpus, count: int, generator: torch.Generator, wanted) -> Sentences:
+def _draw_unseen(
+    language: Language,
+    corpus: Corpus,
+    count: int,
+    generator: torch.Generator,
+    wanted: Callable[[Sentences], Tensor] | None,
+) -> Sentences:
     """Draw `count` sentences; return the different and wanted ones that the corpus does not hold."""
     sentences = distinct(padded(language.sample(count, generator), language.max_length))
     sentences = sentences.rows(unseen(corpus, sentences))

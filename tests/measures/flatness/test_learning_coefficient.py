@@ -4,11 +4,14 @@ import math
 
 import pytest
 import torch
-from tiny_models import UNIFORM, Unigram, hessian_diagonal, predictions, seeded
+from tiny_models import hessian_diagonal, predictions, seeded
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.learning_coefficient import langevin_excess, local_learning_coefficient
+from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
 from sameloss.statistics.estimate import Estimate
+
+UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 
 
 @pytest.mark.parametrize("localisation", [50.0, 500.0])
@@ -39,9 +42,7 @@ def test_learning_coefficient_of_a_regular_minimum():
     """Half the number of directions that matter, (5 - 1) / 2; here h = 1/5 in each of them."""
     options = {"chains": 4, "steps": 300, "batch": 4, "lr": 4e-3, "localisation": 1.0, "n": 10_000}
     truth = torch.full((50, 5), 0.2).double()
-    ours = local_learning_coefficient(
-        Unigram(torch.zeros(5).double()), UNIFORM, truth, generator=seeded(), **options
-    )
+    ours = local_learning_coefficient(Unigram([0.2] * 5), UNIFORM, truth, generator=seeded(), **options)
     curvature = 10_000 / math.log(10_000) / 5
     pull = curvature + 1
     exact = 2 * curvature / pull / (1 - 4e-3 * pull / 4)

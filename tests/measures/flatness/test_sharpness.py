@@ -4,15 +4,18 @@ import math
 
 import pytest
 import torch
-from tiny_models import UNIFORM, Unigram, predictions, reparametrised, seeded
+from tiny_models import predictions, reparametrised, seeded
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.hessian import dense_hessian, flat_parameters, population_loss, unflattened
 from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
+from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
 from sameloss.statistics.estimate import Estimate
 
 SCALINGS = ("LayerNorm gains × 2", "queries × 2", "values × 2", "embedding × 2")
 SHARP = {"rho": 0.1, "draws": 2, "generator": seeded()}
+
+UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 
 
 @pytest.mark.parametrize("saturated", [True, False])
@@ -75,9 +78,10 @@ def test_adaptive_measures_are_invariant_under_scalings(tiny_model, masked, name
 
 
 def test_ascent_needs_a_gradient():
+    """At the minimum; there is nothing to scale either where all parameters are zero."""
     truth = torch.full((50, 5), 0.2).double()
     with pytest.raises(ParameterError, match="gradient is zero, so ascent has no direction"):
-        worst_case_adaptive_sharpness(Unigram(torch.zeros(5).double()), UNIFORM, truth, rho=0.1)
+        worst_case_adaptive_sharpness(Unigram([1.0] * 5), UNIFORM, truth, rho=0.1)
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,16 @@ class AutoregressiveLanguage:
 
     @property
     def words(self) -> int:
-        """Vocabulary size c, [MASK] not counted."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
         return len(self.model.ids) - 1
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Name the tasks: `topic`, where there is more than one start token."""
+        """The names of the tasks: `topic`, where there is more than one start token."""
         return ("topic",) if len(self.starts) > 1 else ()
 
     def classes(self, task: str) -> int:
-        """Return the number of start tokens."""
+        """Return the number of classes of a task, which are the start tokens."""
         self._check_task(task)
         return len(self.starts)
 
@@ -97,7 +97,7 @@ class AutoregressiveLanguage:
 
     @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences independently; tokens after a sentence's end are zero."""
+        """Draw independent sentences; tokens after a sentence's end are zero."""
         uniform = torch.rand(count, 1 + self.max_length, dtype=torch.float64, generator=generator)
         tokens = torch.zeros(count, self.max_length, dtype=torch.long)
         for rows in torch.arange(count).split(self._rows):
@@ -120,7 +120,7 @@ class AutoregressiveLanguage:
 
     @torch.no_grad()
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Return log Pr(x) in nats, float64; a masked token is summed out.
+        """Compute log Pr(x) in nats, float64; a masked token is summed out.
 
         Raises:
             LanguageError: for token ids, lengths or numbers of masks that are out of range.
@@ -131,14 +131,14 @@ class AutoregressiveLanguage:
 
     @torch.no_grad()
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Return Pr(x | z) for each start token, scaled so that the likeliest has 1."""
+        """Compute Pr(x | z) for each start token z, scaled so that the likeliest has 1."""
         self._check_task(task)
         scores = self._given_starts(sentences)
         return (scores - scores.amax(1, keepdim=True)).exp().to(sentences.tokens.device)
 
     @torch.no_grad()
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Return Pr(z | x)."""
+        """Compute Pr(z | x) for each start token z."""
         self._check_task(task)
         scores = self._given_starts(sentences) + self.prior.log()
         return scores.softmax(1).to(sentences.tokens.device)
@@ -156,7 +156,7 @@ class AutoregressiveLanguage:
         return sum_of_fillings(result, owners, len(sentences.lengths))
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        """Return Pr(x_t = word + 1 | x_-t) for every position; zero after a sentence's end.
+        """Compute Pr(x_t = word + 1 | x_-t) for every position; places after a sentence's end hold zeros.
 
         Raises:
             LanguageError: for token ids, lengths or numbers of masks that are out of range.
@@ -175,7 +175,7 @@ class AutoregressiveLanguage:
     def conditionals_at(
         self, sentences: Sentences, positions: Int[Tensor, " batch"]
     ) -> Float[Tensor, "batch word"]:
-        r"""Return Pr(x_t = word + 1 | x_-t) at one position of each sentence (App. A.2).
+        r"""Compute Pr(x_t = word + 1 | x_-t) at one position of each sentence (App. A.2).
 
         $$\Pr(x_t = v \mid x_{-t}) \propto \Pr(x_1, \dots, x_{t-1}, v, x_{t+1}, \dots, x_n)$$
 

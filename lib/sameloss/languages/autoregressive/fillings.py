@@ -12,14 +12,14 @@ FILLINGS = 10_000
 
 
 def fillings(sentences: Sentences, words: int) -> tuple[Sentences, Int[Tensor, " filling"]]:
-    """Put every word in every masked place.
+    """Fill every masked place of a sentence with every word.
 
     Args:
         sentences: tokens in 0..words, of which MASK is to be filled.
         words: vocabulary size c.
 
     Returns:
-        the fillings, and for each the sentence it belongs to; without masks, the sentences themselves.
+        The fillings, and for each the number of its sentence. A sentence without masks is its own filling.
 
     Raises:
         LanguageError: where a sentence has more than FILLINGS of them.
@@ -48,7 +48,7 @@ def _check_masks(masks: int, words: int) -> None:
 def sum_of_fillings(
     logs: Float[Tensor, "filling _column"], owners: Int[Tensor, " filling"], sentences: int
 ) -> Float[Tensor, "_sentence _column"]:
-    """Return the log of the sum of the exponentials over each sentence's fillings."""
+    """Compute the logarithm of the sum of the exponentials over the fillings of each sentence."""
     index = owners[:, None].expand_as(logs)
     most = logs.new_full((sentences, logs.shape[1]), -torch.inf).scatter_reduce(0, index, logs, "amax")
     total = torch.zeros_like(most).index_add(0, owners, (logs - most[owners]).exp())

@@ -50,13 +50,13 @@ class HubTeacherSpec:
     @classmethod
     def of(cls, model: str, corpus: str | None) -> "HubTeacherSpec":
         """Name a model and a text (None: the default one), local ones with what is in them."""
-        named = {"corpus": corpus} if corpus else {}
         folders = [Path(name) for name in (model, corpus) if name and Path(name).is_dir()]
         digest = hashlib.sha256()
         for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
-        return cls(model, **named, fingerprint=digest.hexdigest()[:16] if folders else None)
+        fingerprint = digest.hexdigest()[:16] if folders else None
+        return cls(model, corpus=corpus or cls.corpus, fingerprint=fingerprint)
 
     def build(self) -> "HubTeacher":
         """Load model and tokenizer, count tokens, keep the most frequent.
@@ -195,7 +195,7 @@ def glue_task(
     how = {"data_files": files} if Path(source).is_dir() else {"name": name}
     with _hub(source):
         data = _fetched(f"the GLUE task {name} from {source!r}", "glue", lambda: _glue(source, name, how))
-    return GlueTask(*(_labelled(*part, tokenizer, allowed, max_length) for part in data))
+    return GlueTask(*(_labelled(texts, labels, tokenizer, allowed, max_length) for texts, labels in data))
 
 
 def _glue(source: str, name: str, how: dict[str, Any]) -> list[tuple[list[str], list[int]]]:

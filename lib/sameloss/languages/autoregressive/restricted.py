@@ -37,7 +37,12 @@ class RestrictedModel:
         self._check_head()
 
     def check_ids(self, ids: Int[Tensor, " token"]) -> None:
-        """Refuse token ids the model does not have."""
+        """Refuse token ids that the model does not have.
+
+        Raises:
+            LanguageError: naming some of them.
+
+        """
         size = self.model.config.vocab_size
         if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= size:
             raise LanguageError(f"Token ids of this model lie in 0..{size - 1}; got {ids.tolist()[:5]}...")
@@ -59,15 +64,15 @@ class RestrictedModel:
     def log_probs(
         self, tokens: Int[Tensor, "row step"], cache: Cache | None
     ) -> tuple[Float[Tensor, "row step _column"], Cache]:
-        """Read token ids after what is cached.
+        """Read token ids after what is cached, and predict what follows each.
 
         Args:
             tokens: token ids of the model.
             cache: keys and values of the tokens before, which it takes over; None at the start.
 
         Returns:
-            log p of each column after each token, float64, nats, and the longer cache. At a
-            sentence's beginning the end has -inf: no sentence is empty.
+            The log probability of each column after each token (float64, nats), and the longer cache.
+            At the beginning of a sentence the end has -inf: no sentence is empty.
 
         """
         device = self.weight.device

@@ -42,7 +42,7 @@ class TeacherSpec:
     seed: int = 0
 
     def build(self) -> "AutoregressiveLanguage":
-        """Draw the weights, in float64; the global random state is left alone."""
+        """Draw the weights, in float64; the global random state stays as it is."""
         from transformers import OPTForCausalLM
 
         from sameloss.languages.autoregressive.autoregressive import AutoregressiveLanguage

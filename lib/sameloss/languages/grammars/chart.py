@@ -9,7 +9,8 @@ comes last because it is the long one, and every operation runs along it.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -92,7 +93,7 @@ def plan(
     return tuple(steps)
 
 
-def _parts(blocks: Sequence[Block], spans: Sequence[set[int]], span: int):
+def _parts(blocks: Sequence[Block], spans: Sequence[set[int]], span: int) -> Iterator[tuple[int, Block, int]]:
     """Yield (number, block, tokens of the left part) for every way to divide a span."""
     for number, block in enumerate(blocks):
         for part in sorted(spans[block.left]):
@@ -100,7 +101,9 @@ def _parts(blocks: Sequence[Block], spans: Sequence[set[int]], span: int):
                 yield number, block, part
 
 
-def _reachable(branching, spans, length: int, roots) -> dict[tuple[int, int], set[int]]:
+def _reachable(
+    branching: Branching, spans: Sequence[set[int]], length: int, roots: Sequence[int]
+) -> dict[tuple[int, int], set[int]]:
     """Return the starts of every (group, span) below the roots."""
     starts = defaultdict(set, {(root, length): {0} for root in roots if length in spans[root]})
     for span in range(length, 1, -1):
@@ -151,7 +154,8 @@ def _combined(chart: Chart, blocks: Sequence[Block], splits: Sequence[Split]) ->
         right = chart[split.right][:, split.right_starts][None]
         held = pairs.get(split.block)
         pairs[split.block] = left * right if held is None else held.addcmul_(left, right)
-    return sum(torch.einsum("slr,lrib->sib", blocks[number].weights, pair) for number, pair in pairs.items())
+    scores = (torch.einsum("slr,lrib->sib", blocks[number].weights, pair) for number, pair in pairs.items())
+    return reduce(torch.add, scores)
 
 
 def outside(

@@ -77,7 +77,8 @@ class Sampler:
     def derive(self, count: int, generator: torch.Generator) -> Derivations:
         """Draw sentences with their trees."""
         result = Sentences(torch.zeros(count, self.max_length, dtype=torch.long), torch.zeros(count).long())
-        rng, trees = _fast(generator), []
+        rng = _fast(generator)
+        trees: list[Tree] = []
         while len(trees) < count:
             generations = list(self._grow(self._attempts(count - len(trees)), rng))
             written = self._write(generations[-1], result.rows(slice(len(trees), None)))

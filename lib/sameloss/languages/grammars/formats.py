@@ -5,7 +5,7 @@ distribution of the symbol a derivation starts from. Rules that are written twic
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -56,16 +56,16 @@ class GrammarText:
 
     @property
     def words(self) -> int:
-        """Vocabulary size c."""
+        """The number of words c of the vocabulary; [MASK] is not counted."""
         return self._language.words
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
         return self._language.max_length
 
     def build(self) -> PCFG:
-        """Return the language."""
+        """Make the language of the grammar."""
         return self._language
 
 
@@ -162,15 +162,17 @@ def _grammar(start: str, rules: Sequence[Rule]) -> Grammar:
     table = np.array([[symbols[s] for s in (r.parent, *r.children)] for r in binary], int).reshape(-1, 3)
     totals = emission.sum(1) + np.bincount(table[:, 0], weights, len(symbols))
     return Grammar(
-        *map(torch.from_numpy, (roots / roots.sum(), table, weights / totals[table[:, 0]])),
-        torch.from_numpy(emission / totals[:, None]),
-        tuple(symbols),
-        vocabulary,
+        roots=torch.from_numpy(roots / roots.sum()),
+        rules=torch.from_numpy(table),
+        weights=torch.from_numpy(weights / totals[table[:, 0]]),
+        emission=torch.from_numpy(emission / totals[:, None]),
+        symbols=tuple(symbols),
+        vocabulary=vocabulary,
     )
 
 
 def _check_sums(rules: Sequence[Rule]) -> None:
-    totals: Counter[str] = Counter()
+    totals: dict[str, float] = defaultdict(float)
     for rule in rules:
         if not 0 <= rule.probability <= 1:
             raise LanguageError(f"The probability of rule {rule} is {rule.probability}; it lies in [0, 1].")

@@ -108,7 +108,7 @@ class Grammar:
 
     @cached_property
     def groups(self) -> list[Int[Tensor, " member"]]:
-        """Symbols by height, the longest way down to a symbol that only emits.
+        """The symbols by height, which is the longest way down to a symbol that only emits.
 
         The levels of a layered grammar are its groups, the last level first; symbols that are
         recursive through each other share a group.
@@ -131,7 +131,7 @@ class Grammar:
 
     @property
     def longest(self) -> int | None:
-        """Number of tokens of the longest sentence; None where there is no longest."""
+        """The number of tokens of the longest sentence; None where there is no longest."""
         if self.recursive:
             return None
         most = np.ones(len(self.symbols), dtype=int)
@@ -142,7 +142,7 @@ class Grammar:
 
     @property
     def mean_length(self) -> float:
-        """Expected number of tokens of a derivation, exactly; infinite where it diverges.
+        """The exact expectation of the number of tokens of a derivation; infinite where it diverges.
 
         The expectation m of each symbol solves m = Pr(word) + sum of Pr(rule) (m_left + m_right).
         """

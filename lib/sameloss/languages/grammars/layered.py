@@ -39,7 +39,7 @@ class PCFGSpec:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse dimensions that no grammar has."""
+        """Refuse dimensions that no grammar can have."""
         counts = ("levels", "start_symbols", "symbols", "start_rules", "rules", "words", "words_per_symbol")
         for name in counts:
             if getattr(self, name) < 1:
@@ -60,7 +60,7 @@ class PCFGSpec:
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
         return 2**self.levels
 
     def build(self) -> PCFG:
@@ -96,7 +96,10 @@ class PCFGSpec:
         roots = np.zeros(symbols)
         roots[: self.start_symbols] = dirichlet(rng, (self.start_symbols,), 1.0)
         return Grammar(
-            *map(torch.as_tensor, (roots, rules, weights, emission)),
+            roots=torch.as_tensor(roots),
+            rules=torch.as_tensor(rules),
+            weights=torch.as_tensor(weights),
+            emission=torch.as_tensor(emission),
             symbols=self._names(),
             vocabulary=tuple(f"w{word}" for word in range(1, self.words + 1)),
         )

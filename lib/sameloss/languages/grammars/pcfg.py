@@ -1,6 +1,7 @@
 """Probabilistic context-free grammars as languages with exact conditionals (Section 2.2, App. A.2)."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
 from math import log
 from typing import NamedTuple
 
@@ -42,7 +43,7 @@ class Tables(NamedTuple):
     roots: list[Tensor]
 
     def to(self, device: torch.device) -> "Tables":
-        """Copy to a device."""
+        """Copy the tables to a device."""
         branching = [[b._replace(weights=b.weights.to(device)) for b in blocks] for blocks in self.branching]
         return Tables(branching, *([t.to(device) for t in tables] for tables in self[1:]))
 
@@ -100,12 +101,12 @@ class PCFG:
 
     @property
     def max_length(self) -> int:
-        """Length of the longest sentence, in tokens."""
+        """The number of tokens of the longest sentence."""
         return self.possible_lengths[-1]
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """Names of the tasks."""
+        """The names of the tasks."""
         return tuple(self._tasks)
 
     def classes(self, task: str) -> int:
@@ -118,7 +119,7 @@ class PCFG:
         return self._tasks[task]
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
-        """Draw sentences independently."""
+        """Draw independent sentences."""
         return self._sampler.sample(count, generator)
 
     def derive(self, count: int, generator: torch.Generator) -> Derivations:
@@ -126,7 +127,7 @@ class PCFG:
         return self._sampler.derive(count, generator)
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Return log Pr(x) in nats, float64; -inf for a sentence that cannot occur."""
+        """Compute log Pr(x) in nats, float64; a sentence that cannot occur has -inf."""
         return self._derivation_log_prob(sentences) - log(self._acceptance)
 
     def _derivation_log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
@@ -147,7 +148,7 @@ class PCFG:
         return float(self._derivation_log_prob(Sentences(masks, lengths)).exp().sum())
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        r"""Return Pr(x_t | x_-t) for all positions by one inside and one outside pass (App. A.2).
+        r"""Compute Pr(x_t | x_-t) for all positions by one inside and one outside pass (App. A.2).
 
         Pr(x) is linear in the leaf scores at t; its gradient O_t(s) is the outside score, and
 
@@ -221,10 +222,13 @@ class PCFG:
         mass: dict[int, Tensor] = {}
         for cell, outer in self._outside_chart(chart, tokens).items():
             if cell.first == 0 and (not whole or cell.span == tokens.shape[1]):
-                mass[cell.group] = mass.get(cell.group, 0.0) + chart[cell][:, 0] * outer[:, 0]
+                joint = chart[cell][:, 0] * outer[:, 0]
+                mass[cell.group] = mass[cell.group] + joint if cell.group in mass else joint
         return self._gather(task, mass.get, tokens) / score[:, None]
 
-    def _by_symbol(self, sentences: Sentences, task: str, score) -> Float[Tensor, "batch class"]:
+    def _by_symbol(
+        self, sentences: Sentences, task: str, score: Callable[[Tensor, Task], Tensor]
+    ) -> Float[Tensor, "batch class"]:
         chosen = self._task(task)
         shape, device = (len(sentences.lengths), len(chosen.symbols)), sentences.tokens.device
         result = torch.zeros(shape, dtype=torch.float64, device=device)
@@ -240,7 +244,9 @@ class PCFG:
             columns.setdefault(group, []).append((number, at))
         return columns
 
-    def _gather(self, task: Task, scores, tokens: Tensor) -> Float[Tensor, "batch class"]:
+    def _gather(
+        self, task: Task, scores: Callable[[int], Tensor | None], tokens: Tensor
+    ) -> Float[Tensor, "batch class"]:
         """Collect the scores (member, batch) of the task's symbols from their groups; zero where none."""
         result = torch.zeros(len(tokens), len(task.symbols), dtype=torch.float64, device=tokens.device)
         for group, places in self._columns(task).items():
@@ -278,7 +284,7 @@ class PCFG:
         """Return Pr(x), up to the scale of its tokens."""
         roots, length = self._on(tokens.device).roots, tokens.shape[1]
         tops = [(roots[group], chart.get(Cell(group, length, 0))) for group in self._top]
-        return sum(weights @ scores[:, 0] for weights, scores in tops if scores is not None)
+        return reduce(torch.add, (weights @ scores[:, 0] for weights, scores in tops if scores is not None))
 
     def _on(self, device: torch.device) -> Tables:
         if device not in self._tables:

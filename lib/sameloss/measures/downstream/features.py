@@ -2,16 +2,27 @@
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from sameloss.languages import Language, Sentences
+from sameloss.models.masked_model import MaskedLanguageModel
 
 CHUNK = 4096
+"""Sentences that go through the model at once."""
 
 
 @torch.no_grad()
-def contextual_features(model: nn.Module, sentences: Sentences) -> Float[Tensor, "sentence seq_d_model"]:
-    """Concatenate the final representations of all tokens, nothing masked; zero beyond the end."""
+def contextual_features(
+    model: MaskedLanguageModel, sentences: Sentences
+) -> Float[Tensor, "sentence seq_d_model"]:
+    """Concatenate the final representations of all tokens of a sentence (App. A.4).
+
+    Nothing is masked. Places beyond the end of a sentence hold zeros.
+
+    Returns:
+        One row a sentence, float32, on the CPU.
+
+    """
     device = next(model.parameters()).device
     parts = []
     for start in range(0, len(sentences.lengths), CHUNK):
@@ -24,7 +35,7 @@ def contextual_features(model: nn.Module, sentences: Sentences) -> Float[Tensor,
 
 
 def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
-    """Represent each token by its true conditional: the lookup table of Section 2.3, App. A.4."""
+    """Represent each token by its true conditional: the lookup table of Section 2.3 and App. A.4."""
     return language.conditionals(sentences).float().flatten(1)
 
 

@@ -15,13 +15,15 @@ from sameloss.measures.downstream.validation import check_labels, check_positive
 from sameloss.models.masked_model import MaskedLanguageModel
 
 CHUNK = 4096
+"""Sentences that are classified at once."""
 
 
 @dataclass(frozen=True)
 class FinetuneSettings:
     """AdamW as in Appendix A.4: learning rate 1e-4, 200 warm-up steps, 10 epochs.
 
-    It says neither the batch nor what follows the warm-up; here the learning rate stays.
+    The appendix says neither the size of a batch nor what follows the warm-up. Here the learning rate
+    stays constant after it.
     """
 
     epochs: int = 10
@@ -31,11 +33,11 @@ class FinetuneSettings:
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        """Refuse settings no training has."""
+        """Refuse settings with which nothing would be trained."""
         check_positive(self, "epochs", "batch", "lr")
 
     def lr_at(self, step: int) -> float:
-        """Return the learning rate of step 0, 1, ...: up over the warm-up, then constant.
+        """Return the learning rate of step 0, 1, ...: it rises over the warm-up, then stays constant.
 
         >>> [FinetuneSettings(lr=1.0, warmup_steps=4).lr_at(step) for step in (0, 1, 3, 4, 99)]
         [0.25, 0.5, 1.0, 1.0, 1.0]
@@ -60,7 +62,7 @@ class FinetunedClassifier:
 
     @torch.no_grad()
     def predict(self, sentences: Sentences) -> Int[Tensor, " example"]:
-        """Return the most probable classes, on the CPU."""
+        """Return the most probable class of each sentence, on the CPU."""
         parts = torch.arange(len(sentences.lengths)).split(CHUNK)
         return torch.cat([self.logits(sentences.rows(part)).argmax(-1).cpu() for part in parts])
 
@@ -85,16 +87,28 @@ def finetune(
     pre-trained with dropout is fine-tuned without, so that all are fine-tuned alike.
 
     Args:
-        model: pre-trained; the copy is trained on its device.
-        sentences: of the training, of equal or different lengths.
+        model: a pre-trained model; the copy is trained on its device.
+        sentences: the training sentences, of equal or different lengths.
         labels: their 0-based classes.
         classes: number of classes.
         settings: optimiser and length of training.
-        seed: of the head's initial weights and of the sentences' order.
+        seed: seed of the head's initial weights and of the sentences' order.
+
+    Returns:
+        The tuned copy with its head.
 
     Raises:
         ParameterError: for labels that `check_labels` refuses.
         NonFiniteLoss: where the training diverged.
+
+    >>> from sameloss.models.encoder import Encoder, EncoderShape
+    >>> model = Encoder(EncoderShape(8, 2, 1, 16), words=3, max_length=2, seed=0)
+    >>> tokens = torch.tensor([[1, 1], [1, 2], [2, 1], [2, 2]] * 8)
+    >>> sentences, labels = Sentences(tokens, torch.full((32,), 2)), tokens[:, 1] - 1
+    >>> settings = FinetuneSettings(epochs=10, batch=8, lr=1e-2, warmup_steps=5)
+    >>> tuned = finetune(model, sentences, labels, 2, settings, seed=0)
+    >>> float(tuned.correct(sentences, labels).float().mean())
+    1.0
 
     """
     check_labels(labels[:, None], [classes])

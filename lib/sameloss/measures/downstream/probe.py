@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -34,7 +35,7 @@ class ProbeSettings:
     projection: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings no training has."""
+        """Refuse settings with which nothing would be trained."""
         check_positive(self, "epochs", "batch", "lr")
         if self.projection is not None:
             check_positive(self, "projection")
@@ -57,7 +58,7 @@ class LinearProbes:
         return _logits(scaled, self.weight, self.bias, self.classes)
 
     def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
-        """Return the most probable class."""
+        """Return the most probable class of each example and task."""
         return torch.stack([task.argmax(-1) for task in self.logits(features)], dim=-1)
 
     def correct(
@@ -76,20 +77,30 @@ def fit_probes(
     settings: ProbeSettings,
     seed: int,
 ) -> LinearProbes:
-    """Train one probe for each seed, each on its own sentences, from its own start, in its own order.
+    r"""Train one probe for each seed, each on its own sentences, from its own start, in its own order.
 
-    Different tasks share no parameter and AdamW treats every parameter alone, so training them
+    A probe minimises the mean of $-\log \mathrm{softmax}(W h + b)_y$ over its examples (Section 2.1, App.
+    A.4). Different tasks share no parameter and AdamW treats every parameter alone, so training them
     together changes nothing.
 
     Args:
-        features: the training representations of each seed; the probes are trained on their device.
-        labels: 0-based classes of each task.
+        features: the training representations h of each seed; the probes are trained on their device.
+        labels: 0-based classes y of each task.
         classes: number of classes of each task.
         settings: optimiser and length of training.
-        seed: of projections, initial weights and orders.
+        seed: seed of projections, initial weights and orders.
+
+    Returns:
+        The probes of all seeds.
 
     Raises:
         ParameterError: for labels that `check_labels` refuses.
+
+    >>> features = torch.tensor([[[0.0, 1.0], [0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]])  # of one seed
+    >>> labels = torch.tensor([[[0], [0], [1], [1]]])  # of one task: the first feature
+    >>> probes = fit_probes(features, labels, [2], ProbeSettings(lr=0.1), seed=0)
+    >>> probes.correct(features, labels[0])[..., 0]
+    tensor([[True, True, True, True]])
 
     """
     check_labels(labels, classes)
@@ -148,7 +159,8 @@ def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
 
 def _loss(logits: list[Tensor], labels: Tensor) -> Tensor:
     """Sum over seeds and tasks of the mean cross-entropy: each probe's gradient is its own."""
-    return sum(
+    parts = (
         F.cross_entropy(task.flatten(0, 1), labels[..., number].flatten()) * len(task)
         for number, task in enumerate(logits)
     )
+    return reduce(torch.add, parts)

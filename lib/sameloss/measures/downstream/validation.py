@@ -10,7 +10,7 @@ from sameloss.errors import ParameterError
 
 
 def check_positive(settings: Any, *names: str) -> None:
-    """Refuse settings no training has, such as batches without examples.
+    """Refuse settings with which nothing would be trained, such as batches without examples.
 
     Raises:
         ParameterError: naming the first attribute that is not positive.
@@ -30,7 +30,7 @@ def check_labels(
     (the root of a grammar with one start symbol).
 
     Args:
-        labels: 0-based classes, for each seed those of its own training sentences.
+        labels: 0-based classes of the training sentences, which every seed has of its own.
         classes: number of classes of each task.
         tasks: names for the message; numbers from 0 where there are none.
 

@@ -13,7 +13,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 from sameloss.statistics.estimate import Estimate
 
 FEWEST_GROUPS = 10
@@ -28,7 +28,8 @@ class GroupDiagonals:
     r"""The Fisher diagonal $D_i = E (\partial_i \log f[y])^2$, estimated by each group of sentences.
 
     At saturation D is the Hessian's diagonal (Lemma 3.2). Parameters are in the order of
-    `flat_parameters`; `sizes` counts the groups' sentences, so that D is the mean weighted by it.
+    `flat_parameters`. `sizes` counts the sentences of the groups, so that D is the mean of `values`
+    weighted by it.
     """
 
     values: Float[Tensor, "group parameter"]
@@ -62,7 +63,7 @@ class GroupDiagonals:
 def jackknife(
     diagonals: GroupDiagonals, statistic: Callable[[Float[Tensor, " parameter"]], Tensor]
 ) -> Estimate:
-    r"""Return a statistic S of the diagonal without its bias of order 1/N, by deleting each group once.
+    r"""Estimate a statistic S of the diagonal without its bias of order 1/N, by deleting each group once.
 
     With $h_g = N / n_g$ and $S_{-g}$ of all but the $n_g$ sentences of group g, the pseudo-values are
     $\tau_g = h_g S - (h_g - 1) S_{-g}$, the estimate is $\hat S = \sum_g \tau_g / h_g$, and the squared
@@ -70,8 +71,8 @@ def jackknife(
     "Delete-m jackknife for unequal m"). Its count is the number of sentences N.
 
     Args:
-        diagonals: those of independent groups.
-        statistic: from a diagonal, in float64, to a number.
+        diagonals: the diagonals of independent groups.
+        statistic: a function from a diagonal, in float64, to a number.
 
     """
     sizes = diagonals.sizes.double()
@@ -99,21 +100,32 @@ def group_diagonals(
 ) -> GroupDiagonals:
     r"""Estimate the Fisher diagonal by each of some groups of consecutive sentences.
 
-    One pass serves both traces of `GroupDiagonals`. A chunk of squared gradients at a time is
-    added up, so memory holds `groups` diagonals and one chunk.
+    One pass serves both traces of `GroupDiagonals`. A chunk of squared gradients at a time is added
+    up, so that memory holds `groups` diagonals and one chunk.
 
     Args:
         model: a masked language model.
         masked: independent masked sentences; their targets are not used.
-        generator: of the sampled labels, on the CPU.
+        generator: random numbers for sampled labels, on the CPU.
         labels: labels drawn for each sentence, where sampled.
         estimator: `exact` sums over all labels with their probabilities; `sampled` draws them.
-        groups: of the jackknife; a diagonal is kept for each.
+        groups: number of groups of the jackknife; a diagonal is kept for each.
+
+    Returns:
+        The diagonals, nats by squared parameter.
 
     Raises:
-        ModelError: for no sentences, a mask outside its sentence, or weights that are not finite.
+        ModelError: for what `check` refuses.
         ParameterError: for fewer than 10 groups or more than sentences, no labels, an unknown
             estimator, or labels to sample without a generator.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> diagonals = group_diagonals(model, masked, estimator="exact")
+    >>> diagonals.values[0]  # f (1 - f)
+    tensor([0.2500, 0.1875, 0.1875], dtype=torch.float64)
+    >>> round(diagonals.adam_trace().mean, 3)
+    1.366
 
     """
     check(model, masked)
@@ -179,7 +191,14 @@ def _weighted_gradients(
 ) -> Float[Tensor, "pair parameter"]:
     """Return sqrt(weight) grad log f[word] of each sentence: squares are then weighted."""
 
-    def scaled(parameters, sentence, position, length, word, weight):
+    def scaled(
+        parameters: dict[str, Tensor],
+        sentence: Tensor,
+        position: Tensor,
+        length: Tensor | None,
+        word: Tensor,
+        weight: Tensor,
+    ) -> Tensor:
         inputs = (sentence[None], position[None], None if length is None else length[None])
         logits = functional_call(model, parameters, inputs)[0]
         return weight.sqrt() * logits.log_softmax(-1).gather(0, word[None])[0]

@@ -13,7 +13,7 @@ from sameloss.statistics.estimate import Estimate
 
 
 class Cost(NamedTuple):
-    """What an estimate took, in passes of one sentence through the model and in seconds."""
+    """What an estimate took: passes of one sentence through the model, and seconds."""
 
     forward: int
     backward: int  # a Hessian-vector product counts as one forward and three backward passes
@@ -22,7 +22,7 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class EstimatedTrace:
-    """Independent draws of a trace, split by parameter; a draw's parts add up to its total.
+    """Independent draws of a trace, split by parameter; the parts of a draw add up to its total.
 
     `draws[name]` holds, for each draw (a sentence, a batch, or a random direction), an unbiased
     value of the part of the trace that belongs to the parameter `name`.
@@ -51,7 +51,13 @@ class EstimatedTrace:
         return replace(self, draws={name: factor(name) * values for name, values in self.draws.items()})
 
     def by(self, group: Callable[[str], str]) -> dict[str, Estimate]:
-        """Return the trace of each group of parameters; the error of a sum knows of correlations."""
+        """Return the trace of each group of parameters; its error includes correlations in the group.
+
+        >>> draws = {"word": torch.tensor([1.0, 3.0]), "head": torch.tensor([5.0, 3.0])}
+        >>> EstimatedTrace(draws, Cost(2, 2, 0.0)).by(lambda name: "all")
+        {'all': Estimate(mean=6.0, standard_error=0.0, count=2)}
+
+        """
         grouped: dict[str, list[Tensor]] = {}
         for name, values in self.draws.items():
             grouped.setdefault(group(name), []).append(values)

@@ -12,6 +12,7 @@ sum. One forward pass serves any number of cotangents, and no weight gradient is
 
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import reduce
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +23,7 @@ from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.parameter_uses import NO_ROW, Recorder, Use
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 
 CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""
@@ -38,7 +39,7 @@ class Recording:
     """One forward pass of some sentences, ready to give norms for any cotangents."""
 
     def __init__(self, model: nn.Module, masked: Batch, shared: list | None = None) -> None:
-        """Run the model, see `Recorder`; it is called as `model(masked, positions, lengths)`."""
+        """Run the model, called as `model(masked, positions, lengths)`, under a `Recorder`."""
         recorder = Recorder(model, len(masked.masked), shared)
         with torch.enable_grad(), without_cudnn(), recorder:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
@@ -53,7 +54,7 @@ class Recording:
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the factors kept."""
+        """The memory of the recorded factors."""
         return sum(
             use.factor.nbytes for uses in self._uses.values() for use in uses if use.factor is not None
         )
@@ -77,9 +78,13 @@ class Recording:
 
     def _squared_norm(self, name: str, uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
         if uses[0][0].kind in ("gain", "bias"):
-            return sum(self._vector(use, g) for use, g in uses).square().sum(1)
+            return reduce(torch.add, (self._vector(use, g) for use, g in uses)).square().sum(1)
         outer = [(self._all_rows(use, g), use.factor) for use, g in uses if use.kind == "linear"]
-        looked_up = [(use.factor.squeeze(2), g) for use, g in uses if use.kind == "embedding"]
+        looked_up = [
+            (use.factor.squeeze(2), g)
+            for use, g in uses
+            if use.kind == "embedding" and use.factor is not None
+        ]
         parts = []
         if outer:
             left, right = map(_joined, zip(*outer, strict=True))
@@ -89,7 +94,7 @@ class Recording:
             parts.append(_inner(self._same(name, rows), vectors @ vectors.mT))
         if outer and looked_up:
             parts.append(2 * _inner(_picked(left, rows), right @ vectors.mT))
-        return sum(parts)
+        return reduce(torch.add, parts)
 
     def _vector(self, use: Use, gradient: Float[Tensor, "batch token feature"]) -> Tensor:
         """Return the gradient of a bias or a gain, one vector a sentence."""
@@ -116,7 +121,7 @@ class Recording:
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    """Put the tokens of several uses behind each other."""
+    """Join the tokens of several uses."""
     return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
 
@@ -209,7 +214,7 @@ def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
 
 
 def _by_autograd(model: nn.Module, one: Batch, cotangents: Tensor) -> dict[str, Float[Tensor, ""]]:
-    """Return the squared gradient norms of one sentence the plain way."""
+    """Return the squared gradient norms of one sentence as autograd has them."""
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad(), without_cudnn():
         logits = model(one.masked, one.positions, one.lengths)

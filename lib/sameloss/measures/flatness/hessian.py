@@ -22,7 +22,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.lstm_autograd import without_cudnn
+from sameloss.models.differentiable_lstm import without_cudnn
 
 Parameters = dict[str, Tensor]
 
@@ -65,10 +65,11 @@ def population_loss(
     Args:
         model: a masked language model.
         masked: at least one masked sentence.
-        truth: Pr(. | x_-t) at the masked positions; the targets' one-hot where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
 
     Returns:
-        Parameters by name -> mean over the sentences of -sum_y truth[y] log f[y], in nats.
+        A function from parameters by name to the mean over the sentences of -sum_y truth[y] log f[y],
+        in nats a masked token.
 
     Raises:
         ModelError: for what `check` refuses, and, once called, for logits of another shape.
@@ -84,7 +85,10 @@ def _cross_entropy(logits: Tensor, masked: Batch, truth: Tensor | None) -> Tenso
 
 
 def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> ParameterLoss:
-    """Return E sum_y (f_y - q_y) z_y with f fixed: its Hessian is the Hessian minus the Fisher matrix."""
+    """Return the function E sum_y (f_y - q_y) z_y of the parameters, f held fixed.
+
+    Its Hessian is the Hessian of the loss minus the Fisher information (Lemma 3.2).
+    """
     masked, truth = on_model_device(model, masked, truth)
     with torch.no_grad():
         logits = _logits(model, _parameters(model), masked)
@@ -133,7 +137,7 @@ def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor
 def hessian_vector_product(
     loss: Callable[[dict[str, Tensor]], Tensor], parameters: dict[str, Tensor], vector: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return the Hessian of `loss` at `parameters` times `vector`, all by parameter name."""
+    """Multiply the Hessian of `loss` at `parameters` by `vector`; all are by parameter name."""
     return _pullback(loss, parameters)(vector)
 
 
@@ -155,16 +159,27 @@ def hessian_product(model: nn.Module, loss: ParameterLoss) -> Product:
 def dense_hessian(
     model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None = None, *, most: int = 3000
 ) -> Float[Tensor, "parameter parameter"]:
-    """Return the Hessian of the loss over all trainable parameters, exact up to rounding.
+    """Compute the Hessian of the loss over all trainable parameters, exact up to rounding.
 
     Args:
         model: a masked language model, best in float64.
         masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t); the targets' one-hot where None.
-        most: refuse a model of more parameters.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        most: largest number of parameters.
+
+    Returns:
+        The matrix, rows and columns in the order of `flat_parameters`, in nats by squared parameter.
 
     Raises:
-        ParameterError: for a model too large.
+        ParameterError: for a model of more parameters.
+        ModelError: for what `check` refuses.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> dense_hessian(model, masked)  # diag f - f f^T
+    tensor([[ 0.2500, -0.1250, -0.1250],
+            [-0.1250,  0.1875, -0.0625],
+            [-0.1250, -0.0625,  0.1875]], dtype=torch.float64)
 
     """
     point = flat_parameters(model)

@@ -36,23 +36,38 @@ def hutchinson_trace(
     vectors: Vectors = "rademacher",
     generator: torch.Generator,
 ) -> EstimatedTrace:
-    """Estimate the trace of the Hessian by z^T H z, z a random direction (Hutchinson 1989).
+    r"""Estimate the trace of the Hessian from random directions (Hutchinson 1989).
 
-    Gaussian directions and no `truth` are what the paper's released code does: labels from the
-    corpus, directions in the space of the parameters.
+    For independent entries of mean 0 and variance 1,
+
+    $$\mathbb E_z\, z^\top H z = \mathrm{Tr}\, H.$$
+
+    The paper's released code draws Gaussian directions in the space of the parameters and takes the
+    labels from the corpus: here `vectors="gaussian"` and no `truth`.
 
     Args:
         model: a masked language model.
         masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: Pr(. | x_-t); the targets' one-hot where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
         batch: sentences a batch; its Hessian is the mean over them.
         draws: directions a batch. A batch is one draw of the result, the mean over its directions,
             so that the error covers both sentences and directions.
-        vectors: what the directions' entries are; `rademacher`, random signs, has less variance.
-        generator: of the directions.
+        vectors: entries of the directions; `rademacher`, random signs, has less variance.
+        generator: random numbers for the directions, on the CPU.
+
+    Returns:
+        One draw of the trace for each batch, by parameter.
 
     Raises:
         ParameterError: for fewer than two batches, no direction, or an unknown kind of direction.
+        ModelError: for what `check` refuses.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> found = hutchinson_trace(model, masked, batch=4, generator=generator).total
+    >>> round(found.mean, 2), round(found.standard_error, 2), found.count  # of 0.625
+    (0.59, 0.07, 25)
 
     """
     _check(vectors, batch=batch, draws=draws)
@@ -74,24 +89,39 @@ def hutch_plus_plus_trace(
     vectors: Vectors = "rademacher",
     generator: torch.Generator,
 ) -> EstimatedTrace:
-    """Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021).
+    r"""Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021, Algorithm 1).
 
-    A sketch finds most of the range of each batch's Hessian, the trace there is exact, and random
-    directions cover the rest: 2 `rank` + `draws` Hessian-vector products a batch. All that is
-    random of a sentence stays, so it pays where directions are the larger part of the error.
+    A sketch S of random signs finds most of the range of each batch's Hessian. With an orthonormal basis
+    Q of HS, the trace in that range is exact and random directions z cover the rest:
+
+    $$\mathrm{Tr}\, Q^\top H Q + \mathbb E_z\, z^\top (I - QQ^\top) H (I - QQ^\top) z.$$
+
+    A batch takes 2 `rank` + `draws` Hessian-vector products. The chance of the sentences stays, so the
+    method pays where directions are the larger part of the error.
 
     Args:
         model: a masked language model.
         masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: Pr(. | x_-t); the targets' one-hot where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
         batch: sentences a batch; its Hessian is the mean over them.
-        rank: columns of the sketch, random signs.
+        rank: columns of the sketch.
         draws: directions a batch, orthogonal to the sketched range.
-        vectors: what the directions' entries are.
-        generator: of the sketch and the directions.
+        vectors: entries of the directions.
+        generator: random numbers for the sketch and the directions, on the CPU.
+
+    Returns:
+        One draw of the trace for each batch, by parameter.
 
     Raises:
         ParameterError: for fewer than two batches, no direction, no rank, or an unknown kind.
+        ModelError: for what `check` refuses.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> found = hutch_plus_plus_trace(model, masked, batch=4, rank=3, generator=generator).total
+    >>> round(found.mean, 9), round(found.standard_error, 9)  # three parameters: the sketch finds all
+    (0.625, 0.0)
 
     """
     _check(vectors, batch=batch, draws=draws, rank=rank)
@@ -112,21 +142,36 @@ def fisher_gap(
     draws: int = 1,
     generator: torch.Generator,
 ) -> EstimatedTrace:
-    """Estimate the trace of the Hessian minus that of the Fisher information, by itself.
+    r"""Estimate the trace of the Hessian minus that of the Fisher information, by itself.
 
-    It is the trace of E sum_y (f_y - q_y) Hess z_y, so its variance vanishes with it at
-    saturation, f = q: there it is exactly 0, whatever the directions.
+    With logits z, predictions f and conditionals q it is
+
+    $$\mathrm{Tr}\; \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
+
+    so that its variance vanishes with it at saturation, f = q (Lemma 3.2): there the estimate is
+    exactly 0, whatever the directions.
 
     Args:
         model: a masked language model.
         masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: q = Pr(. | x_-t); the targets' one-hot where None, far from saturation then.
+        truth: q = Pr(. | x_-t) at the masked positions. The one-hot targets where None, from which a
+            model is far.
         batch: sentences a batch.
         draws: directions a batch, random signs.
-        generator: of the directions.
+        generator: random numbers for the directions, on the CPU.
+
+    Returns:
+        One draw of the gap for each batch, by parameter.
 
     Raises:
         ParameterError: for fewer than two batches or no direction.
+        ModelError: for what `check` refuses.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> fisher_gap(model, masked, None, batch=4, generator=generator).total  # its logits are linear
+    Estimate(mean=0.0, standard_error=0.0, count=25)
 
     """
     _check(batch=batch, draws=draws)

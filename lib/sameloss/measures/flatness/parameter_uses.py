@@ -4,7 +4,7 @@ It watches torch's functions and not modules, so it sees whatever a model does w
 however its layers are written: `torch.nn.Linear` and a bare `F.linear` are one case.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from sameloss.errors import ModelError
 from sameloss.measures.flatness.validation import dropout_fault
-from sameloss.models.lstm_autograd import unrolled_lstm
+from sameloss.models.differentiable_lstm import unrolled_lstm
 
 Kind = Literal["linear", "embedding", "gain", "bias"]
 
@@ -222,7 +222,7 @@ RANDOM: dict[Callable, Callable[..., float]] = {
 """Functions that may drop units, and how to read from a call how many."""
 
 
-def _tensors(value: Any) -> Iterable[Tensor]:
+def _tensors(value: Any) -> Iterator[Tensor]:
     """Yield the tensors in nested arguments."""
     if isinstance(value, Tensor):
         yield value

@@ -27,21 +27,30 @@ def top_eigenvalue(
     restarts: int = 100,
     seed: int = 0,
 ) -> float:
-    r"""Return $\max_{\lVert v \rVert = 1} v^\top H v$, the largest (not largest absolute) eigenvalue.
+    r"""Compute $\max_{\lVert v \rVert = 1} v^\top H v$, the largest (not largest absolute) eigenvalue.
 
-    Implicitly restarted Lanczos (Lehoucq, Sorensen and Yang 1998, ARPACK) on Hessian-vector products.
+    The method is implicitly restarted Lanczos (Lehoucq, Sorensen and Yang 1998, ARPACK) on
+    Hessian-vector products.
 
     Args:
         model: a masked language model.
         masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t) at the masked positions; the targets' one-hot where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
         tolerance: accepted error relative to the eigenvalue.
-        restarts: most restarts, each of up to 20 products.
-        seed: of the first vector.
+        restarts: largest number of restarts, each of up to 20 products.
+        seed: seed of the first vector.
+
+    Returns:
+        The eigenvalue, in nats by squared parameter.
 
     Raises:
-        ModelError: for no sentences, a mask outside its sentence, or weights that are not finite.
+        ModelError: for what `check` refuses.
         ParameterError: where Lanczos does not converge.
+
+    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> round(top_eigenvalue(model, masked), 3)
+    0.375
 
     """
     check(model, masked)

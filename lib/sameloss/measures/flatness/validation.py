@@ -8,7 +8,7 @@ from sameloss.languages.masking import Batch
 
 
 def check(model: nn.Module, masked: Batch) -> None:
-    """Refuse what would end in a wrong number.
+    """Refuse a model or sentences whose measure would be a wrong number.
 
     Raises:
         ModelError: for dropout at work, weights that are not finite, no sentences, or a mask outside

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from sameloss.statistics.association import UNDEFINED
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import (
     ADAMW,

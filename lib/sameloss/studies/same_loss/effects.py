@@ -14,8 +14,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.errors import UnreachableKL
-from sameloss.statistics.association import UNDEFINED, runs_of, signed_r2, step_slope
-from sameloss.statistics.bootstrap import REPLICATES, Interval, percentile_interval, seed_weights
+from sameloss.statistics.association import signed_r2, step_slope, trajectories_of
+from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
 from sameloss.statistics.equal_kl import weights_at
 from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
 
@@ -51,7 +51,7 @@ def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
     """Return the mean of better - worse over (better, worse), in points."""
     if not pairs:
         return UNDEFINED
-    value = np.mean([better.value - worse.value for better, worse in pairs])
+    value = float(np.mean([better.value - worse.value for better, worse in pairs]))
     replicates = np.mean([better.replicates - worse.replicates for better, worse in pairs], axis=0)
     return Interval(*(100 * end for end in percentile_interval(value, replicates)))
 
@@ -114,8 +114,8 @@ def saturated_ends(results: Results) -> list[tuple[str, int, int]]:
     for size in results.sizes:
         own = results.checkpoints[results.checkpoints["size"] == size]
         table = own.groupby("step").saturated.all()
-        first = next((int(step) for step, good in table.items() if good), None)
         last = results.steps[-1]
+        first = next((int(step) for step, good in table.items() if good), last)
         if saturated(results, size) and first != last:
             ends.append((size, first, last))
     return ends
@@ -305,12 +305,12 @@ def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
 def size_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over the last, saturated checkpoints of all sizes (Figure 5)."""
     table = final(results)
-    return signed_r2(runs_of(table[table.saturated], task))
+    return signed_r2(trajectories_of(table[table.saturated], task))
 
 
 def step_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over all saturated checkpoints (Figures 3 and 10)."""
-    return signed_r2(runs_of(results.checkpoints[results.checkpoints.saturated], task))
+    return signed_r2(trajectories_of(results.checkpoints[results.checkpoints.saturated], task))
 
 
 # Saturation

@@ -13,7 +13,7 @@ from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, MAIN, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs
-from sameloss.studies.same_loss.language_runs import language_runs
+from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
 from sameloss.studies.same_loss.results import Results, collect
@@ -84,7 +84,8 @@ class ComparisonPage(Page[Settings]):
 
         A claim is about a language and an algorithm; a page that was asked for others does not judge it.
         """
-        return [claim for claim in CLAIMS if claim.page == self.name and self._shows(claim)]
+        pages = {self.name, *QUOTED.get(self.name, ())}
+        return [claim for claim in CLAIMS if claim.page in pages and self._shows(claim)]
 
     def _shows(self, claim: ArmClaim) -> bool:
         return set(self._meant(claim)) <= set(self.arms)
@@ -145,6 +146,10 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
 """What a page reads beside its comparisons."""
 
 
+QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
+"""Pages whose claims another page quotes."""
+
+
 def _plan(names: str, **defaults: Any) -> Plan[Settings]:
     """Return the plan of a page from the names of its parameters."""
     return Plan(tuple(names.split()), ComparisonPage, defaults)
@@ -167,7 +172,7 @@ PLANS: dict[str, Plan[Settings]] = {
         f"{_TRAINED}"
     ),
     "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
-    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR}", sentences=2000),
+    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
     "a3_models": _plan(f"preset size seeds {_TRAINED}"),
     "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
     "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}"),

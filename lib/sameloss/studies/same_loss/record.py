@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from sameloss.store.files import write_atomically
 from sameloss.store.provenance import origin_of
-from sameloss.store.store import write_atomically
 from sameloss.studies.same_loss.arms import ADAMW, NOISE, PENALTY, POST_LN, SAM, TRAINED
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.recorded import ORIGIN

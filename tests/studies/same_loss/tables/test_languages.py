@@ -1,11 +1,11 @@
 """Tables of languages: paper beside ours only where the shape is the paper's, and exact where claimed."""
 
 import pytest
+from sameloss.studies.same_loss.language_runs import measurements
 
 from sameloss.book.studies import open_page
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.studies.same_loss.domains import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.studies.same_loss.language_runs import measurements
 from sameloss.studies.same_loss.tables import languages as language_tables
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from sameloss.runs.flatness import MEASURES
-from sameloss.statistics.association import partial_r2, runs_of, signed_r2, slope, within_size_r2
+from sameloss.statistics.association import partial_r2, signed_r2, slope, trajectories_of, within_size_r2
 from sameloss.statistics.bootstrap import Interval, percentile_interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, Arm
@@ -50,7 +50,7 @@ def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
             "saturated": len(table),
             "runs": len(table.groupby(["size", "seed"])),
             "statistic": name,
-            **statistic(runs_of(table, task))._asdict(),
+            **statistic(trajectories_of(table, task))._asdict(),
         }
         for task in tasks
         for which, name, statistic, table in wanted
@@ -175,7 +175,7 @@ def predictor_table(page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[s
     for task in tasks:
         for measure in ("kl_mean", *CHAINLESS):
             # A measure stands in the trace's place: there its logarithm is taken and its sign turned.
-            runs = runs_of(table.drop(columns="trace").assign(trace=table[measure]), task)
+            runs = trajectories_of(table.drop(columns="trace").assign(trace=table[measure]), task)
             rows.append({"task": task, "measure": measure, "models": len(table), **signed_r2(runs)._asdict()})
     return pd.DataFrame(rows).replace({"measure": {**MEASURES, "kl_mean": "KL", "trace": "Fisher trace"}})
 

@@ -1,4 +1,4 @@
-"""LSTMs whose gradients can be had: off cuDNN, or unrolled for those who need their gates."""
+"""LSTMs that can be differentiated in every way: kept off cuDNN, or unrolled so that gates can be watched."""
 
 from contextlib import AbstractContextManager
 
@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 
 def without_cudnn() -> AbstractContextManager[None]:
-    """Keep LSTMs off cuDNN, which gives no gradient in evaluation, no gradient of a gradient and no vmap."""
+    """Keep LSTMs off cuDNN, which has no gradient in evaluation, no gradient of a gradient and no vmap."""
     return torch.backends.cudnn.flags(enabled=False)
 
 
@@ -37,8 +37,8 @@ def unrolled_lstm(
             outputs.append(output.flip(1) if direction else output)
             last.append(end)
         h = torch.cat(outputs, -1)
-    ends = (torch.stack(parts) for parts in zip(*last, strict=True))
-    return h if batch_first else h.transpose(0, 1), *ends
+    last_h, last_c = (torch.stack(parts) for parts in zip(*last, strict=True))
+    return h if batch_first else h.transpose(0, 1), last_h, last_c
 
 
 def _one_way(

@@ -1,0 +1,109 @@
+"""Execute the chapters through papermill: those alone whose inputs have changed, two at a time."""
+
+import io
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+import papermill
+from nbclient.exceptions import DeadKernelError
+from papermill.exceptions import PapermillExecutionError
+
+from sameloss.book.contents import notebooks
+from sameloss.book.executed import DEFAULT, Execution, copy_of, execution_of, write_execution
+from sameloss.book.fingerprint import fingerprints
+from sameloss.store.orphans import end_with_parent
+from sameloss.store.revision import source_revision
+
+KERNELS = 2
+"""Chapters executed at once; each takes a core and 0.7 GB."""
+
+
+class Outcome(NamedTuple):
+    """How one chapter went."""
+
+    printed: str
+    seconds: float
+    fault: str | None
+
+
+def execute(preset: str, force: bool = False) -> None:
+    """Compute what the changed chapters read in one pool, then execute them.
+
+    Args:
+        preset: of all chapters.
+        force: whether to execute chapters that have not changed, too.
+
+    Raises:
+        SystemExit: where a chapter ends in an error.
+
+    """
+    changed = {}
+    for page, fingerprint in fingerprints(notebooks(), preset).items():
+        execution = Execution(preset, fingerprint, source_revision())
+        before = execution_of(page)
+        if force or before is None or before.fingerprint != fingerprint:
+            changed[page] = execution
+        else:
+            print(f"── {page} ({preset}): unchanged", flush=True)
+    if changed:
+        from sameloss.book.compute import compute  # torch takes seconds that an unchanged book need not wait
+
+        compute(preset, [page.stem for page in changed])
+        execute_all(changed)
+
+
+def execute_all(executions: dict[Path, Execution]) -> None:
+    """Execute chapters in processes of their own; after a fault let those that were handed out end.
+
+    Raises:
+        SystemExit: where a chapter ends in an error.
+
+    """
+    with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
+        running = {pool.submit(execute_one, *item): item for item in executions.items()}
+        for future in as_completed(running):
+            (page, execution), outcome = running[future], future.result()
+            print(f"── {page} ({execution.preset})\n{outcome.printed.rstrip()}")
+            if outcome.fault:
+                pool.shutdown(cancel_futures=True)
+                raise SystemExit(f"{page} {outcome.fault}")
+            print(f"   done in {outcome.seconds:.0f} s", flush=True)
+
+
+def _begin() -> None:
+    """Give the kernels that this process will start one thread each: there is one for every core."""
+    end_with_parent()
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def execute_one(page: Path, execution: Execution) -> Outcome:
+    """Execute one chapter; its copy appears, with a record of the execution, only where that succeeds."""
+    started, printed = time.perf_counter(), io.StringIO()
+    target = copy_of(page)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".unfinished.ipynb")
+    given = {} if execution.preset == DEFAULT else {"preset": execution.preset}
+    fault = None
+    try:
+        notebook = papermill.execute_notebook(
+            page,
+            unfinished,
+            given,
+            stdout_file=printed,
+            stderr_file=printed,
+            progress_bar=False,
+            extra_arguments=["--IPKernelApp.log_level=50"],
+        )
+        write_execution(notebook, execution)
+        nbformat.write(notebook, unfinished)
+        unfinished.replace(target)
+    except PapermillExecutionError as error:
+        fault = f"ended with {error.ename}: {error.evalue}"
+    except DeadKernelError:
+        fault = "ended because its kernel was killed, perhaps for want of memory."
+    return Outcome(printed.getvalue(), time.perf_counter() - started, fault)

@@ -1,0 +1,47 @@
+"""Everything that decides what a chapter's execution gives, as one hash.
+
+Two executions of one fingerprint may differ in times that they print, and in nothing else. What is in the
+run store does not count: a run's key is made of what decides its result.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import nbformat
+
+from sameloss.book.twins import cells_of
+from sameloss.store.revision import SOURCE
+
+VERSIONS = Path("constraints.txt")
+
+RESULTS = Path("results")
+
+
+def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
+    """Return a hash for each chapter: of its source, the preset, the library, `results/` and all versions."""
+    shared = _hash(_shared(preset))
+    return {page: _hash([shared.encode(), *_source(page)]) for page in pages}
+
+
+def _shared(preset: str) -> Iterator[bytes]:
+    """Yield what decides every chapter."""
+    yield preset.encode()
+    library = (path for path in SOURCE.rglob("*") if path.suffix in (".py", ".txt"))
+    for folder, paths in ((SOURCE, library), (Path(), RESULTS.rglob("*")), (Path(), [VERSIONS])):
+        for path in sorted(path for path in paths if path.is_file()):
+            yield str(path.relative_to(folder)).encode()
+            yield path.read_bytes()
+
+
+def _source(page: Path) -> Iterator[bytes]:
+    for cell in cells_of(nbformat.read(page, as_version=4)):
+        yield from (part.encode() for part in cell)
+
+
+def _hash(parts: Iterable[bytes]) -> str:
+    """Return a hash in which the parts cannot flow into each other."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(hashlib.sha256(part).digest())
+    return digest.hexdigest()

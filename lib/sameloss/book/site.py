@@ -1,0 +1,119 @@
+"""Stage what Jupyter Book reads, and render it where it has changed."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+
+import nbformat
+
+from sameloss.book.contents import toc_files
+from sameloss.book.executed import code_cells, copy_of, forget_execution
+from sameloss.book.fingerprint import VERSIONS
+
+STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
+
+RENDERED = Path("_build/html.sha256")
+"""What the HTML was rendered from; it is there while that HTML is whole."""
+
+PAGES = ("_config.yml", "_toc.yml", "references.bib", "_static/book.css")
+
+
+def html(committed: bool) -> None:
+    """Render the book where it has changed, and print where it is.
+
+    Args:
+        committed: whether the committed notebooks are shown, or the executed ones.
+
+    Raises:
+        SystemExit: where a notebook is not fit to be shown, or anything gives a warning.
+
+    """
+    stage(committed)
+    source = _staged_hash()
+    if not (RENDERED.exists() and RENDERED.read_text() == source and _all_pages_exist()):
+        RENDERED.unlink(missing_ok=True)
+        render()
+        RENDERED.write_text(source)
+    print(f"The book: {(HTML / 'index.html').resolve()}")
+
+
+def stage(committed: bool) -> None:
+    """Lay out pages and notebooks; a file whose content stays is not touched, so Sphinx need not read it."""
+    wanted = {STAGE / path: _content(path, committed) for path in [*map(Path, PAGES), *toc_files()]}
+    for path in [path for path in STAGE.rglob("*") if path.is_file()]:
+        if path not in wanted:
+            path.unlink()
+            shutil.rmtree(HTML, ignore_errors=True)  # Sphinx would leave the page that is no more
+    for path, content in wanted.items():
+        if not path.exists() or path.read_bytes() != content:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def _content(path: Path, committed: bool) -> bytes:
+    if path.suffix != ".ipynb":
+        return path.read_bytes()
+    source = path if committed else copy_of(path)
+    if not source.exists():
+        raise SystemExit(f"{path} was not executed; run `make book` first.")
+    return nbformat.writes(presentable(nbformat.read(source, as_version=4), path)).encode()
+
+
+def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
+    """Tag the cells a reader should not see; refuse a notebook with an error or without outputs."""
+    forget_execution(notebook)
+    for cell in code_cells(notebook):
+        if any(output.output_type == "error" for output in cell.outputs):
+            raise SystemExit(f"{path}: a cell ended in an error; execute the chapter again.")
+        if cell.source.strip() and cell.execution_count is None:
+            raise SystemExit(f"{path}: a cell was not executed; run `make book` first.")
+        tags = cell.metadata.setdefault("tags", [])
+        if "parameters" in tags or "injected-parameters" in tags:
+            tags.append("hide-input")
+    return notebook
+
+
+def _staged_hash() -> str:
+    """Return a hash of all that decides the HTML."""
+    digest = hashlib.sha256(VERSIONS.read_bytes())
+    for path in sorted(path for path in STAGE.rglob("*") if path.is_file()):
+        digest.update(str(path).encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _all_pages_exist() -> bool:
+    pages = [Path("index.html"), *(path.with_suffix(".html") for path in toc_files())]
+    return all((HTML / page).exists() for page in pages)
+
+
+def render() -> None:
+    """Read the pages that have changed and write all, since any may show another's titles and numbers.
+
+    Raises:
+        SystemExit: at a warning; what was read is forgotten then, or the next build would not warn again.
+
+    """
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # or each build warns of frozen modules
+    from jupyter_book.sphinx import build_sphinx
+
+    folder = STAGE.absolute()
+    status = build_sphinx(
+        folder,
+        HTML.absolute(),
+        noconfig=True,
+        path_config=folder / "_config.yml",
+        confoverrides={
+            "external_toc_path": str(folder / "_toc.yml"),
+            "latex_individualpages": False,
+            "nitpicky": True,
+        },
+        doctreedir=DOCTREES.absolute(),
+        warningiserror=True,
+        keep_going=True,
+        quiet=True,
+        force_all=True,
+    )
+    if status != 0:
+        shutil.rmtree(DOCTREES, ignore_errors=True)
+        raise SystemExit("The book was not built: see the warnings above.")

@@ -1,0 +1,62 @@
+"""What a computation may take of the machine: one thread, and the memory and the disk there is."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from sameloss.device import device_name
+from sameloss.errors import StoreError
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, so that a result does not depend on the number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
+    """Turn a lack of memory into one sentence that says what takes less.
+
+    Args:
+        kind: what is computed.
+        advice: what would take less memory.
+
+    Raises:
+        StoreError: in the place of torch's `OutOfMemoryError`.
+
+    """
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise StoreError(
+            f"The memory of this device ({device_name()}) is too small for {kind}; {advice}. "
+            "What was computed before is kept."
+        ) from error
+
+
+@contextmanager
+def full_disk_explained(folder: Path) -> Iterator[None]:
+    """Turn a lack of space into one sentence that says which folder is full.
+
+    Raises:
+        StoreError: in the place of the system's error.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise
+        raise StoreError(
+            f"No space left in the artifacts folder {folder}; what was computed before is kept. "
+            "Free some space, or choose another folder with the parameter `artifacts`."
+        ) from error

@@ -1,0 +1,103 @@
+"""The defaults that are part of keys: of every dataclass that a run's fields can hold.
+
+What stands at its default is left out of a key, so a default that changes gives old results a new meaning.
+"""
+
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from library import classes, run_classes
+
+from sameloss.store.store import Run
+
+FILE = "defaults.json"
+
+
+def in_keys(kind: type[Run]) -> set[type]:
+    """Return the dataclasses whose fields are part of the keys of a class of runs, itself among them.
+
+    A run that it reads stands in its key by a key of its own.
+    """
+    found, waiting = set(), [kind]
+    while waiting:
+        found.add(kind := waiting.pop())
+        hints = get_type_hints(kind)
+        held = {part for field in fields(kind) for part in _dataclasses(hints[field.name])}
+        waiting += {part for part in held if not issubclass(part, Run)} - found
+    return found
+
+
+def _dataclasses(hint: Any) -> Iterator[type]:
+    """Yield the dataclasses that a type allows: inside unions and tuples, and all that follow a protocol."""
+    if is_dataclass(hint):
+        yield hint
+    elif getattr(hint, "_is_protocol", False):
+        yield from _following(hint)
+    for argument in get_args(hint):
+        yield from _dataclasses(argument)
+
+
+@cache
+def _following(protocol: type) -> list[type]:
+    members = {name for name in vars(protocol) if not name.startswith("_")}
+    return [kind for kind in classes() if is_dataclass(kind) and members <= _attributes(kind)]
+
+
+def _attributes(kind: type) -> set[str]:
+    return {*dir(kind), *(field.name for field in fields(kind))}
+
+
+def found() -> dict[str, Any]:
+    """Return the schemas of all runs, and the defaults of all dataclasses in their keys."""
+    runs = run_classes()
+    kinds = sorted({part for run in runs for part in in_keys(run)}, key=lambda kind: kind.__name__)
+    return {
+        "schemas": {run.__name__: run.schema for run in runs},
+        "defaults": {kind.__name__: _defaults(kind) for kind in kinds},
+    }
+
+
+@dataclass(frozen=True)
+class Default(Run):
+    """A run whose key holds one value."""
+
+    value: Any
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """Return defaults as keys hold them: what stands at its own default inside them is left out."""
+    return {
+        f.name: Default(_default(f)).canonical()["value"] for f in fields(kind) if _default(f) is not MISSING
+    }
+
+
+def _default(field: Field) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
+
+
+def changed(recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """Say which defaults changed while runs that have them in their keys kept their schemas."""
+    sentences = []
+    for kind, field, before, now in _other_values(recorded.get("defaults", {}), found["defaults"]):
+        runs = [name for name in _holding(kind) if recorded["schemas"].get(name) == found["schemas"][name]]
+        if runs:
+            sentences.append(
+                f"{kind}.{field} = {before!r} became {now!r}, and a default that is part of keys changed: "
+                f"give the new value explicitly where it is meant, or raise the schema of {', '.join(runs)}."
+            )
+    return sentences
+
+
+def _other_values(recorded: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
+    """Yield dataclass, field, recorded and present default of those that differ; gone ones do not."""
+    for kind in recorded.keys() & found.keys():
+        for field in recorded[kind].keys() & found[kind].keys():
+            if repr(recorded[kind][field]) != repr(found[kind][field]):  # 1, 1.0 and True are three values
+                yield kind, field, recorded[kind][field], found[kind][field]
+
+
+def _holding(name: str) -> list[str]:
+    """Name the runs whose keys a dataclass can be part of."""
+    return [run.__name__ for run in run_classes() if name in {kind.__name__ for kind in in_keys(run)}]

@@ -1,0 +1,21 @@
+"""The keys of all runs of the smoke preset."""
+
+import tempfile
+
+from sameloss.book.studies import open_page
+from sameloss.store.store import Run, with_ancestors
+
+FILE = "keys.json"
+
+
+def page_runs() -> dict[str, list[Run]]:
+    """Return what each page reads at the smoke preset."""
+    with tempfile.TemporaryDirectory() as folder:
+        pages = open_page("costs", preset="smoke", artifacts=folder).pages
+        return {page.name: page.runs() for page in pages}
+
+
+def found() -> list[str]:
+    """Return `Kind/key` of each run that a page reads, and of those that these read."""
+    runs = with_ancestors(run for runs in page_runs().values() for run in runs)
+    return sorted(f"{run.kind}/{run.key}" for run in runs)

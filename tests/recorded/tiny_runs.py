@@ -1,0 +1,217 @@
+"""One tiny run, or a few, of every class of runs: what their results are recorded of.
+
+Trainings are a dozen steps long, so that rounding, which differs between processors, has no time to grow;
+fine-tuning is fast enough for its answers, right or wrong, to depend on every setting.
+"""
+
+from dataclasses import replace
+
+from toy_runs import TINY
+
+from sameloss.languages import HMMSpec, LanguageSpec, TeacherSpec
+from sameloss.languages.grammars.formats import GrammarText
+from sameloss.measures.downstream.finetune import FinetuneSettings
+from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.encoder import EncoderShape
+from sameloss.runs.finetuning import Finetuning
+from sameloss.runs.flatness import (
+    EnlargementMeasurement,
+    FlatnessMeasurement,
+    HessianGapMeasurement,
+    TraceMeasurement,
+)
+from sameloss.runs.held_out import HeldOutConditionals
+from sameloss.runs.languages import Calibration, LanguageMeasurement
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.probing import BaselineProbing, Probing
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
+from sameloss.runs.saturation import SaturationMeasurement
+from sameloss.store.store import Run
+from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
+from sameloss.studies.dyck.settings import DyckSettings
+from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
+from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
+from sameloss.studies.same_loss.estimators import (
+    EstimatorComparison,
+    IdentityMeasurement,
+    ReparametrisationMeasurement,
+)
+from sameloss.training.algorithms import ALGORITHMS, recipe
+from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation
+
+HMM = HMMSpec(
+    states=4,
+    words=6,
+    length=4,
+    blocks=2,
+    transition_concentration=0.3,
+    emission_concentration=1.0,
+    smoothing=0.1,
+)
+
+TEACHER = TeacherSpec(words=4, max_length=3, topics=2, d_model=4)
+
+RECURSIVE = GrammarText("S S A 0.4\nS x 0.4\nS y 0.2\nA x 0.3\nA z 0.7", length_limit=5)
+
+LANGUAGES = {"PCFG": TINY, "HMM": HMM, "OPT stand-in": TEACHER, "text": RECURSIVE}
+
+CORPUS = CorpusSampling(TINY, 300, seed=0)
+
+HMM_CORPUS = CorpusSampling(HMM, 200, seed=0)
+
+FEW = CorpusSampling(TINY, 20, seed=0)
+
+ENDLESS = CorpusSampling(HMM, None, seed=0)
+
+ENDLESS_TEXT = CorpusSampling(RECURSIVE, None, seed=0)
+
+SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
+
+PROBE = ProbeSettings(epochs=5, batch=32)
+
+LABELLED = LabelledSampling(
+    TINY, Downstream(("root", "span2"), "likelihood", train=130, test=200, probe_seeds=2, seed=0)
+)
+
+
+def trained(algorithm: str = "adamw", shape: EncoderShape | BiLSTMShape = SHAPE) -> Pretraining:
+    """Return a training of a dozen steps."""
+    changed = recipe(algorithm)
+    return Pretraining(
+        CORPUS,
+        shape,
+        replace(Optimisation(steps=12, batch=16, lr=1e-2), **changed.optimisation),
+        seed=0,
+        checkpoints=(6, 12),
+        micro_batch=8,
+        resume_every=6,
+        objective=changed.objective,
+        norm=changed.norm,
+        dropout=changed.dropout,
+        downstream=LABELLED if changed.objective.adversary else None,
+        origin=trained(changed.origin) if changed.origin else None,
+    )
+
+
+def held_out(language: LanguageSpec) -> HeldOutConditionals:
+    """Return some sentences with their conditionals."""
+    return HeldOutConditionals(language, 50, 0)
+
+
+def sampled() -> dict[str, Run]:
+    """Return corpora, labelled sentences and conditionals."""
+    posterior = replace(LABELLED.downstream, label_kind="posterior")
+    unseen = replace(LABELLED.downstream, test=4, unseen_test=True)
+    return {
+        **{f"corpus, {name}": CorpusSampling(spec, 200, 0) for name, spec in LANGUAGES.items()},
+        "corpus, of the trainings": CORPUS,
+        "corpus, few": FEW,
+        "corpus, endless": ENDLESS,
+        "corpus, endless text": ENDLESS_TEXT,
+        "labelled, drawn": LABELLED,
+        "labelled, posterior": replace(LABELLED, downstream=posterior),
+        "labelled, unseen": replace(LABELLED, downstream=unseen, corpus=FEW),
+        **{f"held out, {name}": held_out(spec) for name, spec in LANGUAGES.items()},
+    }
+
+
+def measured_languages() -> dict[str, Run]:
+    """Return what is measured of languages alone."""
+    tasks = {"PCFG": ("root", "span2"), "HMM": ("state2",), "OPT stand-in": ("topic",), "text": ()}
+    return {
+        **{f"language, {name}": LanguageMeasurement(LANGUAGES[name], tasks[name], 100, 0) for name in tasks},
+        "calibration, PCFG": Calibration(TINY, 0.7, 3.9, (0.1, 2.0), 200, 0),
+        "calibration, HMM": Calibration(HMM, 1.0, None, (0.1, 2.0), 200, 0),
+    }
+
+
+def trainings() -> dict[str, Run]:
+    """Return a training by every algorithm, and some of other models, sentences and executions."""
+    return {
+        **{f"training, {name}": trained(name) for name in ALGORITHMS},
+        "training, LSTM": trained(shape=BiLSTMShape(d_model=8, layers=1)),
+        "training, HMM": replace(trained(), corpus=HMM_CORPUS),
+        "training, endless": replace(trained(), corpus=ENDLESS),
+        "training, by length": replace(trained(), corpus=ENDLESS_TEXT, execution=Execution(by_length=True)),
+    }
+
+
+def measured() -> dict[str, Run]:
+    """Return what is measured of one training."""
+    model = trained()
+    finetune = FinetuneSettings(epochs=3, batch=32, lr=2e-2, warmup_steps=4)
+    return {
+        "saturation, exact": SaturationMeasurement(model, held_out(TINY)),
+        "saturation, sampled": SaturationMeasurement(replace(model, corpus=HMM_CORPUS), held_out(HMM)),
+        "probing": Probing(model, (12,), LABELLED, PROBE),
+        "probing, projected": Probing(model, (12,), LABELLED, replace(PROBE, projection=8)),
+        "lookup table": BaselineProbing("lookup table", LABELLED, PROBE),
+        "one-hot tokens": BaselineProbing("one-hot tokens", LABELLED, PROBE),
+        "finetuning": Finetuning(model, LABELLED, finetune),
+        "trace, sampled": TraceMeasurement(model, 40, 2, "sampled", 0),
+        "trace, exact": TraceMeasurement(model, 40, 1, "exact", 0),
+        "gap": HessianGapMeasurement(model, 32, 8, 0),
+        "enlargement": EnlargementMeasurement(model, 40, 0, 2, 16),
+        "flatness": FlatnessMeasurement(model, 24, 0),
+        "estimators": EstimatorComparison(model, 1024, 0),
+        "reparametrisation": ReparametrisationMeasurement(model, 24, 0, 2),
+        "identity": IdentityMeasurement(TINY, SHAPE, (0, 12), 1e-2, 0),
+    }
+
+
+def dyck() -> dict[str, Run]:
+    """Return the runs of the bracket language."""
+    settings = DyckSettings(
+        width=4,
+        restarts=2,
+        minimisation_steps=250,
+        samples=(1, 5),
+        repetitions=200,
+        feature_widths=(16, 128),
+        feature_seeds=2,
+        seeds=2,
+        training_steps=36,
+    )
+    searches = DyckMinimisation(settings, 2), DyckMinimisation(settings, 4)
+    transfer, features = DyckTransfer(settings), DyckFeatures(settings)
+    return {
+        "dyck, search, two neurons": searches[0],
+        "dyck, search": searches[1],
+        "dyck, transfer": transfer,
+        "dyck, features": features,
+        "dyck, training": DyckTraining(settings),
+        "dyck, checks": DyckChecks(settings, searches, transfer, features),
+    }
+
+
+def flows() -> dict[str, Run]:
+    """Return the runs along the minimisers."""
+    settings = FlowSettings(
+        halvings=1,
+        batches=(1, 4),
+        relative_rates=(1.0, 2.0),
+        replicas=16,
+        horizon=1.0,
+        finite_batches=(1, 4),
+        adam_rates=(0.02, 0.01),
+        adam_replicas=8,
+        adam_horizon=0.02,
+        end_horizon=0.05,
+        flat_horizon=0.5,
+        landscape_steps=200,
+    )
+    instance = (FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, settings, 0)
+    starts = ((0.45, 1.35), (1.4, 0.0))
+    return {
+        "flow, SGD": SGDDrift(*instance),
+        "flow, Adam": AdamDrift(*instance),
+        "flow, zeros": ZeroConditionals((ZEROS_LANGUAGE,), 0, decades=2),
+        "flow, landscape": Landscape(0.7, starts, ("large", "small"), 0.04, 4, 200, 0),
+    }
+
+
+def tiny_runs() -> dict[str, Run]:
+    """Return all of them by name."""
+    return {**sampled(), **measured_languages(), **trainings(), **measured(), **dyck(), **flows()}

@@ -1,0 +1,83 @@
+"""Operations, bytes and seconds of a pre-training, counted by hand."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.runs import cost
+from sameloss.runs.cost import H200, Speed, micro_steps, this_device, training_bytes, training_flops
+from sameloss.training.adversary import Adversary
+from sameloss.training.execution import Execution
+from sameloss.training.objectives import Objective
+from sameloss.training.trace_penalty import TracePenalty
+
+
+def test_flops_by_hand(tiny_run):
+    """Sixty steps of sixteen sentences of four tokens and three words; one block of width 8 and 16."""
+    keys_and_values, rest = 4 * 6 * 2 * 8 * 8, 6 * (2 * 8 * 8 + 2 * 8 * 16)
+    attention, head = 12 * 8 * 4, 6 * 8 * (8 + 3)
+    assert training_flops(tiny_run) == 60 * 16 * (keys_and_values + rest + attention + head)
+
+
+@pytest.mark.parametrize(
+    ("objective", "radius", "passes"),
+    [
+        (Objective(), 0.0, 1),
+        (Objective(), 0.1, 2),
+        (Objective(adversary=Adversary(0.1)), 0.0, 2),
+        (Objective(trace_penalty=TracePenalty(0.1)), 0.0, 3),
+    ],
+)
+def test_an_algorithm_costs_its_passes(tiny_run, objective, radius, passes):
+    optimisation = replace(tiny_run.optimisation, sam_radius=radius)
+    other = replace(tiny_run, objective=objective, optimisation=optimisation)
+    assert training_flops(other) == passes * training_flops(tiny_run)
+    assert micro_steps(other) == passes * micro_steps(tiny_run) == passes * 60
+
+
+def test_operations_grow_with_the_length(tiny_run):
+    assert training_flops(tiny_run, 4) == training_flops(tiny_run) > training_flops(tiny_run, 3.5)
+
+
+@pytest.mark.parametrize("lstm", [False, True])
+def test_bytes_by_hand(tiny_run, lstm):
+    """Weights, gradients and two moments, and a micro-batch of eight sentences of four tokens."""
+    shape = BiLSTMShape(8, 2) if lstm else tiny_run.shape
+    matrices = 2 * 6 * 64 if lstm else 4 * 64 + 2 * 8 * 16
+    activations = 2 * 20 * 8 if lstm else 12 * 8 + 3 * 16 + 3 * 2 * 4
+    weights = matrices + 8 * (3 + 4 + 8)
+    run = replace(tiny_run, shape=shape, micro_batch=8)
+    assert training_bytes(run) == 4 * (4 * weights + 8 * 4 * activations)
+
+
+def test_seconds_are_those_of_arithmetic_and_of_handing_out(tiny_run):
+    speed = Speed(lambda width, dtype: 1e6 if (width, dtype) == (8, torch.float32) else 0.0, block_s=0.5)
+    assert speed.seconds(tiny_run) == training_flops(tiny_run) / 1e6 + 60 * (1 + 2) * 0.5
+
+
+def test_processes_share_the_work(tiny_run):
+    two = replace(tiny_run, micro_batch=4, execution=Execution(processes=2))
+    one = replace(two, execution=Execution())
+    assert (micro_steps(one), micro_steps(two)) == (60 * 4, 60 * 2)
+    assert H200.seconds(one) == pytest.approx(2 * H200.seconds(two))
+
+
+def test_an_h200_is_bound_by_memory_where_models_are_narrow():
+    """40 % of 989 TFLOP/s from a width of 412 on; half of the width, half of the speed."""
+    wide, half, narrow = (H200.products(width, torch.bfloat16) for width in (1024, 206, 103))
+    assert wide == pytest.approx(0.4 * 989e12)
+    assert H200.products(1024, torch.float32) == pytest.approx(0.4 * 67e12)
+    assert half == pytest.approx(2 * narrow) == pytest.approx(wide / 2, rel=0.01)
+
+
+def test_a_device_is_measured_once_a_width(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cost, "flops_per_second", lambda *width: asked.append(width) or 1e9)
+    monkeypatch.setattr(cost, "block_seconds", lambda: 0.25)
+    speed = this_device()
+    found = [speed.products(width, torch.float32) for width in (8, 16, 8)]
+    assert found == [cost.UTILISATION * 1e9] * 3
+    assert asked == [(8, torch.float32), (16, torch.float32)]
+    assert speed.block_s == 0.25

@@ -1,0 +1,41 @@
+"""One thread, too little memory, a full disk."""
+
+import errno
+from contextlib import suppress
+
+import pytest
+import torch
+
+from sameloss.errors import StoreError
+from sameloss.store.limits import full_disk_explained, one_thread, small_memory_explained
+
+
+def test_one_thread_and_then_as_many_as_before():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with suppress(KeyError), one_thread():
+            assert torch.get_num_threads() == 1
+            raise KeyError
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_lack_of_memory_is_one_sentence_with_advice():
+    sentence = r"^The memory of this device \(.+\) is too small for Squaring; choose 7\. What was computed"
+    with pytest.raises(StoreError, match=sentence), small_memory_explained("Squaring", "choose 7"):
+        raise torch.OutOfMemoryError
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
+def test_a_full_disk_is_one_sentence_with_the_folder(tmp_path, number):
+    sentence = f"^No space left in the artifacts folder {tmp_path}; .*parameter `artifacts`"
+    with pytest.raises(StoreError, match=sentence), full_disk_explained(tmp_path):
+        raise OSError(number, "full")
+
+
+def test_other_faults_stay_what_they_are(tmp_path):
+    for guard in (full_disk_explained(tmp_path), small_memory_explained("Squaring", "")):
+        with pytest.raises(PermissionError), guard:
+            raise PermissionError(errno.EACCES, "not yours")

@@ -1,0 +1,41 @@
+"""Where results come from."""
+
+import json
+
+import pytest
+from toy_runs import Squaring
+
+from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.store import MANIFEST, Store
+
+PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with a run and the one it reads, made on two days by two revisions."""
+    store = Store(tmp_path)
+    store.get(CHILD)
+    rewrite(store, PARENT, created="2026-01-02T00:00", revision="b-dirty", wall_s=36, peak_memory_bytes=10**9)
+    rewrite(store, CHILD, created="2026-01-01T00:00", revision="a", wall_s=3600, peak_memory_bytes=2 * 10**9)
+    return store
+
+
+def rewrite(store, run, **facts):
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **facts}))
+
+
+def test_an_origin_is_that_of_the_runs_and_of_all_they_read(store):
+    origin = origin_of(store, [CHILD])
+    assert origin["runs"] == 2
+    assert origin["revision"] == ["a", "b-dirty"]
+    assert origin["days"] == ["2026-01-01", "2026-01-02"]
+    assert (origin["core_hours"], origin["peak_gb"]) == (1.01, 2.0)
+    assert origin["device"] == [store.manifest(CHILD)["device"]]
+    assert origin_of(store, [PARENT])["runs"] == 1
+
+
+def test_runs_of_uncommitted_source_are_found_among_what_is_read(store):
+    assert uncommitted_runs(store, [CHILD, Squaring(5)]) == [PARENT]
+    rewrite(store, PARENT, revision="b")
+    assert uncommitted_runs(store, [CHILD]) == []

@@ -1,0 +1,294 @@
+"""The plan of the library: who may import whom, what is called what, and a test file for every module."""
+
+import ast
+import tomllib
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+from library import ROOT, dotted, folders, imported, parsed, sources
+from setuptools import find_packages
+
+BOTTOM = {"errors", "seeds", "device"}
+
+BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
+
+MAY_IMPORT = {
+    "errors": set(),
+    "seeds": {"errors"},
+    "device": {"errors"},
+    "statistics": {"errors", "seeds"},
+    "languages": BOTTOM | {"statistics"},
+    "models": BOTTOM | {"statistics", "languages"},
+    "training": BOTTOM | {"statistics", "languages", "models"},
+    "measures": BOTTOM | {"statistics", "languages", "models"},
+    "store": BOTTOM,
+    "runs": BELOW_STORE | {"store"},
+    "studies": BOTTOM | {"statistics", "store"},  # what all studies are written in
+    "studies/*": BELOW_STORE | {"store", "runs", "studies"},  # and no study another
+    "book": BELOW_STORE | {"store", "runs", "studies", "studies/*"},
+}
+"""What each folder may import beside itself: an import only points down.
+
+A file at the top counts as a folder.
+"""
+
+
+def folder_of(source: str) -> str:
+    """Return a module's place in the plan.
+
+    >>> folder_of("errors.py"), folder_of("runs/cost.py"), folder_of("studies/dyck/runs.py")
+    ('errors', 'runs', 'studies/dyck')
+    """
+    parts = source.removesuffix(".py").split("/")
+    return "/".join(parts[:2]) if parts[0] == "studies" and len(parts) > 2 else parts[0]
+
+
+SOURCE_OF = {dotted(source): source for source in sources()}
+
+
+def sources_imported(source: str) -> set[str]:
+    """Return the modules of the library that a module imports."""
+    names = [name for name in imported(source) if name.split(".")[0] == "sameloss"]
+    return {SOURCE_OF.get(name) or SOURCE_OF[name.rpartition(".")[0]] for name in names} - {source}
+
+
+def allowed(importing: str, target: str) -> bool:
+    kinds = ["studies/*" if "/" in folder else folder for folder in (importing, target)]
+    return importing == target or kinds[1] in MAY_IMPORT[kinds[0]]
+
+
+def test_imports_only_point_down():
+    arrows = {(source, folder_of(target)) for source in sources() for target in sources_imported(source)}
+    wrong = {(source, folder) for source, folder in arrows if not allowed(folder_of(source), folder)}
+    assert not wrong, f"Imports against `MAY_IMPORT`: {sorted(wrong)}."
+
+
+def test_the_plan_has_no_circle():
+    """Nor have the modules inside a folder, imports inside functions and for types included."""
+    modules = {source: sources_imported(source) for source in sources()}
+    for graph in (MAY_IMPORT, modules):
+        list(TopologicalSorter(graph).static_order())  # raises CycleError, which names the circle
+
+
+def test_what_stands_at_the_top():
+    assert {source for source in sources() if "/" not in source} == {
+        "__init__.py",
+        *(f"{name}.py" for name in BOTTOM),
+    }
+    top = {path.name for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert top == {folder.split("/")[0] for folder in MAY_IMPORT} - BOTTOM
+
+
+EMPTY_NAMES = {
+    "base",
+    "common",
+    "core",
+    "experiments",
+    "general",
+    "helpers",
+    "lib",
+    "misc",
+    "tools",
+    "util",
+    "utils",
+}
+
+
+@pytest.mark.parametrize("source", sources())
+def test_a_module_has_a_name_that_says_something_and_one_idea(source):
+    parts = source.removesuffix(".py").split("/")
+    assert not EMPTY_NAMES & set(parts), "The name says nothing; name the idea."
+    assert len((ROOT / source).read_text().splitlines()) <= 400, "Above 400 lines: more than one idea."
+
+
+FACADES = {"languages/__init__.py"}
+"""The one folder whose names are read from the folder itself."""
+
+
+@pytest.mark.parametrize("folder", folders())
+def test_a_folder_says_what_it_is(folder):
+    """In a paragraph, and nothing else: a folder that re-exported would be an import up."""
+    source = f"{folder}/__init__.py".lstrip("/")
+    assert source in sources(), "A folder says in its __init__.py what it is."
+    summary, _, paragraph = (ast.get_docstring(parsed(source)) or "").partition("\n\n")
+    assert summary.endswith(".")
+    assert len(paragraph.split()) >= 30, "Say what goes into the folder and what it must not know."
+    assert len(parsed(source).body) == 1 or source in FACADES
+
+
+# Studies: the same words for the same things
+
+STUDIES = sorted(
+    {folder_of(source) for source in sources() if source.count("/") > 1 and "studies/" in source}
+)
+
+
+@pytest.mark.parametrize("study", STUDIES)
+def test_a_study_has_the_shared_names(study):
+    names = {path.stem for path in (ROOT / study).iterdir()}
+    assert {"settings", "tables", "figures"} <= names
+    assert names & {"claims", "statements"}, "A study judges: claims of numbers, or statements by checks."
+    assert "page" in ast.get_docstring(parsed(f"{study}/__init__.py")).lower(), "Which pages read it?"
+
+
+RUNS = {"runs.py", "same_loss/estimators.py"}
+"""Where studies define runs; the estimators of Appendix B, a subject, are most of what they are."""
+
+DRAWING = {"matplotlib", "seaborn", "sameloss.studies.drawing"}
+
+
+def calls(source: str) -> set[str]:
+    return {
+        node.func.id
+        for node in ast.walk(parsed(source))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    }
+
+
+def bases(source: str) -> set[str]:
+    classes = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.ClassDef)]
+    return {base.id for node in classes for base in node.bases if isinstance(base, ast.Name)}
+
+
+@pytest.mark.parametrize("source", [source for source in sources() if folder_of(source) in STUDIES])
+def test_in_a_study_the_same_things_have_the_same_name(source):
+    def named(*names):
+        return source.endswith(tuple(f"/{name}" for name in names))
+
+    draws = any(name.startswith(tuple(DRAWING)) for name in imported(source))
+    assert not draws or named("figures.py"), "What draws is called figures."
+    assert "Run" not in bases(source) or named(*RUNS), "Runs are in runs."
+    assert "Statement" not in calls(source) or named("statements.py"), "Statements are in statements."
+    assert "Claim" not in calls(source) or named("claims.py"), "Claims are in claims."
+    variants = (
+        "_tables.py",
+        "_figures.py",
+        "_runs.py",
+        "_settings.py",
+        "_claims.py",
+        "presets.py",
+        "plots.py",
+    )
+    assert not source.endswith(variants), "A study's shared files have the shared names, nothing before them."
+
+
+# Tests beside the library
+
+WITHOUT_OWN_TEST = {
+    "book/chapter.py",
+    "book/cost_tables.py",
+    "book/verdicts.py",
+    "device.py",
+    "languages/autoregressive/fillings.py",
+    "languages/autoregressive/restricted.py",
+    "languages/autoregressive/teacher.py",
+    "languages/enumeration.py",
+    "languages/grammars/chart.py",
+    "languages/language.py",
+    "languages/masking.py",
+    "measures/downstream/validation.py",
+    "measures/flatness/diagonal.py",
+    "measures/flatness/estimated_trace.py",
+    "measures/flatness/hutchinson.py",
+    "measures/flatness/learning_coefficient.py",
+    "measures/flatness/parameter_uses.py",
+    "measures/flatness/validation.py",
+    "models/huggingface.py",
+    "models/lstm_autograd.py",
+    "models/masked_model.py",
+    "models/operations.py",
+    "models/parts.py",
+    "runs/checkpoints.py",
+    "runs/cost.py",
+    "runs/resumable.py",
+    "runs/sampling.py",
+    "runs/saturation.py",
+    "seeds.py",
+    "statistics/estimate.py",
+    "store/location.py",
+    "store/one_gpu.py",
+    "store/provenance.py",
+    "studies/drawing.py",
+    "studies/dyck/figures.py",
+    "studies/dyck/minimisation.py",
+    "studies/dyck/neurons.py",
+    "studies/dyck/random_features.py",
+    "studies/dyck/settings.py",
+    "studies/dyck/statements.py",
+    "studies/dyck/tables.py",
+    "studies/dyck/training.py",
+    "studies/manifold_flow/figures.py",
+    "studies/manifold_flow/models.py",
+    "studies/manifold_flow/population.py",
+    "studies/manifold_flow/replicas.py",
+    "studies/manifold_flow/settings.py",
+    "studies/manifold_flow/statements.py",
+    "studies/manifold_flow/tables.py",
+    "studies/same_loss/arms.py",
+    "studies/same_loss/estimators.py",
+    "studies/same_loss/parameters.py",
+    "studies/same_loss/results.py",
+    "studies/same_loss/settings.py",
+    "studies/same_loss/tables/comparison.py",
+    "studies/same_loss/tables/flatness.py",
+    "studies/verdict.py",
+    "training/process.py",
+}
+"""Modules whose functions are tested elsewhere, if at all. It should be empty."""
+
+
+def has_logic(source: str) -> bool:
+    """Tell whether a module computes: it has a function with a body, outside of protocols."""
+    return any(_computes(node) for node in parsed(source).body)
+
+
+def _computes(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ClassDef):
+        protocol = any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+        return not protocol and any(map(_computes, node.body))
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    body = node.body[1:] if ast.get_docstring(node) else node.body
+    return any(not isinstance(statement, ast.Pass | ast.Raise) for statement in body)
+
+
+def own_test(source: str) -> Path:
+    """Return where a module's tests are.
+
+    >>> own_test("store/pool.py").relative_to(Path(__file__).parent).as_posix()
+    'store/test_pool.py'
+    """
+    path = Path(source)
+    return Path(__file__).parent / path.parent / f"test_{path.name}"
+
+
+def test_every_module_has_its_own_test_file():
+    lacking = {source for source in sources() if has_logic(source) and not own_test(source).exists()}
+    assert not (new := lacking - WITHOUT_OWN_TEST), f"No test file at the mirrored place: {sorted(new)}."
+    gained = WITHOUT_OWN_TEST - lacking
+    assert not gained, f"Tested now, or gone; take out of `WITHOUT_OWN_TEST`: {sorted(gained)}."
+
+
+def test_logic_is_told_from_constants_and_protocols():
+    assert has_logic("store/store.py")
+    assert has_logic("seeds.py")
+    assert not has_logic("studies/same_loss/paper.py")
+    assert not has_logic("store/__init__.py")
+    assert not _computes(ast.parse("class A(Protocol):\n def f(self): return 1").body[0])
+    assert _computes(ast.parse("class A:\n def f(self): return 1").body[0])
+    assert not _computes(ast.parse("class A(Exception):\n 'A fault.'").body[0])
+
+
+# The package
+
+PROJECT = tomllib.loads((ROOT.parents[1] / "pyproject.toml").read_text())["tool"]["setuptools"]
+
+
+def test_what_is_installed_has_all_modules_and_data():
+    (where,) = PROJECT["packages"]["find"]["where"]
+    packages = {dotted(f"{folder}/__init__.py".lstrip("/")) for folder in folders()}
+    assert set(find_packages(ROOT.parents[1] / where)) == packages
+    data = {path for pattern in PROJECT["package-data"]["sameloss"] for path in ROOT.glob(pattern)}
+    others = {path for path in ROOT.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
+    assert data == others != set()
