@@ -1,4 +1,4 @@
-"""A book of a front page and one chapter, for tests of what builds books."""
+"""A book of a front page, one chapter and a summary, for tests of what builds books."""
 
 import subprocess
 from pathlib import Path
@@ -11,8 +11,10 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgG
 
 FILES = {
     "_config.yml": 'title: Tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n',
-    "_toc.yml": "format: jb-book\nroot: intro\nparts:\n  - chapters:\n      - file: chapters/02_existence\n",
-    "intro.md": "# Tiny\n\n```{glue:} answer\n:doc: chapters/02_existence.ipynb\n```\n",
+    "_toc.yml": "format: jb-book\nroot: intro\nparts:\n  - chapters:\n      - file: chapters/02_existence\n"
+    "      - file: summary\n",
+    "intro.md": "# Tiny\n",
+    "summary.md": "# Summary\n\n```{glue:} answer\n:doc: chapters/02_existence.ipynb\n```\n",
     "references.bib": "",
     "_static/book.css": "",
     "constraints.txt": "numpy==1\n",

@@ -38,7 +38,8 @@ def test_only_what_has_changed_is_staged_again(book):
     stage(committed=True)
     before = staged()
     assert {str(path.relative_to(STAGE)) for path in before} == {
-        *("_config.yml", "_toc.yml", "references.bib", "_static/book.css", "intro.md", str(PAGE)),
+        *("_config.yml", "_toc.yml", "references.bib", "_static/book.css"),
+        *("intro.md", "summary.md", str(PAGE)),
     }
     Path("intro.md").touch()
     stage(committed=True)
@@ -104,7 +105,7 @@ def renderings(book, monkeypatch):
 
     def render():
         calls.append(1)
-        for name in ("index", "intro", str(PAGE.with_suffix(""))):
+        for name in ("index", "intro", "summary", str(PAGE.with_suffix(""))):
             (site.HTML / f"{name}.html").parent.mkdir(parents=True, exist_ok=True)
             (site.HTML / f"{name}.html").touch()
 
@@ -134,18 +135,19 @@ def test_an_edited_notebook_shows_on_its_page_and_on_those_that_glue_from_it(boo
         write(PAGE, notebook(answer))
         done = build(book)
         assert done.returncode == 0, done.stdout + done.stderr
-        for page in (chapter, book / "_build" / "html" / "intro.html"):
+        for page in (chapter, book / "_build" / "html" / "summary.html"):
             assert f"'{answer}'" in page.read_text().replace("&#39;", "'")
 
 
 @pytest.mark.book
 def test_a_warning_fails_every_build_until_it_is_mended(book):
+    """One of what is read, which would not be read again."""
     good = Path("intro.md").read_text()
-    Path("intro.md").write_text(good + "\n{ref}`nowhere`\n")
+    Path("intro.md").write_text(good + "\n```{nonsense}\n```\n")
     for _ in range(2):
         done = build(book)
         assert done.returncode == 1
-        assert "nowhere" in done.stderr
+        assert "nonsense" in done.stderr
         assert "The book was not built" in done.stderr
     Path("intro.md").write_text(good)
     assert build(book).returncode == 0

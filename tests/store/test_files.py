@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 
 import pytest
 
@@ -72,8 +73,9 @@ def test_a_file_of_another_time_or_size_is_hashed_again(old, read):
 
 
 def test_a_file_written_a_moment_ago_is_not_remembered(tmp_path):
-    """Two contents of one size and, on a coarse clock, of one time."""
-    path = tmp_path / "a"
+    """Two contents of one size and, as on a coarse clock, of one time."""
+    path, now = tmp_path / "a", time.time_ns()
     for content in (b"some", b"same"):
         path.write_bytes(content)
+        os.utime(path, ns=(now, now))
         assert sha256(path) == hashlib.sha256(content).hexdigest()

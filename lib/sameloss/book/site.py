@@ -32,7 +32,6 @@ def html(committed: bool) -> None:
     stage(committed)
     source = _staged_hash()
     if not (RENDERED.exists() and RENDERED.read_text() == source and _all_pages_exist()):
-        RENDERED.unlink(missing_ok=True)
         render()
         RENDERED.write_text(source)
     print(f"The book: {(HTML / 'index.html').resolve()}")
@@ -91,9 +90,12 @@ def render() -> None:
     """Read the pages that have changed and write all, since any may show another's titles and numbers.
 
     Raises:
-        SystemExit: at a warning; what was read is forgotten then, or the next build would not warn again.
+        SystemExit: at a warning.
 
     """
+    if not RENDERED.exists():
+        shutil.rmtree(DOCTREES, ignore_errors=True)  # or what a failed build has read would not warn again
+    RENDERED.unlink(missing_ok=True)
     os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # or each build warns of frozen modules
     from jupyter_book.sphinx import build_sphinx
 
@@ -115,5 +117,4 @@ def render() -> None:
         force_all=True,
     )
     if status != 0:
-        shutil.rmtree(DOCTREES, ignore_errors=True)
         raise SystemExit("The book was not built: see the warnings above.")
