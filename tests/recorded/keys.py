@@ -2,9 +2,8 @@
 
 import tempfile
 
-from sameloss.book.costs import chapter_runs
-from sameloss.store.store import Run, with_ancestors
-from sameloss.studies.same_loss.parameters import resolve
+from sameloss.book.studies import all_studies
+from sameloss.store.store import Run, Store, with_ancestors
 
 FILE = "keys.json"
 
@@ -12,7 +11,11 @@ FILE = "keys.json"
 def page_runs() -> dict[str, list[Run]]:
     """Return what each page reads at the smoke preset."""
     with tempfile.TemporaryDirectory() as folder:
-        return chapter_runs(resolve({"preset": "smoke", "artifacts": folder}))
+        return {
+            name: plan.page(name, study.resolve({"preset": "smoke"}), Store(folder)).runs()
+            for study in all_studies().values()
+            for name, plan in study.plans.items()
+        }
 
 
 def found() -> list[str]:

@@ -9,10 +9,9 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from sameloss.studies.drawing import MARKERS
+from sameloss.studies.drawing import KL_LABEL, MARKERS
 from sameloss.studies.manifold_flow.models import PowerSum
 from sameloss.studies.manifold_flow.population import Population
-from sameloss.studies.same_loss.figures import KL_LABEL
 
 RATE = "learning rate η"
 

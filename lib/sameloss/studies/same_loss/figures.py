@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import MARKERS, panels
+from sameloss.studies.drawing import KL_LABEL, MARKERS, panels
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from nltk import Tree
 
 BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
-
-KL_LABEL = "KL to the truth (nats a masked token)"
 
 TRACE_LABEL = "Fisher trace, native parameters"
 
