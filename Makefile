@@ -20,7 +20,7 @@ help:  ## Show this list
 	.venv-grid/bin/python -m pip install --disable-pip-version-check -q -r requirements-grid.txt -c constraints.txt
 	@touch $@
 
-book: .venv/installed  ## Execute every chapter at PRESET (smoke, laptop, gpu, paper) and build the HTML
+book: .venv/installed  ## Execute what has changed at PRESET (smoke, laptop, gpu, paper) and build the HTML
 	$(RUN) -m sameloss.book.build execute --preset $(PRESET)
 	$(RUN) -m sameloss.book.build html
 
@@ -29,7 +29,7 @@ html: .venv/installed  ## Build the HTML of the committed notebooks, executing n
 
 test: lint unit chapters-test book-test  ## Everything CI checks
 
-lint: .venv/installed  ## Ruff, types, and notebooks against their py:percent twins
+lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
@@ -38,18 +38,19 @@ lint: .venv/installed  ## Ruff, types, and notebooks against their py:percent tw
 unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto -m "not book" lib tests
 
-chapters-test: .venv/installed  ## Execute the chapters again and compare checked outputs (nbval)
+chapters-test: .venv/installed  ## Execute the chapters again, two at a time, and compare checked outputs (nbval)
 	$(RUN) -m sameloss.book.build compute
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -p no:cacheprovider -o addopts= -W default --nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -p no:cacheprovider -o addopts= -W default -n 2 --dist loadfile \
+		--nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
-	$(RUN) -m pytest -m book tests
+	$(RUN) -m pytest -n 2 --dist loadfile -m book tests
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
 
-notebooks: twins  ## Execute the chapters at the default preset and make them the committed ones
-	$(RUN) -m sameloss.book.build execute
+notebooks: twins  ## Execute what is committed at the default preset and make it the committed outputs
+	$(RUN) -m sameloss.book.build execute --force
 	$(RUN) -m sameloss.book.build adopt
 
 record: PRESET := laptop-long

@@ -38,7 +38,7 @@ from sameloss.book.chapter import begin
 page = begin(globals(), "a1_datasets")
 
 # %%
-from sameloss.studies.same_loss.language_runs import calibrations, measurements, opt_name
+from sameloss.studies.same_loss.measured_languages import calibrations, measurements, opt_name
 
 found = {name: page.store.get(run) for name, run in measurements(page.settings).items()}
 

@@ -25,6 +25,9 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 sentences: int = 2000  # sentences that statistics of languages are taken on; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
+workers: int = None  # runs at once; None: one a core
+device: str = "auto"  # cpu or cuda; auto takes the best there is
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
 # %%
 from sameloss.book.chapter import begin

@@ -175,20 +175,11 @@ def test_in_a_study_the_same_things_have_the_same_name(source):
 # Tests beside the library
 
 WITHOUT_OWN_TEST = {
-    "book/adopt.py",
     "book/cells.py",
     "book/chapter.py",
-    "book/compute.py",
-    "book/contents.py",
     "book/cost_tables.py",
-    "book/execute.py",
-    "book/executed.py",
-    "book/fingerprint.py",
     "book/pages.py",
-    "book/record.py",
-    "book/site.py",
     "book/studies.py",
-    "book/twins.py",
     "book/verdicts.py",
     "studies/dyck/figures.py",
     "studies/dyck/minimisation.py",
@@ -207,9 +198,6 @@ WITHOUT_OWN_TEST = {
     "studies/manifold_flow/settings.py",
     "studies/manifold_flow/statements.py",
     "studies/manifold_flow/tables.py",
-    "studies/same_loss/language_runs.py",
-    "studies/same_loss/recorded.py",
-    "studies/same_loss/tables/comparison.py",
 }
 """Modules whose functions are tested elsewhere, if at all. It should be empty."""
 

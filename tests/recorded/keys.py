@@ -2,8 +2,8 @@
 
 import tempfile
 
-from sameloss.book.studies import all_studies
-from sameloss.store.store import Run, Store, with_ancestors
+from sameloss.book.studies import open_page
+from sameloss.store.store import Run, with_ancestors
 
 FILE = "keys.json"
 
@@ -11,11 +11,8 @@ FILE = "keys.json"
 def page_runs() -> dict[str, list[Run]]:
     """Return what each page reads at the smoke preset."""
     with tempfile.TemporaryDirectory() as folder:
-        return {
-            name: plan.page(name, study.resolve({"preset": "smoke"}), Store(folder)).runs()
-            for study in all_studies().values()
-            for name, plan in study.plans.items()
-        }
+        pages = open_page("costs", preset="smoke", artifacts=folder).pages
+        return {page.name: page.runs() for page in pages}
 
 
 def found() -> list[str]:

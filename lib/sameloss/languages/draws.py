@@ -90,3 +90,9 @@ def dirichlet(
     small = (np.log(uniform) + gammaln(concentration + 1)) / concentration
     quantile = np.maximum(gammaincinv(concentration, uniform), np.exp(SMALL - 1))
     return softmax(np.where(small < SMALL, small, np.log(quantile)), axis=-1)
+
+
+def tables_of_rows(rows: Float[Tensor, "row column"]) -> AliasTables:
+    """Return one table for each row of a matrix of weights."""
+    owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
+    return alias_tables(owner, rows.flatten())

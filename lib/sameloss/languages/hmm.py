@@ -20,7 +20,7 @@ from scipy.linalg import block_diag
 from torch import Tensor
 
 from sameloss.errors import LanguageError
-from sameloss.languages.draws import AliasTables, alias_tables, dirichlet
+from sameloss.languages.draws import AliasTables, dirichlet, tables_of_rows
 from sameloss.languages.language import Sentences, check_possible, check_tokens
 
 CHUNK = 1024
@@ -208,7 +208,7 @@ class HMM:
     @cached_property
     def _alias_tables(self) -> tuple[AliasTables, AliasTables]:
         moves = torch.cat([self.transition, self.initial[None]])
-        return _rows_as_tables(moves), _rows_as_tables(self.emission)
+        return tables_of_rows(moves), tables_of_rows(self.emission)
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
         """Compute log Pr(x) in nats; a masked token is summed out, an impossible sentence has -inf."""
@@ -366,11 +366,6 @@ class HMM:
             after = seen @ tables.transition.T
             outside[:, place] *= after
         return outside
-
-
-def _rows_as_tables(rows: Float[Tensor, "row column"]) -> AliasTables:
-    owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
-    return alias_tables(owner, rows.flatten())
 
 
 def _slices(count: int, most: int) -> Iterator[slice]:

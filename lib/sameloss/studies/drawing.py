@@ -9,7 +9,6 @@ from IPython.display import HTML
 from matplotlib.axes import Axes
 
 KL_LABEL = "KL to the truth (nats a masked token)"
-
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 

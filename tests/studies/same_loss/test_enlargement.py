@@ -32,6 +32,7 @@ PARTS = dict(zip(KINDS, (5.0, 3.0, 2.0, 1.0, 0.5), strict=True))
 def test_every_way_takes_its_part_of_its_form(results):
     table = enlarged_totals(made_up_traces(results.group, PARTS))
     assert len(table) == len(WAYS) * 6
+    assert list(dict.fromkeys(table.way)) == list(WAYS)
     total = sum(PARTS.values())
     rest = total - PARTS["embedding"]
     assert table.groupby("way").trace.unique().map(list).to_dict() == {

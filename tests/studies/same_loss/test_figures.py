@@ -1,31 +1,47 @@
 """Figures show what they are given, with labels, and do not change it."""
 
-import base64
-import re
-
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import pytest
 from nltk import Tree
 
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.effects import Compared
+from sameloss.studies.same_loss.enlargement import WAYS
+
 mpl.use("agg")
 
 
-from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+@pytest.fixture(autouse=True)
+def closed():
+    yield
+    plt.close("all")
+
+
+@pytest.fixture
+def ax():
+    (only,) = drawing.panels(1)
+    return only
+
+
+def values(container):
+    """Return the heights of the points of an errorbar."""
+    return np.asarray(container.lines[0].get_ydata(), dtype=float)
 
 
 @pytest.fixture
 def checkpoints(results):
-    return results.checkpoints.assign(parameters=[1 if s == "1K" else 2 for s in results.checkpoints["size"]])
+    return results.checkpoints
 
 
 def test_every_axis_says_what_it_shows(checkpoints, results):
     before = checkpoints.copy()
-    baselines = results.accuracy_table("root").query("representation in @results.baselines")
     axes = drawing.panels(4)
     figures.along_training(checkpoints, "kl_mean", "KL (nats)", axes[0], log=True)
-    figures.accuracy_against_kl(checkpoints, "root", baselines, 0.02, axes[1])
+    figures.accuracy_against_kl(checkpoints, "root", results.baseline_table("root"), 0.02, axes[1])
     figures.accuracy_against_trace(checkpoints, "root", axes[2])
     figures.accuracy_by_representation(results.accuracy_table("root"), "root", axes[3])
     for ax in axes[:3]:
@@ -38,29 +54,147 @@ def test_every_axis_says_what_it_shows(checkpoints, results):
     assert labels == ["1K", "3K", "lookup table", "one-hot tokens"]
 
 
-def test_language_figures_draw_what_they_are_given():
+def test_along_training_means_stand_over_steps_with_their_spread(checkpoints, results, ax):
+    figures.along_training(checkpoints, "trace", "trace", ax, log=False)
+    means = checkpoints[checkpoints["size"] == "1K"].groupby("step").trace.mean()
+    assert list(ax.containers[0].lines[0].get_xdata()) == list(results.steps)
+    np.testing.assert_allclose(values(ax.containers[0]), means)
+    (bars,) = ax.containers[0].lines[2]
+    assert np.ptp(bars.get_segments()[0][:, 1]) == pytest.approx(2)  # seeds differ by 0, 1 and 2
+
+
+def test_better_is_to_the_right(checkpoints, results, ax):
+    """Against KL: it falls along a training, and what is saturated is shaded."""
+    figures.accuracy_against_kl(checkpoints, "root", results.baseline_table("root"), 0.01, ax)
+    left, right = ax.get_xlim()
+    assert left > right
+    assert right < checkpoints.kl_mean.min()
+    assert ax.patches[0].get_x() + ax.patches[0].get_width() == pytest.approx(0.01)
+    assert len(ax.lines) == 6 + 6 + 2  # runs, their ends, and two baselines
+
+
+def test_groups_keep_their_colours_and_markers_apart(checkpoints, ax):
+    table = pd.concat([checkpoints.assign(algorithm=name) for name in ("b", "a")])
+    figures.accuracy_against_trace(table, "root", ax, by="algorithm")
+    handles, labels = ax.get_legend_handles_labels()
+    assert labels == ["b", "a"]  # in their order
+    lines = [handle.lines[0] for handle in handles]
+    assert len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 2
+
+
+EFFECTS = pd.DataFrame(
+    {
+        "algorithm": ["sam", "soft", "sam", "soft", "sam"],
+        "compared": [*4 * [Compared.EQUAL_KL], Compared.ENDS],
+        "quantity": ["trace", "trace", "root", "root", "root"],
+        "value": [1.0, 2.0, 3.0, np.nan, 9.0],
+        "low": [0.5, 1.5, 2.5, np.nan, 8.0],
+        "high": [1.5, 2.5, 3.5, np.nan, 10.0],
+    }
+)
+
+
+def test_effects_that_could_not_be_computed_are_left_blank():
+    trace, root = figures.differences_at_equal_kl(EFFECTS)
+    assert trace.get_xlabel() == "trace: relative excess over AdamW"
+    assert root.get_xlabel() == "root: points over AdamW"
+    assert [len(ax.containers) for ax in (trace, root)] == [2, 1]
+    assert [label.get_text() for label in root.get_yticklabels()] == ["sam", "soft"]
+    assert root.containers[0].lines[0].get_xdata().tolist() == [3.0]  # the one at equal KL
+
+
+def test_the_gap_is_a_share_of_the_trace(checkpoints, ax):
+    table = checkpoints.assign(gap=checkpoints.trace / 20, gap_se=checkpoints.trace / 100)
+    figures.gap_against_kl(table, ax)
+    np.testing.assert_allclose(np.concatenate(list(map(values, ax.containers))), 5)
+    (bars,) = ax.containers[0].lines[2]
+    assert np.ptp(bars.get_segments()[0][:, 1]) == pytest.approx(2 * 1.96)
+
+
+def test_three_exact_traces(ax):
+    table = pd.DataFrame(
+        {"kl": [0.1, 0.01], "fisher": [1.0, 2.0], "true_labels": [3.0, 4.0], "hessian": [5.0, 6.0]}
+    )
+    figures.traces_along_training(table, ax)
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[1, 2], [3, 4], [5, 6]]
+    assert ax.get_xlim()[0] > ax.get_xlim()[1]
+
+
+def test_the_best_estimator_is_on_top_with_what_its_budget_buys(ax):
+    table = pd.DataFrame(
+        {"label": ["good", "bad"], "known": 10.0, "off": [1.0, -2.0], "error_at_budget": [5.0, 20.0]}
+    )
+    figures.estimators_at_equal_cost(table, 10.0, ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["bad", "good"]
+    assert ax.containers[0].lines[0].get_xdata().tolist() == [10 - 2 * 2, 10 + 0.5]
+    assert "10 s" in ax.get_xlabel()
+
+
+def test_ratios_are_written_into_the_map(ax):
+    table = pd.DataFrame({"form": ["as trained", "wider"], "trace": [1.0, 4.0], "relative": [1.0, 0.5]})
+    figures.ratios(table, ax)
+    assert [text.get_text() for text in ax.texts] == ["1.00", "1.00", "4.00", "0.50"]
+    assert ax.texts[2].get_color() == "white"  # on a dark field
+    np.testing.assert_allclose(ax.images[0].get_array(), [[0, 0], [2, -1]])
+
+
+def test_sizes_stand_side_by_side_in_every_way_to_compare(checkpoints, ax):
+    last = checkpoints[checkpoints.step == 160]
+    table = pd.concat([last.assign(way=name) for name in WAYS])
+    figures.traces_by_comparison(table, ax)
+    assert len(ax.get_xticks()) == len(WAYS)
+    assert [len(c.lines[0].get_xdata()) for c in ax.containers] == [18, 18]
+    left, right = (c.lines[0].get_xdata() for c in ax.containers)
+    assert (left < right).all()
+
+
+def test_inflation_has_a_line_for_each_kind_over_the_widths(ax):
+    ladder = pd.DataFrame(
+        {"d_model": [8, 16, 8, 16], "parameters": ["a", "a", "b", "b"], "factor": [2.0, 1.0, 4.0, 1.0]}
+    )
+    figures.predicted_inflation(ladder, ax)
+    assert [line.get_ydata().tolist() for line in ax.lines] == [[2, 1], [4, 1]]
+    assert ax.get_xticks().tolist() == [8, 16]
+
+
+def test_parts_of_a_trace_are_stacked_largest_first(ax):
+    rows = [
+        {"split": split, "step": step, "size": size, "part": part, "mean": mean}
+        for split in ("kind", "depth")
+        for step in (1, 2)
+        for size in ("3K", "1K")
+        for part, mean in {"head": 1.0, "MLP": 3.0}.items()
+    ]
+    figures.trace_by_group(pd.DataFrame(rows), 2, ax)
+    assert ax.get_legend_handles_labels()[1] == ["MLP", "head"]
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["3K", "1K"]  # as they come
+    assert [bar.get_height() for bar in ax.patches] == [3, 3, 1, 1]
+    assert [bar.get_y() for bar in ax.patches] == [0, 0, 3, 3]
+
+
+def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
     tree = Tree.fromstring("(S (A (B x) (C y)) (D z))")
-    ax = figures.parse_tree(tree, drawing.panels(1)[0])
+    figures.parse_tree(tree, ax)
     texts = {text.get_text(): text.get_position() for text in ax.texts}
     assert set(texts) == {"S", "A", "B", "C", "D", "x", "y", "z"}
     assert [texts[word][0] for word in "xyz"] == [0, 1, 2]
     assert texts["S"][1] > texts["A"][1] > texts["B"][1] > texts["x"][1] == texts["z"][1]
+
+
+def test_language_figures_draw_what_they_are_given():
     axes = drawing.panels(4)
     lengths = pd.DataFrame({"length": [1, 2], "probability": [0.4, 0.6], "sampled": [0.5, 0.5]})
     figures.sentence_lengths(lengths, "PCFG", axes[0])
+    assert [bar.get_height() for bar in axes[0].patches] == [0.5, 0.5]
+    assert axes[0].lines[0].get_ydata().tolist() == [0.4, 0.6]
     figures.word_frequencies(pd.DataFrame({"word": [1, 2], "share": [0.3, 0.7]}), "PCFG", axes[1])
     assert list(axes[1].lines[0].get_ydata()) == [0.7, 0.3]
     tried = pd.DataFrame({"concentration": [1.0, 0.1], "mean": [3.0, 2.0], "standard_error": [0.1, 0.1]})
     figures.calibration_curve(tried, 2.5, 0.4, "PCFG", axes[2])
+    assert axes[2].containers[0].lines[0].get_xdata().tolist() == [0.1, 1.0]
     masks = pd.DataFrame(
         {"language": "HMM", "words": 8, "masks": [1, 2], "entropy": [1.0, 1.5], "standard_error": 0.1}
     )
     figures.entropy_by_masks(masks, axes[3])
+    assert axes[3].lines[-1].get_ydata()[0] == pytest.approx(np.log(8))
     assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes)
-    assert len(drawing.panels(5)) == 5
-
-
-def test_a_download_holds_the_table(checkpoints):
-    html = drawing.download(checkpoints, "data").data
-    data = re.search(r'base64,([^"]+)"', html)[1]
-    assert base64.b64decode(data).decode() == checkpoints.to_csv(index=False)

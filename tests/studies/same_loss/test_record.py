@@ -1,49 +1,60 @@
-"""Recorded runs: what is written can be read, and says where it comes from."""
+"""What is recorded of a preset can be read again, with its origin."""
 
-import json
-
-import pandas as pd
 import pytest
+from made_up import fill
 
-from sameloss.studies.same_loss import record as recorded
+from sameloss.statistics.bootstrap import Interval
+from sameloss.studies.same_loss import record as module
+from sameloss.studies.same_loss import recorded
+from sameloss.studies.same_loss.arms import EVERYTHING
 from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.same_loss.pages import WholeStudy
+from sameloss.studies.same_loss.record import COMPARED, all_checkpoints, all_differences, record
+from sameloss.studies.same_loss.results import final
+from sameloss.studies.verdict import judge
+
+WITH_RUNS = [claim for claim in CLAIMS if claim.id == "fig5-enlarged"]
+"""Claims whose effects read a measurement that made-up results do not have."""
 
 
 @pytest.fixture
-def a_record(tmp_path, monkeypatch):
-    """A folder with one record of two claims."""
-    folder = tmp_path / "results" / "long"
-    folder.mkdir(parents=True)
-    rows = {
-        "id": ["fig2", "fig1"],
-        "ours": [1.0, 2.0],
-        "low": [0.5, float("nan")],
-        "high": [1.5, float("nan")],
-    }
-    pd.DataFrame(rows | {"verdict": ["reproduced", "not testable here"]}).to_csv(folder / "verdicts.csv")
-    origin = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
-    origin |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
-    (folder / recorded.ORIGIN).write_text(json.dumps(origin))
+def whole(opened, monkeypatch):
+    monkeypatch.setattr(WholeStudy, "claims", lambda page: [c for c in CLAIMS if c not in WITH_RUNS])
+    some = opened("02_existence")
+    return fill(WholeStudy("verdicts", some.settings, some.store))
+
+
+def test_every_checkpoint_of_every_group_is_there(whole):
+    table = all_checkpoints(whole)
+    assert len(table) == sum(len(whole.of(arm).checkpoints) for arm in whole.arms)
+    assert len(whole.arms) == len({arm.of(whole.settings.shown) for arm in EVERYTHING})
+    noisy = table[table.algorithm == "sgd-noise, s = 1"]
+    assert set(noisy.steps) == {320}  # twice as long as the others
+    assert set(table[table.language == "HMM"].steps) == {160}
+
+
+def test_algorithms_are_compared_with_adamw_and_noises_with_none(whole):
+    table = all_differences(whole)
+    assert set(table.reference) == {"adamw", "sgd-noise, s = 0"}
+    assert set(table[table.reference == "adamw"].algorithm) == {arm.label for arm in COMPARED[1:]}
+    assert set(table[table.reference != "adamw"].algorithm) == {"sgd-noise, s = 0.5", "sgd-noise, s = 1"}
+    assert COMPARED[0].label == "adamw"
+
+
+def test_what_was_recorded_is_read_again(whole, tmp_path, monkeypatch):
+    origin = {"days": ["2026-01-01"], "runs": 1, "core_hours": 0.5}
+    origin |= {name: ["x"] for name in ("device", "torch", "revision")}
+    monkeypatch.setattr(module, "origin_of", lambda store, runs: origin)
     monkeypatch.setattr(recorded, "book_root", lambda: tmp_path)
-
-
-def test_records_stand_beside_a_page_claim_by_claim(a_record):
-    """Rows follow the page, whatever the record's order; what the record lacks is a gap."""
-    page = pd.DataFrame({"id": ["fig1", "fig2"], "claim": "c", "ours": 0.0, "low": -1.0, "high": 1.0})
-    table = recorded.across_presets(page.assign(verdict="not seen"), "laptop")
-    assert table["laptop (this page)"].tolist() == 2 * ["not seen: +0.00 (-1.00, 1.00)"]
-    assert table["long (recorded)"].tolist() == ["not testable here", "reproduced: +1.00 (0.50, 1.50)"]
-
-
-def test_a_record_says_where_it_comes_from(a_record):
-    """Preset, seeds, device, days and revision are in its line."""
-    said = recorded.said("long")
-    for word in ("preset long", "5 pre-training seeds", "cpu", "2026-01-01 to 2026-01-02", "abc"):
-        assert word in said
-
-
-def test_the_committed_record_answers_every_claim():
-    """Each claim has a row, and so has each of the tables a chapter shows."""
-    assert set(CLAIMS) <= set(recorded.recorded("verdicts").id)
-    assert {"algorithm", "compared", "quantity", "low", "high"} <= set(recorded.recorded("differences"))
-    assert recorded.records()["laptop-long"]["seeds"] >= 3
+    assert record(whole, tmp_path / "results") == tmp_path / "results" / "smoke"
+    assert recorded.records() == {"smoke": {**origin, "seeds": 3}}
+    verdicts = recorded.recorded("verdicts", "smoke").set_index("id")
+    assert set(verdicts.index) == {claim.id for claim in whole.claims()}
+    by_id = {claim.id: claim for claim in CLAIMS}
+    for row in verdicts.itertuples():
+        assert row.verdict == judge(Interval(row.ours, row.low, row.high), by_id[row.Index])
+    algorithms = recorded.recorded("algorithms", "smoke").set_index("algorithm")
+    adamw = final(whole.of(COMPARED[0]))
+    assert algorithms.root["adamw"] == pytest.approx(adamw.root.mean(), rel=1e-5)
+    assert len(recorded.recorded("checkpoints", "smoke")) == len(all_checkpoints(whole))
+    assert set(recorded.recorded("differences", "smoke").reference) == {"adamw", "sgd-noise, s = 0"}

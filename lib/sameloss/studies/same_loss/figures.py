@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
 
+
 TRACE_LABEL = "Fisher trace, native parameters"
 
 

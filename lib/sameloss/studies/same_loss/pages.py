@@ -13,7 +13,7 @@ from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, MAIN, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs
-from sameloss.studies.same_loss.language_runs import language_runs
+from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
 from sameloss.studies.same_loss.results import Results, collect
@@ -172,7 +172,7 @@ PLANS: dict[str, Plan[Settings]] = {
         f"{_TRAINED}"
     ),
     "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
-    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR}", sentences=2000),
+    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
     "a3_models": _plan(f"preset size seeds {_TRAINED}"),
     "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
     "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}"),

@@ -8,7 +8,6 @@ from transformers.models.bert.modeling_bert import BertPooler
 
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.studies.same_loss.parameters import resolve
 from sameloss.studies.same_loss.tables.models import (
     agreement_table,
     bert_parts,
@@ -81,11 +80,11 @@ def test_lstm_counts_are_pytorchs():
 
 
 @pytest.mark.parametrize("size", ["27K", "L15K", "235M"])
-def test_own_sizes_by_part(tmp_path, size):
-    setting = resolve({"size": size, "artifacts": str(tmp_path)})
-    (row,) = own_sizes(setting).to_dict("records")
+def test_own_sizes_by_part(opened, size):
+    group = opened("a3_models", preset="auto", size=size).group
+    (row,) = own_sizes(group).to_dict("records")
     assert row["embeddings"] + row["blocks"] + row["head"] == row["all"]
-    assert row["all"] == setting.preset.parameter_count(size)
+    assert row["all"] == group.domain.parameter_count(size)
 
 
 def test_agreement_with_transformers():

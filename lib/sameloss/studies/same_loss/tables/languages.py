@@ -15,7 +15,7 @@ from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
 from sameloss.studies.same_loss.domains import PAPER
-from sameloss.studies.same_loss.language_runs import measurements, opt_name
+from sameloss.studies.same_loss.measured_languages import measurements, opt_name
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.training.unseen import unseen

@@ -1,0 +1,33 @@
+"""A tiny book in a repository of its own, and the store that tests of notebooks share."""
+
+import os
+
+import pytest
+from tiny_book import FILES, PAGE, git, notebook, write
+
+
+@pytest.fixture
+def book(tmp_path, monkeypatch):
+    """A clean repository of a tiny book, in which the test runs; its library is its folder `lib`."""
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    PAGE.parent.mkdir()
+    write(PAGE, notebook())
+    monkeypatch.setattr("sameloss.book.fingerprint.SOURCE", tmp_path / "lib")
+    monkeypatch.setattr(
+        "sameloss.book.execute.source_revision", lambda: git("describe", "--always", "--dirty")
+    )
+    for words in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "first"]):
+        git(*words)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def smoke_store(tmp_path_factory):
+    """One store for all tests that run notebooks, those of other pytest processes included."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+    folder.mkdir(exist_ok=True)
+    return folder

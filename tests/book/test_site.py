@@ -1,0 +1,242 @@
+"""The built book: no warning, every internal link resolves, no error, no path; rendered where it changed."""
+
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import nbformat
+import pytest
+from tiny_book import PAGE, notebook, write
+
+from sameloss.book import site
+from sameloss.book.contents import toc_files
+from sameloss.book.executed import copy_of
+from sameloss.book.site import STAGE, presentable, stage
+
+ROOT = Path(__file__).parents[2]
+
+
+def build(folder):
+    """Build the HTML of the committed notebooks of a book; return the finished process."""
+    command = [sys.executable, "-m", "sameloss.book.build", "html", "--committed"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+# What Sphinx reads
+
+
+def staged():
+    """Return what is staged, with the time at which it was written."""
+    return {path: path.stat().st_mtime_ns for path in STAGE.rglob("*") if path.is_file()}
+
+
+def test_only_what_has_changed_is_staged_again(book):
+    stage(committed=True)
+    before = staged()
+    assert {str(path.relative_to(STAGE)) for path in before} == {
+        *("_config.yml", "_toc.yml", "references.bib", "_static/book.css", "intro.md", str(PAGE)),
+    }
+    Path("intro.md").touch()
+    stage(committed=True)
+    assert staged() == before
+    write(PAGE, notebook("43"))
+    stage(committed=True)
+    after = staged()
+    assert [path for path in after if after[path] != before[path]] == [STAGE / PAGE]
+
+
+def test_the_same_execution_at_another_time_is_not_staged_again(book):
+    times = []
+    for time in ("now", "then"):
+        made = notebook()
+        made.metadata.papermill = {"start_time": time}
+        made.cells[1].metadata["papermill"] = {"start_time": time}
+        write(copy_of(PAGE), made)
+        stage(committed=False)
+        times.append(staged())
+    assert times[0] == times[1]
+    assert "start_time" not in (STAGE / PAGE).read_text()
+
+
+def test_a_page_that_is_no_more_goes(book):
+    Path("other.md").write_text("# Other")
+    contents = Path("_toc.yml").read_text()
+    Path("_toc.yml").write_text(contents + "      - file: other\n")
+    stage(committed=True)
+    site.HTML.mkdir()
+    Path("_toc.yml").write_text(contents)
+    stage(committed=True)
+    assert not (STAGE / "other.md").exists()
+    assert not site.HTML.exists()  # of which Sphinx would leave the page
+
+
+def test_what_was_not_executed_is_not_staged(book):
+    with pytest.raises(SystemExit, match=f"{PAGE} was not executed; run `make book` first"):
+        stage(committed=False)
+    write(PAGE, notebook(executed=False))
+    with pytest.raises(SystemExit, match=f"{PAGE}: a cell was not executed"):
+        stage(committed=True)
+
+
+def test_a_notebook_with_an_error_is_not_staged():
+    made = notebook()
+    made.cells[1].outputs = [nbformat.v4.new_output("error", ename="E", evalue="", traceback=[])]
+    with pytest.raises(SystemExit, match="ended in an error"):
+        presentable(made, PAGE)
+
+
+def test_parameters_are_hidden():
+    cells = presentable(notebook(), PAGE).cells
+    assert [cell.metadata.get("tags") for cell in cells] == [None, ["parameters", "hide-input"], [], []]
+
+
+# What Sphinx writes
+
+
+@pytest.fixture
+def renderings(book, monkeypatch):
+    """The number of times that the book was rendered; here into empty pages."""
+    calls = []
+
+    def render():
+        calls.append(1)
+        for name in ("index", "intro", str(PAGE.with_suffix(""))):
+            (site.HTML / f"{name}.html").parent.mkdir(parents=True, exist_ok=True)
+            (site.HTML / f"{name}.html").touch()
+
+    monkeypatch.setattr(site, "render", render)
+    return calls
+
+
+def test_an_unchanged_book_is_not_rendered_again(renderings):
+    changes = [
+        (lambda: None, 1),
+        (lambda: None, 1),
+        (lambda: Path("intro.md").write_text("# New"), 2),
+        (lambda: Path("constraints.txt").write_text("numpy==2"), 3),
+        (lambda: (site.HTML / "intro.html").unlink(), 4),
+        (lambda: None, 4),
+    ]
+    for change, expected in changes:
+        change()
+        site.html(committed=True)
+        assert len(renderings) == expected
+
+
+@pytest.mark.book
+def test_an_edited_notebook_shows_on_its_page_and_on_those_that_glue_from_it(book):
+    chapter = book / "_build" / "html" / PAGE.with_suffix(".html")
+    for answer in ("forty-two", "forty-three"):
+        write(PAGE, notebook(answer))
+        done = build(book)
+        assert done.returncode == 0, done.stdout + done.stderr
+        for page in (chapter, book / "_build" / "html" / "intro.html"):
+            assert f"'{answer}'" in page.read_text().replace("&#39;", "'")
+
+
+@pytest.mark.book
+def test_a_warning_fails_every_build_until_it_is_mended(book):
+    good = Path("intro.md").read_text()
+    Path("intro.md").write_text(good + "\n{ref}`nowhere`\n")
+    for _ in range(2):
+        done = build(book)
+        assert done.returncode == 1
+        assert "nowhere" in done.stderr
+        assert "The book was not built" in done.stderr
+    Path("intro.md").write_text(good)
+    assert build(book).returncode == 0
+
+
+# The book itself
+
+
+@pytest.fixture(scope="module")
+def html(tmp_path_factory):
+    """Build the committed notebooks, apart from what `make book` has built; warnings are errors."""
+    folder = tmp_path_factory.mktemp("book")
+    for name in ("_static", "chapters", "images"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    done = build(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    assert done.stdout.strip().endswith("index.html")
+    return folder / "_build" / "html"
+
+
+class Links(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.targets, self.names, self.sources = [], set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.names |= {attrs[key] for key in ("id", "name") if attrs.get(key)}
+        if tag == "a" and attrs.get("href"):
+            self.targets.append(attrs["href"])
+        if tag in ("img", "script", "link"):
+            self.sources.append(attrs.get("src") or attrs.get("href") or "")
+
+
+def pages(html):
+    return {page: Links(page.read_text()) for page in html.rglob("*.html") if "_static" not in page.parts}
+
+
+@pytest.mark.book
+def test_every_page_of_the_contents_is_there(html, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    for source in toc_files():
+        assert (html / source.with_suffix(".html")).exists()
+
+
+@pytest.mark.book
+def test_every_internal_link_resolves(html):
+    found = pages(html)
+    count = 0
+    for page, links in found.items():
+        for target in links.targets:
+            parts = urlparse(target)
+            if parts.scheme or target.startswith("//"):
+                continue
+            there = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            assert there.exists(), f"{page.name}: {target}"
+            if parts.fragment and there in found:
+                assert unquote(parts.fragment) in found[there].names, f"{page.name}: {target}"
+            count += 1
+    assert count > 50
+
+
+@pytest.mark.book
+def test_figures_equations_and_scripts_need_no_network(html):
+    chapter = html / "chapters" / "02_existence.html"
+    links = pages(html)[chapter]
+    assert not [source for source in links.sources if source.startswith(("http:", "https:", "//"))]
+    for source in links.sources:
+        path = urlparse(source).path
+        if path and not source.startswith("data:"):
+            assert (chapter.parent / unquote(path)).resolve().exists(), source
+    assert sum(source.endswith(".png") for source in links.sources) >= 3
+    assert any("mathjax" in source for source in links.sources)
+
+
+@pytest.mark.book
+def test_figures_have_captions_and_alternative_texts(html):
+    text = (html / "chapters" / "02_existence.html").read_text()
+    assert len(re.findall(r"<figcaption>", text)) == 4
+    assert len(re.findall(r'<img alt="(?!_images|\.\./)[A-Z][^"]{20,}"', text)) >= 3
+
+
+@pytest.mark.book
+def test_no_page_shows_an_error_or_a_path_of_this_machine(html):
+    for page in html.rglob("*.html"):
+        text = page.read_text()
+        assert "Traceback (most recent call last)" not in text, page
+        for folder in (ROOT, html.parents[1]):
+            assert str(folder) not in text, page
+        assert str(Path.home()) + "/" not in text, page

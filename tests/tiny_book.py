@@ -1,0 +1,60 @@
+"""A book of a front page and one chapter, for tests of what builds books."""
+
+import subprocess
+from pathlib import Path
+
+import nbformat
+
+PAGE = Path("chapters/02_existence.ipynb")
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+
+FILES = {
+    "_config.yml": 'title: Tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n',
+    "_toc.yml": "format: jb-book\nroot: intro\nparts:\n  - chapters:\n      - file: chapters/02_existence\n",
+    "intro.md": "# Tiny\n\n```{glue:} answer\n:doc: chapters/02_existence.ipynb\n```\n",
+    "references.bib": "",
+    "_static/book.css": "",
+    "constraints.txt": "numpy==1\n",
+    "results/a.csv": "1\n",
+    "lib/a.py": "",
+    ".gitignore": "_build/\n",
+}
+
+
+def git(*words):
+    """Run git here, and return what it says."""
+    own = ["-c", "user.name=Test", "-c", "user.email=test@example.org"]
+    return subprocess.run(["git", *own, *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def notebook(answer="42", *, executed=True):
+    """Return a chapter whose cells set a parameter, glue an answer and draw the front page's figure."""
+    sources = [
+        'preset: str = "auto"',
+        f'from myst_nb import glue\nglue("answer", "{answer}")',
+        "print(preset)",
+    ]
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    cells[0].metadata["tags"] = ["parameters"]
+    cells[2].metadata["mystnb"] = {"figure": {"name": "fig-existence"}}
+    if executed:
+        for count, cell in enumerate(cells, 1):
+            cell.execution_count = count
+        glued = {
+            "data": {"text/plain": f"'{answer}'"},
+            "metadata": {"scrapbook": {"mime_prefix": "", "name": "answer"}},
+        }
+        cells[1].outputs = [nbformat.v4.new_output("display_data", **glued)]
+        cells[2].outputs = [nbformat.v4.new_output("display_data", {"image/png": PIXEL})]
+    text = nbformat.v4.new_markdown_cell("# A chapter")
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.v4.new_notebook(cells=[text, *cells], metadata={"kernelspec": kernel})
+
+
+def write(path, made):
+    """Write a notebook, the same one always alike."""
+    for number, cell in enumerate(made.cells):
+        cell.id = f"cell-{number}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(made, path)
