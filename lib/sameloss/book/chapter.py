@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pandas as pd
-from IPython import get_ipython
+from IPython import InteractiveShell, get_ipython
 from IPython.display import Code, Markdown, display
 from myst_nb import glue
 from pandas.io.formats.style import Styler
@@ -79,7 +79,9 @@ def _show_faults_as_one_sentence() -> None:
         shell.set_custom_exc((BookError,), _show_sentence)
 
 
-def _show_sentence(shell, kind: type, fault: BookError, traceback, tb_offset=None) -> list[str]:
+def _show_sentence(
+    shell: InteractiveShell, kind: type, fault: BookError, traceback: Any, tb_offset: int | None = None
+) -> list[str]:
     lines = [f"{kind.__name__}: {fault}"]
     shell._showtraceback(kind, fault, lines)
     return lines

@@ -1,7 +1,6 @@
 """Tables of the page on costs."""
 
 import json
-from dataclasses import asdict
 
 import pandas as pd
 
@@ -89,9 +88,9 @@ def size_table() -> pd.DataFrame:
     rows = []
     for settings in PRESETS.values():
         domain = settings.domains["PCFG"]
-        for size, shape in domain.sizes.items():
-            count = domain.parameter_count(size)
-            rows.append({"preset": settings.name, "size": size, "parameters": count, **asdict(shape)})
+        for size in domain.sizes:
+            about = {"size": size, "parameters": domain.parameter_count(size), **domain.dimensions(size)}
+            rows.append({"preset": settings.name, **about})
     table = pd.DataFrame(rows).drop_duplicates(["size"], keep="first")
     return table.reset_index(drop=True)
 

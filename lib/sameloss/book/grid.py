@@ -12,11 +12,12 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sameloss.book.studies import open_page
 from sameloss.errors import BookError, ParameterError
 from sameloss.studies.same_loss.groups import Group
+from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.training.algorithms import ALGORITHMS
 
 CHAPTER = "02_existence"
@@ -82,7 +83,7 @@ def cells(grid: Grid) -> list[str]:
 def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
     """Yield the cell of one size, or of all sizes of the language."""
     shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
-    page = open_page(
+    opened = open_page(
         CHAPTER,
         preset=grid.preset,
         language=language,
@@ -91,6 +92,7 @@ def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) 
         artifacts=grid.artifacts,
         **{name: _number(text) for name, text in shared.items()},
     )
+    page = cast(ComparisonPage, opened)
     for one in page.group.sizes:
         _check_trains(page.group, one)
         yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"

@@ -84,8 +84,10 @@ class HMMSpec:
         transition = self._blocks(rng, self.states, self.transition_concentration)
         emission = self._blocks(rng, self.words, self.emission_concentration)
         emission = (1 - self.smoothing) * emission + self.smoothing / self.words
-        initial = torch.full((self.states,), 1 / self.states, dtype=torch.float64)
-        return HMM(initial, torch.as_tensor(transition), torch.as_tensor(emission), self.length)
+        initial = np.full(self.states, 1 / self.states)
+        return HMM(
+            torch.as_tensor(initial), torch.as_tensor(transition), torch.as_tensor(emission), self.length
+        )
 
     def _blocks(self, rng: np.random.Generator, columns: int, concentration: float) -> np.ndarray:
         rows = dirichlet(rng, (self.states, columns // self.blocks), concentration)

@@ -1,6 +1,7 @@
 """What all figures share: their look, their panels, their legends, the data behind them."""
 
 import base64
+from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
@@ -10,6 +11,9 @@ from matplotlib.axes import Axes
 
 KL_LABEL = "KL to the truth (nats a masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+
+Style = dict[str, Any]
+"""What several calls of matplotlib share: colour, marker and the like, by keyword."""
 
 
 def use_style() -> None:

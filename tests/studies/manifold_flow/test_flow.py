@@ -1,13 +1,9 @@
-"""Section 3 on instances where everything is known: matrices, the flow, and SGD beside it."""
+"""The flow along the minimisers: its projection, its potentials, and an independent integrator."""
 
-from dataclasses import replace
-
-import numpy as np
 import pytest
 import torch
 
-from sameloss.errors import ManifoldError, ModelError, NonFiniteLoss
-from sameloss.languages import Sentences
+from sameloss.errors import ManifoldError
 from sameloss.studies.manifold_flow.flow import (
     adam_metric,
     adam_potential,
@@ -20,110 +16,10 @@ from sameloss.studies.manifold_flow.flow import (
     trace_potential,
     velocity,
 )
-from sameloss.studies.manifold_flow.models import LogBilinear, PowerSum
-from sameloss.studies.manifold_flow.population import Population, masked_population
-from sameloss.studies.manifold_flow.replicas import (
-    SGD,
-    Adam,
-    exact_labels,
-    gradients,
-    replicate,
-    sampled_labels,
-)
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE
-from sameloss.studies.same_loss.estimators import everything_masked
 
 
 def drawn(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
-
-
-@pytest.fixture(scope="module")
-def population() -> Population:
-    weights, conditionals = masked_population(FLOW_LANGUAGE.build())
-    return Population(weights, conditionals, LogBilinear(6, 3, 3))
-
-
-@pytest.fixture(scope="module")
-def start(population) -> torch.Tensor:
-    return population.logits.minimiser(population.conditionals, drawn(), 3.0)
-
-
-@pytest.fixture(scope="module")
-def away(start) -> torch.Tensor:
-    return start + 0.2 * torch.randn(len(start), dtype=torch.float64, generator=drawn(1))
-
-
-def test_contexts_of_a_language(tiny_language):
-    """Weights and conditionals from sums over sentences agree with the language's own conditionals."""
-    weights, conditionals = masked_population(tiny_language)
-    masked, known = everything_masked(tiny_language)
-    torch.testing.assert_close(weights.sum(), torch.tensor(1.0).double())
-    torch.testing.assert_close(conditionals, known, rtol=1e-10, atol=1e-12)
-    tokens = masked.masked[5:6].repeat(3, 1)
-    tokens[:, masked.positions[5]] = torch.arange(1, 4)
-    shares = tiny_language.log_prob(Sentences(tokens, torch.full((3,), 4))).exp() / 4
-    torch.testing.assert_close(weights[5], shares.sum())
-
-
-def test_loss_is_entropy_plus_kl(population, start, away):
-    torch.testing.assert_close(
-        population.loss(away) - population.entropy, population.kl(away), rtol=1e-10, atol=0
-    )
-    assert population.kl(start) < 1e-28
-    zeros = Population(*masked_population(ZEROS_LANGUAGE.build()), LogBilinear(8, 4, 4))
-    theta = torch.randn(48, dtype=torch.float64, generator=drawn())
-    torch.testing.assert_close(zeros.kl(theta), zeros.loss(theta) - zeros.entropy, rtol=1e-10, atol=0)
-
-
-def test_hessian_against_finite_differences(population, away):
-    step, some = 1e-5, slice(0, None, 4)
-    unit = step * torch.eye(len(away), dtype=torch.float64)[some]
-    columns = [(population.gradient(away + e) - population.gradient(away - e)) / (2 * step) for e in unit]
-    torch.testing.assert_close(population.hessian(away)[:, some], torch.stack(columns, 1), rtol=0, atol=1e-9)
-
-
-def test_closed_form_traces(population, start, away):
-    """The log-bilinear one holds off the manifold too, the power sum's on it."""
-    for theta in (start, away):
-        closed = population.logits.trace(theta, population.weights)
-        torch.testing.assert_close(closed, population.hessian(theta).trace(), rtol=1e-12, atol=0)
-    words = torch.tensor([[0.7, 0.3]], dtype=torch.float64)
-    two = Population(torch.ones(1, dtype=torch.float64), words, PowerSum())
-    theta = onto_manifold(two, torch.tensor([0.4, 1.1], dtype=torch.float64), 1e-28)
-    torch.testing.assert_close(PowerSum().trace(theta, 0.7), two.hessian(theta).trace(), rtol=1e-10, atol=0)
-
-
-def test_covariance_is_the_hessian_on_the_manifold_only(population, start, away):
-    """Lemma 3.2, also for a model that is not bilinear; off the manifold by its definition."""
-    for model, theta in ((population.logits, start), (lambda t: population.logits(t.sinh()), start.asinh())):
-        own = replace(population, logits=model)
-        assert own.kl(theta) < 1e-28
-        for matrix in (own.covariance(theta), own.fisher(theta)):
-            torch.testing.assert_close(matrix, own.hessian(theta), rtol=0, atol=1e-10)
-    assert (population.covariance(away) - population.hessian(away)).norm() > 0.1
-
-
-def test_covariance_by_definition(population, away):
-    """Sum over every context and label of the centred outer product, one at a time."""
-    mean, expected = population.gradient(away), 0
-    for context in range(6):
-        for word in range(3):
-            theta = away.clone().requires_grad_()
-            loss = -population.log_f(theta)[context, word]
-            centred = torch.autograd.grad(loss, theta)[0] - mean
-            expected = expected + population.joint[context, word] * torch.outer(centred, centred)
-    torch.testing.assert_close(population.covariance(away), expected, rtol=0, atol=1e-14)
-
-
-def test_sampled_gradients_have_this_mean_and_covariance(population, away):
-    """A batch of four has a quarter of the covariance; the error of 40,000 draws is under 3 %."""
-    labels = next(sampled_labels(population, 4, 40_000, drawn()))
-    found = gradients(population, away.repeat(40_000, 1), labels)
-    covariance = population.covariance(away)
-    error = (covariance.diagonal() / 4 / 40_000).sqrt()
-    assert ((found.mean(0) - population.gradient(away)).abs() < 4.5 * error).all()
-    assert (4 * found.T.cov() - covariance).norm() / covariance.norm() < 0.03
 
 
 def test_tangent_projection(population, start):
@@ -196,44 +92,6 @@ def test_adam_potential_belongs_to_its_metric(population, start):
     torch.testing.assert_close(own, drift, rtol=1e-8, atol=1e-12)
 
 
-def sgd_traces(population, start, rate, batch, replicas=200, time=1.0):
-    labels = sampled_labels(population, batch, replicas, drawn(3))
-    seen = replicate(population, start, SGD(rate), labels, [0, round(time * batch / rate**2)]).theta[-1]
-    trace = population.logits.trace(onto_manifold(population, seen), population.weights)
-    return float(trace.mean()), float(trace.std() / replicas**0.5)
-
-
-@pytest.mark.parametrize("batch", [1, 4])
-def test_sgd_follows_the_flow_of_a_quarter(population, start, batch):
-    """Two rates, extrapolated to none, meet the flow of 1/4 within four standard errors.
-
-    The flow of 1/2 is more than 30 of them away, and so is that of 1/8: a wrong constant fails.
-    """
-    times = torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
-    flow = projected_flow(population, start, trace_potential(), times, None, 1e-8)
-    _, half, one, two = flow.along(population, torch.trace).tolist()
-    (fine, fine_error), (coarse, coarse_error) = (
-        sgd_traces(population, start, rate * batch**0.5, batch) for rate in (0.05, 0.1)
-    )
-    limit, error = 2 * fine - coarse, np.hypot(2 * fine_error, coarse_error)
-    assert limit == pytest.approx(one, abs=4 * error)
-    assert min(abs(limit - half), abs(limit - two)) > 30 * error
-
-
-def test_nothing_moves_without_noise(population, start):
-    seen = replicate(population, start, SGD(0.2), exact_labels(population, 2), [0, 500]).theta
-    torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=1e-12)
-
-
-def test_adam_by_hand():
-    """Two steps of one parameter with a settled second moment of 4."""
-    adam = Adam(0.1, beta1=0.75, beta2=0.75, epsilon=1.0)
-    change, state = adam.update(torch.tensor([[2.0]]), adam.begin(torch.tensor([4.0]), 1))
-    assert change.item() == pytest.approx(-0.1 * 0.5 / 3.0)
-    change, _ = adam.update(torch.tensor([[4.0]]), state)
-    assert change.item() == pytest.approx(-0.1 * 1.375 / (7.0**0.5 + 1))
-
-
 def test_minimisers_close_by(population, start, away):
     close = onto_manifold(population, torch.stack([away, start]))
     assert population.kl(close).max() < 1e-12
@@ -247,13 +105,5 @@ def test_faults_are_one_sentence(population, start, away):
         projected_flow(population, away, trace_potential(), times)
     with pytest.raises(ManifoldError, match="rank is 12 here and 11"):
         tangent_projection(population, start, 11)
-    with pytest.raises(NonFiniteLoss, match="SGD with learning rate 3 diverged before step"):
-        replicate(population, start, SGD(3.0), sampled_labels(population, 1, 5, drawn()), [0, 100, 2000])
     with pytest.raises(ManifoldError, match="minimiser close by is"):
         onto_manifold(population, torch.full_like(start, 40.0))
-    with pytest.raises(ModelError, match="smooth the language"):
-        LogBilinear(8, 4, 4).minimiser(masked_population(ZEROS_LANGUAGE.build())[1], drawn())
-    with pytest.raises(ModelError, match="rank must be at least 2"):
-        LogBilinear(6, 3, 1).minimiser(population.conditionals, drawn())
-    with pytest.raises(ModelError, match="weights of a population"):
-        replace(population, weights=2 * population.weights)

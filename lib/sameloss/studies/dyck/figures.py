@@ -5,7 +5,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import MARKERS
+from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.dyck.language import Inputs, in_words
 from sameloss.studies.dyck.random_features import constructed_loss
 from sameloss.studies.dyck.transformer import Transformer, lower_bound, run
@@ -17,7 +17,7 @@ def encoding(inputs: Inputs, which: int, ax: Axes) -> Axes:
     ax.imshow(tokens.numpy(), cmap="vlag_r", vmin=-1.3, vmax=1.3, aspect="auto")
     ax.axvline(length - 0.5, color="0.3", lw=1)
     ax.set_yticks(range(length), _symbols(in_words(tokens)))
-    ax.set_xticks(range(0, 2 * length, 2), range(1, 2 * length + 1, 2))
+    ax.set_xticks(range(0, 2 * length, 2), map(str, range(1, 2 * length + 1, 2)))
     target = int(inputs.target[which])
     ax.set(xlabel="feature: T brackets, then T masks", ylabel="token", title=f"one input, g* = {target:+d}")
     ax.grid(visible=False)
@@ -34,7 +34,7 @@ def values(model: Transformer, title: str, ax: Axes) -> Axes:
     ax.imshow(rows.numpy(), cmap="vlag_r", vmin=-1.3, vmax=1.3, aspect="auto")
     ax.axvline(rows.shape[1] / 2 - 0.5, color="0.3", lw=1)
     ax.set_yticks(range(len(rows)), ["u > 0" if u > 0 else "u < 0" for u in model.head], fontsize="small")
-    ax.set_xticks(range(0, rows.shape[1], 2), range(1, rows.shape[1] + 1, 2))
+    ax.set_xticks(range(0, rows.shape[1], 2), map(str, range(1, rows.shape[1] + 1, 2)))
     ax.set(xlabel="feature: T brackets, then T masks", ylabel="neuron", title=title)
     ax.grid(visible=False)
     return ax
@@ -83,11 +83,11 @@ def failures(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw exact and simulated probabilities of failure against the number of samples."""
     smallest = 0.3 / table.repetitions.iloc[0]
     for index, ((name, length), part) in enumerate(table.groupby(["solution", "length"], sort=False)):
-        style, label = {"color": f"C{index}"}, f"{name}, T = {length}"
-        ax.plot(part.samples, part.exact, lw=1.2, **style)
+        colour, label = f"C{index}", f"{name}, T = {length}"
+        ax.plot(part.samples, part.exact, lw=1.2, color=colour)
         ends = [part.simulated - part.low, part.high - part.simulated]
         ax.errorbar(part.samples, part.simulated, ends, fmt=MARKERS[index], ms=4, capsize=2, label=label,
-                    **style)  # fmt: skip
+                    color=colour)  # fmt: skip
     first = table[table.solution == table.solution.iloc[0]].drop_duplicates("samples")
     ax.plot(first.samples, first.printed, ls="--", color="0.35", lw=1.4, label="printed: 2⁻ⁿ")
     ax.set(yscale="log", ylim=(smallest, 1.5))
@@ -121,7 +121,7 @@ def head_norms(features: pd.DataFrame, length: int, ax: Axes) -> Axes:
         "least_norm": "least of any with loss ≤ 0.1",
     }
     for index, (column, name) in enumerate(heads.items()):
-        style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none"}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none"}
         ax.plot(features.width, features[column], ms=4, alpha=0.6, label=name, **style)
     ax.axhline(length**2, color="0.35", ls=":", lw=1.4, label="T²")
     _by_width(sorted(features.width.unique().tolist()), ax)
@@ -132,7 +132,7 @@ def head_norms(features: pd.DataFrame, length: int, ax: Axes) -> Axes:
 
 def _by_width(widths: list[int], ax: Axes) -> None:
     ax.set(xscale="log", yscale="log", xlabel="width m (neurons)")
-    ax.set_xticks(widths, widths, fontsize="small")
+    ax.set_xticks(widths, map(str, widths), fontsize="small")
     ax.xaxis.set_minor_formatter(NullFormatter())
 
 
@@ -140,7 +140,7 @@ def along_noisy_training(training: pd.DataFrame, quantity: str, label: str, ax: 
     """Draw a quantity along training, median and middle half of the seeds, one colour a noise."""
     for index, (noise, part) in enumerate(training.groupby("noise")):
         quartiles = part.groupby("step")[quantity].quantile([0.25, 0.5, 0.75]).unstack()
-        style = {"color": f"C{index}", "marker": MARKERS[index]}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index]}
         ax.plot(quartiles.index, quartiles[0.5], ms=4, lw=1.2, label=f"label noise {noise:g}", **style)
         ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], color=f"C{index}", alpha=0.2, lw=0)
     ax.set(yscale="log", xlabel="step of SGD", ylabel=label)
@@ -152,7 +152,7 @@ def error_against_trace(training: pd.DataFrame, few: int, ax: Axes) -> Axes:
     """Draw downstream error against the trace at the end of training, one point a model."""
     last = training[training.step == training.step.max()]
     for index, (noise, part) in enumerate(last.groupby("noise")):
-        style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none", "mec": "black"}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none", "mec": "black"}
         ax.plot(part.ratio, part.error_few, ms=6, label=f"label noise {noise:g}", **style)
     ax.axvline(1, color="0.35", lw=1.2)
     ax.set(xscale="log", yscale="log", xlabel="trace / (4/(m√T))")

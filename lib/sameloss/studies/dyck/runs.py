@@ -136,10 +136,11 @@ class DyckTraining(_DyckRun):
         spread = (s.length**0.5, 1.0)
         start = random_start(s.length, s.width, s.seeds, s.generator("start"), s.rank, spread)
         start = Transformer(*(torch.cat([tensor] * len(s.noises)) for tensor in start))
-        options = {"lr": s.lr, "batch": s.batch, "checkpoints": s.checkpoints}
-        options["generator"] = s.generator("training")
-        rows = []
-        for step, model in label_noise_sgd(start, inputs, noise, **options):
+        rows, generator = [], s.generator("training")
+        training = label_noise_sgd(
+            start, inputs, noise, lr=s.lr, batch=s.batch, checkpoints=s.checkpoints, generator=generator
+        )
+        for step, model in training:
             rows += self._measured(model, step)
             report(step / s.training_steps, f"step {step}")
         pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)

@@ -112,14 +112,14 @@ def all_checks(
     """
     about = _Checks(length, width, found[found.loss <= ZERO_LOSS], transfer, features, generator)
     parts = (about.theorem, about.bound, about.activations, about.directions, about.hessian, about.rank)
-    parts = (*parts, about.features_fit, about.expectation)
-    return check_table([_plain(check) for part in parts for check in part()])
+    of_features = (about.features_fit, about.expectation)
+    return check_table([_plain(check) for part in (*parts, *of_features) for check in part()])
 
 
 def _plain(check: Check) -> Check:
     """Return the check with numbers that are not numpy's."""
-    numbers = {name: float(getattr(check, name)) for name in ("value", "target", "tolerance")}
-    return replace(check, **numbers)
+    value, target, tolerance = map(float, (check.value, check.target, check.tolerance))
+    return replace(check, value=value, target=target, tolerance=tolerance)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Every function takes parameters with any leading axes, so that many models are o
 the ReLU at zero is zero, as in the paper's 1[V h > 0].
 """
 
+from functools import reduce
 from typing import NamedTuple
 
 import torch
@@ -104,7 +105,7 @@ def dense_hessian_trace(model: Transformer, inputs: Inputs) -> float:
 
 def hessian_trace(model: Transformer, inputs: Inputs) -> Float[Tensor, "*models"]:
     """Return Tr ∇²L over all parameters; it is the trace where the loss is zero."""
-    return sum(trace_parts(model, inputs).values())
+    return reduce(torch.add, trace_parts(model, inputs).values())
 
 
 def loss_gradient(model: Transformer, inputs: Inputs) -> Transformer:

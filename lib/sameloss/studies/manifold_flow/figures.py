@@ -9,7 +9,7 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from torch import Tensor
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style
 from sameloss.studies.manifold_flow.models import PowerSum
 from sameloss.studies.manifold_flow.population import Population
 
@@ -23,7 +23,7 @@ def matrices(named: dict[str, Float[Tensor, "row column"]]) -> list[Axes]:
     most = max(float(matrix.abs().max()) for matrix in named.values())
     _, axes = plt.subplots(1, len(named), figsize=(3.4 * len(named), 3.3))
     for (name, matrix), ax in zip(named.items(), axes, strict=True):
-        values = matrix / most
+        values = (matrix / most).numpy()
         drawn = ax.imshow(np.sign(values) * np.sqrt(np.abs(values)), cmap="vlag", vmin=-1, vmax=1)
         ax.set(title=name, xlabel="parameter", ylabel="parameter" if ax is axes[0] else "")
         ax.grid(visible=False)
@@ -84,7 +84,7 @@ def drift(
 def coefficients(table: pd.DataFrame, limits: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the coefficient that fits each rate, and its limit at rate zero with its interval."""
     for index, (batch, part) in enumerate(table[table.measured == "minimiser"].groupby("batch")):
-        style = {"color": f"C{index}", "marker": MARKERS[index], "ms": 5, "capsize": 3}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ms": 5, "capsize": 3}
         ax.errorbar(
             part.rate, part.coefficient, 1.96 * part.standard_error, lw=1, label=f"B = {batch}", **style
         )
@@ -101,7 +101,7 @@ def coefficients(table: pd.DataFrame, limits: pd.DataFrame, ax: Axes) -> Axes:
 def gaps(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw distances from the flow against the rate, with a line of slope one."""
     for index, (batch, part) in enumerate(table.groupby("batch")):
-        style = {"color": f"C{index}", "marker": MARKERS[index], "ms": 5, "capsize": 3, "lw": 1}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ms": 5, "capsize": 3, "lw": 1}
         ax.errorbar(part.rate, part.gap, 1.96 * part.gap_se, label=f"B = {batch}", **style)
     first = table[table.batch == table.batch.min()].sort_values("rate")
     ax.plot(
@@ -122,7 +122,7 @@ def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> Axes:
         batches, sns.color_palette("viridis", len(batches)), MARKERS, strict=False
     ):
         part = finite[finite.batch == batch]
-        style = {"marker": marker, "ms": 4, "lw": 1, "color": colour}
+        style: Style = {"marker": marker, "ms": 4, "lw": 1, "color": colour}
         ax.errorbar(
             part.time,
             part.iterate,
@@ -141,7 +141,7 @@ def adam_along_flow(adam: dict[str, pd.DataFrame], quantity: str, label: str, ax
     """Draw a quantity of Adam's replicas beside that of Adam's own flow."""
     seen = adam["trajectories"].query("algorithm == 'Adam'")
     for index, (rate, part) in enumerate(seen.groupby("rate", sort=False)):
-        style = {"marker": MARKERS[index], "color": f"C{index + 1}", "ms": 5, "lw": 0}
+        style: Style = {"marker": MARKERS[index], "color": f"C{index + 1}", "ms": 5, "lw": 0}
         ax.errorbar(
             part.time, part[quantity], 1.96 * part[f"{quantity}_se"], label=f"Adam, η = {rate:g}", **style
         )
@@ -162,7 +162,7 @@ def two_measures(adam: dict[str, pd.DataFrame], ax: Axes) -> Axes:
     for index, name in enumerate(("trace", "sharpness")):
         end = adam["flows"].query(f"flow == '{name}'").iloc[-1]
         shown = "Tr H" if name == "trace" else "Tr Diag(H)^½"
-        style = {"marker": "*", "ms": 14, "ls": "none", "mec": "black", "color": f"C{index}"}
+        style: Style = {"marker": "*", "ms": 14, "ls": "none", "mec": "black", "color": f"C{index}"}
         ax.plot(end.trace, end.sharpness, label=f"least {shown}", **style)
     ax.set(xlabel="trace of the Hessian", ylabel="Tr Diag(H)^½")
     ax.legend()

@@ -22,7 +22,9 @@ LARGEST = 1e6
 class Algorithm(Protocol):
     """A first-order algorithm: from a gradient, and a state of its own, to a change of the parameters."""
 
-    rate: float
+    @property
+    def rate(self) -> float:
+        """The learning rate."""
 
     def begin(self, variance: Float[Tensor, " parameter"], replicas: int) -> tuple[Tensor, ...]:
         """Return the state before the first step; `variance` is that of the gradient."""

@@ -47,7 +47,8 @@ class _OnTheManifold(Run):
     def population(self) -> tuple[Population, LogBilinear]:
         """Return everything that can be masked, and the model of it."""
         weights, conditionals = masked_population(self.language.build())
-        model = LogBilinear(*conditionals.shape, self.rank)
+        contexts, words = conditionals.shape
+        model = LogBilinear(contexts, words, self.rank)
         return Population(weights, conditionals, model), model
 
     def start(self) -> Float[Tensor, " parameter"]:
@@ -120,8 +121,8 @@ class SGDDrift(_OnTheManifold):
             steps,
         ).theta
         close = onto_manifold(population, seen) if nearby else seen
-        traces = [model.trace(theta, population.weights) for theta in (seen, close)]
-        return rate**2 / batch * np.array(steps), *traces, population.kl(seen)
+        here, near = (model.trace(theta, population.weights) for theta in (seen, close))
+        return rate**2 / batch * np.array(steps), here, near, population.kl(seen)
 
     def _control(self) -> pd.DataFrame:
         """Return the trace along the same steps without noise: gradient descent on the whole population."""
@@ -301,7 +302,8 @@ class ZeroConditionals(Run):
 
     def _descent(self, spec: LanguageSpec) -> pd.DataFrame:
         weights, conditionals = masked_population(spec.build())
-        model = LogBilinear(*conditionals.shape, conditionals.shape[1])
+        contexts, words = conditionals.shape
+        model = LogBilinear(contexts, words, rank=words)
         population = Population(weights, conditionals, model)
         generator = generator_for("zeros", self.seed)
         start = 0.5 * torch.randn(model.parameters, dtype=torch.float64, generator=generator)

@@ -10,16 +10,16 @@ from sameloss.training.algorithms import label
 
 @dataclass(frozen=True)
 class Arm:
-    """One group of pre-trainings, all seeds of it; None stands for what the page shows."""
+    """One group of pre-trainings, all seeds of it; what is left out is as the page shows it."""
 
-    algorithm: str | None = None
+    algorithm: str = ""
     strength: float | None = None
-    language: str | None = None
+    language: str = ""
     sizes: Literal["all", "two", "one"] = "one"  # the smallest two; the one that algorithms are compared at
     full_length: bool = False  # as many steps as the preset says; comparisons of algorithms have fewer
 
     def of(self, shown: Shown) -> "Arm":
-        """Return the arm with what a page shows in the place of None.
+        """Return the arm with what a page shows in the place of what is left out.
 
         >>> Arm(sizes="all").of(Shown(domain="HMM")).language
         'HMM'

@@ -1,8 +1,9 @@
 """The languages of this study with their tasks, and the models that are trained on each (Appendix A.1)."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
+from typing import Any, cast
 
 from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
@@ -29,6 +30,10 @@ class Domain:
     def parameter_count(self, size: str) -> int:
         """Return the true number of parameters of a size on this language."""
         return self.shapes[size].parameter_count(self.language.words, self.language.max_length)
+
+    def dimensions(self, size: str) -> dict[str, int]:
+        """Return the width, the layers and what else the family of a size has, by name."""
+        return asdict(cast(Any, self.shapes[size]))  # every family is a dataclass, see `Shape`
 
 
 def some(names: str, family: str) -> dict[str, Shape]:

@@ -51,7 +51,7 @@ def gain(pairs: list[tuple[Accuracy, Accuracy]]) -> Interval:
     """Return the mean of better - worse over (better, worse), in points."""
     if not pairs:
         return UNDEFINED
-    value = np.mean([better.value - worse.value for better, worse in pairs])
+    value = float(np.mean([better.value - worse.value for better, worse in pairs]))
     replicates = np.mean([better.replicates - worse.replicates for better, worse in pairs], axis=0)
     return Interval(*(100 * end for end in percentile_interval(value, replicates)))
 
@@ -114,8 +114,8 @@ def saturated_ends(results: Results) -> list[tuple[str, int, int]]:
     for size in results.sizes:
         own = results.checkpoints[results.checkpoints["size"] == size]
         table = own.groupby("step").saturated.all()
-        first = next((int(step) for step, good in table.items() if good), None)
         last = results.steps[-1]
+        first = next((int(step) for step, good in table.items() if good), last)
         if saturated(results, size) and first != last:
             ends.append((size, first, last))
     return ends

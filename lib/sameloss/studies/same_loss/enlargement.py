@@ -1,11 +1,11 @@
 """Traces of different sizes made comparable: in which parameters they are taken (Appendix B.1)."""
 
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast, get_args
 
 import pandas as pd
 
-from sameloss.models.enlarge import KINDS, Tying, common_width, kind_law
-from sameloss.studies.same_loss.groups import Group
+from sameloss.models.enlarge import KINDS, Tying, kind_law
+from sameloss.studies.same_loss.groups import Group, widened
 from sameloss.studies.same_loss.results import KEYS, Results, final
 
 
@@ -55,15 +55,14 @@ def law_alone(traces: pd.DataFrame, group: Group) -> pd.Series:
 
     In per unit, by way to compare: what the enlargement does by itself.
     """
-    shapes = [group.domain.shapes[size] for size in group.sizes]
-    ratio = common_width(shapes) // shapes[0].d_model
+    ratio = widened(group) // group.domain.shapes[group.sizes[0]].d_model
     largest = traces[(traces["size"] == group.sizes[-1]) & (traces.form == "native")]
     parts = largest[largest.part.isin(KINDS)].groupby("part")["mean"].mean()
 
     def excess(way: Way) -> float:
         counted = parts.drop("embedding") if way.part == "without embeddings" else parts
-        enlarged = way.form in get_args(Tying)
-        law = {kind: kind_law(kind, ratio, way.form) if enlarged else 1.0 for kind in counted.index}
+        tied = cast(Tying, way.form) if way.form in get_args(Tying) else None
+        law = {kind: kind_law(kind, ratio, tied) if tied else 1.0 for kind in counted.index}
         return float((counted * pd.Series(law)).sum() / counted.sum() - 1)
 
     return pd.Series({name: excess(way) for name, way in WAYS.items()})

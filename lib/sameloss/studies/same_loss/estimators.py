@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
@@ -101,15 +101,14 @@ def _contest(
     def minibatch(batch: int, rows: Tensor) -> EstimatedTrace:
         return minibatch_trace(model, population.rows(rows), batch=batch, generator=generator)
 
-    def hessian(estimate: Callable, vectors: str, rows: Tensor, **options: int) -> EstimatedTrace:
+    def hessian(estimate: Callable, vectors: str, rows: Tensor, **options: Any) -> EstimatedTrace:
         options |= {"batch": HESSIAN_BATCH, "vectors": vectors, "generator": generator}
         return estimate(model, population.rows(rows), truth[rows], **options)
 
     def released(rows: Tensor) -> EstimatedTrace:
         drawn = torch.multinomial(truth[rows], 1, generator=generator).squeeze(1)
         some = population.rows(rows)._replace(targets=drawn)
-        options = {"batch": HESSIAN_BATCH, "vectors": "gaussian", "generator": generator}
-        return hutchinson_trace(model, some, **options)
+        return hutchinson_trace(model, some, batch=HESSIAN_BATCH, vectors="gaussian", generator=generator)
 
     yield "exact", 1 / 8, partial(fisher, "exact", 1)
     yield "sampled-1", 1.0, partial(fisher, "sampled", 1)
@@ -123,7 +122,7 @@ def _contest(
     yield "hutch++-4", 1 / 16, partial(hessian, hutch_plus_plus_trace, "rademacher", rank=4)
 
 
-CHAINS = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
+CHAINS: dict[str, Any] = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 100.0}
 """How the learning coefficient is sampled: the slowest direction forgets its start in some 70 steps."""
 
 
@@ -242,7 +241,7 @@ def _three_traces(model: Encoder, masked: Batch, truth: Float[Tensor, "batch wor
         f = recording.logits.detach().softmax(-1)
         for label in range(f.shape[1]):
             cotangents = torch.eye(f.shape[1]).to(f)[label] - f
-            norm = sum(recording.squared_norms(cotangents).values())
+            norm = reduce(torch.add, recording.squared_norms(cotangents).values())
             true_labels[rows] += truth[rows, label] * norm.cpu()
     return {
         "kl": float((torch.xlogy(truth, truth) - truth * log_f).sum(-1).mean()),

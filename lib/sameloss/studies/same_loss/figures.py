@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, panels
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
 
@@ -303,7 +303,7 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
 def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the entropy of one masked token against the number of masks, one line a language."""
     for index, (name, part) in enumerate(table.groupby("language", sort=False)):
-        style = {"color": f"C{index}", "marker": MARKERS[index]}
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index]}
         ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, capsize=2, label=name, **style)
         ax.axhline(np.log(part.words.iloc[0]), color=f"C{index}", ls=":", lw=1)
     ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")

@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import common_width
 from sameloss.models.shape import Shape
 from sameloss.runs.finetuning import Finetuning
@@ -159,10 +161,14 @@ def _measures(group: Group, run: Pretraining) -> Run:
     return FlatnessMeasurement(run, group.settings.evaluation.flatness.measure_sentences // 2, 0)
 
 
+def widened(group: Group) -> int:
+    """Return the width that all sizes of a group can be enlarged to; only encoders can be."""
+    return common_width(cast(EncoderShape, group.domain.shapes[size]) for size in group.sizes)
+
+
 def _enlargement(group: Group, run: Pretraining) -> Run:
-    much, shapes = group.settings.evaluation.flatness, group.domain.shapes
-    width = common_width([shapes[size] for size in group.sizes])
-    return EnlargementMeasurement(run, much.trace_sentences, 0, much.trace_labels, width)
+    much = group.settings.evaluation.flatness
+    return EnlargementMeasurement(run, much.trace_sentences, 0, much.trace_labels, widened(group))
 
 
 def _finetuning(group: Group, run: Pretraining) -> Run:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import product
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import EstimatedTrace
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import KINDS, common_width, deepen, kind_law, kind_of, trace_law, widen
+from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
 from sameloss.runs.flatness import MEASURES, predictions
 from sameloss.runs.held_out import held_out_masked
@@ -110,13 +110,13 @@ def function_table(page: ComparisonPage, sentences: int = 64) -> pd.DataFrame:
     model, masked = small_model(page), small_sample(page, sentences)
     post = Encoder(model.shape, len(model.head_bias), len(model.position.weight), norm="post").double()
     post.load_state_dict({name: model.state_dict()[name] for name in post.state_dict()})
-    initial = {"filling": "initial", "generator": torch.Generator().manual_seed(0)}
     deeper = model.shape.layers + 2
+    initial = deepen(model, deeper, filling="initial", generator=torch.Generator().manual_seed(0))
     changes = {
         "pre-LN, width × 2": (model, widen(model, 2)),
         "pre-LN, width × 2, balanced": (model, widen(model, 2, tied="balanced")),
         "pre-LN, 2 layers added": (model, deepen(model, deeper)),
-        "pre-LN, 2 layers added, initial matrices": (model, deepen(model, deeper, **initial)),
+        "pre-LN, 2 layers added, initial matrices": (model, initial),
         "post-LN, width × 2": (post, widen(post, 2)),
         "post-LN, 2 layers added": (post, deepen(post, deeper)),
     }
@@ -148,7 +148,7 @@ def law_table(page: ComparisonPage, sentences: int = 64) -> pd.DataFrame:
     model, masked = small_model(page), small_sample(page, sentences)
     small = _means(fisher_trace(model, masked, estimator="exact"))
     rows = []
-    for tied, ratio in product(("paper", "balanced"), (2, 3)):
+    for tied, ratio in product(get_args(Tying), (2, 3)):
         large = _means(fisher_trace(widen(model, ratio, tied=tied), masked, estimator="exact"))
         law = pd.Series({name: trace_law(name, ratio, tied) for name in small.index})
         off = (large / (law * small) - 1).abs().groupby(kind_of).max()

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 import torch
@@ -21,15 +21,15 @@ from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.training.unseen import unseen
 
 if TYPE_CHECKING:
-    from sameloss.languages.autoregressive.hub import HubTeacher
+    from sameloss.languages.autoregressive.hub import HubTeacher, HubTeacherSpec
 
 
-def paper_kind(spec: LanguageSpec) -> str | None:
-    """Return which of the paper's languages a language stands for: the calibrated ones, or OPT-125M."""
+def paper_kind(spec: LanguageSpec) -> str:
+    """Return which of the paper's languages, if any, a language stands for: a calibrated one, or OPT-125M."""
     if isinstance(spec, TeacherSpec):
-        return None
+        return ""
     names = [name for name in ("PCFG", "HMM") if spec == PAPER[name].language]
-    return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else None)
+    return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else "")
 
 
 def entropy_table(page: ComparisonPage) -> pd.DataFrame:
@@ -87,9 +87,10 @@ def describe_opt(page: ComparisonPage) -> pd.DataFrame:
     sentences = language.sample(4, generator)
     rows = [row[:length] for row, length in zip(*(x.tolist() for x in sentences), strict=True)]
     if not isinstance(spec, TeacherSpec):
-        texts = [language.tokenizer.decode([language.allowed[word - 1] for word in row]) for row in rows]
-        print(f"{spec.words} tokens cover {language.coverage:.1%} of {spec.corpus}")
-        print(_glue_coverage(page.settings.evaluation.glue, language).to_string(index=False))
+        real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
+        texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
+        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}")
+        print(_glue_coverage(page.settings.evaluation.glue, real).to_string(index=False))
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})

@@ -94,7 +94,7 @@ def lstm_sizes() -> pd.DataFrame:
     hmm, rows = PAPER["HMM"].language, []
     for name, shape in LSTM_SIZES["paper"].items():
         with torch.device("meta"):
-            model = BiLSTM(shape, hmm.words, hmm.length)
+            model = BiLSTM(shape, hmm.words, hmm.max_length)
             plain = nn.LSTM(shape.d_model, shape.d_model, shape.layers)
         two, one = (sum(bert_parts(shape.d_model, _count(part)).values()) for part in (model.blocks, plain))
         counts = {"two directions": two, "one direction": one, "here": model.parameter_count}
@@ -121,10 +121,10 @@ def own_sizes(group: Group) -> pd.DataFrame:
     words, length = group.domain.language.words, group.domain.language.max_length
     rows = []
     for name in group.sizes:
-        shape = group.domain.shapes[name]
         with torch.device("meta"):
-            model = shape.build(words, length)
-        rows.append({"size": name, **asdict(shape), **_parts(model), "all": model.parameter_count})
+            model = group.domain.shapes[name].build(words, length)
+        about = {"size": name, **group.domain.dimensions(name)}
+        rows.append({**about, **_parts(model), "all": model.parameter_count})
     return pd.DataFrame(rows)
 
 
