@@ -182,15 +182,6 @@ WITHOUT_OWN_TEST = {
     "book/pages.py",
     "book/studies.py",
     "book/verdicts.py",
-    "studies/dyck/figures.py",
-    "studies/dyck/minimisation.py",
-    "studies/dyck/neurons.py",
-    "studies/dyck/pages.py",
-    "studies/dyck/random_features.py",
-    "studies/dyck/settings.py",
-    "studies/dyck/statements.py",
-    "studies/dyck/tables.py",
-    "studies/dyck/training.py",
 }
 """Modules whose functions are tested elsewhere, if at all. It should be empty."""
 
