@@ -59,7 +59,7 @@ def classes() -> list[type]:
 def run_classes() -> list[type[Run]]:
     """Return all classes of runs of the library, those that compute nothing themselves left out."""
     classes()  # imports every module
-    found = [kind for kind in _below(Run) if kind.__module__.startswith("sameloss.")]
+    found = {kind for kind in _below(Run) if kind.__module__.startswith("sameloss.")}
     return sorted((kind for kind in found if kind.compute is not Run.compute), key=lambda kind: kind.__name__)
 
 
