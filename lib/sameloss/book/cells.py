@@ -22,6 +22,8 @@ def stale_cells(folder: Path) -> dict[Path, str]:
     for study in all_studies().values():
         for name in study.plans:
             path = folder / f"{name}.py"
+            if not path.exists():
+                continue
             source = path.read_text()
             right = with_parameters(source, cell(study.table(name)))
             if right != source:
