@@ -18,7 +18,6 @@ from sameloss.errors import ParameterError
 ROOT = Path(__file__).parents[2]
 SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
 SEEDS = (1, 2)  # the first seed belongs to both cells
-pytestmark = pytest.mark.book
 
 
 def snakemake(folder, *options, **config):
@@ -69,6 +68,7 @@ def start_and_kill(folder, strays):
         os.killpg(started.pid, signal.SIGKILL)
 
 
+@pytest.mark.book
 def test_a_killed_grid_goes_on_and_computes_nothing_twice(tmp_path, strays):
     start_and_kill(tmp_path, strays)
     before = finished(tmp_path)
@@ -130,6 +130,7 @@ def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.book
 def test_snakemake_says_the_sentence_and_starts_nothing(tmp_path):
     refused = run(snakemake(tmp_path, preset="smoke", sizes="1K,L856", algorithms="adamw,post-ln"))
     assert refused.returncode == 1
@@ -151,6 +152,42 @@ def test_all_sizes_are_those_of_each_language(tmp_path):
         f"paper/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
     ]
     assert cells(grid) == [f"{cell}/adamw/seeds-1" for cell in expected]
+
+
+def cells_of(tmp_path, **given):
+    return cells(grid_of(f"{name}={value}" for name, value in {"artifacts": tmp_path, **given}.items()))
+
+
+def test_axes_are_multiplied_and_no_cell_is_there_twice(tmp_path):
+    """A size by name stands beside all sizes, which hold it."""
+    found = cells_of(tmp_path, preset="smoke", sizes="1K,all", algorithms="adamw,sam", seeds="1,2")
+    assert len(found) == len(set(found)) == 2 * 2 * 2
+    assert found[:3] == [
+        "smoke/PCFG/1K/adamw/seeds-1",
+        "smoke/PCFG/1K/adamw/seeds-2",
+        "smoke/PCFG/1K/sam/seeds-1",
+    ]
+
+
+def test_what_is_left_out_is_the_presets(tmp_path):
+    """As a chapter would take it: a whole number may be written as a power of ten."""
+    assert cells_of(tmp_path, preset="smoke", sizes="1K", steps="1e3") == ["smoke/PCFG/1K/adamw/seeds-3"]
+    assert cells_of(tmp_path, preset="auto", sizes="2M", seeds="None") == ["gpu/PCFG/2M/adamw/seeds-3"]
+
+
+def test_another_length_of_training_has_a_folder_of_its_own():
+    assert grid_of(["out=x"]).folder == "x"
+    assert grid_of(["out=x", "steps=20"]).folder == "x/steps-20"
+
+
+def test_an_algorithm_that_cannot_train_a_size_is_refused_with_those_that_can(tmp_path):
+    with pytest.raises(ParameterError) as refused:
+        cells_of(tmp_path, preset="smoke", sizes="L856", algorithms="post-ln")
+    able = str(refused.value).partition("algorithms for L856 are ")[2].rstrip(".").split(", ")
+    assert "adamw" in able
+    assert "post-ln" not in able
+    for algorithm in able:
+        assert cells_of(tmp_path, preset="smoke", sizes="L856", algorithms=algorithm)
 
 
 def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):

@@ -1,0 +1,106 @@
+"""Tables of the page on costs."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from sameloss.book import cost_tables
+from sameloss.book.cost_tables import (
+    estimated_and_measured,
+    mean_length,
+    preset_costs,
+    recorded_benchmark,
+    size_table,
+)
+from sameloss.book.studies import open_page
+from sameloss.runs.cost import Speed, training_flops
+from sameloss.store.store import Store
+from sameloss.studies.same_loss.recorded import records
+from sameloss.studies.same_loss.settings import PRESETS
+
+BOOK = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """The folder of the book, with its results."""
+    monkeypatch.chdir(BOOK)
+
+
+@pytest.mark.usefixtures("at_home")
+def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
+    table = preset_costs(Store(tmp_path)).set_index("preset")
+    assert list(table.index) == list(PRESETS)
+    assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
+    assert table["for"].eq("H200").tolist() == [False, False, False, True, True]
+    assert table.measured_h.notna().tolist() == [False, False, True, False, False]  # in results/
+    assert table.measured_h["laptop-long"] == records()["laptop-long"]["core_hours"]
+    assert table.on["smoke"] == "–"
+
+
+def test_sizes_are_the_papers_with_true_counts():
+    table = size_table().set_index("size")
+    assert 195e6 < table.parameters["235M"] < 205e6
+    small = [PRESETS[name].domain.sizes for name in ("smoke", "laptop", "paper")]
+    assert list(table.index) == [size for sizes in small for size in sizes]
+    assert table.preset["2M"] == "gpu"  # the first that has it
+    assert table.d_model["235M"] == 1024
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory):
+    """Two small pre-trainings of either size."""
+    given = {"preset": "smoke", "steps": 20, "seeds": 2}
+    page = open_page("02_existence", **given, artifacts=str(tmp_path_factory.mktemp("artifacts")))
+    for run in page.group.pretrainings().values():
+        page.store.get(run)
+    return page
+
+
+def test_estimates_stand_beside_what_it_took(computed):
+    table = estimated_and_measured(computed.store, computed.group)
+    assert table["size"].tolist() == ["1K", "3K"]
+    assert (table[["estimated_s", "measured_s", "tokens_per_s"]] > 0).all(axis=None)
+    assert table.utilisation.between(0, 100, inclusive="neither").all()
+
+
+def test_speeds_by_hand(computed, monkeypatch):
+    """Sentences a second times their tokens; of a device whose products are as fast as the training was."""
+    runs = [computed.group.pretraining("1K", seed) for seed in range(2)]
+    seconds = sum(computed.store.manifest(run)["wall_s"] for run in runs) / 2
+    length = mean_length(runs[0], computed.store)
+    monkeypatch.setattr(
+        cost_tables, "flops_per_second", lambda *_: training_flops(runs[0], length) / seconds * 4
+    )
+    monkeypatch.setattr(cost_tables, "this_device", lambda: Speed(lambda *_: 1e9, 0.0))
+    row = estimated_and_measured(computed.store, computed.group).iloc[0]
+    assert row.measured_s == pytest.approx(seconds)
+    assert row.tokens_per_s == round(20 * 64 * length / seconds)
+    assert row.utilisation == pytest.approx(25)
+    assert row.estimated_s == pytest.approx(training_flops(runs[0]) / 1e9)
+
+
+def test_on_another_device_no_speed_of_this_one_is_compared(computed, monkeypatch):
+    monkeypatch.setattr(cost_tables, "device_name", lambda: "another")
+    assert estimated_and_measured(computed.store, computed.group).utilisation.isna().all()
+
+
+def test_sentences_have_the_length_that_is_trained_on(computed):
+    assert mean_length(computed.group.pretraining("1K", 0), computed.store) == 4
+
+
+def test_a_recorded_benchmark_is_read_with_its_origin(tmp_path, monkeypatch):
+    (tmp_path / "results").mkdir()
+    rows = "claim,ours_value,peer_value,ratio,goal,met\nfast,1234.5,0.123456,10000,2,True\nfair,5,,,1,False\n"
+    (tmp_path / "results" / "benchmark_speed.csv").write_text(rows)
+    origin = {"created": "2026-01-02T03:04", "device": "cpu x", "threads": 1, "revision": "abc"}
+    versions = {"torch": "2.0", "absent": None}
+    (tmp_path / "results" / "benchmark_speed.json").write_text(json.dumps({**origin, "versions": versions}))
+    monkeypatch.setattr(cost_tables, "book_root", lambda: tmp_path)
+    table, line = recorded_benchmark("speed")
+    assert table.to_numpy().tolist() == [
+        ["fast", "1,234", "0.123", "10,000", "2", "yes"],
+        ["fair", "5", "–", "–", "1", "no"],
+    ]
+    assert line == "Recorded on 2026-01-02, cpu x, 1 thread, torch 2.0, source revision abc."
