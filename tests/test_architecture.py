@@ -175,16 +175,6 @@ def test_in_a_study_the_same_things_have_the_same_name(source):
 
 # Tests beside the library
 
-WITHOUT_OWN_TEST = {
-    "book/cells.py",
-    "book/chapter.py",
-    "book/cost_tables.py",
-    "book/pages.py",
-    "book/studies.py",
-    "book/verdicts.py",
-}
-"""Modules whose functions are tested elsewhere, if at all. It should be empty."""
-
 
 def has_logic(source: str) -> bool:
     """Tell whether a module computes: it has a function with a body, outside of protocols."""
@@ -213,9 +203,7 @@ def own_test(source: str) -> Path:
 
 def test_every_module_has_its_own_test_file():
     lacking = {source for source in sources() if has_logic(source) and not own_test(source).exists()}
-    assert not (new := lacking - WITHOUT_OWN_TEST), f"No test file at the mirrored place: {sorted(new)}."
-    gained = WITHOUT_OWN_TEST - lacking
-    assert not gained, f"Tested now, or gone; take out of `WITHOUT_OWN_TEST`: {sorted(gained)}."
+    assert not lacking, f"No test file at the mirrored place: {sorted(lacking)}."
 
 
 def test_logic_is_told_from_constants_and_protocols():
