@@ -4,13 +4,13 @@ import io
 import os
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
 import papermill
-from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from sameloss.book.contents import notebooks
@@ -61,9 +61,16 @@ def execute_all(executions: dict[Path, Execution]) -> None:
     """Execute chapters in processes of their own; after a fault let those that were handed out end.
 
     Raises:
-        SystemExit: where a chapter ends in an error.
+        SystemExit: where a chapter ends in an error, or a process was killed.
 
     """
+    try:
+        _execute_all(executions)
+    except BrokenProcessPool:
+        raise SystemExit("A process that executes chapters was killed; run this again to go on.") from None
+
+
+def _execute_all(executions: dict[Path, Execution]) -> None:
     with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
         running = {pool.submit(execute_one, *item): item for item in executions.items()}
         for future in as_completed(running):
@@ -104,6 +111,6 @@ def execute_one(page: Path, execution: Execution) -> Outcome:
         unfinished.replace(target)
     except PapermillExecutionError as error:
         fault = f"ended with {error.ename}: {error.evalue}"
-    except DeadKernelError:
-        fault = "ended because its kernel was killed, perhaps for want of memory."
+    except RuntimeError as error:  # of the kernel: it did not start, or was killed
+        fault = f"lost its kernel, perhaps for want of memory ({error}); run this again to go on."
     return Outcome(printed.getvalue(), time.perf_counter() - started, fault)
