@@ -1,6 +1,7 @@
 """Which device computes."""
 
 import platform
+import sys
 
 import pytest
 import torch
@@ -40,3 +41,12 @@ def test_the_peak_counts_what_was_held():
     assert held.sum() == 1 << 26
     assert 1 << 20 < before <= peak_bytes()
     assert peak_bytes() >= held.nbytes
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can begin a process's peak anew")
+def test_what_was_held_before_is_forgotten():
+    use_device("cpu")
+    torch.ones(1 << 27).sum()
+    before = peak_bytes()
+    forget_peak()
+    assert peak_bytes() < before - (1 << 28)

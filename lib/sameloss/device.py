@@ -4,6 +4,8 @@ import os
 import platform
 import resource
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -44,13 +46,16 @@ def device_name() -> str:
 
 
 def forget_peak() -> None:
-    """Begin the peak of a GPU's memory anew; a CPU's peak stays that of the whole process."""
+    """Begin the peak of memory anew; on a CPU that is not under Linux it stays that of the whole process."""
     if best_device() == "cuda":
         torch.cuda.reset_peak_memory_stats()
+    else:
+        with suppress(OSError):
+            Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak resident set
 
 
 def peak_bytes() -> int:
-    """Return the largest memory in bytes that this process had in use, of the GPU where there is one."""
+    """Return the largest memory in bytes in use since `forget_peak`, of the GPU where there is one."""
     if best_device() == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

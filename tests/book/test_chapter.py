@@ -140,6 +140,13 @@ def test_tables_have_no_index_rounded_numbers_and_dashes_for_gaps():
     assert "row_heading" not in render(table).to_html()
 
 
+def test_the_same_table_is_the_same_page():
+    """So that executing a notebook again changes nothing in it; two tables of a page have two names."""
+    table = pd.DataFrame({"a": [1]})
+    assert render(table).to_html() == render(table.copy()).to_html()
+    assert render(table).uuid != render(table + 1).uuid
+
+
 def test_tiny_numbers_are_written_as_powers_of_ten():
     table = pd.DataFrame({"off": [1.2e-9], "kept": [1.2e-9]})
     assert scientific(table, "off").to_numpy().tolist() == [["1e-09", 1.2e-9]]

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import pandas as pd
@@ -95,7 +96,8 @@ def show_source(thing: Callable) -> Code:
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Show a table without its index, numbers rounded, gaps as a dash."""
     formats = dict.fromkeys(table.select_dtypes("float").columns, f"{{:.{decimals}f}}")
-    return table.style.hide(axis="index").format(formats, na_rep="–", thousands=",")
+    name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
+    return table.style.set_uuid(name).hide(axis="index").format(formats, na_rep="–", thousands=",")
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:

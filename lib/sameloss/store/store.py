@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -84,7 +85,7 @@ class Run:
         """Return what the key is made of: the parameters but those at their defaults."""
         return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _chosen)}
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Return the name of the run's result: 16 hex digits."""
         text = json.dumps(self.canonical(), sort_keys=True, allow_nan=False)

@@ -11,9 +11,9 @@ from sameloss.statistics.estimate import Estimate
 from sameloss.studies.same_loss import results as module
 from sameloss.studies.same_loss.results import (
     collect,
-    collect_finetuned,
     collect_probes,
     final,
+    finetuned,
     fisher_and_hessian,
     saturated,
     shared_kl,
@@ -75,7 +75,7 @@ def test_probes_of_some_checkpoints(found):
 
 
 def test_fine_tuned_models_stand_in_the_place_of_the_probes(found):
-    tuned = collect_finetuned(found.store, found.group)
+    tuned = finetuned(found)
     assert set(tuned.probes) == set(found.probes)
     run = found.group.measured("finetuning")["3K", 1]
     assert np.array_equal(tuned.correct("3K", "root")[1], found.store.get(run)[-1, :, :, 0])

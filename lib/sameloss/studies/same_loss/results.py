@@ -159,10 +159,10 @@ def collect_probes(store: Store, group: Group, steps: tuple[int, ...]) -> Result
     return Results(group, store, probes, baselines, majority)
 
 
-def collect_finetuned(store: Store, group: Group) -> Results:
-    """Gather the fine-tuned models in the place of the probes."""
-    tuned = {key: store.get(run) for key, run in group.measured("finetuning").items()}
-    return replace(collect_probes(store, group, group.steps[-1:]), probes=tuned)
+def finetuned(results: Results) -> Results:
+    """Return the results with fine-tuned models in the place of the probes; last checkpoints alone."""
+    runs = results.group.measured("finetuning")
+    return replace(results, probes={key: results.store.get(run) for key, run in runs.items()})
 
 
 def final(results: Results) -> pd.DataFrame:

@@ -88,7 +88,7 @@ def test_gains_over_the_lookup_table_under_every_protocol(results, monkeypatch):
 
 def test_fine_tuning_stands_beside_probes(results, monkeypatch):
     tuned = {key: np.ones((1, 3, 400, 2), dtype=bool) for key in results.probes}
-    monkeypatch.setattr(comparison, "collect_finetuned", lambda *_: replace(results, probes=tuned))
+    monkeypatch.setattr(comparison, "finetuned", lambda _: replace(results, probes=tuned))
     table = comparison.finetuned_table(results, ["root"]).set_index(["size", "evaluation"])
     assert table.value["1K", "fine-tuning"] == 100
     assert table.value["3K", "linear probe"] == pytest.approx(80, abs=3)

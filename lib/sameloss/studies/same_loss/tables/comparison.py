@@ -18,9 +18,9 @@ from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.results import (
     KEYS,
     Results,
-    collect_finetuned,
     collect_probes,
     final,
+    finetuned,
     saturated,
 )
 
@@ -90,7 +90,7 @@ def protocol_gains(results: Results, task: str) -> pd.DataFrame:
 
 def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     """Return accuracies (%) of linear probes and of fine-tuning, last checkpoints."""
-    tuned = collect_finetuned(results.store, results.group)
+    tuned = finetuned(results)
     return pd.DataFrame(
         {"task": task, "size": size, "evaluation": name, **_percent(accuracy(found, size, task))._asdict()}
         for task in tasks
