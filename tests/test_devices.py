@@ -12,9 +12,10 @@ from emulated_device import DEVICE, emulate
 
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.masking import mask_batch
+from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.features import contextual_features, one_hot_features
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
-from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.flatness import hutchinson, trace
 from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
 from sameloss.measures.saturation import saturation
@@ -113,9 +114,11 @@ def probes(device):
     d = Data(device)
     contextual = contextual_features(d.model, d.sentences).double()
     for features in (contextual.to(device), one_hot_features(d.language, d.sentences.to(device))):
-        options = [2], ProbeSettings(epochs=2, batch=8, projection=3), 0
-        fitted = fit_probes(features.unflatten(0, (2, 20)), d.labels.unflatten(0, (2, 20)), *options)
-    return [contextual, fitted.weight, fitted.correct(features, d.labels)]
+        probe = AdamWProbe(epochs=2, batch=8, projection=3)
+        own = features.unflatten(0, (2, 20)), d.labels.unflatten(0, (2, 20)), [2]
+        fitted, solved = (probe.fit(*own, seed=0), OptimalProbe(projection=3).fit(*own, seed=0))
+    read = [solved.weight, solved.correct(features, d.labels), solved.gradient(*own[:2])]
+    return [contextual, fitted.weight, fitted.correct(features, d.labels), *read]
 
 
 def finetuning(device):

@@ -10,8 +10,9 @@ from toy_runs import TINY
 
 from sameloss.languages import HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
+from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
-from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs.finetuning import Finetuning
@@ -69,7 +70,7 @@ ENDLESS_TEXT = CorpusSampling(RECURSIVE, None, seed=0)
 
 SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
 
-PROBE = ProbeSettings(epochs=5, batch=32)
+PROBE = AdamWProbe(epochs=5, batch=32)
 
 LABELLED = LabelledSampling(
     TINY, Downstream(("root", "span2"), "likelihood", train=130, test=200, probe_seeds=2, seed=0)
@@ -147,6 +148,7 @@ def measured() -> dict[str, Run]:
         "saturation, sampled": SaturationMeasurement(replace(model, corpus=HMM_CORPUS), held_out(HMM)),
         "probing": Probing(model, (12,), LABELLED, PROBE),
         "probing, projected": Probing(model, (12,), LABELLED, replace(PROBE, projection=8)),
+        "probing, untrained and solved": Probing(model, (0, 12), LABELLED, OptimalProbe()),
         "lookup table": BaselineProbing("lookup table", LABELLED, PROBE),
         "one-hot tokens": BaselineProbing("one-hot tokens", LABELLED, PROBE),
         "finetuning": Finetuning(model, LABELLED, finetune),

@@ -39,6 +39,13 @@ def test_a_training_keeps_the_models_along_the_way(tiny_run, tmp_path):
     assert checkpoints.history.loss.iloc[-10:].mean() < checkpoints.history.loss.iloc[:10].mean()
 
 
+def test_before_the_first_step_the_model_is_as_it_was_drawn(tiny_run, tmp_path):
+    found = Checkpoints(tmp_path, (20, 60), tiny_run.new_model).model(0)
+    drawn = tiny_run.new_model().state_dict()
+    assert not found.training
+    assert all(torch.equal(value, drawn[name]) for name, value in found.state_dict().items())
+
+
 def test_weights_of_another_shape_are_refused_in_one_sentence(tiny_run, tmp_path):
     """What a changed class without a raised schema would meet."""
     store = Store(tmp_path)

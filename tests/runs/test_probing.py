@@ -5,14 +5,15 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
+from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.features import contextual_features, lookup_features
-from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.runs.probing import BaselineProbing, Probing
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Store
 
-PROBE = ProbeSettings(epochs=3, batch=20)
+PROBE = AdamWProbe(epochs=3, batch=20)
 
 
 @pytest.fixture(scope="module")
@@ -30,17 +31,19 @@ def by_hand(store, labelled, featurise):
     training, test = store.get(labelled)
     features = featurise(training.sentences).unflatten(0, (3, 120))
     labels = training.labels.unflatten(0, (3, 120))
-    probes = fit_probes(features, labels, labelled.classes, PROBE, stream_seed("probe", 0))
+    probes = PROBE.fit(features, labels, labelled.classes, stream_seed("probe", 0))
     return probes.correct(featurise(test.sentences), test.labels).numpy()
 
 
 def test_each_checkpoint_is_probed_on_its_own(tiny_run, labelled, store):
     told = []
     run = Probing(tiny_run, (20, 60), labelled, PROBE)
-    correct = store.get(run, lambda fraction, text: told.append(fraction))
+    correct, gradient = store.get(run, lambda fraction, text: told.append(fraction))
     assert correct.shape == (2, 3, 70, 2)
     assert correct.dtype == bool
     assert told == [0.5, 1.0]
+    assert gradient.shape == (2, 3)
+    assert (gradient > 0.01).all()  # three epochs are no optimum
     for at, step in enumerate((20, 60)):
         model = store.get(tiny_run).model(step)
         expected = by_hand(store, labelled, lambda sentences, m=model: contextual_features(m, sentences))
@@ -48,8 +51,15 @@ def test_each_checkpoint_is_probed_on_its_own(tiny_run, labelled, store):
     assert not np.array_equal(*correct)
 
 
+def test_the_untrained_model_is_probed_as_step_zero_by_a_solved_probe_too(tiny_run, labelled, store):
+    found = store.get(Probing(tiny_run, (0, 60), labelled, OptimalProbe()))
+    assert (found.gradient < 0.01).all()
+    drawn, trained = found.correct[..., 0].mean((1, 2))
+    assert trained > drawn
+
+
 def test_a_representation_without_training_has_one_step(labelled, store, tiny_language):
-    correct = store.get(BaselineProbing("lookup table", labelled, PROBE))
+    correct = store.get(BaselineProbing("lookup table", labelled, PROBE)).correct
     assert correct.shape == (1, 3, 70, 2)
     expected = by_hand(store, labelled, lambda sentences: lookup_features(tiny_language, sentences))
     assert np.array_equal(correct[0], expected)
@@ -58,13 +68,13 @@ def test_a_representation_without_training_has_one_step(labelled, store, tiny_la
 def test_probes_beat_the_majority_on_sentences_they_did_not_see(tiny_run, labelled, store):
     training, test = store.get(labelled)
     assert not torch.equal(training.sentences.tokens[:70], test.sentences.tokens)
-    longer = ProbeSettings(epochs=100, batch=20)
-    correct = store.get(Probing(tiny_run, (60,), labelled, longer))
+    longer = AdamWProbe(epochs=100, batch=20)
+    correct = store.get(Probing(tiny_run, (60,), labelled, longer)).correct
     majority = float(test.labels[:, 0].bincount().max() / 70)
     assert correct[0, ..., 0].mean() > majority + 0.1
 
 
 def test_an_unknown_representation_is_refused(labelled, store):
-    run = BaselineProbing("nonsense", labelled, ProbeSettings())
+    run = BaselineProbing("nonsense", labelled, AdamWProbe())
     with pytest.raises(ParameterError, match="choose lookup table, one-hot tokens"):
         store.get(run)

@@ -36,8 +36,10 @@ class Checkpoints:
         return self.model(self.steps[-1])
 
     def model(self, step: int) -> MaskedLanguageModel:
-        """Return the model after `step` steps, on the best device at hand."""
+        """Return the model after `step` steps, on the best device at hand; 0: as it was drawn, untrained."""
         model = self.new_model()
+        if step == 0:
+            return model.to(best_device()).eval()
         path = self.folder / weights_name(step)
         try:
             model.load_state_dict(load_file(path))

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jaxtyping import Bool
 
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
 from sameloss.measures.downstream.validation import check_labels
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import LabelledSampling, LabelledSentences
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Report, Run, Store
@@ -19,17 +19,12 @@ from sameloss.store.store import Report, Run, Store
 
 @dataclass(frozen=True)
 class Finetuning(Run):
-    """Fine-tuning of the last checkpoint of a pre-training, for each probe seed and task (App. A.4).
-
-    The result has the form of that of `Probing`, with a single step.
-    """
+    """Fine-tuning of the last checkpoint of a pre-training, for each probe seed and task (App. A.4)."""
 
     pretraining: Pretraining
     labelled: LabelledSampling
     settings: FinetuneSettings
     examples: int | None = None  # training sentences of each probe seed: the first so many; None: all
-
-    load = Probing.load
 
     def __post_init__(self) -> None:
         """Refuse more training sentences than there are."""
@@ -73,6 +68,11 @@ class Finetuning(Run):
     @property
     def _examples(self) -> int:
         return self.examples or self.labelled.downstream.train
+
+    def load(self, folder: Path) -> Bool[np.ndarray, "step seed sentence task"]:
+        """Return which test sentences are right, with the axes of `Probed`; the only step is the last."""
+        with np.load(folder / "probes.npz") as saved:
+            return saved["correct"]
 
     @property
     def effort(self) -> float:

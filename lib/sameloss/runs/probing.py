@@ -4,34 +4,44 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Float
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError
 from sameloss.languages import Sentences
 from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
-from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
+from sameloss.measures.downstream.probe import Probe
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import LabelledSampling, LabelledSentences
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Report, Run, Store
 
 
+class Probed(NamedTuple):
+    """What probes found, with the axis `step` first; of what no training made there is a single step."""
+
+    correct: Bool[np.ndarray, "step seed sentence task"]  # which test sentences are right
+    gradient: Float[np.ndarray, "step seed"]  # how far from its optimum each probe is
+
+
 class _Probing(Run):
     """The part that both kinds of probing share: fitting, and the table of what is right."""
 
     labelled: LabelledSampling
-    probe: ProbeSettings
+    probe: Probe
+
+    schema: ClassVar[int] = 2
 
     def _fit(
         self,
         data: tuple[LabelledSentences, LabelledSentences],
         featurise: Callable[[Sentences], torch.Tensor],
-    ) -> torch.Tensor:
-        """Fit the probes of one representation, and return which test sentences they get right."""
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fit probes of a representation; return which test sentences are right, and the gradients."""
         training, test = data
         downstream = self.labelled.downstream
         split = (downstream.probe_seeds, downstream.train)
@@ -39,16 +49,18 @@ class _Probing(Run):
         features = featurise(training.sentences).to(device).unflatten(0, split)
         labels = training.labels.unflatten(0, split)
         seed = stream_seed("probe", downstream.seed)
-        probes = fit_probes(features, labels, self.labelled.classes, self.probe, seed)
-        return probes.correct(featurise(test.sentences).to(device), test.labels)
+        probes = self.probe.fit(features, labels, self.labelled.classes, seed)
+        correct = probes.correct(featurise(test.sentences).to(device), test.labels)
+        return correct, probes.gradient(features, labels).cpu()
 
-    def _save(self, folder: Path, results: list[torch.Tensor]) -> None:
-        np.savez_compressed(folder / "probes.npz", correct=torch.stack(results).numpy())
+    def _save(self, folder: Path, results: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        found = Probed(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
+        np.savez_compressed(folder / "probes.npz", **found._asdict())
 
-    def load(self, folder: Path) -> np.ndarray:
-        """Return which test sentences are right, with the axes (step, probe seed, test sentence, task)."""
+    def load(self, folder: Path) -> Probed:
+        """Read what the probes found."""
         with np.load(folder / "probes.npz") as saved:
-            return saved["correct"]
+            return Probed(saved["correct"], saved["gradient"])
 
 
 @dataclass(frozen=True)
@@ -58,7 +70,7 @@ class Probing(_Probing):
     pretraining: Pretraining
     steps: tuple[int, ...]
     labelled: LabelledSampling
-    probe: ProbeSettings
+    probe: Probe
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Probe checkpoint after checkpoint."""
@@ -74,7 +86,7 @@ class Probing(_Probing):
         """Return a rough number of seconds."""
         width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
-        reads = d.train * d.probe_seeds * self.probe.epochs * len(self.steps)
+        reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
         return reads * width / 1e9
 
 
@@ -84,7 +96,7 @@ class BaselineProbing(_Probing):
 
     representation: str
     labelled: LabelledSampling
-    probe: ProbeSettings
+    probe: Probe
 
     REPRESENTATIONS: ClassVar = {
         "lookup table": lookup_features,

@@ -25,6 +25,10 @@ class Claim:
     unit: str = field(default="", kw_only=True)
     tolerance: float = field(default=0.25, kw_only=True)  # share of the value that still counts as reproduced
 
+    def with_tolerance(self, tolerance: float | None) -> "Claim":
+        """Return the claim with another tolerance; None: with its own."""
+        return self if tolerance is None else replace(self, tolerance=tolerance)
+
 
 class Verdict(StrEnum):
     """What a computation says of a published claim."""
@@ -83,7 +87,6 @@ def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> p
     """
     rows = []
     for claim, effect, task in judged:
-        meant = claim if tolerance is None else replace(claim, tolerance=tolerance)
         published = (claim.id, claim.place, claim.text, claim.value, claim.unit, task)
-        rows.append((*published, *effect, str(judge(effect, meant))))
+        rows.append((*published, *effect, str(judge(effect, claim.with_tolerance(tolerance)))))
     return pd.DataFrame(rows, columns=COLUMNS)

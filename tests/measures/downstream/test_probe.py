@@ -1,130 +1,75 @@
-"""Probes against scikit-learn, and the invariances they must have."""
-
-from dataclasses import replace
+"""What all linear probes share: what they read, and how far from their optimum they are."""
 
 import numpy as np
 import pytest
 import torch
-from sklearn.linear_model import LogisticRegression
 
-from sameloss.errors import ParameterError
-from sameloss.measures.downstream.probe import ProbeSettings, fit_probes
-
-LONG = ProbeSettings(epochs=400, batch=1000, lr=0.03)
+from sameloss.measures.downstream.probe import LinearProbes, draw_projection, scaling
 
 
-def make_data(seeds=2, examples=1000, width=6, classes=3):
+@pytest.fixture
+def probes():
+    """Probes of two seeds and two tasks, of three features projected to two dimensions."""
     generator = torch.Generator().manual_seed(0)
-    features = torch.randn(seeds, examples, width, generator=generator)
-    features = features * torch.logspace(-1, 1, width) + 3
-    truth = torch.randn(width, classes, generator=generator)
-    noise = torch.rand(seeds, examples, classes, generator=generator)
-    labels = (features - 3).div(torch.logspace(-1, 1, width)) @ truth - (-noise.log()).log()
-    return features, labels.argmax(-1, keepdim=True)
+    shapes = (2, 2, 5), (2, 1, 5), (2, 1, 2), (2, 1, 2)
+    weight, bias, centre, spread = (torch.rand(shape, generator=generator) + 0.5 for shape in shapes)
+    ridge = torch.tensor([[0.1, 0.2], [0.3, 0.4]])
+    projection = torch.randn(2, 3, 2, generator=generator)
+    return LinearProbes(weight, bias, centre, spread, (2, 3), ridge, projection)
 
 
-@pytest.mark.parametrize("projection", [None, 2])
-def test_converged_probes_match_scikit_learn(projection):
-    features, labels = make_data()
-    probes = fit_probes(features, labels, [3], replace(LONG, projection=projection), seed=0)
-    logits = probes.logits(features)[0]
-    accuracy = probes.predict(features).eq(labels).double().mean((1, 2))
+@pytest.fixture
+def data():
+    generator = torch.Generator().manual_seed(1)
+    labels = [torch.randint(0, classes, (2, 7), generator=generator) for classes in (2, 3)]
+    return torch.randn(2, 7, 3, generator=generator), torch.stack(labels, -1)
+
+
+def test_features_are_projected_centred_and_scaled(probes, data):
+    features, labels = data
+    logits = probes.logits(features)
+    assert [task.shape for task in logits] == [(2, 7, 2), (2, 7, 3)]
     for seed in range(2):
-        read = features[seed] if projection is None else features[seed] @ probes.projection[seed]
-        scaled = (read - read.mean(0)) / read.std(0)
-        reference = LogisticRegression(C=np.inf, max_iter=5000, tol=1e-8).fit(scaled, labels[seed, :, 0])
-        predicted = logits[seed].softmax(-1).numpy()
-        np.testing.assert_allclose(predicted, reference.predict_proba(scaled), atol=5e-3)
-        centred = logits[seed] - logits[seed].mean(-1, keepdim=True)
-        np.testing.assert_allclose(centred.numpy(), reference.decision_function(scaled), atol=0.1)
-        assert accuracy[seed].item() == pytest.approx(reference.score(scaled, labels[seed, :, 0]), abs=2e-3)
+        read = (features[seed] @ probes.projection[seed] - probes.centre[seed]) / probes.spread[seed]
+        expected = read @ probes.weight[seed] + probes.bias[seed]
+        torch.testing.assert_close(torch.cat([task[seed] for task in logits], -1), expected)
+        best = torch.stack([expected[:, :2].argmax(-1), expected[:, 2:].argmax(-1)], -1)
+        assert torch.equal(probes.predict(features)[seed], best)
+        assert torch.equal(probes.correct(features, labels[0])[seed], best == labels[0])
 
 
-def test_tasks_do_not_influence_each_other():
-    features, labels = make_data()
-    other = torch.randint(0, 5, labels.shape, generator=torch.Generator().manual_seed(1))
-    alone = fit_probes(features, labels, [3], LONG, seed=0).logits(features)[0].softmax(-1)
-    both = fit_probes(features, torch.cat([labels, other], -1), [3, 5], LONG, seed=0)
-    torch.testing.assert_close(both.logits(features)[0].softmax(-1), alone, rtol=0, atol=5e-3)
-
-
-def test_standardised_probes_ignore_the_scale_of_features():
-    features, labels = make_data()
-    short = ProbeSettings(epochs=5, batch=100)
-    fits = [fit_probes(scale * features, labels, [3], short, seed=0) for scale in (1.0, 1000.0)]
-    torch.testing.assert_close(fits[0].weight, fits[1].weight, rtol=1e-3, atol=1e-4)
-    raw = ProbeSettings(epochs=5, batch=100, standardise=False)
-    fits = [fit_probes(scale * features, labels, [3], raw, seed=0) for scale in (1.0, 1000.0)]
-    assert not torch.allclose(fits[0].weight, fits[1].weight, rtol=1e-3, atol=1e-4)
-
-
-def test_seeds_train_on_their_own_sentences():
-    features, labels = make_data()
-    labels[1] = (labels[1] + 1) % 3
-    probes = fit_probes(features, labels, [3], LONG, seed=0)
-    correct = probes.correct(features[0], labels[0])
-    assert correct.shape == (2, 1000, 1)
-    accuracy = correct.float().mean(1).squeeze()
-    assert accuracy[0] > 0.6
-    assert accuracy[1] < 0.3
-
-
-def test_constant_features_are_harmless():
-    features, labels = make_data()
-    features[..., 0] = 7.0
-    probes = fit_probes(features, labels, [3], ProbeSettings(epochs=2, batch=100), seed=0)
-    assert probes.weight.isfinite().all()
-
-
-def test_the_seed_decides_the_result():
-    features, labels = make_data()
-    short = ProbeSettings(epochs=2, batch=100)
-    fit = lambda seed: fit_probes(features, labels, [3], short, seed).weight  # noqa: E731
-    assert torch.equal(fit(0), fit(0))
-    assert not torch.equal(fit(0), fit(1))
-
-
-@pytest.mark.parametrize("share", [0.0, 1.0])
-def test_accuracy_of_certain_data(share):
-    features = torch.tensor([[-1.0], [1.0]]).repeat(50, 1)[None]
-    labels = (features > 0).long()
-    probes = fit_probes(features, labels, [2], LONG, seed=0)
-    shown = labels[0] if share else 1 - labels[0]
-    assert probes.correct(features[0], shown).float().mean() == share
+def test_the_gradient_is_that_of_mean_loss_and_ridge(probes, data):
+    """Of weights, the mean of x (p - y) and λ W; the largest entry of weights and biases counts."""
+    features, labels = data
+    found = probes.gradient(features, labels)
+    read = torch.nn.functional.pad(probes.read(features), (0, 1), value=1.0).double().numpy()
+    for seed in range(2):
+        weight = torch.cat([probes.weight[seed], probes.bias[seed]]).double().numpy()
+        slopes = []
+        for task, columns in enumerate((slice(0, 2), slice(2, 5))):
+            odds = np.exp(read[seed] @ weight[:, columns])
+            wrong = odds / odds.sum(1, keepdims=True) - np.eye(5)[labels[seed, :, task]][:, : odds.shape[1]]
+            slopes.append(read[seed].T @ wrong / 7 + float(probes.ridge[seed, task]) * weight[:, columns])
+        assert found[seed].item() == pytest.approx(abs(np.hstack(slopes)).max(), rel=1e-6)
 
 
 def test_projections_are_gaussian_and_each_seed_s_own():
-    features = torch.randn(2, 50, 400, generator=torch.Generator().manual_seed(0))
-    labels = (features[..., :1] > 0).long()
-    settings = ProbeSettings(epochs=1, projection=100)
-    fit = lambda seed: fit_probes(features, labels, [2], settings, seed)  # noqa: E731
-    probes, drawn = fit(0), fit(0).projection
+    features = torch.zeros(2, 50, 400)
+    drawn = draw_projection(features, 100, torch.Generator().manual_seed(0))
     assert drawn.shape == (2, 400, 100)
-    assert probes.weight.shape == (2, 100, 2)
-    assert torch.equal(drawn, probes.projection)
     assert not torch.equal(drawn[0], drawn[1])
-    assert not torch.equal(drawn, fit(1).projection)
     entries = 400**0.5 * drawn.double().flatten()  # 80,000 of N(0, 1)
     assert abs(entries.mean()) < 4 / len(entries) ** 0.5
     assert abs(entries.var() - 1) < 4 * (2 / len(entries)) ** 0.5
     assert abs((entries**4).mean() - 3) < 4 * (96 / len(entries)) ** 0.5
+    assert draw_projection(features, None, torch.Generator()) is None
 
 
-def test_a_projection_bounds_what_a_probe_can_learn_by_heart():
-    generator = torch.Generator().manual_seed(0)
-    features = torch.randn(1, 100, 300, generator=generator)
-    labels = torch.randint(0, 2, (1, 100, 1), generator=generator)
-    learned = [
-        fit_probes(features, labels, [2], replace(LONG, epochs=100, projection=width), seed=0)
-        .correct(features, labels[0])
-        .float()
-        .mean()
-        for width in (None, 200, 3)
-    ]
-    assert learned[:2] == [1, 1]
-    assert learned[2] < 0.75
-
-
-def test_a_projection_to_nothing_is_refused():
-    with pytest.raises(ParameterError, match="projection must be positive; got 0"):
-        ProbeSettings(projection=0)
+def test_scaling_gives_mean_zero_and_variance_one_and_leaves_constants():
+    features = torch.randn(2, 50, 3, generator=torch.Generator().manual_seed(0)) * 9 + 4
+    features[..., 0] = 7.0
+    centre, spread = scaling(features)
+    scaled = (features - centre) / spread
+    torch.testing.assert_close(scaled.mean(1), torch.zeros(2, 3), atol=1e-5, rtol=0)
+    torch.testing.assert_close(scaled.std(1)[:, 1:], torch.ones(2, 2))
+    assert (scaled[..., 0] == 0).all()

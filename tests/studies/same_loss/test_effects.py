@@ -1,5 +1,7 @@
 """Effects on made-up results whose answer is known."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from made_up import changed
@@ -15,6 +17,15 @@ def test_size_gain(results):
     gain = effects.size_gain(results, "root")
     assert gain.value == pytest.approx(20, abs=3)
     assert gain.low > 10
+
+
+def test_what_training_adds_is_paired_with_the_untrained_model(results):
+    """In these results the first step stands for the untrained model, which is 10 points worse."""
+    net = effects.net_accuracy(results, "3K", "root")
+    assert net.value == pytest.approx(0.1, abs=0.03)
+    same = replace(results, probes={key: right[[0, 0]] for key, right in results.probes.items()})
+    assert effects.net_accuracy(same, "3K", "root").value == 0
+    assert (effects.net_accuracy(same, "3K", "root").replicates == 0).all()
 
 
 def test_the_lookup_claim_is_about_every_size(results):

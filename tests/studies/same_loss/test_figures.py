@@ -1,5 +1,7 @@
 """Figures show what they are given, with labels, and do not change it."""
 
+import itertools
+
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
@@ -52,6 +54,19 @@ def test_every_axis_says_what_it_shows(checkpoints, results):
     assert checkpoints.equals(before)
     labels = axes[1].get_legend_handles_labels()[1]
     assert labels == ["1K", "3K", "lookup table", "one-hot tokens"]
+
+
+def test_untrained_models_are_open_and_every_line_is_named():
+    names = itertools.product(("root", "span2"), ("AdamW", "solved"), ("trained", "untrained"), "ab")
+    columns = ["task", "protocol", "models", "size", "value", "low", "high"]
+    axes = figures.accuracy_by_size(pd.DataFrame([(*row, 50, 45, 60) for row in names], columns=columns))
+    assert [ax.get_ylabel() for ax in axes] == ["probe accuracy, root (%)", "probe accuracy, span2 (%)"]
+    lines, labels = axes[1].get_legend_handles_labels()
+    assert labels == ["AdamW, trained", "AdamW, untrained", "solved, trained", "solved, untrained"]
+    assert [line.lines[0].get_markerfacecolor() == "white" for line in lines] == [False, True, False, True]
+    assert [tick.get_text() for tick in axes[1].get_xticklabels()] == ["a", "b"]
+    (bars,) = lines[0].lines[2]
+    assert [end[:, 1].tolist() for end in bars.get_segments()] == 2 * [[45, 60]]
 
 
 def test_along_training_means_stand_over_steps_with_their_spread(checkpoints, results, ax):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.probing import BaselineProbing
 from sameloss.studies.same_loss.arms import HMM
@@ -151,7 +151,7 @@ def test_execution_options_reach_the_training(group):
 
 def test_another_probe_is_another_run_on_the_same_sentences(group):
     own = group(preset="smoke")
-    other = own.with_probe(ProbeSettings(epochs=1, batch=64))
+    other = replace(own, probe=AdamWProbe(epochs=1, batch=64))
     assert other.labelled.key == own.labelled.key
     assert other.pretraining("1K", 0).key == own.pretraining("1K", 0).key
     assert other.probings()["1K", 0].key != own.probings()["1K", 0].key
@@ -161,13 +161,16 @@ def test_another_probe_is_another_run_on_the_same_sentences(group):
 def test_protocols_differ_in_the_probe_alone(group):
     own = group(preset="smoke")
     others = protocols(own)
-    standard = own.settings.evaluation.probe
-    assert {name: other.settings.evaluation.probe for name, other in others.items()} == {
-        "projected to 16 dimensions": replace(standard, projection=16),
-        "raw features": replace(standard, standardise=False),
-        "raw features, lr × 10": replace(standard, standardise=False, lr=10 * standard.lr),
+    adamw, solved = own.probe, own.settings.evaluation.optimal_probe
+    assert {name: other.probe for name, other in others.items()} == {
+        "AdamW": adamw,
+        "AdamW, 16 dimensions": replace(adamw, projection=16),
+        "AdamW, raw features": replace(adamw, standardise=False),
+        "AdamW, raw features, lr × 10": replace(adamw, standardise=False, lr=10 * adamw.lr),
+        "solved": solved,
+        "solved, 16 dimensions": replace(solved, projection=16),
     }
+    assert all(replace(other, probe=adamw) == own for other in others.values())
     runs = protocol_runs(own)
-    assert len(runs) == len(others) * (len(own.pretrainings()) + len(BASELINES))
-    assert {run.steps for run in runs if run.kind == "Probing"} == {own.steps[-1:]}
-    assert not {run.key for run in runs} & {run.key for run in own.runs()}
+    assert len({run.key for run in runs}) == len(others) * (len(own.pretrainings()) + len(BASELINES))
+    assert {run.steps for run in runs if run.kind == "Probing"} == {(0, own.steps[-1])}

@@ -1,61 +1,46 @@
-"""Linear probes: softmax regression on frozen features, all seeds and tasks in one pass (App. A.4)."""
+"""Linear probes: softmax regression on frozen features (Section 2.1, App. A.4).
+
+How one is fitted is a protocol of its own: `OptimalProbe` solves it, `AdamWProbe` trains it as the paper
+does.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sameloss.measures.downstream.validation import check_labels, check_positive
-
 SMALLEST_SPREAD = 1e-6
 """Features that vary less than this are constant: they are centred, not scaled."""
 
 
 @dataclass(frozen=True)
-class ProbeSettings:
-    """AdamW as in Appendix A.4 (learning rate 1e-3, 100 epochs); the batch is the released code's.
-
-    `standardise` gives every feature mean 0 and variance 1 on the training sentences. Without it
-    a fixed learning rate favours representations of a large scale: see chapter 02_existence.
-
-    `projection` maps the features, before all else, to so many dimensions by a fixed random matrix, so
-    that representations of different widths are read by probes of one capacity: 512 in Appendix A.4
-    of the paper's OpenReview version, which its later versions do without.
-    """
-
-    epochs: int = 100
-    batch: int = 512
-    lr: float = 1e-3
-    weight_decay: float = 0.0
-    standardise: bool = True
-    projection: int | None = None
-
-    def __post_init__(self) -> None:
-        """Refuse settings with which nothing would be trained."""
-        check_positive(self, "epochs", "batch", "lr")
-        if self.projection is not None:
-            check_positive(self, "projection")
-
-
-@dataclass(frozen=True)
 class LinearProbes:
-    """One probe for each seed; the logits of the tasks stand side by side."""
+    """One probe for each seed; the logits of the tasks stand side by side.
+
+    A probe reads the features mapped by `projection`, less `centre`, divided by `spread`. `ridge` is the
+    weight λ of λ/2 ‖(W, b)‖² for each task, which was added to the mean loss when the probe was fitted.
+    """
 
     weight: Float[Tensor, "seed read logit"]
     bias: Float[Tensor, "seed 1 logit"]
     centre: Float[Tensor, "seed 1 read"]
     spread: Float[Tensor, "seed 1 read"]
     classes: tuple[int, ...]
+    ridge: Float[Tensor, "seed task"]
     projection: Float[Tensor, "seed feature read"] | None = None
+
+    def read(self, features: Float[Tensor, "*seed example feature"]) -> Float[Tensor, "seed example read"]:
+        """Return what the probes see of features."""
+        return (projected(features, self.projection) - self.centre) / self.spread
 
     def logits(self, features: Float[Tensor, "*seed example feature"]) -> list[Tensor]:
         """Return each task's logits, axes (seed, example, class)."""
-        scaled = (_projected(features, self.projection) - self.centre) / self.spread
-        return _logits(scaled, self.weight, self.bias, self.classes)
+        return logits_of(self.read(features), self.weight, self.bias, self.classes)
 
     def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
         """Return the most probable class of each example and task."""
@@ -69,64 +54,71 @@ class LinearProbes:
         """Return which predictions are right, on the CPU."""
         return self.predict(features).cpu() == labels.cpu()
 
+    def gradient(
+        self, features: Float[Tensor, "seed example feature"], labels: Int[Tensor, "seed example task"]
+    ) -> Float[Tensor, " seed"]:
+        """Return the largest entry of the gradient of what is minimised: how far a probe is from its optimum.
 
-def fit_probes(
-    features: Float[Tensor, "seed example feature"],
-    labels: Int[Tensor, "seed example task"],
-    classes: Sequence[int],
-    settings: ProbeSettings,
-    seed: int,
-) -> LinearProbes:
-    r"""Train one probe for each seed, each on its own sentences, from its own start, in its own order.
+        Args:
+            features: the sentences that the probes were fitted to.
+            labels: their classes.
 
-    A probe minimises the mean of $-\log \mathrm{softmax}(W h + b)_y$ over its examples (Section 2.1, App.
-    A.4). Different tasks share no parameter and AdamW treats every parameter alone, so training them
-    together changes nothing.
+        """
+        read = self.read(features).double()
+        weight, bias = (part.double().requires_grad_() for part in (self.weight, self.bias))
+        with torch.enable_grad():
+            loss = sum_of_losses(logits_of(read, weight, bias, self.classes), labels.to(read.device))
+            each = self.ridge.repeat_interleave(torch.tensor(self.classes).to(self.ridge.device), dim=1)
+            penalty = (each[:, None] * torch.cat([weight, bias], 1) ** 2).sum() / 2
+            slopes = torch.autograd.grad(loss + penalty, [weight, bias])
+        return torch.cat([slope.abs().flatten(1) for slope in slopes], 1).amax(1)
 
-    Args:
-        features: the training representations h of each seed; the probes are trained on their device.
-        labels: 0-based classes y of each task.
-        classes: number of classes of each task.
-        settings: optimiser and length of training.
-        seed: seed of projections, initial weights and orders.
 
-    Returns:
-        The probes of all seeds.
+@runtime_checkable
+class Probe(Protocol):
+    """How linear probes are fitted.
 
-    Raises:
-        ParameterError: for labels that `check_labels` refuses.
-
-    >>> features = torch.tensor([[[0.0, 1.0], [0.0, 0.0], [1.0, 1.0], [1.0, 0.0]]])  # of one seed
-    >>> labels = torch.tensor([[[0], [0], [1], [1]]])  # of one task: the first feature
-    >>> probes = fit_probes(features, labels, [2], ProbeSettings(lr=0.1), seed=0)
-    >>> probes.correct(features, labels[0])[..., 0]
-    tensor([[True, True, True, True]])
-
+    `projection` maps the features, before all else, to so many dimensions by a fixed random matrix, so
+    that representations of different widths are read by probes of one capacity: 512 in Appendix A.4
+    of the paper's OpenReview version, which its later versions do without.
     """
-    check_labels(labels, classes)
-    generator = torch.Generator().manual_seed(seed)
-    projection = _draw_projection(features, settings.projection, generator)
-    features = _projected(features, projection)
-    seeds, examples, width = features.shape
-    centre, spread = _scaling(features, settings.standardise)
-    start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
-    weight = start.to(features).requires_grad_()
-    bias = features.new_zeros(seeds, 1, sum(classes)).requires_grad_()
-    optimiser = torch.optim.AdamW([weight, bias], lr=settings.lr, weight_decay=settings.weight_decay)
-    scaled, own = (features - centre) / spread, torch.arange(seeds)[:, None] * examples
-    labels = labels.to(features.device)
-    with torch.enable_grad():
-        for _ in range(settings.epochs):
-            order = torch.rand(seeds, examples, generator=generator).argsort(1)
-            for chosen in (own + order).to(features.device).split(settings.batch, dim=1):
-                optimiser.zero_grad()
-                logits = _logits(_rows(scaled, chosen), weight, bias, classes)
-                _loss(logits, _rows(labels, chosen)).backward()
-                optimiser.step()
-    return LinearProbes(weight.detach(), bias.detach(), centre, spread, tuple(classes), projection)
+
+    @property
+    def projection(self) -> int | None:
+        """Return the number of dimensions that features are mapped to; None: they are left as they are."""
+
+    @property
+    def passes(self) -> int:
+        """Return roughly how many times it goes over its sentences."""
+
+    def fit(
+        self,
+        features: Float[Tensor, "seed example feature"],
+        labels: Int[Tensor, "seed example task"],
+        classes: Sequence[int],
+        seed: int,
+    ) -> LinearProbes:
+        r"""Fit one probe for each seed to its own sentences.
+
+        A probe minimises the mean of $-\log \mathrm{softmax}(W h + b)_y$ over its examples (Section 2.1,
+        App. A.4). Different tasks share no parameter.
+
+        Args:
+            features: the training representations h of each seed; the probes are fitted on their device.
+            labels: 0-based classes y of each task.
+            classes: number of classes of each task.
+            seed: seed of all that is random.
+
+        Returns:
+            The probes of all seeds.
+
+        Raises:
+            ParameterError: for labels that `check_labels` refuses.
+
+        """
 
 
-def _draw_projection(
+def draw_projection(
     features: Float[Tensor, "seed example feature"], width: int | None, generator: torch.Generator
 ) -> Float[Tensor, "seed feature {width}"] | None:
     """Draw each seed's projection, entries N(0, 1 / features): it keeps squared lengths, up to a factor."""
@@ -136,28 +128,23 @@ def _draw_projection(
     return (torch.randn(seeds, before, width, generator=generator) / before**0.5).to(features)
 
 
-def _projected(features: Tensor, projection: Tensor | None) -> Tensor:
+def projected(features: Tensor, projection: Tensor | None) -> Tensor:
+    """Return projected features, or the features themselves where there is no projection."""
     return features if projection is None else features @ projection
 
 
-def _rows(values: Tensor, chosen: Tensor) -> Tensor:
-    """Return the chosen rows of each seed, by their numbers in the flattened (seed, example) axis."""
-    return values.flatten(0, 1).index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
-
-
-def _logits(scaled: Tensor, weight: Tensor, bias: Tensor, classes: Sequence[int]) -> list[Tensor]:
-    return list((scaled @ weight + bias).split(tuple(classes), dim=-1))
-
-
-def _scaling(features: Tensor, standardise: bool) -> tuple[Tensor, Tensor]:
-    centre = features.mean(1, keepdim=True)
+def scaling(features: Float[Tensor, "seed example read"]) -> tuple[Tensor, Tensor]:
+    """Return what gives every feature mean 0 and variance 1: centre and spread, axes (seed, 1, read)."""
     spread = features.std(1, keepdim=True)
-    if not standardise:
-        return torch.zeros_like(centre), torch.ones_like(spread)
-    return centre, spread.where(spread > SMALLEST_SPREAD, 1.0)
+    return features.mean(1, keepdim=True), spread.where(spread > SMALLEST_SPREAD, 1.0)
 
 
-def _loss(logits: list[Tensor], labels: Tensor) -> Tensor:
+def logits_of(read: Tensor, weight: Tensor, bias: Tensor, classes: Sequence[int]) -> list[Tensor]:
+    """Return each task's logits."""
+    return list((read @ weight + bias).split(tuple(classes), dim=-1))
+
+
+def sum_of_losses(logits: list[Tensor], labels: Tensor) -> Tensor:
     """Sum over seeds and tasks of the mean cross-entropy: each probe's gradient is its own."""
     parts = (
         F.cross_entropy(task.flatten(0, 1), labels[..., number].flatten()) * len(task)

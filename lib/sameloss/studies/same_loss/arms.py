@@ -33,7 +33,8 @@ class Arm:
         length = (
             settings.training.optimisation.steps if self.full_length else settings.training.compared_steps
         )
-        return Group(settings, arm.language, arm._sizes(settings), arm.algorithm, arm.strength, length)
+        sizes, probe = arm._sizes(settings), settings.evaluation.adamw_probe
+        return Group(settings, arm.language, sizes, arm.algorithm, arm.strength, length, probe)
 
     def _sizes(self, settings: Settings) -> tuple[str, ...]:
         """Return the arm's sizes; a page about one size has that one alone."""

@@ -17,7 +17,7 @@ from sameloss.errors import UnreachableKL
 from sameloss.statistics.association import signed_r2, step_slope, trajectories_of
 from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
 from sameloss.statistics.equal_kl import weights_at
-from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
+from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl, untrained
 
 T = TypeVar("T")
 
@@ -93,6 +93,12 @@ def size_gain_matched(results: Results, task: str) -> Interval:
 def _size_gain(results: Results, task: str, kl: float | None) -> Interval:
     small, large = _ends(results)
     return gain([(accuracy(results, large, task, kl=kl), accuracy(results, small, task, kl=kl))])
+
+
+def net_accuracy(probed: Results, size: str, task: str) -> Accuracy:
+    """Return what training adds: the accuracy of a size after all steps less that of its untrained models."""
+    trained, drawn = (accuracy(models, size, task) for models in (probed, untrained(probed)))
+    return Accuracy(trained.value - drawn.value, trained.replicates - drawn.replicates)
 
 
 def trained_over_baseline(results: Results, task: str, baseline: str = "lookup table") -> Interval:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, panels
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, legend, panels
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
 
@@ -93,6 +93,27 @@ def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axe
     ax.set_yticks(range(0, -len(table), -1), table.representation)
     ax.set(xlabel="probe accuracy (%)", title=title)
     return ax
+
+
+def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
+    """Draw accuracy against size, a panel a task: trained models filled, untrained ones open and dashed.
+
+    Args:
+        table: from `tables.comparison.trained_and_untrained`; each protocol has a colour.
+
+    """
+    axes = panels(table.task.nunique())
+    for (task, part), ax in zip(table.groupby("task", sort=False), axes, strict=True):
+        for (name, style), shift in zip(_styles(part, "protocol").items(), (-0.06, 0.06), strict=False):
+            for models, look in {"trained": {}, "untrained": {"mfc": "white", "ls": "--"}}.items():
+                own = part[(part.protocol == name) & (part.models == models)]
+                at, ends = np.arange(len(own)) + shift, [own.value - own.low, own.high - own.value]
+                ax.errorbar(at, own.value, ends, capsize=2, label=f"{name}, {models}", **style | look)
+        sizes = part["size"].unique()
+        ax.set_xticks(range(len(sizes)), sizes)
+        ax.set(xlabel="size", ylabel=f"probe accuracy, {task} (%)", xlim=(-0.4, len(sizes) - 0.6))
+    legend(axes[0])
+    return axes
 
 
 def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:

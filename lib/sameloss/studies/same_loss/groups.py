@@ -1,11 +1,11 @@
 """A group of pre-trainings, some sizes of one language by one algorithm, and what is measured of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.measures.downstream.probe import Probe
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import common_width
 from sameloss.models.shape import Shape
@@ -45,6 +45,7 @@ class Group:
     algorithm: str
     strength: float | None
     length: int  # steps of ordinary training
+    probe: Probe  # how its representations are read
 
     @property
     def domain(self) -> Domain:
@@ -119,22 +120,15 @@ class Group:
         return {key: MEASUREMENTS[kind](self, run) for key, run in self.pretrainings().items()}
 
     def probings(self, steps: tuple[int, ...] | None = None) -> dict[Key, Probing]:
-        """Return the probings of some or all checkpoints."""
-        probe = self.settings.evaluation.probe
+        """Return the probings of some or all checkpoints; step 0 is the untrained model."""
         return {
-            key: Probing(run, steps or self.steps, self.labelled, probe)
+            key: Probing(run, steps or self.steps, self.labelled, self.probe)
             for key, run in self.pretrainings().items()
         }
 
     def baselines(self) -> dict[str, BaselineProbing]:
         """Return the probings of what no training made."""
-        probe = self.settings.evaluation.probe
-        return {name: BaselineProbing(name, self.labelled, probe) for name in BASELINES}
-
-    def with_probe(self, probe: ProbeSettings) -> "Group":
-        """Return the group with another probe, all else equal."""
-        evaluation = replace(self.settings.evaluation, probe=probe)
-        return replace(self, settings=replace(self.settings, evaluation=evaluation))
+        return {name: BaselineProbing(name, self.labelled, self.probe) for name in BASELINES}
 
     def runs(self) -> list[Run]:
         """Return what every comparison of models reads."""
@@ -188,22 +182,38 @@ MEASUREMENTS: dict[str, Callable[[Group, Pretraining], Run]] = {
 
 
 def protocols(group: Group) -> dict[str, Group]:
-    """Return the group under the other probe protocols that the lookup table is compared under."""
+    """Return the group under every protocol of the probe, the paper's first."""
     evaluation = group.settings.evaluation
-    raw = replace(evaluation.probe, standardise=False)
-    projected = replace(evaluation.probe, projection=evaluation.projection)
-    return {
-        f"projected to {evaluation.projection} dimensions": group.with_probe(projected),
-        "raw features": group.with_probe(raw),
-        "raw features, lr × 10": group.with_probe(replace(raw, lr=10 * raw.lr)),
+    adamw, solved, width = evaluation.adamw_probe, evaluation.optimal_probe, evaluation.projection
+    raw = replace(adamw, standardise=False)
+    probes: dict[str, Probe] = {
+        "AdamW": adamw,
+        f"AdamW, {width} dimensions": replace(adamw, projection=width),
+        "AdamW, raw features": raw,
+        "AdamW, raw features, lr × 10": replace(raw, lr=10 * raw.lr),
+        "solved": solved,
+        f"solved, {width} dimensions": replace(solved, projection=width),
     }
+    return {name: replace(group, probe=probe) for name, probe in probes.items()}
 
 
-def protocol_runs(group: Group) -> list[Run]:
-    """Return the probings of the last checkpoints under the other protocols."""
-    others = protocols(group).values()
+TWO_READINGS = ("AdamW", "solved")
+"""The paper's protocol, and one that leaves no choice."""
+
+
+def before_and_after(group: Group) -> tuple[int, int]:
+    """Return the steps of the untrained and of the last model."""
+    return 0, group.steps[-1]
+
+
+def protocol_runs(group: Group, names: Iterable[str] | None = None) -> list[Run]:
+    """Return the probings of untrained and last models and of the baselines, under some protocols or all."""
+    every = protocols(group)
     return [
         run
-        for other in others
-        for run in (*other.probings(other.steps[-1:]).values(), *other.baselines().values())
+        for name in names or every
+        for run in (
+            *every[name].probings(before_and_after(group)).values(),
+            *every[name].baselines().values(),
+        )
     ]

@@ -9,10 +9,10 @@ import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, MAIN, Arm
+from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
-from sameloss.studies.same_loss.groups import Group, protocol_runs
+from sameloss.studies.same_loss.groups import TWO_READINGS, Group, protocol_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
@@ -42,9 +42,12 @@ class ComparisonPage(Page[Settings]):
         return self.present([MAIN] if alone else self.listed)
 
     def present(self, arms: Iterable[Arm]) -> list[Arm]:
-        """Return those of the arms that the preset does not leave out, as the page shows them."""
-        shown = dict.fromkeys(arm.of(self.settings.shown) for arm in arms)
-        return [arm for arm in shown if arm.label not in self.settings.training.left_out]
+        """Return those of the arms that the preset does not leave out, as the page shows them.
+
+        What a page was asked for in the place of ordinary training is shown, whatever the preset compares.
+        """
+        kept = (arm for arm in arms if arm.label not in self.settings.training.left_out)
+        return list(dict.fromkeys(arm.of(self.settings.shown) for arm in kept))
 
     def others(self, *arms: Arm) -> list[Arm]:
         """Return those of the arms that the page compares beside its main one."""
@@ -105,7 +108,7 @@ class ComparisonPage(Page[Settings]):
 
     def recorded(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts beside those of every record."""
-        return across_presets(verdicts, self.settings.name)
+        return across_presets(verdicts, self.settings.name, self.settings.evaluation.tolerance)
 
     @property
     def about(self) -> str:
@@ -131,12 +134,20 @@ def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
     return lambda page: page.group.measured(kind).values()
 
 
+def _two_readings(page: ComparisonPage, arm: Arm) -> list[Run]:
+    return protocol_runs(arm.group(page.settings), TWO_READINGS)
+
+
 def _measures_of_all(page: ComparisonPage) -> list[Run]:
     return [r for arm in page.arms for r in arm.group(page.settings).measured("measures").values()]
 
 
 BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
-    "02_existence": lambda page: [*protocol_runs(page.group), *page.group.measured("finetuning").values()],
+    "02_existence": lambda page: [
+        *protocol_runs(page.group),
+        *(run for other in page.others(HMM, OPT) for run in _two_readings(page, other)),
+        *page.group.measured("finetuning").values(),
+    ],
     "04_flatness": _also("gap"),
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
     "b1_trace": lambda page: estimator_runs(page.group),

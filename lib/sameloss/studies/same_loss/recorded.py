@@ -8,7 +8,7 @@ import pandas as pd
 from sameloss.statistics.bootstrap import Interval
 from sameloss.store.location import book_root
 from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.verdict import judge
+from sameloss.studies.verdict import Claim, judge
 
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
@@ -38,28 +38,33 @@ def record_in_words(preset: str) -> str:
     )
 
 
-def across_presets(verdicts: pd.DataFrame, preset: str) -> pd.DataFrame:
+def across_presets(verdicts: pd.DataFrame, preset: str, tolerance: float | None = None) -> pd.DataFrame:
     """Return the verdicts of a page beside those of every record.
 
     Args:
         verdicts: from `verdict.verdict_table`.
         preset: the page's.
+        tolerance: of all verdicts, in the place of each claim's own.
 
     """
-    table = verdicts[["id", "claim"]].assign(**{f"{preset} (this page)": _in_short(verdicts)})
+    table = verdicts[["id", "claim"]].assign(**{f"{preset} (this page)": _in_short(verdicts, tolerance)})
     for name in records():
         other = recorded("verdicts", name).set_index("id").reindex(verdicts.id).reset_index()
-        table[f"{name} (recorded)"] = _in_short(other)
+        table[f"{name} (recorded)"] = _in_short(other, tolerance)
     return table
 
 
-def _in_short(verdicts: pd.DataFrame) -> list[str]:
+def _in_short(verdicts: pd.DataFrame, tolerance: float | None) -> list[str]:
     """Return verdict, effect and interval as one text a row; records keep numbers, and are judged here."""
-    return [_judged(row.id, Interval(row.ours, row.low, row.high)) for row in verdicts.itertuples()]
+    effects = (Interval(row.ours, row.low, row.high) for row in verdicts.itertuples())
+    return [
+        _judged(BY_ID[name].with_tolerance(tolerance), effect)
+        for name, effect in zip(verdicts.id, effects, strict=True)
+    ]
 
 
-def _judged(claim: str, effect: Interval) -> str:
-    verdict = str(judge(effect, BY_ID[claim]))
+def _judged(claim: Claim, effect: Interval) -> str:
+    verdict = str(judge(effect, claim))
     return (
         verdict
         if pd.isna(effect.low)

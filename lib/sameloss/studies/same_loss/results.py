@@ -46,9 +46,10 @@ class Results:
 
     group: Group
     store: Store
-    probes: dict[Key, np.ndarray]  # right or wrong, see `Probing`
+    probes: dict[Key, np.ndarray]  # right or wrong, see `Probed`
     baselines: dict[str, np.ndarray]
     majority: dict[str, float]
+    gradient: float = float("nan")  # how far from their optimum probes are: the largest, see `Probed`
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -151,12 +152,19 @@ def collect(store: Store, group: Group) -> Results:
 
 def collect_probes(store: Store, group: Group, steps: tuple[int, ...]) -> Results:
     """Gather results whose probes are of some checkpoints."""
-    probes = {key: store.get(run) for key, run in group.probings(steps).items()}
-    baselines = {name: store.get(run) for name, run in group.baselines().items()}
+    probed = {key: store.get(run) for key, run in group.probings(steps).items()}
+    baselines = {name: store.get(run).correct for name, run in group.baselines().items()}
     _, test = store.get(group.labelled)
     columns = zip(group.tasks, test.labels.T, strict=True)
     majority = {task: float(column.bincount().max() / len(column)) for task, column in columns}
-    return Results(group, store, probes, baselines, majority)
+    probes = {key: found.correct for key, found in probed.items()}
+    gradient = max(float(found.gradient.max()) for found in probed.values())
+    return Results(group, store, probes, baselines, majority, gradient)
+
+
+def untrained(results: Results) -> Results:
+    """Return the results with untrained models in the place of trained ones, where step 0 was probed too."""
+    return replace(results, probes={key: right[:1] for key, right in results.probes.items()})
 
 
 def finetuned(results: Results) -> Results:

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
-from sameloss.measures.downstream.probe import ProbeSettings
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.runs.sampling import Downstream
 from sameloss.studies.parameters import Limits
 from sameloss.studies.same_loss import domains
@@ -56,8 +57,9 @@ class Evaluation:
     language_sentences: int  # on which a language's statistics are taken
     saturation_sentences: int
     downstream: Downstream  # without tasks: they are the domain's
-    probe: ProbeSettings
-    projection: int  # dimensions of the projected probe
+    adamw_probe: AdamWProbe  # the paper's protocol
+    optimal_probe: OptimalProbe
+    projection: int  # dimensions of projected probes
     finetune: FinetuneSettings
     finetune_sentences: int  # of each probe seed
     flatness: Flatness
@@ -121,7 +123,8 @@ _LAPTOP = Settings(
         downstream=Downstream(
             tasks=(), label_kind="likelihood", train=2000, test=4000, probe_seeds=3, seed=0
         ),
-        probe=ProbeSettings(),
+        adamw_probe=AdamWProbe(),
+        optimal_probe=OptimalProbe(),
         projection=128,  # the features of the smallest size
         finetune=FinetuneSettings(lr=1e-3, warmup_steps=20),
         finetune_sentences=500,
@@ -183,7 +186,7 @@ _SMOKE = replace(
         language_sentences=500,
         saturation_sentences=500,
         downstream=replace(_LAPTOP.evaluation.downstream, train=400, test=400),
-        probe=ProbeSettings(epochs=20, batch=64),
+        adamw_probe=AdamWProbe(epochs=20, batch=64),
         projection=16,
         finetune=FinetuneSettings(epochs=2, lr=1e-3, warmup_steps=2),
         finetune_sentences=400,

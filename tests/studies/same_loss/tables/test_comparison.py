@@ -64,26 +64,76 @@ def test_equal_kl_stands_beside_equal_steps(results):
     np.testing.assert_equal(table[["value", "low", "high"]].to_numpy()[:4], np.array(expected))
 
 
-def test_gains_over_the_lookup_table_under_every_protocol(results, monkeypatch):
-    """Each protocol's models are compared with its own lookup table."""
-    best = {"raw features": 0.7}
+def probed_as(results, untrained, lookup=0.5):
+    """Return results of untrained models, by size, and of trained ones that are right in 60 % and 80 %."""
+    rng = np.random.default_rng(1)
+    trained = {"1K": 0.6, "3K": 0.8}
+
+    def right(accuracy):
+        return rng.random((3, 400, 2)) < accuracy
+
+    probes = {key: np.stack([right(untrained[key[0]]), right(trained[key[0]])]) for key in results.probes}
+    baselines = {**results.baselines, "lookup table": right(lookup)[None]}
+    return replace(results, probes=probes, baselines=baselines)
+
+
+@pytest.fixture
+def probed(results):
+    """Two protocols: for one the wider of the untrained models is as much better as trained ones are."""
+    biased = probed_as(results, {"1K": 0.5, "3K": 0.7}, lookup=0.7)
+    return {"AdamW": biased, "solved": probed_as(results, {"1K": 0.5, "3K": 0.5})}
+
+
+def test_every_protocol_reads_untrained_and_last_models(results, monkeypatch):
     seen = []
 
     def collect_probes(store, group, steps):
         seen.append(steps)
-        name = next(name for name, other in protocols(results.group).items() if other == group)
-        rng = np.random.default_rng(1)
-        lookup = rng.random((1, 3, 400, 2)) < best.get(name, 0.5)
-        own = made_up(group, store)
-        return changed(own, own.checkpoints, baselines={**own.baselines, "lookup table": lookup})
+        return replace(results, group=group)
 
     monkeypatch.setattr(comparison, "collect_probes", collect_probes)
-    table = comparison.protocol_gains(results, "root").set_index(["protocol", "size"])
-    assert seen == 3 * [results.steps[-1:]]
-    assert table.value["standard", "3K"] == pytest.approx(30, abs=4)
-    assert table.value["raw features", "3K"] == pytest.approx(10, abs=4)
-    assert table["lookup table"]["raw features", "1K"] == pytest.approx(70, abs=4)
-    assert len(table) == 4 * 2
+    found = comparison.by_protocol(results)
+    assert {name: own.group for name, own in found.items()} == protocols(results.group)
+    assert seen == 6 * [(0, results.steps[-1])]
+    assert list(comparison.by_protocol(results, ["solved"])) == ["solved"]
+
+
+def test_gains_over_the_lookup_table_under_every_protocol(probed):
+    """Each protocol's models are compared with its own lookup table."""
+    table = comparison.protocol_gains(probed, "root").set_index(["protocol", "size"])
+    assert table.value["solved", "3K"] == pytest.approx(30, abs=4)
+    assert table.value["AdamW", "3K"] == pytest.approx(10, abs=4)
+    assert table["lookup table"]["AdamW", "1K"] == pytest.approx(70, abs=4)
+    assert len(table) == 2 * 2
+
+
+def test_a_size_effect_that_untrained_models_have_is_none(results, probed):
+    control = comparison.control_table(results, probed, ["root", "span2"])
+    table = control.set_index(["task", "protocol"])
+    assert table.trained.tolist() == pytest.approx(4 * [20], abs=4)
+    assert table.untrained["root", "AdamW"] == pytest.approx(20, abs=4)
+    assert table.untrained["root", "solved"] == pytest.approx(0, abs=4)
+    net = table.trained - table.untrained
+    np.testing.assert_allclose(table.value, net)
+    assert table.low["root", "AdamW"] < 0 < table.high["root", "AdamW"]
+    assert table.low["root", "solved"] > 10
+    assert comparison.control_in_words(control, "AdamW", "root").endswith("not told from the control")
+    assert comparison.control_in_words(control, "solved", "root").endswith(", beyond the control")
+
+
+def test_without_two_saturated_sizes_no_control_is_tested(results, probed):
+    far = changed(results, results.checkpoints.assign(saturated=False))
+    control = comparison.control_table(far, probed, ["root"])
+    assert control.empty
+    assert comparison.control_in_words(control, "AdamW", "root").startswith("not testable here")
+
+
+def test_trained_and_untrained_models_stand_in_one_table(probed):
+    table = comparison.trained_and_untrained(probed, ["root"])
+    keyed = table.set_index(["protocol", "models", "size"]).value
+    assert keyed["AdamW", "untrained", "3K"] == pytest.approx(70, abs=3)
+    assert keyed["solved", "trained", "1K"] == pytest.approx(60, abs=3)
+    assert ((table.low < table.value) & (table.value < table.high)).all()
 
 
 def test_fine_tuning_stands_beside_probes(results, monkeypatch):

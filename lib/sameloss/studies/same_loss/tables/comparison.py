@@ -11,9 +11,16 @@ from sameloss.statistics.association import partial_r2, signed_r2, slope, trajec
 from sameloss.statistics.bootstrap import Interval, percentile_interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, Arm
-from sameloss.studies.same_loss.effects import Compared, accuracy, arm_gain, arm_trace_excess, gain
+from sameloss.studies.same_loss.effects import (
+    Compared,
+    accuracy,
+    arm_gain,
+    arm_trace_excess,
+    gain,
+    net_accuracy,
+)
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
-from sameloss.studies.same_loss.groups import protocols
+from sameloss.studies.same_loss.groups import before_and_after, protocols
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.results import (
     KEYS,
@@ -22,6 +29,7 @@ from sameloss.studies.same_loss.results import (
     final,
     finetuned,
     saturated,
+    untrained,
 )
 
 CHAINLESS = tuple(measure for measure in MEASURES if measure != "learning_coefficient")
@@ -72,20 +80,88 @@ def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     )
 
 
-def protocol_gains(results: Results, task: str) -> pd.DataFrame:
-    """Return each size's gain over the lookup table at the last step under several probe protocols."""
-    last = results.steps[-1:]
-    others = protocols(results.group)
-    probed = {name: collect_probes(results.store, other, last) for name, other in others.items()}
+def by_protocol(results: Results, names: Iterable[str] | None = None) -> dict[str, Results]:
+    """Return untrained and last models as some protocols of the probe, or all, read them."""
+    every, steps = protocols(results.group), before_and_after(results.group)
+    return {name: collect_probes(results.store, every[name], steps) for name in names or every}
+
+
+def protocol_gains(probed: dict[str, Results], task: str) -> pd.DataFrame:
+    """Return each size's gain over the lookup table at the last step, by protocol (see `by_protocol`)."""
     rows = []
-    for name, other in {"standard": results, **probed}.items():
-        lookup = accuracy(other, "lookup table", task)
-        for size in results.sizes:
-            over = gain([(accuracy(other, size, task), lookup)])
+    for name, models in probed.items():
+        lookup = accuracy(models, "lookup table", task)
+        for size in models.sizes:
+            over = gain([(accuracy(models, size, task), lookup)])
             rows.append(
                 {"protocol": name, "lookup table": 100 * lookup.value, "size": size, **over._asdict()}
             )
     return pd.DataFrame(rows)
+
+
+CONTROLLED = ["task", "protocol", "gradient", "untrained", "trained", "value", "low", "high"]
+
+
+def control_table(results: Results, probed: dict[str, Results], tasks: Iterable[str]) -> pd.DataFrame:
+    """Return the gain of the largest over the smallest saturated size, with and without training.
+
+    Args:
+        results: of the models, for what is saturated.
+        probed: the same, from `by_protocol`.
+        tasks: downstream tasks.
+
+    Returns:
+        One row a protocol and task: the largest `gradient` of a probe, which is zero at its optimum; the gain
+        (points) of untrained and of trained models; and `value`, the second less the first, with its
+        interval. No row where fewer than two sizes end saturated.
+
+    """
+    good = effects.saturated_sizes(results)
+    ends = [good[0], good[-1]] if len(good) > 1 else []
+    rows = [
+        {"task": task, "protocol": name, "gradient": models.gradient, **_with_control(models, task, *ends)}
+        for task in tasks
+        for name, models in probed.items()
+        if ends
+    ]
+    return pd.DataFrame(rows, columns=CONTROLLED)
+
+
+def _with_control(models: Results, task: str, small: str, large: str) -> dict[str, float]:
+    def size_gain(found: Results) -> float:
+        return 100 * (accuracy(found, large, task).value - accuracy(found, small, task).value)
+
+    net = gain([(net_accuracy(models, large, task), net_accuracy(models, small, task))])
+    return {"untrained": size_gain(untrained(models)), "trained": size_gain(models), **net._asdict()}
+
+
+def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
+    """Say what a protocol finds of size in a task, with the control beside it."""
+    if control.empty:
+        return "not testable here, because fewer than two sizes end saturated"
+    (row,) = control[(control.protocol == protocol) & (control.task == task)].itertuples()
+    side = "beyond" if row.low > 0 else "below" if row.high < 0 else "not told from"
+    return (
+        f"{row.trained:+.1f} points trained and {row.untrained:+.1f} untrained; net {row.value:+.1f} "
+        f"({row.low:.1f} to {row.high:.1f}), {side} the control"
+    )
+
+
+def trained_and_untrained(probed: dict[str, Results], tasks: Iterable[str]) -> pd.DataFrame:
+    """Return the accuracy (%) of every size before and after all training, by protocol, with intervals."""
+    return pd.DataFrame(
+        {
+            "task": task,
+            "protocol": name,
+            "size": size,
+            "models": models,
+            **_percent(accuracy(found, size, task))._asdict(),
+        }
+        for task in tasks
+        for name, own in probed.items()
+        for models, found in {"untrained": untrained(own), "trained": own}.items()
+        for size in own.sizes
+    )
 
 
 def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
