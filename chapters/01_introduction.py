@@ -65,11 +65,25 @@ from sameloss.book.chapter import render_verdicts
 
 render_verdicts(page.verdicts())
 
+# %% tags=["remove-cell"]
+from myst_nb import glue
+
+from sameloss.studies.same_loss.groups import TWO_READINGS
+from sameloss.studies.same_loss.tables.comparison import by_protocol, control_in_words, control_table
+
+control = control_table(results, by_protocol(results, TWO_READINGS), [name])
+for reading in TWO_READINGS:
+    glue(f"control-{reading}", control_in_words(control, reading, name), display=False)
+glue("control-task", name, display=False)
+
 # %% [markdown]
 # - A lookup table, with a perfect loss, probes worse than trained models: on task A
 #   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
 # - Larger models are better after the same steps: {glue:text}`verdict-fig2`; at exactly equal KL:
 #   {glue:text}`verdict-logkl`. Details: {ref}`existence`.
+# - But untrained models of the same sizes differ too. On {glue:text}`control-task` the largest saturated size
+#   over the smallest is, read by the paper's probe, {glue:text}`control-AdamW`; by one that is solved to its
+#   optimum, {glue:text}`control-solved`. Only what is beyond the control is an effect of pre-training.
 #
 # ## 2 Flatness
 

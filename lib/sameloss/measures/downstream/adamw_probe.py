@@ -68,28 +68,38 @@ class AdamWProbe:
         generator = torch.Generator().manual_seed(seed)
         projection = draw_projection(features, self.projection, generator)
         features, labels = projected(features, projection), labels.to(features.device)
-        seeds, examples, width = features.shape
         centre, spread = self._scaling(features)
-        start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
-        weight = start.to(features).requires_grad_()
-        bias = features.new_zeros(seeds, 1, sum(classes)).requires_grad_()
-        optimiser = torch.optim.AdamW([weight, bias], lr=self.lr, weight_decay=self.weight_decay)
-        scaled, own = (features - centre) / spread, torch.arange(seeds)[:, None] * examples
-        with torch.enable_grad():
-            for _ in range(self.epochs):
-                order = torch.rand(seeds, examples, generator=generator).argsort(1)
-                for chosen in (own + order).to(features.device).split(self.batch, dim=1):
-                    optimiser.zero_grad()
-                    logits = logits_of(_rows(scaled, chosen), weight, bias, classes)
-                    sum_of_losses(logits, _rows(labels, chosen)).backward()
-                    optimiser.step()
-        ridge = features.new_zeros(seeds, len(classes))
-        found = weight.detach(), bias.detach()
-        return LinearProbes(*found, centre, spread, tuple(classes), ridge, projection)
+        weight, bias = self._trained((features - centre) / spread, labels, classes, generator)
+        ridge = features.new_zeros(len(features), len(classes))
+        return LinearProbes(weight, bias, centre, spread, tuple(classes), ridge, projection)
 
     def _scaling(self, features: Float[Tensor, "seed example read"]) -> tuple[Tensor, Tensor]:
         centre, spread = scaling(features)
         return (centre, spread) if self.standardise else (torch.zeros_like(centre), torch.ones_like(spread))
+
+    def _trained(
+        self,
+        read: Float[Tensor, "seed example read"],
+        labels: Int[Tensor, "seed example task"],
+        classes: Sequence[int],
+        generator: torch.Generator,
+    ) -> tuple[Float[Tensor, "seed read logit"], Float[Tensor, "seed 1 logit"]]:
+        """Return weights and biases after all epochs."""
+        seeds, examples, width = read.shape
+        start = torch.randn(seeds, width, sum(classes), generator=generator) / width**0.5
+        weight = start.to(read).requires_grad_()
+        bias = read.new_zeros(seeds, 1, sum(classes)).requires_grad_()
+        optimiser = torch.optim.AdamW([weight, bias], lr=self.lr, weight_decay=self.weight_decay)
+        own = torch.arange(seeds)[:, None] * examples
+        with torch.enable_grad():
+            for _ in range(self.epochs):
+                order = torch.rand(seeds, examples, generator=generator).argsort(1)
+                for chosen in (own + order).to(read.device).split(self.batch, dim=1):
+                    optimiser.zero_grad()
+                    logits = logits_of(_rows(read, chosen), weight, bias, classes)
+                    sum_of_losses(logits, _rows(labels, chosen)).backward()
+                    optimiser.step()
+        return weight.detach(), bias.detach()
 
 
 def _rows(values: Tensor, chosen: Tensor) -> Tensor:

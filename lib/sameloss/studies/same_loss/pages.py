@@ -143,6 +143,7 @@ def _measures_of_all(page: ComparisonPage) -> list[Run]:
 
 
 BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
+    "01_introduction": lambda page: _two_readings(page, MAIN),
     "02_existence": lambda page: [
         *protocol_runs(page.group),
         *(run for other in page.others(HMM, OPT) for run in _two_readings(page, other)),
