@@ -81,8 +81,8 @@ glue("control-task", name, display=False)
 #   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
 # - Larger models are better after the same steps: {glue:text}`verdict-fig2`; at exactly equal KL:
 #   {glue:text}`verdict-logkl`. Details: {ref}`existence`.
-# - But untrained models of the same sizes differ too. On {glue:text}`control-task` the largest saturated size
-#   over the smallest is, read by the paper's probe, {glue:text}`control-AdamW`; by one that is solved to its
+# - The control is untrained models of the same sizes. On {glue:text}`control-task` the largest saturated size over
+#   the smallest is, read by the paper's probe, {glue:text}`control-AdamW`; by one that is solved to its
 #   optimum, {glue:text}`control-solved`. Only what is beyond the control is an effect of pre-training.
 #
 # ## 2 Flatness

@@ -5,6 +5,7 @@ Nothing of an optimiser is left in the result: no rate, no batch, no length, no 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -90,7 +91,7 @@ class OptimalProbe:
         """Return the optimal weights (bias last) of one seed, and the ridge of each task."""
         read = F.pad(read, (0, 1), value=1.0)
         ridge, start = self._chosen_ridge(read, labels, classes)
-        return self._optimum(read, labels, classes, ridge, start), ridge
+        return self._optimum(_turned(read), labels, classes, ridge, start), ridge
 
     def _chosen_ridge(
         self, read: Float[Tensor, "example read"], labels: Int[Tensor, "example task"], classes: Sequence[int]
@@ -101,9 +102,9 @@ class OptimalProbe:
         """
         kept = len(read) - max(1, round(self.held_out * len(read)))
         weight, best = read.new_zeros(read.shape[1], sum(classes)), read.new_full((len(classes),), torch.inf)
-        ridge, found = torch.zeros_like(best), weight
+        ridge, found, own = torch.zeros_like(best), weight, _turned(read[:kept])
         for tried in sorted(self.ridges, reverse=True):
-            weight = self._optimum(read[:kept], labels[:kept], classes, torch.full_like(best, tried), weight)
+            weight = self._optimum(own, labels[:kept], classes, torch.full_like(best, tried), weight)
             loss = _losses(read[kept:] @ weight, labels[kept:], classes)
             better = loss < best
             best, ridge = loss.minimum(best), ridge.masked_fill(better, tried)
@@ -112,7 +113,7 @@ class OptimalProbe:
 
     def _optimum(
         self,
-        read: Float[Tensor, "example read"],
+        own: "_Turned",
         labels: Int[Tensor, "example task"],
         classes: Sequence[int],
         ridge: Float[Tensor, " task"],
@@ -123,10 +124,9 @@ class OptimalProbe:
         The curvature of cross-entropy is at most half the features' second moment (Böhning 1992). In its
         principal axes, each scaled by that bound, all directions curve alike, and L-BFGS takes few steps.
         """
-        moment, axes = torch.linalg.eigh(read.T @ read / len(read))
         each = _each(ridge, classes)
-        scale = (moment.clamp_min(0)[:, None] / 2 + each).rsqrt()
-        turned, free = read @ axes, (axes.T @ start / scale).requires_grad_()
+        scale = (own.moment[:, None] / 2 + each).rsqrt()
+        free = (own.axes.T @ start / scale).requires_grad_()
         solver = torch.optim.LBFGS(
             [free],
             max_iter=self.iterations,
@@ -140,13 +140,27 @@ class OptimalProbe:
         def loss() -> Tensor:
             solver.zero_grad()
             weight = scale * free
-            total = _losses(turned @ weight, labels, classes).sum() + (each * weight**2).sum() / 2
+            total = _losses(own.read @ weight, labels, classes).sum() + (each * weight**2).sum() / 2
             total.backward()
             return total
 
         with torch.enable_grad():
             solver.step(loss)
-        return axes @ (scale * free).detach()
+        return own.axes @ (scale * free).detach()
+
+
+class _Turned(NamedTuple):
+    """Features in the principal axes of their second moment."""
+
+    read: Float[Tensor, "example read"]
+    moment: Float[Tensor, " read"]
+    axes: Float[Tensor, "read read"]
+
+
+def _turned(read: Float[Tensor, "example read"]) -> _Turned:
+    """Turn features into their principal axes."""
+    moment, axes = torch.linalg.eigh(read.T @ read / len(read))
+    return _Turned(read @ axes, moment.clamp_min(0), axes)
 
 
 def _each(values: Tensor, classes: Sequence[int]) -> Tensor:
