@@ -10,16 +10,6 @@ import pytest
 
 from sameloss.studies.drawing import MARKERS, download, legend, panels, use_style
 
-mpl.use("agg")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    """Leave neither figures nor another style behind."""
-    with mpl.rc_context():
-        yield
-    plt.close("all")
-
 
 @pytest.mark.parametrize(
     ("count", "rows", "columns"), [(1, 1, 1), (2, 1, 2), (3, 1, 3), (4, 2, 2), (5, 2, 3), (8, 3, 3)]

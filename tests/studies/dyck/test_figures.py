@@ -1,7 +1,5 @@
 """Figures of the bracket language draw what they are given."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -12,20 +10,6 @@ from sameloss.studies.dyck.language import in_words, pretraining_inputs
 from sameloss.studies.dyck.random_features import exact_width
 from sameloss.studies.dyck.tables import solutions
 from sameloss.studies.dyck.transformer import lower_bound
-
-mpl.use("agg")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
-def ax():
-    (only,) = drawing.panels(1)
-    return only
 
 
 @pytest.fixture(scope="module")

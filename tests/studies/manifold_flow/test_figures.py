@@ -1,7 +1,5 @@
 """Figures of Section 3 draw what their frames hold."""
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import torch
@@ -9,20 +7,6 @@ import torch
 from sameloss.studies import drawing
 from sameloss.studies.manifold_flow import figures
 from sameloss.studies.manifold_flow.tables import coefficient_limits, gap_table, ray_table
-
-mpl.use("agg")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
-def ax():
-    (only,) = drawing.panels(1)
-    return only
 
 
 def names(ax):

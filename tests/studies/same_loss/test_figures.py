@@ -2,8 +2,6 @@
 
 import itertools
 
-import matplotlib as mpl
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,20 +11,6 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
-
-mpl.use("agg")
-
-
-@pytest.fixture(autouse=True)
-def closed():
-    yield
-    plt.close("all")
-
-
-@pytest.fixture
-def ax():
-    (only,) = drawing.panels(1)
-    return only
 
 
 def values(container):

@@ -1,0 +1,23 @@
+"""Figures without a screen, closed after each test."""
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import pytest
+
+from sameloss.studies.drawing import panels
+
+mpl.use("agg")
+
+
+@pytest.fixture(autouse=True)
+def closed():
+    """Leave neither figures nor their look behind."""
+    with mpl.rc_context():
+        yield
+    plt.close("all")
+
+
+@pytest.fixture
+def ax():
+    (only,) = panels(1)
+    return only
