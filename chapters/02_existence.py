@@ -313,9 +313,10 @@ render(finetuned_table(results, page.tasks).rename(columns={"value": "accuracy"}
 #
 # Each effect is oriented so that the paper's claim is a positive number. Verdicts follow from the
 # interval and a tolerance fixed in `sameloss.studies.same_loss.claims` before the runs: *reproduced* (the whole
-# interval lies within the tolerance around the published number), *direction only* (it is above zero and outside the
-# tolerance), *not decided* (it overlaps an edge of the tolerance), *not seen* (zero lies inside), *contradicted*
-# (below zero). The page {ref}`verdicts` has them all.
+# interval lies within the tolerance around the published number), *smaller* or *larger than published* (it lies below
+# or above the tolerance), *direction confirmed* (it is above zero, and no number is published), *not decided* (it
+# overlaps an edge of the tolerance, or zero where no number is published), *contradicted* (it is below zero). The page
+# {ref}`verdicts` has them all.
 
 # %%
 from sameloss.book.chapter import beside_the_paper

@@ -174,8 +174,8 @@ print("SAM lowers the trace:", bool(flattened < plain))
 # %% [markdown]
 # ## Deviations
 #
-# - The paper has no experiment here: effects are ours, and "reproduced" means only that the suggested
-#   direction was seen.
+# - The paper has no experiment here, so there is no number to reproduce: effects are ours, and what it suggests is
+#   a direction.
 # - One strength of each regulariser, chosen by the loss alone: each leaves the models saturated.
 #
 # ## Exercises

@@ -18,12 +18,15 @@
 #
 # | verdict | meaning |
 # |---|---|
-# | reproduced | the whole 95 % interval lies within the tolerance around the published number (where the paper states a direction only: above zero) |
-# | direction only | the whole interval is above zero and outside the tolerance: an effect of another size |
-# | not decided | the interval overlaps an edge of the tolerance: too wide to say |
-# | not seen | zero lies in the interval, the published number is excluded (where there is a direction only: zero lies in it) |
+# | reproduced | the whole 95 % interval lies within the tolerance around the published number, and above zero |
+# | direction confirmed | the paper states a direction only, and the whole interval is above zero |
+# | smaller than published | the whole interval lies below the tolerance; it may contain zero: a precise null is a result |
+# | larger than published | the whole interval lies above the tolerance |
+# | not decided | the interval is too wide: it overlaps an edge of the tolerance (where there is a direction only: zero) |
 # | contradicted | the whole interval is below zero |
 # | not testable here | it cannot be computed from these runs, for example because models are not saturated |
+#
+# A wider interval never gets a stronger word.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper

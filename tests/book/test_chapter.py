@@ -119,7 +119,7 @@ def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
     row = verdicts.set_index("id").loc["fig2"]
     interval = f"{row.low:.2f} to {row.high:.2f}"
     assert shown["glued"]["verdict-fig2"] == (
-        f"direction only ({row.ours:+.2f} accuracy points, 95 % interval {interval})"
+        f"larger than published ({row.ours:+.2f} accuracy points, 95 % interval {interval})"
     )
     assert shown["glued"]["verdict-fig9-opt"] == "not testable here"
     assert table.set_index("id")["95 % interval"]["fig2"] == interval

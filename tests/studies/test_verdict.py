@@ -6,11 +6,18 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.verdict import COLUMNS, Claim, Judged, Verdict, judge, verdict_table
+from sameloss.studies.verdict import (
+    COLUMNS,
+    Claim,
+    Judged,
+    Verdict,
+    judge,
+    verdict_table,
+)
 
 PUBLISHED = Claim("fig2", "Fig. 2", "it helps", "a_page", value=6.9, unit="points", tolerance=0.25)
 DIRECTION_ONLY = replace(PUBLISHED, value=None)
@@ -25,11 +32,13 @@ DIRECTION_ONLY = replace(PUBLISHED, value=None)
         (5, 6, Verdict.NOT_DECIDED),
         (4, 10, Verdict.NOT_DECIDED),
         (-1, 6, Verdict.NOT_DECIDED),
-        (9, 10, Verdict.DIRECTION),
-        (0.5, 4, Verdict.DIRECTION),
-        (0, 4, Verdict.NOT_SEEN),
-        (-4, 4, Verdict.NOT_SEEN),
+        (9, 10, Verdict.LARGER),
+        (0.5, 4, Verdict.SMALLER),
+        (0, 4, Verdict.SMALLER),
+        (-0.1, 0.1, Verdict.SMALLER),  # a precise null
+        (-4, 0, Verdict.SMALLER),
         (-4, -1, Verdict.CONTRADICTED),
+        (-4, 9, Verdict.NOT_DECIDED),
         (math.nan, math.nan, Verdict.NOT_TESTABLE),
     ],
 )
@@ -40,14 +49,14 @@ def test_verdicts_follow_from_interval_and_tolerance(low, high, verdict):
 @pytest.mark.parametrize(
     ("low", "high", "verdict"),
     [
-        (0.5, 2, Verdict.REPRODUCED),
-        (0, 2, Verdict.NOT_SEEN),
-        (-1, 2, Verdict.NOT_SEEN),
+        (0.5, 2, Verdict.DIRECTION),
+        (0, 2, Verdict.NOT_DECIDED),
+        (-1, 2, Verdict.NOT_DECIDED),
         (-2, -1, Verdict.CONTRADICTED),
         (math.nan, math.nan, Verdict.NOT_TESTABLE),
     ],
 )
-def test_a_published_direction_is_reproduced_by_its_direction(low, high, verdict):
+def test_a_published_direction_can_be_confirmed_and_no_more(low, high, verdict):
     assert judge(Interval((low + high) / 2, low, high), DIRECTION_ONLY) == verdict
 
 
@@ -64,21 +73,80 @@ def around(centre, half):
     return Interval(centre, centre - half, centre + half)
 
 
-STRENGTH = {
-    Verdict.REPRODUCED: 2,
-    Verdict.DIRECTION: 1,
-    Verdict.CONTRADICTED: 1,
-    Verdict.NOT_DECIDED: 0,
-    Verdict.NOT_SEEN: 0,
+def spanning(low, high):
+    return Interval((low + high) / 2, low, high)
+
+
+def band(claim):
+    """Return the ends of the tolerance around the published number."""
+    slack = claim.tolerance * claim.value
+    return claim.value - slack, claim.value + slack
+
+
+def effects_near(claim):
+    """Draw effects of about the published size, often those at which a word changes."""
+    size, edges = (1.0, (0.0,)) if claim.value is None else (claim.value, (0.0, *band(claim)))
+    return st.integers(-8, 16).map(lambda quarters: quarters * size / 4) | st.sampled_from(edges)
+
+
+def with_ends(count):
+    """Draw claims, each with some effects in ascending order."""
+    return claims.flatmap(
+        lambda claim: st.tuples(
+            st.just(claim), st.lists(effects_near(claim), min_size=count, max_size=count).map(sorted)
+        )
+    )
+
+
+NO_STRONGER = {word: {word, Verdict.NOT_DECIDED} for word in Verdict}
+NO_STRONGER[Verdict.CONTRADICTED].add(Verdict.SMALLER)  # what is below zero is smaller than published
+"""What an interval may be called that contains one of some word."""
+
+
+@settings(max_examples=1000)  # to meet words that few intervals have
+@given(with_ends(4))
+def test_an_interval_that_contains_another_gets_no_stronger_word(drawn):
+    claim, (lowest, low, high, highest) = drawn
+    assert judge(spanning(lowest, highest), claim) in NO_STRONGER[judge(spanning(low, high), claim)]
+
+
+TRUE_OF = {
+    Verdict.CONTRADICTED: lambda effect, claim: effect < 0,
+    Verdict.DIRECTION: lambda effect, claim: claim.value is None and effect > 0,
+    Verdict.REPRODUCED: lambda effect, claim: (
+        claim.value is not None and effect > 0 and band(claim)[0] <= effect <= band(claim)[1]
+    ),
+    Verdict.SMALLER: lambda effect, claim: claim.value is not None and effect < band(claim)[0],
+    Verdict.LARGER: lambda effect, claim: claim.value is not None and effect > band(claim)[1],
 }
-"""How much is said; nothing is said of what is not testable."""
+"""Of which effects a word is true: for each an interval, so both ends answer for what is between."""
 
 
-@given(claims, numbers, widths, widths)
-def test_being_less_certain_never_says_more(claim, centre, half, more):
-    narrow, wide = judge(around(centre, half), claim), judge(around(centre, half + more), claim)
-    assert STRENGTH[wide] <= STRENGTH[narrow]
-    assert wide == narrow or STRENGTH[wide] == 0
+@given(with_ends(2))
+def test_the_word_is_the_one_that_is_true_of_the_whole_interval(drawn):
+    claim, (low, high) = drawn
+    words = {word for word, true_of in TRUE_OF.items() if true_of(low, claim) and true_of(high, claim)}
+    if Verdict.CONTRADICTED in words:
+        words.discard(Verdict.SMALLER)  # which it implies
+    assert words == {judge(spanning(low, high), claim)} - {Verdict.NOT_DECIDED}
+
+
+@given(with_ends(2))
+def test_reproduced_is_near_the_published_number_and_precise(drawn):
+    claim, (low, high) = drawn
+    if judge(spanning(low, high), claim) == Verdict.REPRODUCED:
+        slack = claim.tolerance * claim.value
+        rounding = 1e-12 * (claim.value + slack)
+        assert low - slack - rounding <= claim.value <= high + slack + rounding
+        assert high - low <= 2 * slack + rounding
+        assert low > 0
+
+
+def test_to_be_near_and_precise_is_not_enough():
+    """Or the wider of these two, which is both, would get the stronger word."""
+    claim = replace(PUBLISHED, value=6.0, tolerance=0.5)  # 3 to 9
+    assert judge(spanning(8, 11), claim) == Verdict.NOT_DECIDED
+    assert judge(spanning(10, 11), claim) == Verdict.LARGER
 
 
 @given(claims, numbers, widths)
@@ -92,15 +160,6 @@ def test_an_interval_across_an_edge_of_the_tolerance_is_not_decided(claim, side,
     edge = claim.value * (1 + side * claim.tolerance)
     effect = Interval(edge, edge - below, edge + above)
     assert judge(effect, claim) == (Verdict.CONTRADICTED if effect.high < 0 else Verdict.NOT_DECIDED)
-
-
-@given(claims, numbers, widths)
-def test_reproduced_is_near_the_number_and_above_zero(claim, centre, half):
-    effect = around(centre, half)
-    if judge(effect, claim) in (Verdict.REPRODUCED, Verdict.DIRECTION):
-        assert effect.low > 0
-    if judge(effect, claim) == Verdict.REPRODUCED and claim.value is not None:
-        assert max(abs(end - claim.value) for end in effect) <= claim.tolerance * claim.value * (1 + 1e-9)
 
 
 @given(with_number, numbers, widths, st.integers(0, 10))
@@ -124,7 +183,7 @@ def test_a_table_has_one_row_a_claim_in_the_order_given():
     )
     assert tuple(table.columns) == COLUMNS
     assert table.id.tolist() == ["fig2", "fig1"]
-    assert table.verdict.tolist() == ["direction only", "not testable here"]
+    assert table.verdict.tolist() == ["larger than published", "not testable here"]
     np.testing.assert_equal(table[["paper", "ours", "low", "high"]].to_numpy()[0], [6.9, 9.5, 9, 10])
     assert table.paper.isna().tolist() == [False, True]
     assert table.task.iloc[0] == "root"
@@ -134,7 +193,7 @@ def test_a_table_has_one_row_a_claim_in_the_order_given():
 def test_one_tolerance_may_stand_for_all():
     judged = [Judged(PUBLISHED, Interval(9.5, 9, 10))]
     assert verdict_table(judged, tolerance=0.5).verdict.tolist() == ["reproduced"]
-    assert verdict_table(judged).verdict.tolist() == ["direction only"]
+    assert verdict_table(judged).verdict.tolist() == ["larger than published"]
 
 
 def test_a_page_without_claims_has_an_empty_table():

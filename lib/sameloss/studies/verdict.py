@@ -34,9 +34,10 @@ class Verdict(StrEnum):
     """What a computation says of a published claim."""
 
     REPRODUCED = "reproduced"
-    DIRECTION = "direction only"
+    DIRECTION = "direction confirmed"  # the paper has no more than one
+    SMALLER = "smaller than published"
+    LARGER = "larger than published"
     NOT_DECIDED = "not decided"
-    NOT_SEEN = "not seen"
     CONTRADICTED = "contradicted"
     NOT_TESTABLE = "not testable here"
 
@@ -44,24 +45,41 @@ class Verdict(StrEnum):
 def judge(effect: Interval, claim: Claim) -> Verdict:
     """Compare an effect, oriented so that the claim is positive, with what was published.
 
-    An effect is reproduced where its whole interval lies within the tolerance around the published
-    value, and another one where the whole interval lies outside; what overlaps an edge is not decided.
-    So no verdict is easier to reach for being less certain.
+    A word is given where it is true of the whole interval, so a wider interval never gets a stronger one: its
+    word stays, or becomes *not decided*, or from *contradicted* the *smaller* that this implies.
+
+    - reproduced: within the tolerance around the published value, and above zero. It implies that the value
+      lies in the interval widened by the tolerance, and that the interval is no wider than the tolerance to
+      both sides. It is stricter than these two: an interval across an edge can have both where its part
+      beyond the edge has not, and would get the stronger word for being wider.
+    - smaller, larger than published: below, above the tolerance around the published value. An interval
+      around zero can be smaller: a precise null is a result.
+    - direction confirmed: above zero, where no value is published.
+    - contradicted: below zero; it comes before smaller.
+    - not decided: none of these. The interval overlaps an edge of the tolerance, or zero.
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", value=10.0, tolerance=0.2)
-    >>> [str(judge(Interval(0, *ends), claim)) for ends in [(9, 11), (1, 2), (7, 13), (-1, 3), (-3, -1)]]
-    ['reproduced', 'direction only', 'not decided', 'not seen', 'contradicted']
+    >>> for ends in [(9, 11), (-1, 3), (13, 15), (7, 13), (-3, -1)]:
+    ...     print(judge(Interval(0, *ends), claim))
+    reproduced
+    smaller than published
+    larger than published
+    not decided
+    contradicted
+
     """
     if effect.low != effect.low or effect.high != effect.high:
         return Verdict.NOT_TESTABLE
     if effect.high < 0:
         return Verdict.CONTRADICTED
     if claim.value is None:
-        return Verdict.REPRODUCED if effect.low > 0 else Verdict.NOT_SEEN
+        return Verdict.DIRECTION if effect.low > 0 else Verdict.NOT_DECIDED
     slack = claim.tolerance * abs(claim.value)
     low, high = claim.value - slack, claim.value + slack
-    if effect.high < low or effect.low > high:
-        return Verdict.DIRECTION if effect.low > 0 else Verdict.NOT_SEEN
+    if effect.high < low:
+        return Verdict.SMALLER
+    if effect.low > high:
+        return Verdict.LARGER
     within = low <= effect.low and effect.high <= high
     return Verdict.REPRODUCED if within and effect.low > 0 else Verdict.NOT_DECIDED
 

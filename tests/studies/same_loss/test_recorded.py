@@ -42,7 +42,11 @@ def test_records_stand_beside_a_page_claim_by_claim(a_record):
     """Rows follow the page, whatever the record's order; what the record lacks is a gap."""
     table = recorded.across_presets(page_of("fig1", "fig2", "fig9"), "laptop")
     assert table.id.tolist() == ["fig1", "fig2", "fig9"]
-    assert table["laptop (this page)"].tolist() == 3 * ["not seen: +0.00 (-1.00, 1.00)"]
+    assert table["laptop (this page)"].tolist() == [
+        "not decided: +0.00 (-1.00, 1.00)",
+        "smaller than published: +0.00 (-1.00, 1.00)",
+        "not decided: +0.00 (-1.00, 1.00)",
+    ]
     assert table["long (recorded)"].tolist() == [
         "not testable here",
         "reproduced: +7.00 (6.50, 7.50)",
