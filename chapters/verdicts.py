@@ -26,7 +26,8 @@
 # | contradicted | the whole interval is below zero |
 # | not testable here | it cannot be computed from these runs, for example because models are not saturated |
 #
-# A wider interval never gets a stronger word.
+# A wider interval never gets a stronger word. Each interval is at 95 % by itself; under the table stands how many
+# of them would lie above zero by chance alone.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper

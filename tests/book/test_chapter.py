@@ -21,6 +21,7 @@ from sameloss.book.chapter import (
     show_source,
 )
 from sameloss.errors import ParameterError
+from sameloss.studies.verdict import chance_in_words
 
 
 @pytest.fixture
@@ -111,7 +112,8 @@ def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
     page = fill(opened("02_existence"))
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
-    table = shown["displayed"][0].data
+    table, chance = (part.data for part in shown["displayed"][:2])
+    assert chance == chance_in_words(verdicts)
     assert table.id.tolist() == verdicts.id.tolist()
     assert set(shown["glued"]) == {f"verdict-{name}" for name in verdicts.id}
     recorded = shown["displayed"][-1].data

@@ -15,6 +15,7 @@ from sameloss.studies.verdict import (
     Claim,
     Judged,
     Verdict,
+    chance_in_words,
     judge,
     verdict_table,
 )
@@ -200,3 +201,12 @@ def test_a_page_without_claims_has_an_empty_table():
     table = verdict_table([])
     assert table.empty
     assert tuple(table.columns) == COLUMNS
+
+
+def test_intervals_above_zero_stand_beside_the_number_that_chance_puts_there():
+    """A twentieth of the intervals misses, half of it above; what has no interval is not counted."""
+    effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
+    table = verdict_table(Judged(DIRECTION_ONLY, spanning(*ends)) for ends in effects)
+    assert chance_in_words(table).startswith(
+        "95 % intervals: 100; wholly above zero: 1; there by chance, were no effect above zero: at most 2.5 "
+    )

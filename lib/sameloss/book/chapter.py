@@ -19,6 +19,7 @@ from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
+from sameloss.studies.verdict import chance_in_words
 
 
 def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
@@ -59,7 +60,7 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
 
 
 def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
-    """Show paper beside ours, then the same claims in recorded runs; return the verdicts.
+    """Show paper beside ours and what chance alone would give, then recorded runs; return the verdicts.
 
     Each row is glued as `verdict-<id>` for the prose.
     """
@@ -68,6 +69,7 @@ def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
         print("No claim of the paper is about what this page was asked to show.")
     else:
         display(render_verdicts(verdicts))
+        display(Markdown(chance_in_words(verdicts)))
         display(Markdown("The same claims in runs too long to wait for, recorded once:"))
         display(render(page.recorded(verdicts)))
     return verdicts

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.bootstrap import LEVEL, Interval
 
 
 @dataclass(frozen=True)
@@ -108,3 +108,28 @@ def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> p
         published = (claim.id, claim.place, claim.text, claim.value, claim.unit, task)
         rows.append((*published, *effect, str(judge(effect, claim.with_tolerance(tolerance)))))
     return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def chance_in_words(verdicts: pd.DataFrame) -> str:
+    """Return how many intervals of a table lie above zero, and how many would by chance.
+
+    An interval whose true effect is not above zero lies wholly above it in 2.5 % of repetitions at most, and
+    expected numbers add up for dependent claims too. There is no correction for many claims: it would need
+    tails far beyond 2.5 %, which the ends of a bootstrap over few seeds do not give.
+
+    Args:
+        verdicts: from `verdict_table`.
+
+    >>> claim = Claim("x", "Tab. 0", "it helps", "a_page")
+    >>> found = verdict_table([Judged(claim, Interval(1, 0.5, 2)), Judged(claim, Interval(1, -0.5, 2))])
+    >>> print(chance_in_words(found).partition(". ")[0])
+    95 % intervals: 2; wholly above zero: 1; there by chance, were no effect above zero: at most 0.05 (2.5 %)
+
+    """
+    share = (1 - LEVEL) / 2
+    known = verdicts.dropna(subset=["low", "high"])
+    return (
+        f"{100 * LEVEL:g} % intervals: {len(known)}; wholly above zero: {(known.low > 0).sum()}; there by "
+        f"chance, were no effect above zero: at most {share * len(known):.2g} ({100 * share:.2g} %). "
+        "Claims on the same runs are not independent: chance moves several at once."
+    )
