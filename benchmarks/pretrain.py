@@ -53,9 +53,9 @@ SHAPES: dict[str, EncoderShape] = {name: s for family in SIZES.values() for name
 
 CONTESTS = {
     "cpu": [
-        ("7K", LAPTOP_LANGUAGE, 128, 1.5),
-        ("27K", LAPTOP_LANGUAGE, 128, 1.5),
-        ("106K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("10K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("40K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("155K", LAPTOP_LANGUAGE, 128, 1.5),
         ("2M", PAPER_LANGUAGE, 128, 1.5),
     ],
     "cuda": [

@@ -23,7 +23,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 language: str = "PCFG"  # of the main part: PCFG, HMM or OPT
 algorithm: str = "adamw"  # of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...
@@ -358,7 +358,7 @@ print(
 #
 # 1. Is the effect of size there before saturation? `-p steps 500`.
 # 2. How much of the interval comes from the probe? `-p probe_seeds 1`.
-# 3. Does one size show the effect of steps? `-p size 27K`.
+# 3. Does one size show the effect of steps? `-p size 40K`.
 # 4. All sizes on the hidden Markov model: `-p language HMM`; with an adversary: `-p algorithm adversarial`.
 # 5. Is a posterior label easier to find than a likelihood label? `-p labels posterior`.
 

@@ -23,7 +23,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 language: str = "PCFG"  # of the main part: PCFG, HMM or OPT
 algorithm: str = "adamw"  # of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...
@@ -269,7 +269,7 @@ print("at the last step the gap is below 5 % of the trace:", bool((last.gap.abs(
 # ## Exercises
 #
 # 1. Does the order of the sizes depend on the noise of the estimate? `-p trace_sentences 500`.
-# 2. One size along its own training: `-p size 27K`.
+# 2. One size along its own training: `-p size 40K`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

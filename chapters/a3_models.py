@@ -23,7 +23,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -253,7 +253,7 @@ from sameloss.models.sizes import SIZES
 from sameloss.studies.same_loss.tables.models import agreement_table
 
 transformers.utils.logging.disable_progress_bar()
-agreement = agreement_table(SIZES["laptop"]["27K"])
+agreement = agreement_table(SIZES["laptop"]["40K"])
 render(scientific(agreement, "difference"))
 
 # %% [markdown]
@@ -270,7 +270,7 @@ import torch
 
 from sameloss.models.export import export_model
 
-model = Encoder(SIZES["laptop"]["7K"], words=16, max_length=8, seed=0)
+model = Encoder(SIZES["laptop"]["10K"], words=16, max_length=8, seed=0)
 with TemporaryDirectory() as folder:
     export_model(model, Path(folder))
     opened = transformers.AutoModelForMaskedLM.from_pretrained(folder)
@@ -285,8 +285,8 @@ type(opened).__name__, theirs[:4].tolist(), ours[:3].tolist()
 # A trained model goes the same way:
 #
 # ```python
-# checkpoints = setting.store.get(setting.pretraining("27K", seed=0))
-# export_model(checkpoints.model(checkpoints.steps[-1]), Path("my-27K"))
+# checkpoints = setting.store.get(setting.pretraining("40K", seed=0))
+# export_model(checkpoints.model(checkpoints.steps[-1]), Path("my-40K"))
 # ```
 #
 # No class of `transformers` is an LSTM like ours; `export_model` says so.

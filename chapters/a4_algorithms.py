@@ -23,7 +23,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
@@ -242,10 +242,10 @@ print(
 #
 # ## Exercises
 #
-# 1. Is the order of the algorithms the same in a smaller model? `-p size 7K`.
+# 1. Is the order of the algorithms the same in a smaller model? `-p size 10K`.
 # 2. Train all sizes of {ref}`existence` with an adversary: `papermill chapters/02_existence.ipynb
 #    out.ipynb -p algorithm adversarial -p strength 0.003`.
-# 3. With more noise than there is: `02_existence` with `-p algorithm sgd-noise -p strength 1.5 -p size 27K`.
+# 3. With more noise than there is: `02_existence` with `-p algorithm sgd-noise -p strength 1.5 -p size 40K`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -22,7 +22,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
@@ -235,7 +235,7 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 #
 # ## Exercises
 #
-# 1. Does the best number of labels depend on the size? `-p size 106K`.
+# 1. Does the best number of labels depend on the size? `-p size 155K`.
 # 2. Is the order of estimators the same far from saturation? `-p steps 500`.
 
 # %% tags=["hide-input"]

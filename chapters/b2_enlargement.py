@@ -22,7 +22,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 trace_sentences: int = None  # masked sentences an estimate of the trace uses; None: the preset's
@@ -217,7 +217,7 @@ print(
 #
 # ## Exercises
 #
-# 1. One size has nothing to be compared with: what does the page say then? `-p size 27K`.
+# 1. One size has nothing to be compared with: what does the page say then? `-p size 40K`.
 # 2. Does a noisier estimate change the verdict? `-p trace_sentences 200`.
 
 # %% tags=["hide-input"]

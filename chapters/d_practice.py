@@ -22,7 +22,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's

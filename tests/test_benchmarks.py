@@ -132,7 +132,7 @@ def test_a_peer_of_other_losses_stops_the_script(pretrain, monkeypatch):
         return given
 
     monkeypatch.setattr(pretrain, "padded", wrong)
-    with pytest.raises(SystemExit, match="losses of four steps, 7K: answers differ by"):
+    with pytest.raises(SystemExit, match="losses of four steps, 10K: answers differ by"):
         pretrain.compare(*pretrain.CONTESTS[0], 1)
 
 

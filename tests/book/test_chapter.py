@@ -62,8 +62,8 @@ def test_a_chapter_begins_with_its_parameters_alone(capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"szie": "7K"}, "Unknown parameter 'szie'; valid here are preset, learning_rate, replicas"),
-        ({"size": "27K"}, "Unknown parameter 'size'; valid here are preset, learning_rate, replicas"),
+        ({"szie": "10K"}, "Unknown parameter 'szie'; valid here are preset, learning_rate, replicas"),
+        ({"size": "40K"}, "Unknown parameter 'size'; valid here are preset, learning_rate, replicas"),
         ({"replicas": 0}, r"replicas must be positive; got 0\."),
     ],
 )

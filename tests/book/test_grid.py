@@ -98,11 +98,11 @@ REFUSALS = [
     ({"szies": "1K"}, "A grid has no 'szies'; valid are preset, languages, sizes, algorithms, seeds, "),
     ({"preset": "samll"}, "Unknown preset 'samll'; choose one of auto, smoke, laptop, "),
     ({"languages": "PCFG,Dutch"}, "Unknown language 'Dutch'; choose one of PCFG, HMM, OPT."),
-    ({"sizes": "1K,9K"}, "Unknown size '9K'; choose one of all, 1K, 3K, L856, 7K, "),
+    ({"sizes": "1K,9K"}, "Unknown size '9K'; choose one of all, 1K, 3K, L856, 10K, "),
     ({"sizes": "2M"}, "Size 2M does not belong to preset smoke, whose sizes are 1K, 3K, L856; "),
     (
-        {"preset": "laptop", "sizes": "106K", "languages": "PCFG,HMM"},
-        "Size 106K is not on HMM at preset laptop; choose one of all, 7K, 27K, L4K, ",
+        {"preset": "laptop", "sizes": "155K", "languages": "PCFG,HMM"},
+        "Size 155K is not on HMM at preset laptop; choose one of all, 10K, 40K, L4K, ",
     ),
     (
         {"preset": "paper", "sizes": "2M", "languages": "HMM"},
@@ -193,5 +193,5 @@ def test_an_algorithm_that_cannot_train_a_size_is_refused_with_those_that_can(tm
 def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):
     command = [sys.executable, "-m", "sameloss.book.grid", f"artifacts={tmp_path}"]
     grid = json.loads(run(command).stdout)
-    assert grid["cells"] == [f"laptop/PCFG/{size}/adamw/seeds-3" for size in ("7K", "27K", "106K")]
+    assert grid["cells"] == [f"laptop/PCFG/{size}/adamw/seeds-3" for size in ("10K", "40K", "155K")]
     assert (grid["folder"], grid["workers"]) == ("_build/grid", 1)

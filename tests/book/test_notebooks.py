@@ -71,7 +71,7 @@ def assert_one_sentence(sentence, notebook):
 
 def test_a_fault_ends_papermill_in_one_sentence(tmp_path):
     sentence = r"ParameterError: Unknown parameter 'szie'; valid here are preset, size, "
-    done = papermill(tmp_path, tmp_path / "artifacts", ("szie", "7K"))
+    done = papermill(tmp_path, tmp_path / "artifacts", ("szie", "10K"))
     assert done.returncode == 1
     assert re.search(sentence, done.stderr)
     assert_one_sentence(sentence, tmp_path / "out.ipynb")
@@ -97,7 +97,7 @@ def said(capsys, monkeypatch):
 
 
 REFUSED = [
-    ({"size": "9K"}, r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, .*7K"),
+    ({"size": "9K"}, r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, .*10K"),
     ({"steps": -3}, r"ParameterError: steps must be positive; got -3\."),
     ({"preset": "laptop", "size": "235M"}, r"ParameterError: Size 235M does not belong to preset laptop"),
     ({"artifacts": "{folder}/mine.txt/artifacts"}, r"StoreError: The artifacts folder"),

@@ -54,4 +54,4 @@ def test_what_may_be_set(name, opened):
     assert (page.settings.name, page.settings.training.seeds) == ("laptop", 2)
     assert (page.settings.evaluation.tolerance, page.settings.limits.max_hours) == (0.5, 3)
     with pytest.raises(ParameterError, match=r"Unknown parameter 'size'; valid here are preset, seeds, "):
-        opened(name, size="27K")
+        opened(name, size="40K")

@@ -237,7 +237,7 @@ class TestAStudyOfItsOwn:
         with pytest.raises(ParameterError, match=r"numbers must be a whole number; got 'few'\."):
             open_page("ii_squares", numbers="few")
         with pytest.raises(ParameterError) as refused:
-            open_page("ii_squares", size="27K")
+            open_page("ii_squares", size="40K")
         valid = "preset, numbers, workers, device, artifacts"
         assert str(refused.value) == f"Unknown parameter 'size'; valid here are {valid}."
         with pytest.raises(ParameterError, match=r"pages are 01_introduction, .* ii_squares, verdicts\."):

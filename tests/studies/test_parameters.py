@@ -66,7 +66,7 @@ class Toy:
         ("labels", "c", "Unknown labels 'c'; choose one of a, b."),
         (
             "szie",
-            "7K",
+            "10K",
             f"Unknown parameter 'szie'; valid here are {', '.join(TABLE)}.",
         ),
     ],
@@ -93,7 +93,7 @@ def test_papermills_numbers_are_whole_where_they_should_be(steps):
 
 
 def test_a_value_goes_where_its_parameter_says_and_nowhere_else():
-    found = applied(Toy(), TABLE, {"size": "7K", "steps": 3, "rate": None, "strength": 0.0})
+    found = applied(Toy(), TABLE, {"size": "10K", "steps": 3, "rate": None, "strength": 0.0})
     assert found == Toy(rate=0.0, inner=Inner(steps=3, others=3))
     assert applied(Toy(), TABLE, dict.fromkeys(TABLE)) == Toy()
 
@@ -116,8 +116,8 @@ def test_a_choice_is_one_of_those_there_are():
 
 def test_only_parameters_are_picked_from_a_namespace():
     ipython = {"In": [], "Out": {}, "exit": 1, "_i": 1, "__name__": "x"}
-    namespace = {"size": "7K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter}
-    assert parameters_in({**namespace, **ipython}) == {"size": "7K", "steps": None}
+    namespace = {"size": "10K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter}
+    assert parameters_in({**namespace, **ipython}) == {"size": "10K", "steps": None}
 
 
 def test_papermill_reads_a_cell_back():

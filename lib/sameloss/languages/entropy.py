@@ -87,6 +87,40 @@ def blind_entropy(language: Language) -> float:
     return float(lengths[possible] @ entropies(language.conditionals(masks), masks))
 
 
+def context_information(
+    language: Language, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
+) -> Estimate:
+    """Estimate I(x_t; x_-t), what the other tokens tell about a masked one given its position and the length.
+
+    It is the entropy of a model that reads nothing less the best possible one: all there is to learn, and so
+    the unit in which a KL is small or large.
+
+    Args:
+        language: sums over all tokens where it can; else its marginals are the means of the conditionals.
+        sentences: independent sentences; the sentence is the unit of error.
+        conditionals: Pr(. | x_-t) of every position.
+
+    Returns:
+        Nats a masked token, with the error of the masked entropy.
+
+    """
+    try:
+        blind = blind_entropy(language)
+    except LanguageError:  # an autoregressive language cannot sum over all tokens
+        blind = _mean_marginal_entropy(sentences, conditionals)
+    known = entropies(conditionals, sentences)
+    return Estimate.of(blind - known)
+
+
+def _mean_marginal_entropy(sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]) -> float:
+    """Return the entropy of the mean conditional at each position of each length, nats a token."""
+    total = 0.0
+    for length in sentences.lengths.unique():
+        alike = conditionals[sentences.lengths == length]
+        total += len(alike) * float(torch.special.entr(alike.mean(0)).sum() / length)
+    return total / len(sentences.lengths)
+
+
 def mask_some(sentences: Sentences, masks: int, generator: torch.Generator) -> Sentences:
     """Mask `masks` positions of each sentence, all choices equally likely; a shorter one is masked fully."""
     order = torch.rand(sentences.tokens.shape, generator=generator)

@@ -8,7 +8,7 @@ import torch
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, Sentences
 
-MOST_STRINGS = 100_000
+MOST_STRINGS = 20_000
 """Largest number of strings that `enumerate_sentences` tries."""
 
 

@@ -14,9 +14,9 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
         "3K": EncoderShape(16, 2, 1, 32),
     },
     "laptop": {
-        "7K": EncoderShape(16, 2, 2, 64),
-        "27K": EncoderShape(32, 2, 2, 128),
-        "106K": EncoderShape(64, 2, 2, 256),
+        "10K": EncoderShape(16, 2, 3, 64),
+        "40K": EncoderShape(32, 2, 3, 128),
+        "155K": EncoderShape(64, 2, 3, 256),
     },
     "paper": {
         "2M": EncoderShape(64, 1, 1, 256),

@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
+from sameloss.languages.entropy import context_information
 from sameloss.languages.enumeration import enumerable
 from sameloss.measures.saturation import exact_saturation, saturation
 from sameloss.runs.frames import Measurement, frame
@@ -17,26 +18,28 @@ from sameloss.store.store import Report, Store
 class SaturationMeasurement(Measurement):
     """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences.
 
-    The parts of its frame are `entropy`, `kl` and `loss`, in nats a masked token.
+    The parts of its frame are `entropy`, `kl`, `loss` and `context`, all there is to learn of the language,
+    in nats a masked token.
     """
 
     pretraining: Pretraining
     held_out: HeldOutConditionals
 
-    schema: ClassVar[int] = 2
+    schema: ClassVar[int] = 3
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
         language = self.pretraining.corpus.language.build()
         checkpoints = store.get(self.pretraining)
+        sentences, conditionals = store.get(self.held_out)
+        context = context_information(language, sentences, conditionals)
         if enumerable(language):
             measure = partial(exact_saturation, language=language)
         else:
-            sentences, conditionals = store.get(self.held_out)
             measure = partial(saturation, sentences=sentences, conditionals=conditionals)
         frames = []
         for step in checkpoints.steps:
             found = measure(checkpoints.model(step))
-            frames.append(frame(found._asdict(), step))
+            frames.append(frame({**found._asdict(), "context": context}, step))
             report(len(frames) / len(checkpoints.steps), f"KL {found.kl.mean:.4f}")
         self.save(frames, folder)

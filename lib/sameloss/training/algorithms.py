@@ -1,7 +1,7 @@
 """The training algorithms by name: what each changes of ordinary pre-training (Section 2.3, App. A.4)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sameloss.errors import ParameterError
@@ -35,6 +35,21 @@ class Algorithm:
 
 CONSTANT_SGD = {"optimiser": "sgd", "schedule": "constant"}
 
+
+def _from_saturation(objective: Objective, **optimisation: Any) -> Recipe:
+    """Return plain SGD at a constant rate that goes on from the end of `soft`, a saturated point."""
+    changed = {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.3, **optimisation}
+    return Recipe(objective, changed, origin="soft", longer=True)
+
+
+EXACT = Objective(label_noise=0.0)
+"""The exact conditionals as labels: no label noise."""
+
+
+def _penalised(weight: float) -> Objective:
+    return replace(EXACT, trace_penalty=TracePenalty(weight) if weight else None)
+
+
 ALGORITHMS: dict[str, Algorithm] = {
     "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
     "sgd": Algorithm(
@@ -49,9 +64,7 @@ ALGORITHMS: dict[str, Algorithm] = {
         0.003,
         "λ",
     ),
-    "soft": Algorithm(
-        "AdamW on the exact conditionals: no label noise", lambda _: Recipe(Objective(label_noise=0.0))
-    ),
+    "soft": Algorithm("AdamW on the exact conditionals: no label noise", lambda _: Recipe(EXACT)),
     "sgd-after": Algorithm(
         "from the end of `adamw`, plain SGD at a constant rate",
         lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
@@ -60,14 +73,39 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "sgd-noise": Algorithm(
         "from the end of `soft`, plain SGD at a constant rate, label noise scaled by s",
-        lambda scale: Recipe(
-            Objective(label_noise=scale),
-            {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.1},
-            origin="soft",
-            longer=True,
-        ),
+        lambda scale: _from_saturation(Objective(label_noise=scale)),
         1.0,
         "s",
+    ),
+    "noise-rate": Algorithm(
+        "the same with s = 1, at another rate",
+        lambda lr: _from_saturation(ORDINARY, lr=lr),
+        0.1,
+        "learning rate",
+    ),
+    "noise-batch": Algorithm(
+        "the same with s = 1, of other batches",
+        lambda batch: _from_saturation(ORDINARY, batch=round(batch)),
+        128,
+        "batch",
+    ),
+    "sam-after": Algorithm(
+        "from the end of `soft`, SGD without label noise on the gradient a radius uphill",
+        lambda radius: _from_saturation(EXACT, sam_radius=radius),
+        0.1,
+        "radius",
+    ),
+    "penalty-after": Algorithm(
+        "from the end of `soft`, SGD without label noise plus μ times the Fisher trace",
+        lambda weight: _from_saturation(_penalised(weight)),
+        1e-3,
+        "μ",
+    ),
+    "sharpen-after": Algorithm(
+        "from the end of `soft`, SGD without label noise minus μ times the Fisher trace",
+        lambda weight: _from_saturation(_penalised(-weight)),
+        1e-4,
+        "μ",
     ),
     "sam": Algorithm(
         "AdamW on the gradient a radius uphill: sharpness-aware minimisation",
@@ -122,12 +160,13 @@ def recipe(name: str, strength: float | None = None) -> Recipe:
     return algorithm.recipe(0.0 if chosen is None else chosen)  # an algorithm without strength reads none
 
 
-def label(name: str, strength: float | None = None) -> str:
-    """Return the name of an algorithm, with its strength where it has one.
+def label(name: str, strength: float | None = None, *, cooled: bool = False) -> str:
+    """Return the name of an algorithm, with its strength where it has one, and whether it is cooled.
 
-    >>> label("adversarial", 0.3), label("soft")
-    ('adversarial, λ = 0.3', 'soft')
+    >>> label("adversarial", 0.3), label("soft", cooled=True)
+    ('adversarial, λ = 0.3', 'soft, cooled')
     """
     algorithm = ALGORITHMS[name]
     strength = algorithm.strength if strength is None else strength
-    return name if strength is None else f"{name}, {algorithm.symbol} = {strength:g}"
+    strong = [] if strength is None else [f"{algorithm.symbol} = {strength:g}"]
+    return ", ".join([name, *strong, *(["cooled"] if cooled else [])])

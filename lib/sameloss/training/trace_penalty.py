@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from jaxtyping import Float
@@ -12,14 +13,16 @@ from sameloss.errors import ParameterError
 
 @dataclass(frozen=True)
 class TracePenalty:
-    """The settings of a penalty; part of a run's key."""
+    """The settings of a penalty; part of a run's key. A negative weight rewards sharpness."""
 
     weight: float  # mu, of the Fisher trace
 
     def __post_init__(self) -> None:
         """Refuse what is no penalty."""
-        if not self.weight > 0:
-            raise ParameterError(f"A trace penalty's weight must be positive; got {self.weight}.")
+        if not (isfinite(self.weight) and self.weight):
+            raise ParameterError(
+                f"A trace penalty's weight must be a number other than 0; got {self.weight}."
+            )
 
     def term(self, generator: torch.Generator) -> Callable[[nn.Module, Tensor], Float[Tensor, ""]]:
         """Return what a step adds to the masked loss; each call draws signs from the generator."""

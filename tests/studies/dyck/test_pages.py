@@ -26,7 +26,7 @@ def open_page(**given):
         ({"width": 1}, ModelError, "at least 2"),
         ({"width": 2.5}, ParameterError, "whole number"),
         (
-            {"size": "27K"},
+            {"size": "40K"},
             ParameterError,
             "Unknown parameter 'size'; valid here are preset, sentence_length, ",
         ),

@@ -27,7 +27,7 @@ def test_parameters():
 @pytest.mark.parametrize("name", ["size", "sentence_length", "seeds"])
 def test_a_parameter_of_another_page_is_refused_with_this_pages_own(name):
     with pytest.raises(ParameterError) as refused:
-        open_page(**{name: "27K"})
+        open_page(**{name: "40K"})
     valid = ", ".join(PLANS["03_implicit_bias"].parameters)
     assert str(refused.value) == f"Unknown parameter {name!r}; valid here are {valid}."
 

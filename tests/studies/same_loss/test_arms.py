@@ -47,10 +47,10 @@ def test_the_main_arm_is_all_sizes_at_full_length():
 
 def test_sizes_of_an_arm():
     laptop = PRESETS["laptop"]
-    assert MAIN.group(laptop).sizes == ("7K", "27K", "106K")
-    assert HMM.group(laptop).sizes == ("7K", "27K")
-    assert MASK_RATE.group(laptop).sizes == ("7K", "27K")
-    assert ADAMW.group(laptop).sizes == ("27K",)
+    assert MAIN.group(laptop).sizes == ("10K", "40K", "155K")
+    assert HMM.group(laptop).sizes == ("10K", "40K")
+    assert MASK_RATE.group(laptop).sizes == ("10K", "40K")
+    assert ADAMW.group(laptop).sizes == ("40K",)
     assert ADAMW.group(PRESETS["paper"]).sizes == ("235M",)
 
 
@@ -59,9 +59,9 @@ def test_a_page_about_one_size_has_that_one_alone(arm):
     """As far as the arm's language has it; a size by name alone, too."""
     for size in ("1K", "L856"):
         assert arm.group(replaced(SMOKE, "shown.size", size)).sizes == (size,)
-    elsewhere = replaced(PRESETS["laptop"], "shown.size", "106K")  # the HMM has it not
+    elsewhere = replaced(PRESETS["laptop"], "shown.size", "155K")  # the HMM has it not
     assert replace(arm, language="HMM").group(elsewhere).sizes == {
-        "all": ("7K", "27K"), "two": ("7K", "27K"), "one": ("27K",),
+        "all": ("10K", "40K"), "two": ("10K", "40K"), "one": ("40K",),
     }[arm.sizes]  # fmt: skip
 
 

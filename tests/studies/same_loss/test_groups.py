@@ -21,12 +21,12 @@ def group(opened):
 
 
 def test_parameters_reach_the_runs(group):
-    own = group(size="7K", steps=1e3, seeds=2, probe_seeds=1, trace_sentences=50, micro_batch=32)
+    own = group(size="10K", steps=1e3, seeds=2, probe_seeds=1, trace_sentences=50, micro_batch=32)
     assert own.steps == (125, 250, 500, 1000)
-    assert set(own.pretrainings()) == {("7K", 0), ("7K", 1)}
-    run = own.pretraining("7K", 1)
+    assert set(own.pretrainings()) == {("10K", 0), ("10K", 1)}
+    run = own.pretraining("10K", 1)
     assert (run.seed, run.optimisation.steps, run.checkpoints, run.micro_batch) == (1, 1000, own.steps, 32)
-    assert run.shape == own.domain.shapes["7K"]
+    assert run.shape == own.domain.shapes["10K"]
     assert own.labelled.downstream.probe_seeds == 1
     assert {m.sentences for m in own.measured("trace").values()} == {50}
     assert {probing.steps for probing in own.probings().values()} == {own.steps}
@@ -35,18 +35,18 @@ def test_parameters_reach_the_runs(group):
 def test_labels_reach_the_probes_and_only_those(group):
     own = {kind: group("02_existence", labels=kind) for kind in ("likelihood", "posterior")}
     assert {kind: g.labelled.downstream.label_kind for kind, g in own.items()} == {k: k for k in own}
-    assert len({g.probings()["7K", 0].key for g in own.values()}) == 2
-    assert len({g.pretraining("7K", 0).key for g in own.values()}) == 1
+    assert len({g.probings()["10K", 0].key for g in own.values()}) == 2
+    assert len({g.pretraining("10K", 0).key for g in own.values()}) == 1
 
 
 def test_one_size_shares_its_runs_with_all_sizes(group):
-    one, every = group(size="27K"), group()
-    assert one.sizes == ("27K",)
-    assert every.sizes == ("7K", "27K", "106K")
+    one, every = group(size="40K"), group()
+    assert one.sizes == ("40K",)
+    assert every.sizes == ("10K", "40K", "155K")
     for kind in set(MEASUREMENTS) - {"enlargement"}:  # to the width of the largest of the group
-        assert one.measured(kind)["27K", 1].key == every.measured(kind)["27K", 1].key
-    assert one.probings()["27K", 1].key == every.probings()["27K", 1].key
-    assert (one.measured("enlargement")["27K", 1].width, every.measured("enlargement")["27K", 1].width) == (
+        assert one.measured(kind)["40K", 1].key == every.measured(kind)["40K", 1].key
+    assert one.probings()["40K", 1].key == every.probings()["40K", 1].key
+    assert (one.measured("enlargement")["40K", 1].width, every.measured("enlargement")["40K", 1].width) == (
         32,
         64,
     )
@@ -61,7 +61,7 @@ def test_a_group_on_another_language_has_its_runs(group):
     """All of them: the corpus, the labels and the sentences that checkpoints are measured on."""
     own = group("02_existence", language="HMM")
     hmm = own.settings.domains["HMM"]
-    assert own.sizes == ("7K", "27K")
+    assert own.sizes == ("10K", "40K")
     assert own.corpus.language == own.labelled.language == hmm.language
     assert own.tasks == own.labelled.downstream.tasks == ("state3", "state5")
     assert {m.held_out.language for m in own.measured("saturation").values()} == {hmm.language}
@@ -124,7 +124,7 @@ def test_an_endless_corpus_and_unseen_tests_reach_the_runs(group):
     assert unseen.labelled.corpus == unseen.corpus == plain.corpus
     assert plain.labelled.corpus is None
     assert unseen.labelled.key != plain.labelled.key
-    assert unseen.pretraining("7K", 0).key == plain.pretraining("7K", 0).key
+    assert unseen.pretraining("10K", 0).key == plain.pretraining("10K", 0).key
 
 
 def test_a_readers_grammar_is_what_is_trained_on(group, tmp_path):

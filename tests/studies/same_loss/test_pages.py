@@ -256,9 +256,9 @@ def test_all_pages_read_what_the_whole_study_does(opened):
         ("02_existence", {"trace_sentences": 9}),
         ("04_flatness", {"labels": "posterior"}),
         ("a1_datasets", {"trace_sentences": 9}),
-        ("a1_datasets", {"size": "7K"}),
+        ("a1_datasets", {"size": "10K"}),
         ("a3_models", {"language": "HMM"}),
-        ("e_mask_rate", {"size": "7K"}),
+        ("e_mask_rate", {"size": "10K"}),
     ],
 )
 def test_a_parameter_of_another_page_is_refused_with_this_pages_own(page, given, opened):

@@ -20,11 +20,11 @@ def open_settings(page="02_existence", **given):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*7K, .*235M"),
-        ({"size": "28K", "preset": "smoke"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*7K, .*235M"),
+        ({"size": "28K"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*10K, .*235M"),
+        ({"size": "28K", "preset": "smoke"}, r"Unknown size '28K'; choose one of all, 1K, 3K, .*10K, .*235M"),
         ({"preset": "desktop"}, "Unknown preset 'desktop'; choose one of auto, smoke, laptop, laptop-long,"),
         (
-            {"szie": "7K"},
+            {"szie": "10K"},
             "Unknown parameter 'szie'; valid here are preset, size, task, language, algorithm, ",
         ),
         (
@@ -36,8 +36,8 @@ def open_settings(page="02_existence", **given):
             "Unknown task 'root' for preset laptop; choose one of all, state3, state5",
         ),
         (
-            {"language": "HMM", "size": "106K"},
-            "Size 106K is not on HMM at preset laptop; choose one of all, 7K, 27K, L4K",
+            {"language": "HMM", "size": "155K"},
+            "Size 155K is not on HMM at preset laptop; choose one of all, 10K, 40K, L4K",
         ),
         ({"language": "Dutch"}, r"Unknown language 'Dutch'; choose one of PCFG, HMM, OPT\."),
         ({"algorithm": "adam"}, "Unknown algorithm 'adam'; choose one of adamw, sgd, adversarial"),
@@ -53,9 +53,9 @@ def open_settings(page="02_existence", **given):
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
             {"preset": "laptop", "size": "235M"},
-            "Size 235M does not belong to preset laptop, whose sizes are 7K, .*goes with preset paper",
+            "Size 235M does not belong to preset laptop, whose sizes are 10K, .*goes with preset paper",
         ),
-        ({"preset": "paper", "size": "7K"}, "goes with preset laptop or laptop-long"),
+        ({"preset": "paper", "size": "10K"}, "goes with preset laptop or laptop-long"),
         ({"processes": 0}, "processes must be positive; got 0"),
     ],
 )
@@ -83,7 +83,7 @@ def test_those_of_the_page_on_data_sets_too(given, message):
     [
         ("all", "laptop"),
         ("1K", "smoke"),
-        ("27K", "laptop"),
+        ("40K", "laptop"),
         ("L4K", "laptop"),
         ("41M", "gpu"),
         ("235M", "paper"),

@@ -144,7 +144,7 @@ def hessian_vector_product(
 def _pullback(loss: ParameterLoss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
     """Return the Hessian as a linear map; the graph of the gradient is built once for all vectors."""
     # Reverse over reverse, because forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for
-    # the laptop's 106K model on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
+    # a model of 106K parameters on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
     # and forward mode lacks a kernel for float32 LSTMs.
     pull = vjp(grad(loss), parameters)[1]
     return lambda vector: pull(vector)[0]

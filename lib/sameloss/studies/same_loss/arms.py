@@ -17,6 +17,7 @@ class Arm:
     language: str = ""
     sizes: Literal["all", "two", "one"] = "one"  # the smallest two; the one that algorithms are compared at
     full_length: bool = False  # as many steps as the preset says; comparisons of algorithms have fewer
+    cooled: bool = False  # brought to one loss afterwards, see `CoolDown`
 
     def of(self, shown: Shown) -> "Arm":
         """Return the arm with what a page shows in the place of what is left out.
@@ -33,8 +34,8 @@ class Arm:
         length = (
             settings.training.optimisation.steps if self.full_length else settings.training.compared_steps
         )
-        sizes, probe = arm._sizes(settings), settings.evaluation.adamw_probe
-        return Group(settings, arm.language, sizes, arm.algorithm, arm.strength, length, probe)
+        sizes, probe = arm._sizes(settings), settings.evaluation.optimal_probe
+        return Group(settings, arm.language, sizes, arm.algorithm, arm.strength, length, probe, arm.cooled)
 
     def _sizes(self, settings: Settings) -> tuple[str, ...]:
         """Return the arm's sizes; a page about one size has that one alone."""
@@ -47,7 +48,7 @@ class Arm:
     @property
     def label(self) -> str:
         """Return the arm's algorithm with its strength, as tables have it."""
-        return label(self.algorithm or "adamw", self.strength)
+        return label(self.algorithm or "adamw", self.strength, cooled=self.cooled)
 
 
 def sweep(algorithm: str, *strengths: float) -> tuple[Arm, ...]:
@@ -61,10 +62,25 @@ ADAMW, SOFT, SGD, POST_LN = (Arm(name) for name in ("adamw", "soft", "sgd", "pos
 SGD_AFTER_ADAMW = Arm("sgd-after", full_length=True)
 SGD_AFTER_ADAMW_HMM = replace(SGD_AFTER_ADAMW, language="HMM")
 ADVERSARIAL = sweep("adversarial", 0.003, 0.006, 0.012)
-NOISE = EXACT_LABELS, _, SAMPLED_LABELS = sweep("sgd-noise", 0.0, 0.5, 1.0)
+NOISE = sweep("sgd-noise", 0.0, 0.5, 1.0)
 SAM, PENALTY = Arm("sam"), Arm("trace-penalty")
 REGULARISED = Arm("dropout"), Arm("weight-decay")
 ONE_MASK, MASK_RATE = Arm("adamw", sizes="two"), Arm("mask-rate", sizes="two")
+
+FROM_ONE_POINT = (
+    *NOISE,
+    Arm("sharpen-after"),
+    Arm("penalty-after"),
+    Arm("sam-after"),
+    Arm("noise-rate", 0.1),
+    Arm("noise-batch", 128),
+)
+"""What is done to one saturated model: SGD without label noise first, and with all of it third."""
+
+COOLED = tuple(replace(arm, cooled=True) for arm in FROM_ONE_POINT)
+"""The same, each brought to one loss afterwards."""
+
+UNTREATED, NOISY, SHARPENED = COOLED[0], COOLED[2], COOLED[3]
 
 EVERYWHERE = (MAIN, HMM, OPT)
 """Ordinary training of all sizes on every language."""
@@ -77,7 +93,7 @@ ARMS: dict[str, tuple[Arm, ...]] = {
     "02_existence": EVERYWHERE,
     "04_flatness": (*EVERYWHERE, SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM, ADAMW, *ADVERSARIAL),
     "a3_models": (ADAMW, POST_LN),
-    "a4_algorithms": (*TRAINED, *NOISE),
+    "a4_algorithms": (*TRAINED, *NOISE, *COOLED, MAIN),
     "b2_enlargement": (MAIN,),
     "d_practice": (ADAMW, SAM, PENALTY, *REGULARISED, *ADVERSARIAL, SOFT),
     "e_mask_rate": (MASK_RATE, ONE_MASK),

@@ -12,16 +12,18 @@ from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import (
     ADAMW,
     ADVERSARIAL,
-    EXACT_LABELS,
+    COOLED,
     HMM,
     MAIN,
     MASK_RATE,
+    NOISY,
     ONE_MASK,
     OPT,
     SAM,
-    SAMPLED_LABELS,
     SGD_AFTER_ADAMW,
     SGD_AFTER_ADAMW_HMM,
+    SHARPENED,
+    UNTREATED,
     Arm,
 )
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
@@ -30,9 +32,16 @@ from sameloss.studies.same_loss.results import Results
 from sameloss.studies.verdict import Claim
 
 POINTS, NATS, EXCESS, R2 = "accuracy points", "nats", "relative excess", "r²"
+SLOPE = "points a factor e"
 
-LITTLE_ACCURACY, LITTLE_KL = 2.0, 0.02
-"""What "does not change much" may be (App. E): accuracy points, and nats a masked token."""
+LITTLE_ACCURACY = 2.0
+"""What "does not change much" may be (App. E), in accuracy points."""
+
+LITTLE_LOG_KL = 0.1
+"""By how much a log KL that has levelled off may still fall where the steps double."""
+
+OURS = "this book"
+"""In the place of a claim that the paper does not publish, but that follows from what it says."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,7 @@ def adversary_trace(ordinary: Results, *sweep: Results, compared: Compared = Com
 
 def entropy(results: Results) -> Interval:
     """Return by how much the KL of the largest size stays below the limit of saturation."""
-    limit = results.group.settings.evaluation.saturated_kl
-    return effects.reaches_entropy(results, limit, results.sizes[-1:])
+    return effects.reaches_entropy(results, results.saturated_kl, results.sizes[-1:])
 
 
 def enlarged_trace(results: Results) -> Interval:
@@ -91,7 +99,23 @@ def little_change(first: Results, second: Results, task: str) -> Interval:
 ATTACK = (ADAMW, *ADVERSARIAL)
 adversary_gain_matched = partial(adversary_gain, compared=Compared.EQUAL_KL)
 adversary_trace_matched = partial(adversary_trace, compared=Compared.EQUAL_KL)
-little_kl = partial(effects.reaches_entropy, limit=LITTLE_KL)
+noise_trace = partial(arm_trace_excess, compared=Compared.COOLED)
+noise_gain = partial(arm_gain, compared=Compared.COOLED)
+
+
+def log_kl_levels_off(results: Results) -> Interval:
+    """Return `LITTLE_LOG_KL` less the fall of log KL over the last doubling of the steps, all sizes' mean."""
+    return effects.less_than(LITTLE_LOG_KL, effects.last_fall_of_log_kl(results))
+
+
+def every_size_saturates(results: Results) -> Interval:
+    """Return by how much the KL of the size that is furthest from the entropy stays below saturation."""
+    return effects.reaches_entropy(results, results.saturated_kl)
+
+
+def slope_of_treatments(*treated: Results, task: str) -> Interval:
+    """Return the points gained where a treatment makes the trace fall by a factor e, at equal KL."""
+    return effects.dose_response(treated, task)
 
 
 def not_computed(results: Results) -> Interval:
@@ -109,7 +133,9 @@ CLAIMS: tuple[ArmClaim, ...] = (
              "02_existence", (OPT,), entropy, unit=NATS),
     ArmClaim("fig1", "Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)",
              "02_existence", (MAIN,), effects.step_gain, task=2, unit=POINTS),
-    ArmClaim("fig1-matched", "Fig. 1a", "the same at equal KL, for each doubling of the steps",
+    ArmClaim("fig1-opt", "Fig. 1b", "the same on OPT text (QNLI)",
+             "02_existence", (OPT,), effects.step_gain, task=0, unit=POINTS),
+    ArmClaim("fig1-matched", OURS, "at equal KL, accuracy rises with each doubling of the steps (task C)",
              "02_existence", (MAIN,), effects.step_gain_matched, task=2, unit=POINTS),
     ArmClaim("fig2", "Fig. 2a", "at equal loss, larger models are more accurate (task B)",
              "02_existence", (MAIN,), effects.size_gain, task=1, value=6.9, unit=POINTS),
@@ -123,9 +149,11 @@ CLAIMS: tuple[ArmClaim, ...] = (
              "02_existence", (HMM,), effects.size_gain, task=0, unit=POINTS),
     ArmClaim("fig9-opt", "Fig. 9", "the same on OPT text, SST-2",
              "02_existence", (OPT,), not_computed, unit=POINTS),
-    ArmClaim("logkl", "I, Fig. 10", "against log KL: at exactly equal KL, larger models are more accurate",
+    ArmClaim("logkl", "I, Fig. 10", "log KL levels off: it falls by less than a tenth as steps double",
+             "02_existence", (MAIN,), log_kl_levels_off, unit="log KL"),
+    ArmClaim("size-matched", OURS, "at exactly equal KL, larger models are more accurate (task B)",
              "02_existence", (MAIN,), effects.size_gain_matched, task=1, unit=POINTS),
-    ArmClaim("logkl-hmm", "I, Fig. 10", "the same on the HMM",
+    ArmClaim("size-matched-hmm", OURS, "the same on the HMM",
              "02_existence", (HMM,), effects.size_gain_matched, task=1, unit=POINTS),
     ArmClaim("tab1-lookup-A", "Tab. 1", "a lookup table probes worse than trained models (task A)",
              "02_existence", (MAIN,), effects.trained_over_baseline, task=0, value=18.7, unit=POINTS),
@@ -135,9 +163,9 @@ CLAIMS: tuple[ArmClaim, ...] = (
              "a4_algorithms", ATTACK, adversary_gain, task=0, value=6.8, unit=POINTS),
     ArmClaim("tab1-adversarial-B", "Tab. 1", "adversarial pre-training probes worse (task B)",
              "a4_algorithms", ATTACK, adversary_gain, task=1, value=6.9, unit=POINTS),
-    ArmClaim("tab1-adversarial-A-matched", "Tab. 1", "the same at exactly equal KL (A)",
+    ArmClaim("tab1-adversarial-A-matched", OURS, "adversarial pre-training probes worse at equal KL (A)",
              "a4_algorithms", ATTACK, adversary_gain_matched, task=0, value=6.8, unit=POINTS),
-    ArmClaim("tab1-adversarial-B-matched", "Tab. 1", "the same at exactly equal KL (B)",
+    ArmClaim("tab1-adversarial-B-matched", OURS, "the same at exactly equal KL (B)",
              "a4_algorithms", ATTACK, adversary_gain_matched, task=1, value=6.9, unit=POINTS),
     ArmClaim("fig3-trace", "Fig. 3", "SGD: after convergence, more steps lower the trace",
              "04_flatness", (SGD_AFTER_ADAMW,), effects.trace_falls_with_steps, unit=EXCESS),
@@ -151,13 +179,13 @@ CLAIMS: tuple[ArmClaim, ...] = (
              "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_gain, task=1, value=4.0, unit=POINTS),
     ArmClaim("tab2-trace", "Tab. 2 (I)", "adversarial pre-training has a larger trace",
              "04_flatness", ATTACK, adversary_trace, value=19.34 / 8.01 - 1, unit=EXCESS),
-    ArmClaim("tab2-trace-matched", "Tab. 2 (I)", "the same at exactly equal KL",
+    ArmClaim("tab2-trace-matched", OURS, "adversarial pre-training has a larger trace at equal KL",
              "04_flatness", ATTACK, adversary_trace_matched, value=19.34 / 8.01 - 1, unit=EXCESS),
-    ArmClaim("tab2-accuracy", "Tab. 2 (I)", "and is less accurate",
+    ArmClaim("tab2-accuracy", "Tab. 2 (I)", "and is less accurate (task C, which is inferred)",
              "04_flatness", ATTACK, adversary_gain, task=2, value=5.5, unit=POINTS),
     ArmClaim("fig5-trace", "Fig. 5", "larger models have a smaller trace",
              "04_flatness", (MAIN,), effects.trace_falls_with_size, value=2.68 / 1.54 - 1, unit=EXCESS),
-    ArmClaim("fig5-trace-matched", "Fig. 5", "the same at exactly equal KL",
+    ArmClaim("fig5-trace-matched", OURS, "larger models have a smaller trace at exactly equal KL",
              "04_flatness", (MAIN,), effects.trace_falls_with_size_matched,
              value=2.68 / 1.54 - 1, unit=EXCESS),
     ArmClaim("fig5-enlarged", "Fig. 5 (I)", "enlarged to one architecture, the same",
@@ -175,17 +203,23 @@ CLAIMS: tuple[ArmClaim, ...] = (
     ArmClaim("fig10-hmm", "Fig. 10", "the same on the HMM, task-6",
              "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_correlation, task=0, unit=R2),
     ArmClaim("noise-trace", "§3", "from one saturated point, SGD's label noise lowers the trace",
-             "a4_algorithms", (EXACT_LABELS, SAMPLED_LABELS), arm_trace_excess, unit=EXCESS),
-    ArmClaim("noise-accuracy", "§3, §4", "and thereby raises accuracy (task C)",
-             "a4_algorithms", (SAMPLED_LABELS, EXACT_LABELS), arm_gain, task=2, unit=POINTS),
+             "a4_algorithms", (UNTREATED, NOISY), noise_trace, unit=EXCESS),
+    ArmClaim("noise-accuracy", "§3, §4", "and thereby raises accuracy (task A)",
+             "a4_algorithms", (NOISY, UNTREATED), noise_gain, task=0, unit=POINTS),
+    ArmClaim("sharpened-accuracy", OURS, "a model that is made sharper is less accurate (task A)",
+             "a4_algorithms", (UNTREATED, SHARPENED), noise_gain, task=0, unit=POINTS),
+    ArmClaim("dose-A", OURS, "at equal KL, the flatter a treatment makes a model, the more accurate (task A)",
+             "a4_algorithms", COOLED, slope_of_treatments, task=0, unit=SLOPE),
+    ArmClaim("dose-B", OURS, "the same, task B",
+             "a4_algorithms", COOLED, slope_of_treatments, task=1, unit=SLOPE),
     ArmClaim("sam-trace", "App. D", "SAM finds flatter models",
              "d_practice", (ADAMW, SAM), arm_trace_excess, unit=EXCESS),
     ArmClaim("sam-accuracy", "App. D", "and more accurate ones (task B)",
              "d_practice", (SAM, ADAMW), arm_gain, task=1, unit=POINTS),
     ArmClaim("mask15", "App. E", f"15 % masking changes accuracy by less than {LITTLE_ACCURACY:g} points",
              "e_mask_rate", (MASK_RATE, ONE_MASK), little_change, task=1, unit=POINTS),
-    ArmClaim("mask15-kl", "App. E", f"and leaves the KL below {LITTLE_KL:g} nats",
-             "e_mask_rate", (MASK_RATE,), little_kl, unit=NATS),
+    ArmClaim("mask15-kl", "App. E", "and still saturates",
+             "e_mask_rate", (MASK_RATE,), every_size_saturates, unit=NATS),
     ArmClaim("mask15-size", "Fig. 11", "with 15 % masking, larger models are more accurate",
              "e_mask_rate", (MASK_RATE,), effects.size_gain, task=1, unit=POINTS),
     ArmClaim("mask15-r2", "Fig. 11", "with 15 % masking, accuracy falls as the trace rises: r²",

@@ -14,10 +14,10 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.errors import UnreachableKL
-from sameloss.statistics.association import signed_r2, step_slope, trajectories_of
+from sameloss.statistics.association import dose_slope, signed_r2, step_slope, trajectories_of
 from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
 from sameloss.statistics.equal_kl import weights_at
-from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl, untrained
+from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
 
 T = TypeVar("T")
 
@@ -81,7 +81,10 @@ def _ends(results: Results) -> tuple[str, str]:
 
 
 def size_gain(results: Results, task: str) -> Interval:
-    """Return the gain of the largest saturated size over the smallest, both after all steps."""
+    """Return the net gain of the largest saturated size over the smallest, both after all steps.
+
+    Net of what untrained models of the two sizes show: wider models are read better before any training, too.
+    """
     return _or_undefined(lambda: _size_gain(results, task, None))
 
 
@@ -92,12 +95,12 @@ def size_gain_matched(results: Results, task: str) -> Interval:
 
 def _size_gain(results: Results, task: str, kl: float | None) -> Interval:
     small, large = _ends(results)
-    return gain([(accuracy(results, large, task, kl=kl), accuracy(results, small, task, kl=kl))])
+    return gain([(net_accuracy(results, large, task, kl), net_accuracy(results, small, task, kl))])
 
 
-def net_accuracy(probed: Results, size: str, task: str) -> Accuracy:
-    """Return what training adds: the accuracy of a size after all steps less that of its untrained models."""
-    trained, drawn = (accuracy(models, size, task) for models in (probed, untrained(probed)))
+def net_accuracy(results: Results, size: str, task: str, kl: float | None = None) -> Accuracy:
+    """Return a size's accuracy, last or at a KL, less that of its untrained models."""
+    trained, drawn = accuracy(results, size, task, kl=kl), accuracy(results.untrained, size, task)
     return Accuracy(trained.value - drawn.value, trained.replicates - drawn.replicates)
 
 
@@ -149,6 +152,7 @@ class Compared(StrEnum):
     """Where two algorithms are compared."""
 
     ENDS = "after all steps"
+    COOLED = "cooled to equal KL"  # both after all steps, whose KLs are equal within their error
     EQUAL_KL = "at equal KL"  # the smallest that all runs of a size reach
     LAST_KL = "at its last KL"  # the first at its end; the second where, seed by seed, it had that KL
 
@@ -170,12 +174,39 @@ def _equal_kl(first: Results, second: Results, size: str) -> Places:
     return kl, kl
 
 
+def _cooled(first: Results, second: Results, size: str) -> Places:
+    """Take both after all steps; refuse them where their KLs differ by more than two standard errors."""
+    difference, error = kl_difference(first, second, size)
+    if abs(difference) > 2 * error:
+        raise UnreachableKL(
+            f"The KLs of the two differ by {difference:.2g} nats, more than twice their error ({error:.2g})."
+        )
+    return None, None
+
+
+def kl_difference(first: Results, second: Results, size: str) -> tuple[float, float]:
+    """Return the mean difference of two groups' last KLs (nats), and its standard error.
+
+    The seeds are paired; the error counts their spread and that of the sentences.
+    """
+    own, other = (final(r)[lambda t: t["size"] == size].sort_values("seed") for r in (first, second))
+    differences = own.kl_mean.to_numpy() - other.kl_mean.to_numpy()
+    spread = differences.std(ddof=1) / np.sqrt(len(differences)) if len(differences) > 1 else np.nan
+    sentences = np.hypot(own.kl_standard_error.mean(), other.kl_standard_error.mean())
+    return float(differences.mean()), float(np.hypot(spread, sentences))
+
+
 def _last_kl(first: Results, second: Results, size: str) -> Places:
     """Take the first after all steps, the second where each seed had the KL that the first ends with."""
     return None, [float(kl[-1]) for kl in first.kls(size)]
 
 
-PLACES = {Compared.ENDS: _ends_of, Compared.EQUAL_KL: _equal_kl, Compared.LAST_KL: _last_kl}
+PLACES = {
+    Compared.ENDS: _ends_of,
+    Compared.COOLED: _cooled,
+    Compared.EQUAL_KL: _equal_kl,
+    Compared.LAST_KL: _last_kl,
+}
 
 
 def arm_gain(first: Results, second: Results, task: str, compared: Compared = Compared.ENDS) -> Interval:
@@ -280,13 +311,19 @@ def trace_falls_with_size(results: Results) -> Interval:
 
 def trace_falls_with_size_matched(results: Results) -> Interval:
     """Return the same at the smallest KL that both sizes reach."""
+    return _or_undefined(lambda: excess([_ends_at_equal_kl(results)]))
 
-    def compute() -> Interval:
-        small, large = ends = _ends(results)
-        kl = shared_kl([results], ends)
-        return excess([(log_traces(results, small, kl=kl), log_traces(results, large, kl=kl))])
 
-    return _or_undefined(compute)
+def trace_of_larger_matched(results: Results) -> Interval:
+    """Return trace(largest) / trace(smallest) - 1 there: the same the other way round."""
+    return _or_undefined(lambda: excess([_ends_at_equal_kl(results)[::-1]]))
+
+
+def _ends_at_equal_kl(results: Results) -> tuple[LogTraces, LogTraces]:
+    """Return the traces of the smallest and of the largest size at the smallest KL that both reach."""
+    small, large = ends = _ends(results)
+    kl = shared_kl([results], ends)
+    return log_traces(results, small, kl=kl), log_traces(results, large, kl=kl)
 
 
 def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
@@ -309,9 +346,12 @@ def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
 
 
 def size_correlation(results: Results, task: str) -> Interval:
-    """Return the signed r² over the last, saturated checkpoints of all sizes (Figure 5)."""
+    """Return the signed r² over the last checkpoints of the saturated sizes, at least three (Figure 5)."""
     table = final(results)
-    return signed_r2(trajectories_of(table[table.saturated], task))
+    good = saturated_sizes(results)
+    if len(good) < 3:  # of two sizes it would be a difference, and of one the spread of seeds
+        return UNDEFINED
+    return signed_r2(trajectories_of(table[table["size"].isin(good)], task))
 
 
 def step_correlation(results: Results, task: str) -> Interval:
@@ -339,7 +379,45 @@ def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None 
     return min(margins)
 
 
+def last_fall_of_log_kl(results: Results) -> Interval:
+    """Return by how much log KL falls over the last doubling of the steps, the mean over sizes and seeds."""
+    last = results.steps[-1]
+    before = max(step for step in results.steps if step <= last / 2)
+    kl = results.checkpoints.pivot(index="seed", columns=["size", "step"], values="kl_mean")
+    falls = np.mean([np.log(kl[size, before] / kl[size, last]) for size in results.sizes], axis=0)
+    weights = seed_weights(len(falls), REPLICATES, np.random.default_rng(0))
+    return percentile_interval(falls.mean(), falls.mean() + weights @ falls)
+
+
+def less_than(limit: float, effect: Interval) -> Interval:
+    """Return limit - effect: positive where the effect stays below the limit.
+
+    >>> less_than(2.0, Interval(0.5, 0.25, 1.0))
+    Interval(value=1.5, low=1.0, high=1.75)
+    """
+    return Interval(limit - effect.value, limit - effect.high, limit - effect.low)
+
+
 # Sweeps
+
+
+def equally_cooled(treated: Iterable[Results]) -> list[Results]:
+    """Return the treated groups whose KL is equal to that of the first, which is among them."""
+    untreated, *others = treated
+    excesses = [arm_trace_excess(other, untreated, Compared.COOLED) for other in others]
+    return [untreated, *(o for o, e in zip(others, excesses, strict=True) if not np.isnan(e.value))]
+
+
+def dose_response(treated: Iterable[Results], task: str) -> Interval:
+    """Return the points of accuracy gained where a treatment makes the trace fall by a factor e.
+
+    Args:
+        treated: cooled groups of one size, the untreated one first; those of another KL are left out.
+        task: downstream task.
+
+    """
+    last = pd.concat([final(results) for results in equally_cooled(treated)], ignore_index=True)
+    return dose_slope(last, task)
 
 
 def strongest_saturated(sweep: Iterable[Results]) -> Results | None:

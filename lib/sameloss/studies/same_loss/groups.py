@@ -9,6 +9,7 @@ from sameloss.measures.downstream.probe import Probe
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import common_width
 from sameloss.models.shape import Shape
+from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
@@ -24,8 +25,9 @@ from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.training.algorithms import Recipe, recipe
+from sameloss.training.algorithms import EXACT, Recipe, recipe
 from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import ORDINARY
 
 BASELINES = ("lookup table", "one-hot tokens")
@@ -46,6 +48,7 @@ class Group:
     strength: float | None
     length: int  # steps of ordinary training
     probe: Probe  # how its representations are read
+    cooled: bool = False  # whether each is brought to one loss afterwards
 
     @property
     def domain(self) -> Domain:
@@ -71,6 +74,8 @@ class Group:
     def steps(self) -> tuple[int, ...]:
         """Return the steps after which a checkpoint is kept."""
         training = self.settings.training
+        if self.cooled:
+            return (training.cooling.steps,)
         steps = self.length * (training.noise_length if self.recipe.longer else 1)
         return tuple(sorted({max(1, round(share * steps)) for share in training.checkpoints}))
 
@@ -92,12 +97,14 @@ class Group:
 
     def pretraining(self, size: str, seed: int) -> Pretraining:
         """Return the pre-training of one size and seed."""
+        if self.cooled:
+            return self._cooling_down(replace(self, cooled=False).pretraining(size, seed))
         training, changed, shape = self.settings.training, self.recipe, self.domain.shapes[size]
         origin = replace(self, algorithm=changed.origin, strength=None) if changed.origin else None
         return Pretraining(
             self.corpus,
             shape,
-            replace(training.optimisation, steps=self.steps[-1], **changed.optimisation),
+            replace(self._optimisation(shape), **changed.optimisation),
             seed,
             self.steps,
             training.micro_batch,
@@ -108,6 +115,31 @@ class Group:
             downstream=self.labelled if changed.objective.adversary else None,
             origin=origin.pretraining(size, seed) if origin else None,
             execution=self._execution(shape),
+        )
+
+    def _optimisation(self, shape: Shape) -> Optimisation:
+        """Return ordinary training's, at the rate of a model of this width."""
+        training = self.settings.training
+        slower = shape.d_model / training.rate_width if training.rate_width else 1.0
+        return replace(training.optimisation, steps=self.steps[-1], lr=training.optimisation.lr / slower)
+
+    def _cooling_down(self, treated: Pretraining) -> CoolDown:
+        """Return what brings a model to the loss that all cooled ones have: training without label noise."""
+        cooling = self.settings.training.cooling
+        return CoolDown(
+            treated.corpus,
+            treated.shape,
+            replace(self.settings.training.optimisation, steps=cooling.steps, lr=cooling.lr),
+            treated.seed,
+            self.steps,
+            treated.micro_batch,
+            treated.resume_every,
+            objective=EXACT,
+            norm=treated.norm,
+            origin=treated,
+            held_out=HeldOutConditionals(self.domain.language, cooling.sentences, seed=1),
+            target_share=cooling.target_share,
+            look_every=cooling.look_every,
         )
 
     def _execution(self, shape: Shape) -> Execution:
@@ -133,7 +165,8 @@ class Group:
     def runs(self) -> list[Run]:
         """Return what every comparison of models reads."""
         measured = [run for kind in ("saturation", "trace") for run in self.measured(kind).values()]
-        return [*measured, *self.probings().values(), *self.baselines().values()]
+        control = self.probings((0,)).values() if len(self.sizes) > 1 else ()  # sizes are compared net of it
+        return [*measured, *self.probings().values(), *control, *self.baselines().values()]
 
 
 def _saturation(group: Group, run: Pretraining) -> Run:
@@ -182,28 +215,24 @@ MEASUREMENTS: dict[str, Callable[[Group, Pretraining], Run]] = {
 
 
 def protocols(group: Group) -> dict[str, Group]:
-    """Return the group under every protocol of the probe, the paper's first."""
+    """Return the group under every protocol of the probe, the solved one first, then the paper's."""
     evaluation = group.settings.evaluation
     adamw, solved, width = evaluation.adamw_probe, evaluation.optimal_probe, evaluation.projection
     raw = replace(adamw, standardise=False)
     probes: dict[str, Probe] = {
+        "solved": solved,
+        f"solved, {width} dimensions": replace(solved, projection=width),
         "AdamW": adamw,
         f"AdamW, {width} dimensions": replace(adamw, projection=width),
         "AdamW, raw features": raw,
         "AdamW, raw features, lr × 10": replace(raw, lr=10 * raw.lr),
-        "solved": solved,
-        f"solved, {width} dimensions": replace(solved, projection=width),
     }
     return {name: replace(group, probe=probe) for name, probe in probes.items()}
 
 
-TWO_READINGS = ("AdamW", "solved")
-"""The paper's protocol, and one that leaves no choice."""
-
-
-def before_and_after(group: Group) -> tuple[int, int]:
-    """Return the steps of the untrained and of the last model."""
-    return 0, group.steps[-1]
+def readings(group: Group) -> tuple[str, ...]:
+    """Return the protocols under which sizes are compared: solved, with equal capacity, and the paper's."""
+    return "solved", f"solved, {group.settings.evaluation.projection} dimensions", "AdamW"
 
 
 def protocol_runs(group: Group, names: Iterable[str] | None = None) -> list[Run]:
@@ -213,7 +242,8 @@ def protocol_runs(group: Group, names: Iterable[str] | None = None) -> list[Run]
         run
         for name in names or every
         for run in (
-            *every[name].probings(before_and_after(group)).values(),
+            *every[name].probings((0,)).values(),
+            *every[name].probings(group.steps[-1:]).values(),
             *every[name].baselines().values(),
         )
     ]

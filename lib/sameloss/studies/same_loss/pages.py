@@ -12,7 +12,7 @@ from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
-from sameloss.studies.same_loss.groups import TWO_READINGS, Group, protocol_runs
+from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
@@ -64,11 +64,6 @@ class ComparisonPage(Page[Settings]):
         """Return the downstream tasks that the page shows."""
         task = self.settings.shown.task
         return self.settings.domain.tasks if task is None else (task,)
-
-    @property
-    def saturated_kl(self) -> float:
-        """Return the KL (nats a masked token) from which a checkpoint counts as saturated."""
-        return self.settings.evaluation.saturated_kl
 
     def of(self, arm: Arm) -> Results:
         """Return the results of an arm."""
@@ -134,8 +129,9 @@ def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
     return lambda page: page.group.measured(kind).values()
 
 
-def _two_readings(page: ComparisonPage, arm: Arm) -> list[Run]:
-    return protocol_runs(arm.group(page.settings), TWO_READINGS)
+def _readings(page: ComparisonPage, arm: Arm) -> list[Run]:
+    group = arm.group(page.settings)
+    return protocol_runs(group, readings(group))
 
 
 def _measures_of_all(page: ComparisonPage) -> list[Run]:
@@ -143,10 +139,10 @@ def _measures_of_all(page: ComparisonPage) -> list[Run]:
 
 
 BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
-    "01_introduction": lambda page: _two_readings(page, MAIN),
+    "01_introduction": lambda page: _readings(page, MAIN),
     "02_existence": lambda page: [
         *protocol_runs(page.group),
-        *(run for other in page.others(HMM, OPT) for run in _two_readings(page, other)),
+        *(run for other in page.others(HMM, OPT) for run in _readings(page, other)),
         *page.group.measured("finetuning").values(),
     ],
     "04_flatness": _also("gap"),
@@ -170,7 +166,7 @@ def _plan(names: str, **defaults: Any) -> Plan[Settings]:
 _SHOWN = "preset size task language algorithm strength"
 _GRAMMAR = "grammar length_limit"
 _HERE = "workers device artifacts"
-JUDGED = ("saturated_kl", "tolerance")
+JUDGED = ("saturated_share", "tolerance")
 TRAINED = ("max_hours", "workers", "processes", "micro_batch", "device", "artifacts")
 _JUDGED, _TRAINED = " ".join(JUDGED), " ".join(TRAINED)
 

@@ -10,7 +10,7 @@ from sameloss.languages import LanguageSpec
 from sameloss.languages.labels import LabelKind
 from sameloss.store.pool import usable_workers
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter, replaced
-from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_KL, Settings
+from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_SHARE, Settings
 from sameloss.training.algorithms import ALGORITHMS, check_algorithm
 
 STAND_IN = "stand-in"
@@ -18,7 +18,9 @@ STAND_IN = "stand-in"
 
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
-    "size": Parameter("all, or one: 7K, 27K, 106K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"),
+    "size": Parameter(
+        "all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"
+    ),
     "task": Parameter("all, or one downstream task to show: root, span4, span2", default="all"),
     "language": Parameter(
         "of the main part: PCFG, HMM or OPT",
@@ -80,10 +82,10 @@ PARAMETERS: dict[str, Parameter] = {
         default="fresh",
         choices=("fresh", "unseen"),
     ),
-    "saturated_kl": Parameter(
-        f"KL (nats) from which a checkpoint counts as saturated; None: {SATURATED_KL}",
+    "saturated_share": Parameter(
+        f"KL over what the context tells, up to which a checkpoint is saturated; None: {SATURATED_SHARE}",
         float | None,
-        sets=("evaluation.saturated_kl",),
+        sets=("evaluation.saturated_share",),
     ),
     "tolerance": Parameter(
         "relative, of all verdicts; None: each claim's own", float | None, sets=("evaluation.tolerance",)

@@ -61,6 +61,11 @@ class Results:
         """Return the checkpoints' steps."""
         return self.group.steps
 
+    @cached_property
+    def untrained(self) -> "Results":
+        """Return the same models as they were drawn, before any training: the control of what it does."""
+        return collect_probes(self.store, self.group, (0,))
+
     @property
     def resamples(self) -> Resamples:
         """Return the bootstrap resamples, the same for all results of these numbers."""
@@ -78,7 +83,11 @@ class Results:
 
     @cached_property
     def checkpoints(self) -> pd.DataFrame:
-        """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points)."""
+        """Return one row a checkpoint: KL and loss (nats), traces, accuracy of each task (points).
+
+        `kl_share` is the KL over the context information, the share of all there is to learn that is
+        unlearnt.
+        """
         total = self.traces[self.traces.part == "total"]
         total = total.rename(columns={"mean": "trace", "standard_error": "trace_se"})
         table = wide(self.frame("saturation")).merge(total[[*KEYS, "trace", "trace_se"]], on=KEYS)
@@ -86,8 +95,14 @@ class Results:
             accuracies = [100 * right[..., index].mean((1, 2)) for right in self.probes.values()]
             table[task] = np.concatenate(accuracies)
         counts = {size: self.group.domain.parameter_count(size) for size in self.sizes}
-        saturated = table.kl_mean <= self.group.settings.evaluation.saturated_kl
-        return table.assign(parameters=table["size"].map(counts), saturated=saturated)
+        share = table.kl_mean / table.context_mean
+        saturated = share <= self.group.settings.evaluation.saturated_share
+        return table.assign(parameters=table["size"].map(counts), kl_share=share, saturated=saturated)
+
+    @property
+    def saturated_kl(self) -> float:
+        """Return the KL (nats a masked token) up to which a checkpoint counts as saturated."""
+        return self.group.settings.evaluation.saturated_share * float(self.checkpoints.context_mean.iloc[0])
 
     def correct(self, name: str, task: str, step: int | None = None) -> np.ndarray:
         """Return which test sentences are right, axes (pre-training seed, probe seed, sentence).
@@ -160,11 +175,6 @@ def collect_probes(store: Store, group: Group, steps: tuple[int, ...]) -> Result
     probes = {key: found.correct for key, found in probed.items()}
     gradient = max(float(found.gradient.max()) for found in probed.values())
     return Results(group, store, probes, baselines, majority, gradient)
-
-
-def untrained(results: Results) -> Results:
-    """Return the results with untrained models in the place of trained ones, where step 0 was probed too."""
-    return replace(results, probes={key: right[:1] for key, right in results.probes.items()})
 
 
 def finetuned(results: Results) -> Results:

@@ -14,11 +14,23 @@ from sameloss.training.algorithms import label
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation
 
-SATURATED_KL = 0.02
-"""A checkpoint counts as saturated from this KL (nats a masked token) downwards."""
+SATURATED_SHARE = 0.03
+"""A checkpoint counts as saturated from this share of the context information downwards: its KL over all
+there is to learn (`languages.entropy.context_information`). The paper's models end below 1 %."""
 
 GLUE = "nyu-mll/glue"
 """Where QNLI and SST-2 come from."""
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """How models that were treated differently are brought to one loss."""
+
+    steps: int  # at most
+    target_share: float  # KL over the context information at which it ends
+    sentences: int  # on which that KL is looked at
+    lr: float = 1e-3
+    look_every: int = 20  # steps
 
 
 @dataclass(frozen=True)
@@ -28,11 +40,13 @@ class Training:
     corpus_sentences: int | None  # None: sampled without end
     optimisation: Optimisation
     compared_steps: int  # steps where algorithms are compared
-    noise_length: int  # times as many steps of SGD with scaled label noise
+    noise_length: float  # times as many steps of SGD from the saturated point
     checkpoints: tuple[float, ...]  # shares of the steps after which one is kept
     micro_batch: int  # sentences that go through the model at once
     resume_every: int  # steps
     seeds: int
+    cooling: Cooling
+    rate_width: int | None = None  # d_model that the learning rate is for; it falls as 1 / width. None: any
     execution: Execution = PLAIN  # of ordinary training
     left_out: frozenset[str] = frozenset()  # algorithms, by label, that no comparison trains
 
@@ -63,7 +77,7 @@ class Evaluation:
     finetune: FinetuneSettings
     finetune_sentences: int  # of each probe seed
     flatness: Flatness
-    saturated_kl: float = SATURATED_KL
+    saturated_share: float = SATURATED_SHARE
     tolerance: float | None = None  # of all verdicts; None: each claim's own
     glue: str = GLUE  # name or folder of the GLUE data
 
@@ -96,24 +110,29 @@ class Settings:
         return self.domains[self.shown.domain]
 
 
+RECORDED_TREATMENTS = ("penalty-after", "sam-after", "noise-rate", "noise-batch")
+"""Of the causal experiment: what the laptop leaves to the recorded run."""
+
 _LAPTOP = Settings(
     name="laptop",
     domains=domains.LAPTOP,
     training=Training(
         corpus_sentences=1 << 20,
-        optimisation=Optimisation(steps=2000, batch=128, lr=3e-3),
-        compared_steps=2000,
-        noise_length=1,
+        optimisation=Optimisation(steps=2400, batch=256, lr=5e-3),
+        compared_steps=2400,
+        noise_length=0.5,
         checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
-        micro_batch=128,
+        micro_batch=256,
         resume_every=500,
         seeds=3,
+        cooling=Cooling(steps=1600, target_share=0.006, sentences=4000, look_every=40),
+        rate_width=32,
         left_out=frozenset(
             {
                 label("adversarial", 0.003),
                 label("adversarial", 0.012),
-                label("sgd-noise", 0.5),
                 *map(label, ("sgd", "dropout", "weight-decay", "trace-penalty")),
+                *(label(name, cooled=True) for name in RECORDED_TREATMENTS),
             }
         ),
     ),
@@ -146,8 +165,8 @@ _LONG = replace(
     name="laptop-long",
     training=replace(
         _LAPTOP.training,
-        optimisation=replace(_LAPTOP.training.optimisation, steps=4000),
-        noise_length=2,
+        optimisation=replace(_LAPTOP.training.optimisation, steps=4800),
+        noise_length=1,
         checkpoints=(1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0),
         seeds=5,
         left_out=frozenset(),
@@ -180,6 +199,10 @@ _SMOKE = replace(
         compared_steps=160,
         resume_every=50,
         seeds=3,
+        noise_length=2,
+        micro_batch=128,
+        cooling=Cooling(steps=40, target_share=0.6, sentences=100, look_every=10),
+        rate_width=None,
     ),
     evaluation=replace(
         _LAPTOP.evaluation,
@@ -216,6 +239,9 @@ _PAPER = replace(
         micro_batch=512,
         resume_every=2500,  # a saved state costs as much as some tens of steps
         seeds=1,
+        noise_length=2,
+        cooling=Cooling(steps=10_000, target_share=0.01, sentences=2000, lr=1e-3, look_every=100),
+        rate_width=None,
     ),
     evaluation=replace(
         _LONG.evaluation,

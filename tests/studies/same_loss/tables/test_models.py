@@ -79,7 +79,7 @@ def test_lstm_counts_are_pytorchs():
         assert row["two directions"] == pytest.approx(total / 1e6, rel=1e-12)
 
 
-@pytest.mark.parametrize("size", ["27K", "L15K", "235M"])
+@pytest.mark.parametrize("size", ["40K", "L15K", "235M"])
 def test_own_sizes_by_part(opened, size):
     group = opened("a3_models", preset="auto", size=size).group
     (row,) = own_sizes(group).to_dict("records")

@@ -20,7 +20,7 @@ from sameloss.studies.same_loss.effects import (
     net_accuracy,
 )
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
-from sameloss.studies.same_loss.groups import before_and_after, protocols
+from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.results import (
     KEYS,
@@ -29,7 +29,6 @@ from sameloss.studies.same_loss.results import (
     final,
     finetuned,
     saturated,
-    untrained,
 )
 
 CHAINLESS = tuple(measure for measure in MEASURES if measure != "learning_coefficient")
@@ -81,9 +80,9 @@ def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
 
 
 def by_protocol(results: Results, names: Iterable[str] | None = None) -> dict[str, Results]:
-    """Return untrained and last models as some protocols of the probe, or all, read them."""
-    every, steps = protocols(results.group), before_and_after(results.group)
-    return {name: collect_probes(results.store, every[name], steps) for name in names or every}
+    """Return the last models as some protocols of the probe, or all, read them."""
+    every, last = protocols(results.group), results.steps[-1:]
+    return {name: collect_probes(results.store, every[name], last) for name in names or every}
 
 
 def protocol_gains(probed: dict[str, Results], task: str) -> pd.DataFrame:
@@ -132,7 +131,7 @@ def _with_control(models: Results, task: str, small: str, large: str) -> dict[st
         return 100 * (accuracy(found, large, task).value - accuracy(found, small, task).value)
 
     net = gain([(net_accuracy(models, large, task), net_accuracy(models, small, task))])
-    return {"untrained": size_gain(untrained(models)), "trained": size_gain(models), **net._asdict()}
+    return {"untrained": size_gain(models.untrained), "trained": size_gain(models), **net._asdict()}
 
 
 def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
@@ -159,7 +158,7 @@ def trained_and_untrained(probed: dict[str, Results], tasks: Iterable[str]) -> p
         }
         for task in tasks
         for name, own in probed.items()
-        for models, found in {"untrained": untrained(own), "trained": own}.items()
+        for models, found in {"untrained": own.untrained, "trained": own}.items()
         for size in own.sizes
     )
 

@@ -1,0 +1,68 @@
+"""The run that brings a model to a wanted loss: a training that ends when its KL is low enough."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+import torch
+
+from sameloss.errors import ParameterError
+from sameloss.languages.entropy import context_information
+from sameloss.measures.saturation import divergences
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.runs.held_out import HeldOutConditionals
+from sameloss.runs.pretraining import Pretraining
+from sameloss.store.store import Store
+from sameloss.training.loop import TrainingStep
+from sameloss.training.process import Process
+
+
+@dataclass(frozen=True)
+class CoolDown(Pretraining):
+    """A training that goes on from another and ends at the first look at which its KL is low enough.
+
+    So models that were treated differently are brought to one loss. Every `look_every` steps the KL is
+    measured on held-out sentences, which should not be those that it is reported on: the first of many looks
+    that is low enough is so by luck, too. The model is kept as the only checkpoint, under the number of steps
+    that there are at most. Where these do not suffice, it is the last model: who compares has to look at the
+    KLs.
+    """
+
+    held_out: HeldOutConditionals | None = None
+    target_share: float = 0.0  # of the context information, see `context_information`
+    look_every: int = 20  # steps
+
+    schema: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        """Refuse a cool-down from nowhere or to nowhere."""
+        super().__post_init__()
+        if self.origin is None or self.held_out is None:
+            raise ParameterError("A cool-down needs an origin to go on from, and held-out sentences.")
+        if not self.target_share > 0:
+            raise ParameterError(f"target_share must be positive; got {self.target_share}.")
+        if self.checkpoints != (self.optimisation.steps,):
+            raise ParameterError("A cool-down keeps its last model alone.")
+
+    def _steps(
+        self,
+        model: MaskedLanguageModel,
+        optimiser: torch.optim.Optimizer,
+        store: Store,
+        start: int,
+        process: Process,
+    ) -> Iterator[TrainingStep]:
+        """Train step by step until the KL is low enough."""
+        low_enough = self._look(model, store)
+        for step in super()._steps(model, optimiser, store, start, process):
+            if step.done % self.look_every == 0 and low_enough():
+                yield step._replace(done=self.optimisation.steps)  # the name of the checkpoint
+                return
+            yield step
+
+    def _look(self, model: MaskedLanguageModel, store: Store) -> Callable[[], bool]:
+        """Return what tells whether the model's KL is low enough."""
+        sentences, conditionals = store.get(cast(HeldOutConditionals, self.held_out))
+        language = self.corpus.language.build()
+        wanted = self.target_share * context_information(language, sentences, conditionals).mean
+        return lambda: float(divergences(model, sentences, conditionals).mean()) <= wanted

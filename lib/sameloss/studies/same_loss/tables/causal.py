@@ -1,0 +1,133 @@
+"""The causal experiment: what flatness, bought in different ways, does to accuracy at equal KL."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+
+import pandas as pd
+
+from sameloss.statistics.bootstrap import Interval
+from sameloss.studies.same_loss import effects
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, COOLED, MAIN
+from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
+from sameloss.studies.same_loss.pages import ComparisonPage
+from sameloss.studies.same_loss.results import Results, final
+
+SIZE, ADVERSARY = "largest size over smallest", "adversary over AdamW"
+
+
+def cooled_table(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return the models after their treatment and cool-down, means over seeds.
+
+    Returns:
+        One row a treatment: the `steps` of its cool-down, KL (nats) and its share of the context, how far the
+        KL is from that of the untreated models in standard errors, trace, and accuracies (%).
+
+    """
+    untreated, *_ = arms = page.present(COOLED)
+    return pd.DataFrame(_cooled_row(page.of(arm), page.of(untreated), arm.label, tasks) for arm in arms)
+
+
+def _cooled_row(own: Results, untreated: Results, name: str, tasks: Iterable[str]) -> dict[str, object]:
+    last, (size,) = final(own), own.sizes
+    difference, error = kl_difference(own, untreated, size)
+    steps = [len(own.store.get(run).history) for run in own.group.pretrainings().values()]
+    return {
+        "treatment": name,
+        "steps": sum(steps) / len(steps),
+        "KL": last.kl_mean.mean(),
+        "share": last.kl_share.mean(),
+        "apart (s.e.)": difference / error if error else 0.0,
+        "trace": last.trace.mean(),
+        **{task: last[task].mean() for task in tasks},
+    }
+
+
+def bought_flatness(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return what each way to change flatness does to trace and accuracy, at equal KL.
+
+    Treatments of one saturated point against none, the adversary that is judged against AdamW, and the
+    largest size against the smallest, net of untrained models.
+
+    Returns:
+        One row a way and task: `way`, `task`; `trace`, its relative excess, with `trace_low`, `trace_high`;
+        `value` (points), `low` and `high` of the accuracy. NaN where KLs are not equal.
+
+    """
+    tasks, rows = list(tasks), []
+    for way, trace, accuracy in _ways(page):
+        flatter = trace()._asdict()
+        about = {
+            "way": way,
+            "trace": flatter["value"],
+            "trace_low": flatter["low"],
+            "trace_high": flatter["high"],
+        }
+        rows += [{**about, "task": task, **accuracy(task=task)._asdict()} for task in tasks]
+    return pd.DataFrame(rows)
+
+
+Way = tuple[str, Callable[[], Interval], Callable[..., Interval]]
+"""Its name, and what gives its effect on the trace and, for a task, on accuracy."""
+
+
+def _ways(page: ComparisonPage) -> Iterator[Way]:
+    untreated, *treated = page.present(COOLED)
+    for arm in treated:
+        yield _way(arm.label, page.of(arm), page.of(untreated), Compared.COOLED)
+    attacked = effects.strongest_saturated(page.of(arm) for arm in page.present(ADVERSARIAL))
+    if attacked is not None:
+        yield _way(ADVERSARY, attacked, page.of(ADAMW), Compared.EQUAL_KL)
+    main = page.of(MAIN)
+    yield SIZE, partial(effects.trace_of_larger_matched, main), partial(effects.size_gain_matched, main)
+
+
+def _way(name: str, first: Results, second: Results, compared: Compared) -> Way:
+    excess = partial(arm_trace_excess, first, second, compared)
+    return name, excess, partial(arm_gain, first, second, compared=compared)
+
+
+def dose_table(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return, for each task, the points gained where a treatment makes the trace fall by a factor e."""
+    treated = [page.of(arm) for arm in page.present(COOLED)]
+    return pd.DataFrame({"task": task, **effects.dose_response(treated, task)._asdict()} for task in tasks)
+
+
+def refused(page: ComparisonPage) -> str:
+    """Say in one sentence which treatments did not come to the untreated models' KL; empty where all did."""
+    treated = {arm.label: page.of(arm) for arm in page.present(COOLED)}
+    equal = effects.equally_cooled(treated.values())
+    apart = [name for name, results in treated.items() if not any(results is other for other in equal)]
+    if not apart:
+        return ""
+    return f"Not compared, because their KL differs by more than two standard errors: {'; '.join(apart)}."
+
+
+def in_words(slopes: pd.DataFrame, bought: pd.DataFrame) -> str:
+    """Say in one or two sentences what flatness does to accuracy at equal KL.
+
+    Args:
+        slopes: from `dose_table`.
+        bought: from `bought_flatness`.
+
+    """
+    up = [row.task for row in slopes.itertuples() if row.low > 0]
+    down = [row.task for row in slopes.itertuples() if row.high < 0]
+    open_ = [row.task for row in slopes.itertuples() if not (row.low > 0 or row.high < 0)]
+    said = [
+        f"{verb} accuracy on {', '.join(tasks)}"
+        for verb, tasks in (("raises", up), ("lowers", down), ("is not seen to change", open_))
+        if tasks
+    ]
+    numbers = "; ".join(
+        f"{row.task} {row.value:+.2f} ({row.low:.2f} to {row.high:.2f})" for row in slopes.itertuples()
+    )
+    reached = bought[bought.trace.notna()].trace
+    span = (
+        f"between {100 * reached.min():+.0f} % and {100 * reached.max():+.0f} %"
+        if len(reached)
+        else "by nothing"
+    )
+    return (
+        f"At equal KL, with the trace moved {span}, flatness {' and '.join(said)}: "
+        f"{numbers} points for each factor e by which a treatment lowers the trace."
+    )
