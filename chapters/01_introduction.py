@@ -23,7 +23,7 @@
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
-saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+saturated_share: float = None  # KL over what the context tells, up to which a checkpoint is saturated; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -57,7 +57,7 @@ results = page.of(MAIN)
 name = page.tasks[:2][-1]
 (ax,) = drawing.panels(1, width=6)
 baselines = results.baseline_table(name)
-figures.accuracy_against_kl(results.checkpoints, name, baselines, page.saturated_kl, ax)
+figures.accuracy_against_kl(results.checkpoints, name, baselines, results.saturated_kl, ax)
 drawing.legend(ax)
 
 # %% tags=["remove-cell"]
@@ -68,22 +68,23 @@ render_verdicts(page.verdicts())
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.same_loss.groups import TWO_READINGS
+from sameloss.studies.same_loss.groups import readings
 from sameloss.studies.same_loss.tables.comparison import by_protocol, control_in_words, control_table
 
-control = control_table(results, by_protocol(results, TWO_READINGS), [name])
-for reading in TWO_READINGS:
-    glue(f"control-{reading}", control_in_words(control, reading, name), display=False)
+names = readings(results.group)
+control = control_table(results, by_protocol(results, names), [name])
+for at, reading in enumerate(names):
+    glue(f"control-{at}", control_in_words(control, reading, name), display=False)
 glue("control-task", name, display=False)
 
 # %% [markdown]
 # - A lookup table, with a perfect loss, probes worse than trained models: on task A
 #   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
-# - Larger models are better after the same steps: {glue:text}`verdict-fig2`; at exactly equal KL:
-#   {glue:text}`verdict-logkl`. Details: {ref}`existence`.
-# - The control is untrained models of the same sizes. On {glue:text}`control-task` the largest saturated size over
-#   the smallest is, read by the paper's probe, {glue:text}`control-AdamW`; by one that is solved to its
-#   optimum, {glue:text}`control-solved`. Only what is beyond the control is an effect of pre-training.
+# - Are larger models better after the same steps, net of untrained ones? {glue:text}`verdict-fig2`; at exactly equal
+#   KL: {glue:text}`verdict-size-matched`. Details: {ref}`existence`.
+# - On {glue:text}`control-task` the largest saturated size over the smallest is, read by a probe that is solved to
+#   its optimum, {glue:text}`control-0`; with features projected to equal capacity, {glue:text}`control-1`; by the
+#   paper's probe, {glue:text}`control-2`. Only what is beyond the untrained control is an effect of pre-training.
 #
 # ## 2 Flatness
 
@@ -102,18 +103,22 @@ drawing.legend(axes[0])
 #
 # ## 3 The noise flattens
 
-# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0) and left alone (s = 1): the trace and the accuracy on task C.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
+# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved and left alone (s = 1): the trace and the accuracy on task A.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
-noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[-1]
+noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[0]
 left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
 figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
 drawing.legend(left)
 
 # %% [markdown]
-# - Label noise lowers the trace: {glue:text}`verdict-noise-trace`.
-# - It raises accuracy thereby: {glue:text}`verdict-noise-accuracy`. Details: {ref}`algorithms`.
+# Noise also lifts the loss, so every model is cooled down to one KL before it is compared:
+#
+# - Does label noise lower the trace? {glue:text}`verdict-noise-trace`.
+# - Does it raise accuracy thereby? {glue:text}`verdict-noise-accuracy`; does sharpening lower it?
+#   {glue:text}`verdict-sharpened-accuracy`. Over all treatments, task A: {glue:text}`verdict-dose-A`; task B:
+#   {glue:text}`verdict-dose-B`. Details: {ref}`algorithms`.
 #
 # ## 4 The algorithm matters
 
@@ -122,7 +127,7 @@ along = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
 tasks = page.tasks[:2]
 axes = drawing.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):
-    figures.accuracy_against_kl(along, task, baselines.iloc[:0], page.saturated_kl, ax, by="algorithm")
+    figures.accuracy_against_kl(along, task, baselines.iloc[:0], results.saturated_kl, ax, by="algorithm")
 drawing.legend(axes[0])
 
 # %% [markdown]

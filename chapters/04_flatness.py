@@ -36,7 +36,7 @@ grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `L
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus lacks
-saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+saturated_share: float = None  # KL over what the context tells, up to which a checkpoint is saturated; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -110,7 +110,7 @@ from sameloss.studies.same_loss import figures
 left, right = drawing.panels(2)
 figures.along_training(checkpoints, "trace", figures.TRACE_LABEL, left, log=True)
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", right, log=True)
-right.axhline(page.saturated_kl, color="0.5", lw=1)
+right.axhline(results.saturated_kl, color="0.5", lw=1)
 drawing.legend(left)
 
 # %% [markdown]

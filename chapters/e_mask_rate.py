@@ -24,7 +24,7 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
-saturated_kl: float = None  # KL (nats) from which a checkpoint counts as saturated; None: 0.02
+saturated_share: float = None  # KL over what the context tells, up to which a checkpoint is saturated; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -95,7 +95,7 @@ results = page.of(MASK_RATE)
 axes = drawing.panels(len(tasks))
 for name, ax in zip(tasks, axes, strict=True):
     baselines = results.baseline_table(name)
-    figures.accuracy_against_kl(results.checkpoints, name, baselines, page.saturated_kl, ax)
+    figures.accuracy_against_kl(results.checkpoints, name, baselines, results.saturated_kl, ax)
 drawing.legend(axes[0])
 
 # %% mystnb={"figure": {"caption": "Accuracy against trace of the last checkpoints trained with 15 % masks. Figure 11, right.", "name": "fig-mask-trace"}, "image": {"alt": "Probe accuracy against Fisher trace for models trained with 15 % masking."}}

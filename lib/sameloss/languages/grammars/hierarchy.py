@@ -2,7 +2,7 @@
 
 So a sentence has (but for the smoothing) one derivation, and what stands above its tokens is a function of
 them. Yet single tokens hardly tell it, for synonymous right sides have nothing in common. The family is
-that of Cagnetta et al. (2023).
+that of Cagnetta et al. (2024).
 """
 
 from dataclasses import dataclass

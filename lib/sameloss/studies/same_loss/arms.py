@@ -57,6 +57,7 @@ def sweep(algorithm: str, *strengths: float) -> tuple[Arm, ...]:
 
 
 MAIN = Arm(sizes="all", full_length=True)
+ALL_SIZES = replace(MAIN, algorithm="adamw")  # of a page that is about algorithms
 HMM, OPT = (replace(MAIN, language=language) for language in ("HMM", "OPT"))
 ADAMW, SOFT, SGD, POST_LN = (Arm(name) for name in ("adamw", "soft", "sgd", "post-ln"))
 SGD_AFTER_ADAMW = Arm("sgd-after", full_length=True)
@@ -89,11 +90,11 @@ TRAINED = (ADAMW, *ADVERSARIAL, SOFT, SGD, *REGULARISED)
 """Algorithms of Appendix A.4 that start from nothing, AdamW first."""
 
 ARMS: dict[str, tuple[Arm, ...]] = {
-    "01_introduction": (*EVERYWHERE, ADAMW, *ADVERSARIAL, *NOISE),
+    "01_introduction": (*EVERYWHERE, ADAMW, *ADVERSARIAL, *NOISE, *COOLED),
     "02_existence": EVERYWHERE,
     "04_flatness": (*EVERYWHERE, SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM, ADAMW, *ADVERSARIAL),
     "a3_models": (ADAMW, POST_LN),
-    "a4_algorithms": (*TRAINED, *NOISE, *COOLED, MAIN),
+    "a4_algorithms": (*TRAINED, *NOISE, *COOLED, ALL_SIZES),
     "b2_enlargement": (MAIN,),
     "d_practice": (ADAMW, SAM, PENALTY, *REGULARISED, *ADVERSARIAL, SOFT),
     "e_mask_rate": (MASK_RATE, ONE_MASK),

@@ -104,7 +104,8 @@ def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
     """
     axes = panels(table.task.nunique())
     for (task, part), ax in zip(table.groupby("task", sort=False), axes, strict=True):
-        for (name, style), shift in zip(_styles(part, "protocol").items(), (-0.06, 0.06), strict=False):
+        styles = _styles(part, "protocol")
+        for (name, style), shift in zip(styles.items(), np.linspace(-0.1, 0.1, len(styles)), strict=True):
             for models, look in {"trained": {}, "untrained": {"mfc": "white", "ls": "--"}}.items():
                 own = part[(part.protocol == name) & (part.models == models)]
                 at, ends = np.arange(len(own)) + shift, [own.value - own.low, own.high - own.value]
@@ -133,6 +134,31 @@ def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
     ax.set_yticks(range(0, -len(table), -1), table.effect, fontsize="small")
     ax.set(xlabel=label, ylim=(0.6 - len(table), 0.6))
     return ax
+
+
+def accuracy_bought(table: pd.DataFrame) -> list[Axes]:
+    """Draw what a change of the trace does to accuracy: a panel a task, a marker a way to change it.
+
+    Args:
+        table: from `tables.causal.bought_flatness`; ways whose KLs are not equal are left out.
+
+    """
+    shown = table.dropna(subset=["trace", "value"])
+    colours = dict(zip(table.way.unique(), sns.color_palette("colorblind", table.way.nunique()), strict=True))
+    axes = panels(table.task.nunique())
+    for (task, part), ax in zip(shown.groupby("task", sort=False), axes, strict=False):
+        for at, row in enumerate(part.itertuples()):
+            across = [[row.trace - row.trace_low], [row.trace_high - row.trace]]
+            up = [[row.value - row.low], [row.high - row.value]]
+            ax.errorbar(1 + row.trace, row.value, up, across, marker=MARKERS[at % len(MARKERS)], capsize=2,
+                        ls="none", color=colours[row.way], label=row.way)  # fmt: skip
+        ax.axhline(0, color="0.5", lw=1)
+        ax.axvline(1, color="0.5", lw=1)
+        ax.set(xscale="log", xlabel="trace, relative to the reference", ylabel=f"accuracy, {task} (points)")
+        _plain_log_axis(ax.xaxis, 1 + part.trace)
+    if len(shown):
+        legend(axes[0])
+    return axes
 
 
 def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> list[Axes]:

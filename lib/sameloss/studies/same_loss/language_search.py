@@ -7,6 +7,7 @@ accuracy of a model, at no difference between sizes and at no trace.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -16,8 +17,9 @@ from sameloss.languages.entropy import context_information
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
 from sameloss.runs.sampling import LabelledSampling
-from sameloss.store.store import Store
-from sameloss.studies.same_loss.results import Results, final
+from sameloss.store.store import Run, Store
+from sameloss.studies.same_loss.groups import Group
+from sameloss.studies.same_loss.results import frame, wide
 from sameloss.studies.same_loss.settings import Evaluation
 
 CANDIDATES = tuple(
@@ -51,21 +53,43 @@ class Appraisal(NamedTuple):
         return self.context >= criteria.context and len(roomy) >= criteria.tasks
 
 
-def appraised(store: Store, spec: LanguageSpec, tasks: tuple[str, ...], evaluation: Evaluation) -> Appraisal:
-    """Measure a language's context, and how well its bare tokens are read."""
-    language = spec.build()
-    held_out = store.get(HeldOutConditionals(spec, evaluation.saturation_sentences, 0))
+def appraisal_runs(
+    spec: LanguageSpec, tasks: tuple[str, ...], evaluation: Evaluation
+) -> tuple[HeldOutConditionals, BaselineProbing]:
+    """Return the runs that an appraisal reads: sentences with conditionals, and the probe of bare tokens."""
     downstream = replace(evaluation.downstream, tasks=tasks, probe_seeds=1)
     probing = BaselineProbing("one-hot tokens", LabelledSampling(spec, downstream), evaluation.optimal_probe)
+    return HeldOutConditionals(spec, evaluation.saturation_sentences, 0), probing
+
+
+def appraised(store: Store, spec: LanguageSpec, tasks: tuple[str, ...], evaluation: Evaluation) -> Appraisal:
+    """Measure a language's context, and how well its bare tokens are read."""
+    held_out, probing = appraisal_runs(spec, tasks, evaluation)
     accuracies = 100 * store.get(probing).correct.mean((0, 1, 2))
-    return Appraisal(
-        context_information(language, *held_out).mean, dict(zip(tasks, accuracies.tolist(), strict=True))
-    )
+    context = context_information(spec.build(), *store.get(held_out))
+    return Appraisal(context.mean, dict(zip(tasks, accuracies.tolist(), strict=True)))
 
 
-def saturated_sizes(results: Results) -> int:
-    """Count the sizes that end saturated with every seed."""
-    return int(final(results).groupby("size").saturated.all().sum())
+def saturated_sizes(store: Store, group: Group, spec: LanguageSpec) -> int:
+    """Train a group's models on a language, and count the sizes that end saturated with every seed."""
+    own = replace(group.domain, language=spec)
+    settings = replace(group.settings, domains={**group.settings.domains, group.language: own})
+    found = wide(frame(store, replace(group, settings=settings), "saturation"))
+    last = found[found.step == group.steps[-1]]
+    saturated = last.kl_mean <= settings.evaluation.saturated_share * last.context_mean
+    return int(saturated.groupby(last["size"]).all().sum())
+
+
+def looked_at(language: LanguageSpec) -> tuple[LanguageSpec, ...]:
+    """Return the candidates up to a language, if it is one of them."""
+    return CANDIDATES[: CANDIDATES.index(language) + 1] if language in CANDIDATES else ()
+
+
+def search_runs(group: Group) -> list[Run]:
+    """Return what the search for a group's language read before it trained anything."""
+    evaluation = group.settings.evaluation
+    specs = looked_at(group.domain.language)
+    return [run for spec in specs for run in appraisal_runs(spec, group.tasks, evaluation)]
 
 
 def search(
@@ -85,8 +109,7 @@ def search(
 
     Returns:
         One row a language that was looked at: `candidate`, `context` (nats), the accuracy of bare tokens in
-        each task (%), `saturated` (sizes; NaN where nothing was trained) and `found`, true at most in the
-        last.
+        each task (%), `sizes` that end saturated (NaN where nothing was trained) and `found`.
 
     """
     rows = []
@@ -94,9 +117,15 @@ def search(
         seen = appraise(spec)
         sizes = saturating(spec) if seen.meets(criteria) else float("nan")
         found = sizes >= criteria.sizes
-        rows.append(
-            {"candidate": spec, "context": seen.context, **seen.one_hot, "saturated": sizes, "found": found}
-        )
+        about = {"candidate": spec, "context": seen.context, **seen.one_hot}
+        rows.append({**about, "sizes": sizes, "found": found})
         if found:
             break
     return pd.DataFrame(rows)
+
+
+def repeated(store: Store, group: Group, criteria: Criteria = Criteria()) -> pd.DataFrame:
+    """Repeat the search that found a group's language; no row where it was not found by one."""
+    appraise = partial(appraised, store, tasks=group.tasks, evaluation=group.settings.evaluation)
+    saturating = partial(saturated_sizes, store, group)
+    return search(CANDIDATES if group.domain.language in CANDIDATES else (), appraise, saturating, criteria)

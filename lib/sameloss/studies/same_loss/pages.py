@@ -9,10 +9,11 @@ import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, Arm
+from sameloss.studies.same_loss.arms import ARMS, COOLED, EVERYTHING, HMM, MAIN, OPT, Arm
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
+from sameloss.studies.same_loss.language_search import search_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
@@ -129,27 +130,29 @@ def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
     return lambda page: page.group.measured(kind).values()
 
 
-def _readings(page: ComparisonPage, arm: Arm) -> list[Run]:
+def _read(page: ComparisonPage, arm: Arm) -> list[Run]:
     group = arm.group(page.settings)
     return protocol_runs(group, readings(group))
 
 
-def _measures_of_all(page: ComparisonPage) -> list[Run]:
-    return [r for arm in page.arms for r in arm.group(page.settings).measured("measures").values()]
+def _measures(page: ComparisonPage, arms: Iterable[Arm]) -> list[Run]:
+    return [run for arm in arms for run in arm.group(page.settings).measured("measures").values()]
 
 
 BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
-    "01_introduction": lambda page: _readings(page, MAIN),
+    "01_introduction": lambda page: _read(page, MAIN),
     "02_existence": lambda page: [
         *protocol_runs(page.group),
-        *(run for other in page.others(HMM, OPT) for run in _readings(page, other)),
+        *(run for other in page.others(HMM, OPT) for run in _read(page, other)),
         *page.group.measured("finetuning").values(),
+        *search_runs(page.group),
     ],
     "04_flatness": _also("gap"),
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
     "b1_trace": lambda page: estimator_runs(page.group),
     "b2_enlargement": _also("enlargement"),
-    "d_practice": _measures_of_all,
+    "a4_algorithms": lambda page: _measures(page, page.present(COOLED)),
+    "d_practice": lambda page: _measures(page, page.arms),
 }
 """What a page reads beside its comparisons."""
 

@@ -210,6 +210,7 @@ _SMOKE = replace(
         saturation_sentences=500,
         downstream=replace(_LAPTOP.evaluation.downstream, train=400, test=400),
         adamw_probe=AdamWProbe(epochs=20, batch=64),
+        saturated_share=0.3,
         projection=16,
         finetune=FinetuneSettings(epochs=2, lr=1e-3, warmup_steps=2),
         finetune_sentences=400,

@@ -3,14 +3,17 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+import numpy as np
 import pandas as pd
 
+from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, COOLED, MAIN
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.results import Results, final
+from sameloss.studies.same_loss.tables.comparison import CHAINLESS
 
 SIZE, ADVERSARY = "largest size over smallest", "adversary over AdamW"
 
@@ -77,8 +80,8 @@ def _ways(page: ComparisonPage) -> Iterator[Way]:
     attacked = effects.strongest_saturated(page.of(arm) for arm in page.present(ADVERSARIAL))
     if attacked is not None:
         yield _way(ADVERSARY, attacked, page.of(ADAMW), Compared.EQUAL_KL)
-    main = page.of(MAIN)
-    yield SIZE, partial(effects.trace_of_larger_matched, main), partial(effects.size_gain_matched, main)
+    sizes = page.of(ALL_SIZES)
+    yield SIZE, partial(effects.trace_of_larger_matched, sizes), partial(effects.size_gain_matched, sizes)
 
 
 def _way(name: str, first: Results, second: Results, compared: Compared) -> Way:
@@ -100,6 +103,26 @@ def refused(page: ComparisonPage) -> str:
     if not apart:
         return ""
     return f"Not compared, because their KL differs by more than two standard errors: {'; '.join(apart)}."
+
+
+def invariant_measures(page: ComparisonPage) -> pd.DataFrame:
+    """Return measures of flatness of the treated models over those of the untreated ones.
+
+    Returns:
+        One row a treatment, one column a measure: the geometric mean over seeds of the ratio.
+
+    """
+    logs = {arm.label: _log_measures(page.of(arm)) for arm in page.present(COOLED)}
+    untreated = next(iter(logs.values()))
+    ratios = {name: np.exp((own - untreated).mean()) for name, own in logs.items()}
+    return pd.DataFrame(ratios).T.rename(columns=MEASURES).rename_axis("treatment").reset_index()
+
+
+def _log_measures(results: Results) -> pd.DataFrame:
+    """Return the logarithms of the measures that need no chain, one row a seed."""
+    return np.log(
+        results.frame("measures").pivot(index="seed", columns="part", values="mean")[list(CHAINLESS)]
+    )
 
 
 def in_words(slopes: pd.DataFrame, bought: pd.DataFrame) -> str:

@@ -15,6 +15,7 @@ from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
 from sameloss.studies.same_loss.domains import PAPER
+from sameloss.studies.same_loss.language_search import repeated
 from sameloss.studies.same_loss.measured_languages import measurements, opt_name
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
@@ -55,6 +56,13 @@ def entropy_table(page: ComparisonPage) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def search_table(page: ComparisonPage) -> pd.DataFrame:
+    """Return the search for the page's language, one row a language that was looked at: see `search`."""
+    table = repeated(page.store, page.group)
+    names = [f"{s.symbols} symbols, {s.rules} rules, seed {s.seed}" for s in table.get("candidate", ())]
+    return table.assign(candidate=names)
 
 
 def ceiling_table(page: ComparisonPage) -> pd.DataFrame:
