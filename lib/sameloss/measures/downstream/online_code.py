@@ -21,6 +21,15 @@ from sameloss.measures.downstream.probe import LinearProbes
 BITS = log2(torch.e)
 """Bits a nat."""
 
+FEW_LABELS = OptimalProbe(ridges=(1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0), held_out=0.5)
+"""A probe that eight sentences do not mislead.
+
+A fifth of them would choose the ridge by two, among ridges made for thousands: probes of 16 sentences are
+then so sure of what they do not know that a code takes up to twice the bits of the uniform one. Half of the
+sentences choose here, so each ridge is judged by a block as long as what it was fitted to, and the largest
+ridge says little more than that all classes are alike.
+"""
+
 
 def doubling(first: int, last: int) -> tuple[int, ...]:
     """Return numbers of sentences, each twice the one before, up to the last.
