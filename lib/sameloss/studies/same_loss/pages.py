@@ -13,6 +13,7 @@ from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, Ar
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import TWO_READINGS, Group, protocol_runs
+from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.recorded import across_presets
@@ -148,6 +149,7 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
         *protocol_runs(page.group),
         *(run for other in page.others(HMM, OPT) for run in _two_readings(page, other)),
         *page.group.measured("finetuning").values(),
+        *label_budget_runs(page.group),
     ],
     "04_flatness": _also("gap"),
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
