@@ -63,7 +63,7 @@ def test_a_gain_with_labels_is_net_of_the_untrained_models(results, read, bits):
     control = labels.label_control(results, read, bits, ["root", "span2"])
     few, every, code, _, _, other = control.itertuples()
     assert [row.measure for row in (few, every, code)] == [
-        "few labels, points", "400 labels, points", labels.BITS_SHORTER,
+        "16 to 256 labels, points", "400 labels, points", labels.BITS_SHORTER,
     ]  # fmt: skip
     assert (few.untrained, few.trained, few.value) == pytest.approx((10, 10, 0), abs=4)
     assert few.low < 0 < few.high

@@ -76,6 +76,7 @@ def _interval(
 
 CONTROLLED = ["task", "measure", "untrained", "trained", "value", "low", "high"]
 
+FEW_LABELS_GAIN = f"{FEW_SHOT[0]} to {FEW_SHOT[-1]} labels, points"
 BITS_SHORTER = "code, bits shorter"
 
 
@@ -98,7 +99,7 @@ def label_control(
     few = [found for count, found in read.items() if count in FEW_SHOT and count < every]
     rows = []
     for task in tasks:
-        for name, found in {"few labels, points": few, f"{every} labels, points": [read[every]]}.items():
+        for name, found in {FEW_LABELS_GAIN: few, f"{every} labels, points": [read[every]]}.items():
             rows.append({"task": task, "measure": name, **_gains(found, task, small, large)})
         shorter = _shorter(results, bits, task, small, large)
         rows.append({"task": task, "measure": BITS_SHORTER, **shorter})
