@@ -1,5 +1,6 @@
 """Code lengths against what can be counted by hand."""
 
+from dataclasses import replace
 from math import log2
 
 import pytest
@@ -57,6 +58,20 @@ def test_features_that_tell_nothing_cost_hardly_more_than_no_code():
 
     assert share_of_uniform(FEW_LABELS) < 1.03
     assert share_of_uniform(OptimalProbe()) > 1.2
+
+
+def test_labels_that_few_sentences_tell_cost_less_where_half_of_them_choose_the_ridge():
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(64, 32, generator=generator)
+    truth = torch.randn(32, 24, 4, generator=generator)
+    labels = torch.einsum("nf,ftc->ntc", features, truth).argmax(-1)
+
+    def share_of_uniform(held_out):
+        probe = replace(FEW_LABELS, held_out=held_out)
+        return float(lengths(features, labels, 24 * [4], doubling(8, 64), probe)[-1].mean() / (2 * 64))
+
+    assert share_of_uniform(0.5) < 0.97
+    assert share_of_uniform(0.2) > 1.0
 
 
 @pytest.mark.parametrize("counts", [(1, 4), (8, 4), (4, 4), (4, 17)])
