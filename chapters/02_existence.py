@@ -220,6 +220,54 @@ for at, name in enumerate(names):
 # probe finds {glue:text}`control-2`. Only a net effect is an effect of pre-training, and all effects of size on
 # this page are net, the verdicts at its end too.
 #
+# ## How many labels?
+#
+# A probe of all sentences says what a representation can tell in the end; few labels say how easily. The
+# theory of the paper is about the second: in Section 5 ({ref}`dyck`) label noise leads to a flat model, and
+# a head on its features is right everywhere after $n$ samples with probability at least $1 - 2^{-n}$; our
+# trained heads there have $n = 16$. If larger saturated models are flatter, and flatness simplifies
+# features, larger ones should need fewer labels: be ahead from 16 to 256 sentences (shaded), the region to
+# set beside Section 5, whatever all labels make of it.
+#
+# So probes are solved on the first 8, 16, 32, ... labelled sentences. Half of these choose the ridge, because
+# a fifth of eight cannot. The same probes give one number for the whole curve, the *online code*
+# {cite}`voita2020information`: to send the labels to someone who has the features, send the first 8 by the
+# uniform code and each block after by the probe of all before it. With $B_k$ the sentences of block $k$,
+#
+# $$ \text{bits} = n_1 \log_2 C - \sum_{k>1} \sum_{i\in B_k} \log_2 p\bigl(y_i \mid h_i;\, \text{labels of } B_1, \dots, B_{k-1}\bigr) $$ (eq-code)
+#
+# for labels of $C$ classes. It is short where few sentences suffice to read the labels well.
+
+# %% mystnb={"figure": {"caption": "Accuracy by the number of labelled sentences, with all of them as in {numref}`fig-control`: trained models solid, with 95 % multi-level bootstrap intervals, untrained ones dashed in the same colour; grey what no training made. Shaded: 16 to 256 sentences.", "name": "fig-labels"}, "image": {"alt": "One panel a task: probe accuracy against the number of labelled sentences on a logarithmic axis, a solid line for every trained size, a dashed one for its untrained models, thin grey ones for lookup table and one-hot tokens."}}
+from sameloss.studies.same_loss.label_budgets import by_labels, code_bits
+from sameloss.studies.same_loss.tables import labels as label_tables
+
+read = by_labels(results)
+by_count = label_tables.accuracy_by_labels(read, page.tasks)
+axes = figures.accuracy_by_labels(by_count, label_tables.FEW_SHOT)
+
+# %% [markdown]
+# Bits for the labels of all sentences of a probe seed; `share` is in per cent of the uniform code:
+
+# %%
+bits = code_bits(results)
+render(label_tables.code_table(results, bits, page.tasks), decimals=0)
+
+# %% [markdown]
+# The largest saturated size over the smallest: points of accuracy, the mean over 16 to 256 labels and with
+# all of them, and bits saved. As before, `net` is what trained models gain less what untrained ones do.
+
+# %%
+by_size = label_tables.label_control(results, read, bits, page.tasks)
+render(by_size.rename(columns={"value": "net"}))
+
+# %% tags=["remove-cell"]
+glue("codes", label_tables.codes_in_words(by_size), display=False)
+
+# %% [markdown]
+# Net of its untrained models, the code of the largest saturated size is shorter than that of the smallest by,
+# in bits: {glue:text}`codes`.
+#
 # ## At exactly equal loss
 #
 # After all steps KLs are small but not equal, and accuracy depends on KL. So every run is also taken

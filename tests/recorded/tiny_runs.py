@@ -12,6 +12,7 @@ from sameloss.languages import HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
+from sameloss.measures.downstream.online_code import FEW_LABELS
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
@@ -25,7 +26,7 @@ from sameloss.runs.flatness import (
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.languages import Calibration, LanguageMeasurement
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import BaselineProbing, Probing
+from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
@@ -71,6 +72,8 @@ ENDLESS_TEXT = CorpusSampling(RECURSIVE, None, seed=0)
 SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
 
 PROBE = AdamWProbe(epochs=5, batch=32)
+
+READ_FEW = replace(FEW_LABELS, tolerance=1e-8)  # so that rounding does not decide where it stops
 
 LABELLED = LabelledSampling(
     TINY, Downstream(("root", "span2"), "likelihood", train=130, test=200, probe_seeds=2, seed=0)
@@ -151,6 +154,8 @@ def measured() -> dict[str, Run]:
         "probing, untrained and solved": Probing(model, (0, 12), LABELLED, OptimalProbe()),
         "lookup table": BaselineProbing("lookup table", LABELLED, PROBE),
         "one-hot tokens": BaselineProbing("one-hot tokens", LABELLED, PROBE),
+        "labels, by number": LabelBudget(model, (0, 12), LABELLED, READ_FEW),
+        "labels of one-hot tokens, by number": BaselineLabelBudget("one-hot tokens", LABELLED, READ_FEW),
         "finetuning": Finetuning(model, LABELLED, finetune),
         "trace, sampled": TraceMeasurement(model, 40, 2, "sampled", 0),
         "trace, exact": TraceMeasurement(model, 40, 1, "exact", 0),

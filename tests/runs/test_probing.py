@@ -6,9 +6,10 @@ import torch
 
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
-from sameloss.measures.downstream.features import contextual_features, lookup_features
+from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
+from sameloss.measures.downstream.online_code import FEW_LABELS, code_lengths, probes_by_count
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.runs.probing import BaselineProbing, Probing
+from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Store
@@ -78,3 +79,37 @@ def test_an_unknown_representation_is_refused(labelled, store):
     run = BaselineProbing("nonsense", labelled, AdamWProbe())
     with pytest.raises(ParameterError, match="choose lookup table, one-hot tokens"):
         store.get(run)
+
+
+# By the number of labels
+
+COUNTS = (8, 16, 32, 64, 120)
+
+
+def test_few_labels_are_the_first_of_each_probe_seed(labelled, store, tiny_language):
+    run = BaselineLabelBudget("one-hot tokens", labelled, FEW_LABELS)
+    assert run.counts == COUNTS
+    correct, bits = store.get(run)
+    assert correct.shape == (1, 4, 3, 70, 2)
+    assert bits.shape == (1, 5, 3, 2)
+    training, test = store.get(labelled)
+    second = training.sentences.rows(slice(120, 240))
+    features, labels = one_hot_features(tiny_language, second), training.labels[120:240]
+    probes = probes_by_count(features, labels, labelled.classes, COUNTS, FEW_LABELS)
+    right = probes[2].correct(one_hot_features(tiny_language, test.sentences), test.labels)[0]
+    assert np.array_equal(correct[0, 2, 1], right.numpy())
+    np.testing.assert_allclose(bits[0, :, 1], code_lengths(probes, features, labels, COUNTS).numpy())
+
+
+def test_a_trained_model_needs_fewer_labels_than_an_untrained_one(tiny_run, labelled, store):
+    told = []
+    run = LabelBudget(tiny_run, (0, 60), labelled, FEW_LABELS)
+    correct, bits = store.get(run, lambda fraction, text: told.append(fraction))
+    assert told == [0.5, 1.0]
+    assert correct.shape == (2, 4, 3, 70, 2)
+    few, many = correct.mean((0, 2, 3, 4))[[0, -1]]
+    assert many > few
+    drawn, trained = bits[:, -1, :, 0].mean(1)
+    assert trained < drawn
+    uniform = 8 * np.log2(labelled.classes)
+    np.testing.assert_allclose(bits[:, 0], np.broadcast_to(uniform, (2, 3, 2)))

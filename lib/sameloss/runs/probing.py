@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from sameloss.device import best_device
 from sameloss.errors import ParameterError
 from sameloss.languages import Sentences
 from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
+from sameloss.measures.downstream.online_code import code_lengths, doubling, probes_by_count
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import Probe
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import LabelledSampling, LabelledSentences
@@ -28,39 +30,56 @@ class Probed(NamedTuple):
     gradient: Float[np.ndarray, "step seed"]  # how far from its optimum each probe is
 
 
+class ProbedByLabels(NamedTuple):
+    """The same by the number of labelled sentences, and the bits for their labels: see `code_lengths`.
+
+    All sentences of a probe seed have bits, but no probe here: those of `Probed` read all of them.
+    """
+
+    correct: Bool[np.ndarray, "step count seed sentence task"]
+    bits: Float[np.ndarray, "step count_and_all seed task"]
+
+
+Representation = Callable[[Sentences], torch.Tensor]
+
+
 class _Probing(Run):
-    """The part that both kinds of probing share: fitting, and the table of what is right."""
+    """The part that all kinds of probing share: fitting, and the table of what is right."""
 
     labelled: LabelledSampling
     probe: Probe
 
     schema: ClassVar[int] = 2
 
+    FOUND: ClassVar[Any] = Probed  # what is saved
+
     def _fit(
-        self,
-        data: tuple[LabelledSentences, LabelledSentences],
-        featurise: Callable[[Sentences], torch.Tensor],
+        self, data: tuple[LabelledSentences, LabelledSentences], featurise: Representation
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Fit probes of a representation; return which test sentences are right, and the gradients."""
         training, test = data
-        downstream = self.labelled.downstream
-        split = (downstream.probe_seeds, downstream.train)
-        device = best_device()  # all probes of a representation are trained there, side by side
-        features = featurise(training.sentences).to(device).unflatten(0, split)
-        labels = training.labels.unflatten(0, split)
-        seed = stream_seed("probe", downstream.seed)
+        features, labels = self._by_seed(training, featurise)
+        seed = stream_seed("probe", self.labelled.downstream.seed)
         probes = self.probe.fit(features, labels, self.labelled.classes, seed)
-        correct = probes.correct(featurise(test.sentences).to(device), test.labels)
+        correct = probes.correct(featurise(test.sentences).to(features), test.labels)
         return correct, probes.gradient(features, labels).cpu()
 
+    def _by_seed(
+        self, training: LabelledSentences, featurise: Representation
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return features and labels, axis `seed` first."""
+        split = (self.labelled.downstream.probe_seeds, self.labelled.downstream.train)
+        features = featurise(training.sentences).to(best_device())  # where all probes are fitted
+        return features.unflatten(0, split), training.labels.unflatten(0, split)
+
     def _save(self, folder: Path, results: list[tuple[torch.Tensor, torch.Tensor]]) -> None:
-        found = Probed(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
+        found = self.FOUND(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
         np.savez_compressed(folder / "probes.npz", **found._asdict())
 
-    def load(self, folder: Path) -> Probed:
+    def load(self, folder: Path) -> Any:
         """Read what the probes found."""
         with np.load(folder / "probes.npz") as saved:
-            return Probed(saved["correct"], saved["gradient"])
+            return self.FOUND(**saved)
 
 
 @dataclass(frozen=True)
@@ -111,3 +130,47 @@ class BaselineProbing(_Probing):
         representation = self.REPRESENTATIONS[self.representation]
         language = self.labelled.language.build()
         self._save(folder, [self._fit(store.get(self.labelled), partial(representation, language))])
+
+
+FEWEST_LABELS = 8
+
+
+class _ByLabels(_Probing):
+    """The part that both kinds share which fit a probe to the first 8, 16, 32, ... sentences of each seed."""
+
+    probe: OptimalProbe
+
+    FOUND: ClassVar[Any] = ProbedByLabels
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Return the numbers of labelled sentences, the last of them all."""
+        return doubling(FEWEST_LABELS, self.labelled.downstream.train)
+
+    def _fit(
+        self, data: tuple[LabelledSentences, LabelledSentences], featurise: Representation
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fit probes of a representation; return which test sentences are right, and the bits."""
+        training, test = data
+        features, labels = self._by_seed(training, featurise)
+        held_out = featurise(test.sentences).to(features)
+        correct, bits = [], []
+        for own in zip(features, labels, strict=True):
+            probes = probes_by_count(*own, self.labelled.classes, self.counts[:-1], self.probe)
+            correct.append(torch.cat([known.correct(held_out, test.labels) for known in probes]))
+            bits.append(code_lengths(probes, *own, self.counts))
+        return torch.stack(correct, 1), torch.stack(bits, 1)
+
+
+@dataclass(frozen=True)
+class LabelBudget(_ByLabels, Probing):
+    """Solved probes of some checkpoints of a pre-training, by the number of labels."""
+
+    probe: OptimalProbe
+
+
+@dataclass(frozen=True)
+class BaselineLabelBudget(_ByLabels, BaselineProbing):
+    """Solved probes of a representation that no training made, by the number of labels."""
+
+    probe: OptimalProbe

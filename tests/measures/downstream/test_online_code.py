@@ -1,12 +1,13 @@
 """Code lengths against what can be counted by hand."""
 
+from dataclasses import replace
 from math import log2
 
 import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.online_code import code_lengths, doubling, probes_by_count
+from sameloss.measures.downstream.online_code import FEW_LABELS, code_lengths, doubling, probes_by_count
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 
 EXACT = OptimalProbe(ridges=(1e-9,), tolerance=1e-10)
@@ -43,6 +44,34 @@ def test_a_first_block_of_one_class_is_no_fault():
     found = lengths(torch.randn(16, 2, generator=torch.Generator().manual_seed(0)), labels, [2], (8, 16))
     assert found.isfinite().all()
     assert found[-1, 0] > 16 + 8  # sure of the other class
+
+
+def test_features_that_tell_nothing_cost_hardly_more_than_no_code():
+    """Unless too few sentences choose the ridge: then probes are sure of what they do not know."""
+    generator = torch.Generator().manual_seed(0)
+    features = torch.randn(512, 64, generator=generator)
+    labels = torch.randint(0, 4, (512, 6), generator=generator)
+
+    def share_of_uniform(probe):
+        found = lengths(features, labels, 6 * [4], doubling(8, 512), probe)
+        return float(found[-1].mean() / (2 * 512))
+
+    assert share_of_uniform(FEW_LABELS) < 1.03
+    assert share_of_uniform(OptimalProbe()) > 1.2
+
+
+def test_labels_that_few_sentences_tell_cost_less_where_half_of_them_choose_the_ridge():
+    generator = torch.Generator().manual_seed(1)
+    features = torch.randn(64, 32, generator=generator)
+    truth = torch.randn(32, 24, 4, generator=generator)
+    labels = torch.einsum("nf,ftc->ntc", features, truth).argmax(-1)
+
+    def share_of_uniform(held_out):
+        probe = replace(FEW_LABELS, held_out=held_out)
+        return float(lengths(features, labels, 24 * [4], doubling(8, 64), probe)[-1].mean() / (2 * 64))
+
+    assert share_of_uniform(0.5) < 0.97
+    assert share_of_uniform(0.2) > 1.0
 
 
 @pytest.mark.parametrize("counts", [(1, 4), (8, 4), (4, 4), (4, 17)])

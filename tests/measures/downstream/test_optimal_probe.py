@@ -90,9 +90,24 @@ def test_a_class_that_does_not_occur_and_a_constant_feature_are_harmless():
 
 
 def test_fewer_sentences_than_features_have_an_optimum():
+    """The same as in the axes that their sentences do not span, which are left out."""
     features, labels = make_data(examples=9)
-    probes = OptimalProbe().fit(features, labels, [3], seed=0)
+    probes = OptimalProbe(ridges=(1e-2,), tolerance=1e-9).fit(features, labels, [3], seed=0)
+    assert (probes.gradient(features, labels) < 1e-8).all()
+    _, solved = reference(standardised(features[0].double()), labels[0, :, 0].numpy(), 1e-2)
+    ours = torch.cat([probes.weight[0], probes.bias[0]]).T.numpy()
+    np.testing.assert_allclose(ours, solved.coef_, atol=1e-5)
+
+
+def test_a_class_that_only_held_out_sentences_have_is_harmless():
+    """It asks for a large ridge; then the probe is fitted to it too."""
+    features = torch.randn(1, 8, 20, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 1, 0, 1, 2, 2, 2, 2])[None, :, None]
+    probes = OptimalProbe(ridges=(1e-3, 10.0), held_out=0.5).solved(features, labels, [4], seed=0)
+    assert probes.ridge.tolist() == [[10.0]]
     assert (probes.gradient(features, labels) < OptimalProbe.tolerance).all()
+    absent = probes.logits(features)[0].softmax(-1)[..., 3]
+    assert ((absent > 0) & (absent < 0.25)).all()
 
 
 def test_a_probe_that_was_stopped_early_says_so():

@@ -53,6 +53,31 @@ def test_untrained_models_are_open_and_every_line_is_named():
     assert [end[:, 1].tolist() for end in bars.get_segments()] == 2 * [[45, 60]]
 
 
+def test_accuracy_rises_with_labels_on_a_logarithmic_axis():
+    """Trained models are solid with their interval, untrained ones dashed; a size has one colour."""
+    lines = [("–", name) for name in ("lookup table", "one-hot tokens")]
+    lines += list(itertools.product(("3K", "1K"), ("untrained", "trained")))
+    rows = [
+        (task, size, models, count, at + count, at + count - 1, at + count + 1)
+        for task in ("root", "span2")
+        for at, (size, models) in enumerate(lines)
+        for count in (8, 16, 32)
+    ]
+    columns = ["task", "size", "models", "sentences", "value", "low", "high"]
+    axes = figures.accuracy_by_labels(pd.DataFrame(rows, columns=columns), range(16, 33))
+    assert [ax.get_ylabel() for ax in axes] == ["probe accuracy, root (%)", "probe accuracy, span2 (%)"]
+    ax = axes[1]
+    assert ax.get_xscale() == "log"
+    assert ax.get_xticks().tolist() == [8, 16, 32]
+    assert ax.get_legend_handles_labels()[1] == ["3K", "1K", "lookup table", "one-hot tokens"]
+    drawn, trained, other, *_ = ax.lines
+    assert (drawn.get_linestyle(), trained.get_linestyle()) == ("--", "-")
+    assert drawn.get_color() == trained.get_color() != other.get_color()
+    assert trained.get_xdata().tolist() == [8, 16, 32]
+    assert trained.get_ydata().tolist() == [11, 19, 35]
+    assert len(ax.collections) == 2
+
+
 def test_along_training_means_stand_over_steps_with_their_spread(checkpoints, results, ax):
     figures.along_training(checkpoints, "trace", "trace", ax, log=False)
     means = checkpoints[checkpoints["size"] == "1K"].groupby("step").trace.mean()

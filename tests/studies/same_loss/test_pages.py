@@ -225,7 +225,7 @@ def test_runs_beside_the_comparisons(opened):
         return {run.kind for run in opened(name).runs()}
 
     compared = {"SaturationMeasurement", "TraceMeasurement", "Probing", "BaselineProbing"}
-    assert kinds("02_existence") - compared == {"Finetuning"}
+    assert kinds("02_existence") - compared == {"Finetuning", "LabelBudget", "BaselineLabelBudget"}
     assert kinds("04_flatness") - compared == {"HessianGapMeasurement"}
     assert kinds("a1_datasets") == {"LanguageMeasurement", "Calibration", "CorpusSampling"}
     assert kinds("a2_conditionals") == set()

@@ -152,13 +152,19 @@ class OptimalProbe:
 class _Turned(NamedTuple):
     """Features in the principal axes of their second moment."""
 
-    read: Float[Tensor, "example read"]
-    moment: Float[Tensor, " read"]
-    axes: Float[Tensor, "read read"]
+    read: Float[Tensor, "example axis"]
+    moment: Float[Tensor, " axis"]
+    axes: Float[Tensor, "width axis"]
 
 
-def _turned(read: Float[Tensor, "example read"]) -> _Turned:
-    """Turn features into their principal axes."""
+def _turned(read: Float[Tensor, "example width"]) -> _Turned:
+    """Turn features into their principal axes.
+
+    Of fewer sentences than features these are as many as sentences: along all others the optimum is zero.
+    """
+    if len(read) < read.shape[1]:
+        _, spread, axes = torch.linalg.svd(read / len(read) ** 0.5, full_matrices=False)
+        return _Turned(read @ axes.T, spread**2, axes.T)
     moment, axes = torch.linalg.eigh(read.T @ read / len(read))
     return _Turned(read @ axes, moment.clamp_min(0), axes)
 

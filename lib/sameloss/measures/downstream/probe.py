@@ -65,7 +65,7 @@ class LinearProbes:
 
         """
         read = self.read(features).double()
-        weight, bias = (part.double().requires_grad_() for part in (self.weight, self.bias))
+        weight, bias = (part.detach().double().requires_grad_() for part in (self.weight, self.bias))
         with torch.enable_grad():
             loss = sum_of_losses(logits_of(read, weight, bias, self.classes), labels.to(read.device))
             each = self.ridge.repeat_interleave(torch.tensor(self.classes).to(self.ridge.device), dim=1)

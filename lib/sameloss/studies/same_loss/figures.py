@@ -24,8 +24,9 @@ TRACE_LABEL = "Fisher trace, native parameters"
 
 
 def _styles(table: pd.DataFrame, by: str = "size") -> dict[str, dict]:
-    """Give each group a colour and a marker: sizes from the smallest on, others in their order."""
-    ordered = table.sort_values("parameters", kind="stable") if by == "size" else table
+    """Give each group a colour and a marker: sizes of a known number of parameters by it, others in order."""
+    by_parameters = by == "size" and "parameters" in table
+    ordered = table.sort_values("parameters", kind="stable") if by_parameters else table
     groups = ordered[by].unique()
     colours = sns.color_palette("colorblind", len(groups))
     return {name: {"color": colours[i], "marker": MARKERS[i % len(MARKERS)]} for i, name in enumerate(groups)}
@@ -113,6 +114,34 @@ def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
         sizes = part["size"].unique()
         ax.set_xticks(range(len(sizes)), sizes)
         ax.set(xlabel="size", ylabel=f"probe accuracy, {task} (%)", xlim=(-0.4, len(sizes) - 0.6))
+    legend(axes[0])
+    return axes
+
+
+def accuracy_by_labels(table: pd.DataFrame, few: range) -> list[Axes]:
+    """Draw accuracy against the number of labels, a panel a task: trained models solid, untrained dashed.
+
+    Args:
+        table: from `tables.labels.accuracy_by_labels`; the intervals of trained models are shaded.
+        few: numbers of labels to be marked.
+
+    """
+    axes = panels(table.task.nunique())
+    for (task, part), ax in zip(table.groupby("task", sort=False), axes, strict=True):
+        ax.axvspan(few[0], few[-1], color="0.93", zorder=0, lw=0)
+        pretrained = part[~part.models.isin(BASELINE_STYLES)]
+        for size, style in _styles(pretrained).items():
+            by_models = pretrained[pretrained["size"] == size].set_index("models")
+            drawn, own = by_models.loc["untrained"], by_models.loc["trained"]
+            ax.plot(drawn.sentences, drawn.value, ls="--", ms=4, lw=1.3, **style)
+            ax.plot(own.sentences, own.value, ms=4, lw=1.3, label=size, **style)
+            ax.fill_between(own.sentences, own.low, own.high, color=style["color"], alpha=0.1, lw=0)
+        for name, line in BASELINE_STYLES.items():
+            own = part[part.models == name]
+            ax.plot(own.sentences, own.value, color="0.35", ls=line, lw=0.8, label=name)
+        ax.set(xlabel="labelled sentences", ylabel=f"probe accuracy, {task} (%)", xscale="log")
+        ax.set_xticks(counts := sorted(part.sentences.unique()), counts, rotation=45)
+        ax.minorticks_off()
     legend(axes[0])
     return axes
 

@@ -13,6 +13,7 @@ from sameloss.studies.same_loss.arms import ARMS, COOLED, EVERYTHING, HMM, MAIN,
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
+from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.language_search import search_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
@@ -146,6 +147,7 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
         *(run for other in page.others(HMM, OPT) for run in _read(page, other)),
         *page.group.measured("finetuning").values(),
         *search_runs(page.group),
+        *label_budget_runs(page.group),
     ],
     "04_flatness": _also("gap"),
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],

@@ -50,6 +50,7 @@ class Results:
     baselines: dict[str, np.ndarray]
     majority: dict[str, float]
     gradient: float = float("nan")  # how far from their optimum probes are: the largest, see `Probed`
+    drawn: "Results | None" = None  # of untrained models, where they are not the probings of step 0
 
     @property
     def sizes(self) -> tuple[str, ...]:
@@ -64,7 +65,7 @@ class Results:
     @cached_property
     def untrained(self) -> "Results":
         """Return the same models as they were drawn, before any training: the control of what it does."""
-        return collect_probes(self.store, self.group, (0,))
+        return self.drawn or collect_probes(self.store, self.group, (0,))
 
     @property
     def resamples(self) -> Resamples:

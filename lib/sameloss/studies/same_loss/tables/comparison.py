@@ -1,6 +1,6 @@
 """Tables that compare groups of models: protocols, algorithms, equal steps beside equal KL."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import product
 
 import numpy as np
@@ -146,7 +146,9 @@ def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
     )
 
 
-def trained_and_untrained(probed: dict[str, Results], tasks: Iterable[str]) -> pd.DataFrame:
+def trained_and_untrained(
+    probed: Mapping[str, Results] | Mapping[int, Results], tasks: Iterable[str]
+) -> pd.DataFrame:
     """Return the accuracy (%) of every size before and after all training, by protocol, with intervals."""
     return pd.DataFrame(
         {
