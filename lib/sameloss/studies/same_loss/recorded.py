@@ -13,6 +13,9 @@ from sameloss.studies.verdict import Claim, judge
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
 
+NOT_RECORDED = "–"
+"""In the place of a verdict on what a record does not have."""
+
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
@@ -35,11 +38,14 @@ def record_in_words(preset: str) -> str:
         f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
         f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
         f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
+        + origin.get("note", "")
     )
 
 
 def across_presets(verdicts: pd.DataFrame, preset: str, tolerance: float | None = None) -> pd.DataFrame:
     """Return the verdicts of a page beside those of every record.
+
+    A record has a claim only where it has it in the same words: what was called so before may be another.
 
     Args:
         verdicts: from `verdict.verdict_table`.
@@ -49,7 +55,8 @@ def across_presets(verdicts: pd.DataFrame, preset: str, tolerance: float | None 
     """
     table = verdicts[["id", "claim"]].assign(**{f"{preset} (this page)": _in_short(verdicts, tolerance)})
     for name in records():
-        other = recorded("verdicts", name).set_index("id").reindex(verdicts.id).reset_index()
+        own = recorded("verdicts", name).set_index(["id", "claim"])
+        other = own.reindex(pd.MultiIndex.from_frame(verdicts[["id", "claim"]])).reset_index()
         table[f"{name} (recorded)"] = _in_short(other, tolerance)
     return table
 
@@ -58,8 +65,8 @@ def _in_short(verdicts: pd.DataFrame, tolerance: float | None) -> list[str]:
     """Return verdict, effect and interval as one text a row; records keep numbers, and are judged here."""
     effects = (Interval(row.ours, row.low, row.high) for row in verdicts.itertuples())
     return [
-        _judged(BY_ID[name].with_tolerance(tolerance), effect)
-        for name, effect in zip(verdicts.id, effects, strict=True)
+        NOT_RECORDED if pd.isna(known) else _judged(BY_ID[name].with_tolerance(tolerance), effect)
+        for name, known, effect in zip(verdicts.id, verdicts.verdict, effects, strict=True)
     ]
 
 
