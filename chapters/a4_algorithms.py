@@ -160,7 +160,7 @@ _ = figures.differences_at_equal_kl(differences)
 # %% [markdown]
 # The default leaves some algorithms out, for time: the weaker and the stronger adversary, SGD from
 # scratch, dropout, weight decay and the penalty of {ref}`practice`. The recorded run has them all, more
-# seeds and twice the steps of ordinary training:
+# seeds:
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
 from sameloss.studies.same_loss.recorded import record_in_words, recorded

@@ -85,10 +85,11 @@ def accuracy_against_kl(
 
 
 def accuracy_by_representation(table: pd.DataFrame, title: str, ax: Axes) -> Axes:
-    """Draw accuracies with their intervals, one row a representation; baselines are grey."""
+    """Draw accuracies with their intervals, one row a representation; what no training made is grey."""
     colours = sns.color_palette("colorblind", len(table))
     for at, row in enumerate(table.itertuples()):
-        colour = "0.35" if row.representation in BASELINE_STYLES else colours[at]
+        untrained = row.representation in BASELINE_STYLES or row.representation.endswith("untrained")
+        colour = "0.35" if untrained else colours[at]
         ends = [[row.accuracy - row.low], [row.high - row.accuracy]]
         ax.errorbar(row.accuracy, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color=colour, capsize=3)
     ax.set_yticks(range(0, -len(table), -1), table.representation)

@@ -145,20 +145,31 @@ class Results:
         return self.resamples.accuracy(correct, pretrained=name not in self.baselines)
 
     def accuracy_table(self, task: str) -> pd.DataFrame:
-        """Return accuracy (%) of every representation with its 95 % interval, last checkpoint."""
+        """Return accuracy (%) of every representation with its 95 % interval, last checkpoint.
+
+        Where there are several sizes, their untrained models stand below them.
+        """
         share = 100 * self.majority[task]
-        rows = [{"representation": "majority class", "accuracy": share, "low": share, "high": share}]
-        for name in (*self.sizes, *self.baselines):
-            correct = self.correct(name, task)
-            interval = percentile_interval(correct.mean(), self.replicates(correct, name))
-            ends = dict(zip(("accuracy", "low", "high"), (100 * end for end in interval), strict=True))
-            rows.append({"representation": name, **ends})
-        return pd.DataFrame(rows)
+        majority = {"representation": "majority class", "accuracy": share, "low": share, "high": share}
+        trained = [self._percent(size, task) for size in self.sizes]
+        if len(self.sizes) > 1:
+            drawn = pd.DataFrame([self.untrained._percent(size, task) for size in self.sizes])
+            control = drawn.assign(representation=drawn.representation + ", untrained")
+        else:
+            control = None
+        table = pd.DataFrame([majority, *trained])
+        return pd.concat([table, control, self.baseline_table(task)], ignore_index=True)
 
     def baseline_table(self, task: str) -> pd.DataFrame:
-        """Return the rows of `accuracy_table` that no training made."""
-        table = self.accuracy_table(task)
-        return table[table.representation.isin(self.baselines)]
+        """Return the rows of `accuracy_table` that no model has."""
+        return pd.DataFrame([self._percent(name, task) for name in self.baselines])
+
+    def _percent(self, name: str, task: str) -> dict[str, str | float]:
+        """Return the accuracy (%) of a size or a baseline with its interval."""
+        correct = self.correct(name, task)
+        interval = percentile_interval(correct.mean(), self.replicates(correct, name))
+        ends = dict(zip(("accuracy", "low", "high"), (100 * end for end in interval), strict=True))
+        return {"representation": name, **ends}
 
 
 def collect(store: Store, group: Group) -> Results:

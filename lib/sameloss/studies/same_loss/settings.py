@@ -163,30 +163,12 @@ _LAPTOP = Settings(
 _LONG = replace(
     _LAPTOP,
     name="laptop-long",
-    training=replace(
-        _LAPTOP.training,
-        optimisation=replace(_LAPTOP.training.optimisation, steps=4800),
-        noise_length=1,
-        checkpoints=(1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0),
-        seeds=5,
-        left_out=frozenset(),
-    ),
-    evaluation=replace(
-        _LAPTOP.evaluation,
-        saturation_sentences=8000,
-        downstream=replace(_LAPTOP.evaluation.downstream, train=3000),
-        finetune_sentences=1000,
-        flatness=replace(
-            _LAPTOP.evaluation.flatness,
-            trace_sentences=5000,
-            gap_sentences=1024,
-            measure_sentences=300,
-            chain_steps=120,
-        ),
-    ),
+    training=replace(_LAPTOP.training, seeds=6, left_out=frozenset()),
     limits=Limits(max_hours=4.0),
 )
-"""The laptop's languages and models with more steps, seeds and algorithms: what `results/` records."""
+"""The laptop's runs and more of them, twice the seeds and all algorithms: what `results/` records."""
+
+MANY_CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 
 _SMOKE = replace(
     _LAPTOP,
@@ -197,6 +179,7 @@ _SMOKE = replace(
         corpus_sentences=20_000,
         optimisation=Optimisation(steps=160, batch=64, lr=1e-2),
         compared_steps=160,
+        checkpoints=MANY_CHECKPOINTS,
         resume_every=50,
         seeds=3,
         noise_length=2,
@@ -237,6 +220,7 @@ _PAPER = replace(
         optimisation=Optimisation(steps=30_000, batch=4096, lr=1e-3),
         compared_steps=30_000,
         execution=Execution(autocast=True, compiled=True, by_length=True),
+        checkpoints=MANY_CHECKPOINTS,
         micro_batch=512,
         resume_every=2500,  # a saved state costs as much as some tens of steps
         seeds=1,
@@ -257,7 +241,14 @@ _PAPER = replace(
         projection=512,
         finetune=FinetuneSettings(),
         finetune_sentences=20_000,
-        flatness=replace(_LONG.evaluation.flatness, trace_sentences=10_000, trace_labels=50),
+        flatness=replace(
+            _LAPTOP.evaluation.flatness,
+            trace_sentences=10_000,
+            trace_labels=50,
+            gap_sentences=1024,
+            measure_sentences=300,
+            chain_steps=120,
+        ),
     ),
     limits=Limits(max_hours=24.0, workers=1),
 )
