@@ -104,7 +104,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "sharpen-after": Algorithm(
         "from the end of `soft`, SGD without label noise minus μ times the Fisher trace",
         lambda weight: _from_saturation(_penalised(-weight)),
-        1e-4,
+        1e-5,
         "μ",
     ),
     "sam": Algorithm(
