@@ -218,8 +218,20 @@ for at, name in enumerate(names):
 # second less the first, with its interval; `gradient` is zero at a probe's optimum. On {glue:text}`control-task`
 # the solved probe finds {glue:text}`control-0`; with equal capacity it finds {glue:text}`control-1`; the paper's
 # probe finds {glue:text}`control-2`. Only a net effect is an effect of pre-training, and all effects of size on
-# this page are net, the verdicts at its end too.
-#
+# this page are net, the verdicts at its end too. The recorded run has the same with more seeds:
+
+# %%
+from IPython.display import Markdown
+
+from sameloss.studies.same_loss.recorded import record_in_words, recorded
+
+many = recorded("control")
+render(scientific(many, "gradient").rename(columns={"value": "net"})) if len(many) else None
+
+# %%
+Markdown(record_in_words("laptop-long"))
+
+# %% [markdown]
 # ## How many labels?
 #
 # A probe of all sentences says what a representation can tell in the end; few labels say how easily. The

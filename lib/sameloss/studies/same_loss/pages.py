@@ -9,7 +9,16 @@ import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.same_loss.arms import ARMS, COOLED, EVERYTHING, HMM, MAIN, OPT, Arm
+from sameloss.studies.same_loss.arms import (
+    ARMS,
+    COOLED,
+    EVERYTHING,
+    EVERYWHERE,
+    HMM,
+    MAIN,
+    OPT,
+    Arm,
+)
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
@@ -124,6 +133,10 @@ class WholeStudy(ComparisonPage):
     def claims(self) -> list[ArmClaim]:
         """Return all claims."""
         return [claim for claim in CLAIMS if self._shows(claim)]
+
+    def runs(self) -> list[Run]:
+        """Return what all comparisons read, and the sizes under every protocol that reads them."""
+        return [*super().runs(), *(run for arm in self.present(EVERYWHERE) for run in _read(self, arm))]
 
 
 def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:

@@ -7,10 +7,17 @@ import pandas as pd
 
 from sameloss.store.files import write_atomically
 from sameloss.store.provenance import origin_of
-from sameloss.studies.same_loss.arms import ADAMW, NOISE, PENALTY, POST_LN, SAM, TRAINED
+from sameloss.studies.same_loss.arms import ADAMW, EVERYWHERE, NOISE, PENALTY, POST_LN, SAM, TRAINED
+from sameloss.studies.same_loss.groups import readings
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.recorded import ORIGIN
-from sameloss.studies.same_loss.tables.comparison import arm_differences, arm_table
+from sameloss.studies.same_loss.tables import causal
+from sameloss.studies.same_loss.tables.comparison import (
+    arm_differences,
+    arm_table,
+    by_protocol,
+    control_table,
+)
 
 COMPARED = (*TRAINED, SAM, PENALTY, POST_LN)
 """All algorithms at one size and length, AdamW first."""
@@ -32,6 +39,10 @@ def record(page: WholeStudy, folder: Path) -> Path:
         "checkpoints": all_checkpoints(page),
         "algorithms": arm_table(page, page.present([*COMPARED, *NOISE]), page.tasks),
         "differences": all_differences(page),
+        "control": all_controls(page),
+        "treated": causal.cooled_table(page, page.tasks),
+        "bought": causal.bought_flatness(page, page.tasks),
+        "doses": causal.dose_table(page, page.tasks),
     }
     target = folder / page.settings.name
     target.mkdir(parents=True, exist_ok=True)
@@ -50,6 +61,16 @@ def all_checkpoints(page: WholeStudy) -> pd.DataFrame:
         )
         for arm in page.arms
     ]
+    return pd.concat(tables, ignore_index=True)
+
+
+def all_controls(page: WholeStudy) -> pd.DataFrame:
+    """Return the effect of size on every language, trained, untrained and net, by protocol and task."""
+    tables = []
+    for arm in page.present(EVERYWHERE):
+        results = page.of(arm)
+        probed = by_protocol(results, readings(results.group))
+        tables.append(control_table(results, probed, results.group.tasks).assign(language=arm.language))
     return pd.concat(tables, ignore_index=True)
 
 

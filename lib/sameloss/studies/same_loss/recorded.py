@@ -26,8 +26,9 @@ def records() -> dict[str, dict[str, Any]]:
 
 
 def recorded(table: str, preset: str = "laptop-long") -> pd.DataFrame:
-    """Return a recorded table: verdicts, checkpoints, algorithms or differences."""
-    return pd.read_csv(book_root() / "results" / preset / f"{table}.csv")
+    """Return a table that `record` wrote; an empty one where the record is of a time that had none such."""
+    path = book_root() / "results" / preset / f"{table}.csv"
+    return pd.read_csv(path) if path.exists() else pd.DataFrame()
 
 
 def record_in_words(preset: str) -> str:
