@@ -165,8 +165,8 @@ drawing.legend(axes[0])
 # ## Larger models (Figures 2 and 9)
 #
 # The downstream tasks classify hidden symbols of the grammar: `root` the start symbol (the paper's
-# task A), `span4` and `span2` the symbols above the first half and the first quarter of the
-# sentence (tasks B and C). The label is that of the released code,
+# task A), `span4` the symbol above the first half of the sentence (task B; and task C, the symbol above the first
+# quarter, where bare tokens do not read it in all sentences, as those of the default language do). The label is that of the released code,
 # $\arg\max_s \Pr(x_1..x_L\mid s)$. It is a function of the sentence, so a perfect classifier scores
 # 100 %.
 

@@ -48,8 +48,10 @@ found = {name: page.store.get(run) for name, run in measurements(page.settings).
 # A symbol becomes two symbols or one word. The grammars here are layered, as the one in the released code
 # is: a start symbol becomes two symbols of level $A$, each of these two of level $B$, and so on; the last
 # level emits words. In the paper's shape a symbol of an inner level may also end its branch early in one
-# word of its own, so sentences have 2 to 32 tokens. Rules and emissions are Dirichlet draws from a seed;
-# the default grammar is kept as a file, `lib/sameloss/languages/grammars/laptop.txt`, that a reader can open.
+# word of its own, so sentences have 2 to 32 tokens. Its rules and emissions are Dirichlet draws from a seed. In the
+# default grammar all right sides of a level are different and equally likely, and a symbol of the last level has a
+# word of its own;
+# it is kept as a file, `lib/sameloss/languages/grammars/laptop.txt`, that a reader can open.
 
 # %% mystnb={"figure": {"caption": "A sentence of this page's grammar and its derivation. Models see the words alone; the downstream tasks ask for the symbols on its left edge: the root, then the symbols above the first half and the first quarter.", "name": "fig-tree"}, "image": {"alt": "A derivation tree: a start symbol at the top, levels of symbols below it, words at the bottom."}}
 import torch

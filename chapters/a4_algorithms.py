@@ -176,10 +176,11 @@ render(recorded("algorithms"), decimals=3)
 # ## Does flatness cause transfer? One saturated point, treated in different ways
 #
 # The comparisons so far are between models that differ in more than flatness. Here every seed is first
-# trained to saturation on the exact conditionals, so without any label noise. From there plain SGD goes on at
-# one rate and batch, and only the treatment differs: label noise of scale $s$, none ($s = 0$), or a reward for
-# a *large* Fisher trace, which sharpens. Noise lifts the loss, so each model is then cooled down, on exact
-# conditionals, until its KL is a fixed share of what the context tells: the same for all.
+# trained to saturation on the exact conditionals, so without any label noise. From there plain SGD goes on, and
+# only the treatment differs: label noise of scale $s$, none ($s = 0$), or a reward for a *large* Fisher trace,
+# which sharpens. (The recorded run also has a penalty on the trace, SAM, another rate and another batch.) Noise
+# lifts the loss, so each model is then cooled down at one rate, on exact conditionals, until its KL is nine
+# tenths of what it was at the saturated point: the same for all of a seed.
 #
 # **What each account predicts**, written down before the runs:
 #
@@ -190,7 +191,12 @@ render(recorded("algorithms"), decimals=3)
 # - *A confounded correlation*: flatness goes with accuracy across sizes and algorithms because both follow
 #   from something else, such as size or what an adversary destroys; here, where one model is treated, the
 #   slope is zero, and the points of {numref}`fig-bought` that were bought by treatments lie on a level line while the
-#   adversary and the sizes do not.
+#   adversary and the sizes do not. (Those two are no treatments of one model: they show what a correlation across
+#   models is made of.)
+#
+# What the experiment cannot tell: a slope may come from the treatment itself rather than from the flatness it
+# brings, or from the length of the cool-down, which the table below has; and near the ceiling of a task no
+# slope can be large.
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the label noise scaled by s: trace, KL and probe accuracy, mean and standard deviation over pre-training seeds.", "name": "fig-label-noise"}, "image": {"alt": "Trace, KL and accuracy along SGD by the size of the label noise."}}
 noisy = arm_checkpoints(page, noise)
@@ -203,8 +209,8 @@ drawing.legend(axes[0])
 
 # %% [markdown]
 # After the cool-down, means over seeds: the steps it took, the KL with its share of the context information, by
-# how many standard errors that differs from the untreated models' ($s = 0$), trace and accuracies. What differs by
-# more than two is not compared.
+# how many standard errors that differs from the untreated models' ($s = 0$), trace and accuracies. Only those are
+# compared whose difference, with two standard errors of it, is less than 15 % of the KL.
 
 # %%
 from sameloss.studies.same_loss.tables import causal
@@ -214,7 +220,7 @@ render(causal.cooled_table(page, tasks), decimals=3)
 # %%
 Markdown(causal.refused(page))
 
-# %% mystnb={"figure": {"caption": "What flatness does to accuracy at equal KL, by how it was bought: the trace over that of the reference, against the difference in accuracy, both with 95 % intervals. The reference is the untreated model for treatments, AdamW for the adversary, the smallest size for size (net of untrained models). If flatness caused transfer, all ways would lie on one falling line through (1, 0).", "name": "fig-bought"}, "image": {"alt": "One panel a task: difference in accuracy against the ratio of traces, one marker a way of changing flatness, with error bars."}}
+# %% mystnb={"figure": {"caption": "What flatness does to accuracy at equal KL, by how it was bought: the trace over that of the reference, against the difference in accuracy, both with 95 % intervals. The reference is the untreated model for treatments, AdamW for the adversary, the smallest size for size (net of untrained models). If flatness alone decided, all ways would lie on one falling line through (1, 0).", "name": "fig-bought"}, "image": {"alt": "One panel a task: difference in accuracy against the ratio of traces, one marker a way of changing flatness, with error bars."}}
 bought = causal.bought_flatness(page, tasks)
 axes = figures.accuracy_bought(bought)
 glue("figure-bought", axes[0].figure, display=False)
@@ -222,6 +228,9 @@ glue("figure-bought", axes[0].figure, display=False)
 # %%
 slopes = causal.dose_table(page, tasks)
 render(slopes.rename(columns={"value": "points a factor e"}))
+
+# %% [markdown]
+# (Intervals of these slopes are over pre-training seeds; all models share test sentences and probe seeds.)
 
 # %% tags=["remove-cell"]
 glue("causal", causal.in_words(slopes, bought), display=False)

@@ -7,7 +7,6 @@ from typing import ClassVar, cast
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.languages.entropy import context_information
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.runs.held_out import HeldOutConditionals
@@ -19,17 +18,17 @@ from sameloss.training.process import Process
 
 @dataclass(frozen=True)
 class CoolDown(Pretraining):
-    """A training that goes on from another and ends at the first look at which its KL is low enough.
+    """A training that goes on from a treated model and ends at the first look at which its KL is low.
 
-    So models that were treated differently are brought to one loss. Every `look_every` steps the KL is
-    measured on held-out sentences, which should not be those that it is reported on: the first of many looks
-    that is low enough is so by luck, too. The model is kept as the only checkpoint, under the number of steps
-    that there are at most. Where these do not suffice, it is the last model: who compares has to look at the
-    KLs.
+    Low is a share of the KL of the model that was treated. So models that were made of one in different
+    ways are brought to one loss. Every `look_every` steps the KL is measured on held-out sentences, which
+    should not be those that it is reported on: the first of many looks that is low enough is so by luck, too.
+    The model is kept as the only checkpoint, under the number of steps that there are at most. Where these do
+    not suffice, it is the last model: who compares has to look at the KLs.
     """
 
     held_out: HeldOutConditionals | None = None
-    target_share: float = 0.0  # of the context information, see `context_information`
+    target_share: float = 0.0  # of the KL of the model that was treated, which the origin went on from
     look_every: int = 20  # steps
 
     schema: ClassVar[int] = 1
@@ -37,8 +36,8 @@ class CoolDown(Pretraining):
     def __post_init__(self) -> None:
         """Refuse a cool-down from nowhere or to nowhere."""
         super().__post_init__()
-        if self.origin is None or self.held_out is None:
-            raise ParameterError("A cool-down needs an origin to go on from, and held-out sentences.")
+        if self.origin is None or self.origin.origin is None or self.held_out is None:
+            raise ParameterError("A cool-down needs a model that was treated, and held-out sentences.")
         if not self.target_share > 0:
             raise ParameterError(f"target_share must be positive; got {self.target_share}.")
         if self.checkpoints != (self.optimisation.steps,):
@@ -53,16 +52,16 @@ class CoolDown(Pretraining):
         process: Process,
     ) -> Iterator[TrainingStep]:
         """Train step by step until the KL is low enough."""
-        low_enough = self._look(model, store)
+        kl = self._kl_on_held_out(store)
+        treated = cast(Pretraining, cast(Pretraining, self.origin).origin)
+        wanted = self.target_share * kl(store.get(treated).last())
         for step in super()._steps(model, optimiser, store, start, process):
-            if step.done % self.look_every == 0 and low_enough():
+            if step.done % self.look_every == 0 and kl(model) <= wanted:
                 yield step._replace(done=self.optimisation.steps)  # the name of the checkpoint
                 return
             yield step
 
-    def _look(self, model: MaskedLanguageModel, store: Store) -> Callable[[], bool]:
-        """Return what tells whether the model's KL is low enough."""
+    def _kl_on_held_out(self, store: Store) -> Callable[[MaskedLanguageModel], float]:
+        """Return what measures the KL of a model, in nats a masked token."""
         sentences, conditionals = store.get(cast(HeldOutConditionals, self.held_out))
-        language = self.corpus.language.build()
-        wanted = self.target_share * context_information(language, sentences, conditionals).mean
-        return lambda: float(divergences(model, sentences, conditionals).mean()) <= wanted
+        return lambda model: float(divergences(model, sentences, conditionals).mean())

@@ -144,8 +144,9 @@ SMOKE = {
 
 _TWO = some("10K 40K", "laptop")
 
+# Bare tokens read the third task, `span2`, in all sentences: nothing could be better.
 LAPTOP = {
-    "PCFG": Domain(LAPTOP_LANGUAGE, ("root", "span4", "span2"), SIZES["laptop"], "40K", LSTM_SIZES["laptop"]),
+    "PCFG": Domain(LAPTOP_LANGUAGE, ("root", "span4"), SIZES["laptop"], "40K", LSTM_SIZES["laptop"]),
     "HMM": Domain(LAPTOP_HMM, ("state3", "state5"), _TWO, "40K", LSTM_SIZES["laptop"]),
     "OPT": Domain(LAPTOP_TEACHER, ("topic",), _TWO, "40K", LSTM_SIZES["laptop"]),
 }

@@ -174,12 +174,22 @@ def _equal_kl(first: Results, second: Results, size: str) -> Places:
     return kl, kl
 
 
+SAME_KL = 0.15
+"""Share of a KL by which another may differ that counts as equal."""
+
+
 def _cooled(first: Results, second: Results, size: str) -> Places:
-    """Take both after all steps; refuse them where their KLs differ by more than two standard errors."""
+    """Take both after all steps; refuse them where their KLs are not shown to be equal.
+
+    They are where their difference and two standard errors of it stay within `SAME_KL`: so a noisier pair is
+    refused, not taken for equal.
+    """
     difference, error = kl_difference(first, second, size)
-    if abs(difference) > 2 * error:
+    margin = SAME_KL * final(second).kl_mean.mean()
+    if not abs(difference) + 2 * error <= margin:  # of one seed the error is not known
         raise UnreachableKL(
-            f"The KLs of the two differ by {difference:.2g} nats, more than twice their error ({error:.2g})."
+            f"The KLs of the two differ by {difference:.2g} nats with a standard error of {error:.2g}: "
+            f"they are not equal within {margin:.2g}."
         )
     return None, None
 
@@ -382,7 +392,9 @@ def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None 
 def last_fall_of_log_kl(results: Results) -> Interval:
     """Return by how much log KL falls over the last doubling of the steps, the mean over sizes and seeds."""
     last = results.steps[-1]
-    before = max(step for step in results.steps if step <= last / 2)
+    before = max((step for step in results.steps if step <= last / 2), default=None)
+    if before is None:
+        return UNDEFINED
     kl = results.checkpoints.pivot(index="seed", columns=["size", "step"], values="kl_mean")
     falls = np.mean([np.log(kl[size, before] / kl[size, last]) for size in results.sizes], axis=0)
     weights = seed_weights(len(falls), REPLICATES, np.random.default_rng(0))

@@ -129,7 +129,14 @@ class Group:
         return CoolDown(
             treated.corpus,
             treated.shape,
-            replace(self.settings.training.optimisation, steps=cooling.steps, lr=cooling.lr),
+            # At a constant rate, so that those which stop earlier do not stop at a higher one.
+            replace(
+                self.settings.training.optimisation,
+                steps=cooling.steps,
+                lr=cooling.lr,
+                warmup=0.0,
+                schedule="constant",
+            ),
             treated.seed,
             self.steps,
             treated.micro_batch,

@@ -18,8 +18,8 @@ from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
 from sameloss.runs.sampling import LabelledSampling
 from sameloss.store.store import Run, Store
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.results import frame, wide
+from sameloss.studies.same_loss.groups import MEASUREMENTS, Group
+from sameloss.studies.same_loss.results import wide
 from sameloss.studies.same_loss.settings import Evaluation
 
 CANDIDATES = tuple(
@@ -70,14 +70,26 @@ def appraised(store: Store, spec: LanguageSpec, tasks: tuple[str, ...], evaluati
     return Appraisal(context.mean, dict(zip(tasks, accuracies.tolist(), strict=True)))
 
 
-def saturated_sizes(store: Store, group: Group, spec: LanguageSpec) -> int:
-    """Train a group's models on a language, and count the sizes that end saturated with every seed."""
+def saturated_sizes(store: Store, group: Group, spec: LanguageSpec, enough: int) -> int:
+    """Train a group's models on a language; count the sizes that end saturated with every seed.
+
+    It stops where too few sizes are left to make enough.
+    """
     own = replace(group.domain, language=spec)
     settings = replace(group.settings, domains={**group.settings.domains, group.language: own})
-    found = wide(frame(store, replace(group, settings=settings), "saturation"))
-    last = found[found.step == group.steps[-1]]
-    saturated = last.kl_mean <= settings.evaluation.saturated_share * last.context_mean
-    return int(saturated.groupby(last["size"]).all().sum())
+    moved, good = replace(group, settings=settings), 0
+    for left, size in reversed(list(enumerate(reversed(group.sizes)))):
+        good += all(_saturated(store, moved, size, seed) for seed in range(group.seeds))
+        if good + left < enough:
+            break
+    return good
+
+
+def _saturated(store: Store, group: Group, size: str, seed: int) -> bool:
+    """Tell whether a model ends saturated."""
+    run = MEASUREMENTS["saturation"](group, group.pretraining(size, seed))
+    (last,) = wide(store.get(run).assign(size=size, seed=seed)).tail(1).itertuples()
+    return last.kl_mean <= group.settings.evaluation.saturated_share * last.context_mean
 
 
 def looked_at(language: LanguageSpec) -> tuple[LanguageSpec, ...]:
@@ -125,7 +137,7 @@ def search(
 
 
 def repeated(store: Store, group: Group, criteria: Criteria = Criteria()) -> pd.DataFrame:
-    """Repeat the search that found a group's language; no row where it was not found by one."""
+    """Repeat the search that found a group's language, up to it; no row where it was not found by one."""
     appraise = partial(appraised, store, tasks=group.tasks, evaluation=group.settings.evaluation)
-    saturating = partial(saturated_sizes, store, group)
-    return search(CANDIDATES if group.domain.language in CANDIDATES else (), appraise, saturating, criteria)
+    saturating = partial(saturated_sizes, store, group, enough=criteria.sizes)
+    return search(looked_at(group.domain.language), appraise, saturating, criteria)

@@ -27,7 +27,7 @@ class Cooling:
     """How models that were treated differently are brought to one loss."""
 
     steps: int  # at most
-    target_share: float  # KL over the context information at which it ends
+    target_share: float  # of the KL of the model that was treated, at which it ends
     sentences: int  # on which that KL is looked at
     lr: float = 1e-3
     look_every: int = 20  # steps
@@ -118,14 +118,14 @@ _LAPTOP = Settings(
     domains=domains.LAPTOP,
     training=Training(
         corpus_sentences=1 << 20,
-        optimisation=Optimisation(steps=2400, batch=256, lr=5e-3),
-        compared_steps=2400,
-        noise_length=0.5,
+        optimisation=Optimisation(steps=3200, batch=256, lr=5e-3),
+        compared_steps=3200,
+        noise_length=0.375,
         checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
         micro_batch=256,
         resume_every=500,
         seeds=3,
-        cooling=Cooling(steps=1600, target_share=0.006, sentences=4000, look_every=40),
+        cooling=Cooling(steps=1600, target_share=0.9, sentences=4000, look_every=40),
         rate_width=32,
         left_out=frozenset(
             {
@@ -184,7 +184,7 @@ _SMOKE = replace(
         seeds=3,
         noise_length=2,
         micro_batch=128,
-        cooling=Cooling(steps=40, target_share=0.6, sentences=100, look_every=10),
+        cooling=Cooling(steps=40, target_share=0.9, sentences=100, look_every=10),
         rate_width=None,
     ),
     evaluation=replace(
@@ -225,7 +225,7 @@ _PAPER = replace(
         resume_every=2500,  # a saved state costs as much as some tens of steps
         seeds=1,
         noise_length=2,
-        cooling=Cooling(steps=10_000, target_share=0.01, sentences=2000, lr=1e-3, look_every=100),
+        cooling=Cooling(steps=10_000, target_share=0.9, sentences=2000, lr=1e-3, look_every=100),
         rate_width=None,
     ),
     evaluation=replace(

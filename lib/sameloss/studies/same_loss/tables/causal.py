@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -102,7 +103,7 @@ def refused(page: ComparisonPage) -> str:
     apart = [name for name, results in treated.items() if not any(results is other for other in equal)]
     if not apart:
         return ""
-    return f"Not compared, because their KL differs by more than two standard errors: {'; '.join(apart)}."
+    return f"Not compared, because their KL is not shown to be equal: {'; '.join(apart)}."
 
 
 def invariant_measures(page: ComparisonPage) -> pd.DataFrame:
@@ -126,31 +127,26 @@ def _log_measures(results: Results) -> pd.DataFrame:
 
 
 def in_words(slopes: pd.DataFrame, bought: pd.DataFrame) -> str:
-    """Say in one or two sentences what flatness does to accuracy at equal KL.
+    """Say in one sentence what flatness does to accuracy where one model was treated, at equal KL.
 
     Args:
         slopes: from `dose_table`.
         bought: from `bought_flatness`.
 
     """
-    up = [row.task for row in slopes.itertuples() if row.low > 0]
-    down = [row.task for row in slopes.itertuples() if row.high < 0]
-    open_ = [row.task for row in slopes.itertuples() if not (row.low > 0 or row.high < 0)]
-    said = [
-        f"{verb} accuracy on {', '.join(tasks)}"
-        for verb, tasks in (("raises", up), ("lowers", down), ("is not seen to change", open_))
-        if tasks
-    ]
-    numbers = "; ".join(
-        f"{row.task} {row.value:+.2f} ({row.low:.2f} to {row.high:.2f})" for row in slopes.itertuples()
-    )
-    reached = bought[bought.trace.notna()].trace
-    span = (
-        f"between {100 * reached.min():+.0f} % and {100 * reached.max():+.0f} %"
-        if len(reached)
-        else "by nothing"
-    )
+    slopes, moved = slopes.dropna(), bought[~bought.way.isin([SIZE, ADVERSARY])].trace.dropna()
+    if slopes.empty or moved.empty:
+        return "Not testable here: too few treatments, or seeds, came to one KL."
+    numbers = "; ".join(f"{row.task} {row.value:+.2f} ({row.low:.2f} to {row.high:.2f}), {_side(row)}"
+                        for row in slopes.itertuples())  # fmt: skip
     return (
-        f"At equal KL, with the trace moved {span}, flatness {' and '.join(said)}: "
-        f"{numbers} points for each factor e by which a treatment lowers the trace."
+        f"At equal KL, with the trace of one model moved by {100 * moved.min():+.0f} % to "
+        f"{100 * moved.max():+.0f} %, accuracy gains for each factor e by which the trace falls, in points: "
+        f"{numbers}."
     )
+
+
+def _side(slope: Any) -> str:
+    if slope.low > 0:
+        return "flatter is better"
+    return "flatter is worse" if slope.high < 0 else "no effect is told from zero"

@@ -14,11 +14,13 @@ from sameloss.languages.autoregressive.fillings import FILLINGS, fillings, sum_o
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
+from sameloss.studies.same_loss.arms import MAIN
 from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.language_search import repeated
 from sameloss.studies.same_loss.measured_languages import measurements, opt_name
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
+from sameloss.studies.same_loss.settings import PRESETS
 from sameloss.training.unseen import unseen
 
 if TYPE_CHECKING:
@@ -59,8 +61,13 @@ def entropy_table(page: ComparisonPage) -> pd.DataFrame:
 
 
 def search_table(page: ComparisonPage) -> pd.DataFrame:
-    """Return the search for the page's language, one row a language that was looked at: see `search`."""
-    table = repeated(page.store, page.group)
+    """Return the search for the page's language, one row a language that was looked at: see `search`.
+
+    It is that of the preset, whatever else the page was asked for; a language of a reader's own has no row.
+    """
+    own = MAIN.group(PRESETS[page.settings.name])
+    found = own.domain.language == page.settings.domain.language
+    table = repeated(page.store, own) if found else pd.DataFrame()
     names = [f"{s.symbols} symbols, {s.rules} rules, seed {s.seed}" for s in table.get("candidate", ())]
     return table.assign(candidate=names)
 
