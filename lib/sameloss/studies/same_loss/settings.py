@@ -120,12 +120,12 @@ _LAPTOP = Settings(
         corpus_sentences=1 << 20,
         optimisation=Optimisation(steps=3200, batch=256, lr=5e-3),
         compared_steps=3200,
-        noise_length=0.375,
+        noise_length=0.75,
         checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
         micro_batch=256,
         resume_every=500,
         seeds=3,
-        cooling=Cooling(steps=1600, target_share=0.9, sentences=4000, look_every=40),
+        cooling=Cooling(steps=1600, target_share=1.0, sentences=2000, lr=5e-4),
         rate_width=32,
         left_out=frozenset(
             {
@@ -184,7 +184,7 @@ _SMOKE = replace(
         seeds=3,
         noise_length=2,
         micro_batch=128,
-        cooling=Cooling(steps=40, target_share=0.9, sentences=100, look_every=10),
+        cooling=Cooling(steps=40, target_share=1.0, sentences=100, look_every=10),
         rate_width=None,
     ),
     evaluation=replace(
@@ -225,7 +225,7 @@ _PAPER = replace(
         resume_every=2500,  # a saved state costs as much as some tens of steps
         seeds=1,
         noise_length=2,
-        cooling=Cooling(steps=10_000, target_share=0.9, sentences=2000, lr=1e-3, look_every=100),
+        cooling=Cooling(steps=10_000, target_share=1.0, sentences=2000, lr=1e-3, look_every=100),
         rate_width=None,
     ),
     evaluation=replace(
