@@ -9,12 +9,17 @@ from sameloss.studies.same_loss.results import Results
 
 ACCURACY = {"1K": 0.6, "3K": 0.8}
 
+SATURATED = 0.008
+"""The KL (nats) up to which a checkpoint is saturated: from the third on. It is the preset's share of the
+context information, which is made up to fit."""
+
 
 def made_up(group, store):
     """Return results of a group of the smoke preset, as if its runs had been computed.
 
     The larger size is 20 points better at its end; each gains 10 points along its checkpoints, whose KL
     falls as 1/1, 1/2, 1/3, ..., and whose trace falls likewise, the larger size's being half as large.
+    Untrained models of both sizes are right in the same half of the sentences.
     """
     rng = np.random.default_rng(5)
 
@@ -28,24 +33,31 @@ def made_up(group, store):
     }
     baselines = {"lookup table": probe([0.5]), "one-hot tokens": probe([0.4])}
     majority = dict.fromkeys(group.tasks, 0.3)
-    return changed(Results(group, store, trained, baselines, majority), table(group))
+    alike = [probe([0.5]) for _ in range(group.seeds)]
+    untrained = {(size, seed): right for size in group.sizes for seed, right in enumerate(alike)}
+    drawn = Results(group, store, untrained, baselines, majority)
+    return changed(replace(drawn, probes=trained, drawn=drawn), table(group))
 
 
 def table(group):
     """Return its checkpoints; the first task's accuracies vary, the others' do not."""
     first, *others = group.tasks
+    context = SATURATED / group.settings.evaluation.saturated_share
     rows = [
         {
             "size": size,
             "seed": seed,
             "step": step,
             "kl_mean": 0.02 / (1 + at),
+            "kl_standard_error": 0.0001,
+            "kl_share": 0.02 / (1 + at) / context,
+            "context_mean": context,
             "trace": 100 / (1 + at) / (1 + (size == "3K")) + seed,
             "trace_se": 0.1,
             first: 100 * ACCURACY[size] + at + seed,
             **dict.fromkeys(others, 50.0),
             "parameters": {"1K": 1, "3K": 2}[size],
-            "saturated": at >= 2,
+            "saturated": 0.02 / (1 + at) <= SATURATED,
         }
         for size in group.sizes
         for seed in range(group.seeds)
@@ -57,6 +69,7 @@ def table(group):
 def changed(results, checkpoints, **changes):
     """Return results with another table of checkpoints, and other fields."""
     other = replace(results, **changes)
+    other = replace(other, drawn=replace(other.drawn, group=other.group))
     other.__dict__["checkpoints"] = checkpoints
     return other
 

@@ -133,8 +133,11 @@ def test_a_changed_default_asks_for_the_schemas_of_the_runs_that_have_it():
     assert sentence.startswith(
         "Optimisation.warmup = 0.06 became 0.5, and a default that is part of keys changed"
     )
-    assert sentence.endswith("or raise the schema of Pretraining.")
+    assert sentence.endswith("or raise the schema of CoolDown, Pretraining.")
     found["schemas"]["Pretraining"] += 1
+    (sentence,) = defaults.changed(recorded, found)
+    assert sentence.endswith("or raise the schema of CoolDown.")
+    found["schemas"]["CoolDown"] += 1
     assert defaults.changed(recorded, found) == []
 
 

@@ -1,5 +1,8 @@
 """Statistics of a language against enumeration and hand calculation."""
 
+from collections import Counter
+from math import log
+
 import pytest
 import torch
 from enumeration import enumerated
@@ -7,17 +10,21 @@ from enumeration import enumerated
 from sameloss.errors import LanguageError
 from sameloss.languages import HMMSpec, PCFGSpec, Sentences, TeacherSpec
 from sameloss.languages.entropy import (
+    _mean_marginal_entropy,
     blind_entropy,
     check_attainable,
+    context_information,
+    entropies,
     entropy_under_masks,
     length_distribution,
     mask_some,
     masked_entropy,
     word_shares,
 )
+from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.measures.saturation import exact_saturation
 from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
-from sameloss.studies.same_loss.settings import SATURATED_KL
+from sameloss.studies.same_loss.language_search import Criteria
 
 
 def seed(number):
@@ -53,10 +60,64 @@ def test_blind_entropy_is_that_of_words_by_position(tiny_language):
 
 
 def test_the_laptops_language_has_something_to_learn():
-    """The context tells at least five times what a saturated model may miss."""
+    """Of the whole population the context tells what the search asked for, and close to half of a token."""
     language = LAPTOP_LANGUAGE.build()
-    found = masked_entropy(language, language.sample(2000, seed(0)), seed(1))
-    assert blind_entropy(language) - found.mean > 5 * SATURATED_KL
+    (sentences,) = enumerate_sentences(language)
+    known = entropies(language.conditionals(sentences), sentences)
+    exact = blind_entropy(language) - float(language.log_prob(sentences).exp() @ known)
+    assert exact > Criteria().context
+    assert exact > 0.45 * blind_entropy(language)
+    found = informed(language, 4000)
+    assert abs(found.mean - exact) < 4 * found.standard_error
+
+
+def informed(language, count):
+    """Estimate the context information on some sentences."""
+    sentences = language.sample(count, seed(0))
+    return context_information(language, sentences, language.conditionals(sentences))
+
+
+def test_context_information_is_that_of_the_population(tiny_language):
+    """I(x_t; x_-t) by its definition, from the joint distribution of a token and the others."""
+    probabilities, expected = enumerated(tiny_language.grammar, 4), 0.0
+    for position in range(4):
+        token, others = Counter(), Counter()
+        for words, probability in probabilities.items():
+            token[words[position]] += probability
+            others[words[:position] + words[position + 1 :]] += probability
+        expected += sum(
+            probability * log(probability / token[words[at]] / others[words[:at] + words[at + 1 :]])
+            for at, (words, probability) in ((position, item) for item in probabilities.items())
+        )
+    found = informed(tiny_language, 4000)
+    assert found.standard_error < 0.05 * expected / 4
+    assert abs(found.mean - expected / 4) < 4 * found.standard_error
+
+
+def test_independent_words_tell_nothing_of_each_other():
+    found = informed(HMMSpec(1, 5, 4, 1, 1.0, 1.0).build(), 50)
+    assert found.mean == pytest.approx(0, abs=1e-12)
+    assert found.standard_error == pytest.approx(0, abs=1e-12)
+
+
+def test_marginals_that_cannot_be_summed_are_the_means_of_conditionals(tiny_spec):
+    """Of a language that has both ways they agree; lengths do not mix."""
+    early = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
+    for spec in (tiny_spec, early):
+        language = spec.build()
+        sentences = language.sample(20_000, seed(0))
+        found = _mean_marginal_entropy(sentences, language.conditionals(sentences))
+        assert found == pytest.approx(blind_entropy(language), abs=0.01)
+
+
+def test_and_are_so_of_an_autoregressive_language():
+    language = TeacherSpec(words=4, max_length=8, topics=2, d_model=4).build()
+    sentences = language.sample(200, seed(0))
+    conditionals = language.conditionals(sentences)
+    found = context_information(language, sentences, conditionals)
+    known = torch.special.entr(conditionals).sum((1, 2)) / sentences.lengths
+    assert found.mean == pytest.approx(_mean_marginal_entropy(sentences, conditionals) - float(known.mean()))
+    assert found.mean > 0
 
 
 def test_zeros_are_refused_where_the_minimum_must_be_attained(tiny_language):

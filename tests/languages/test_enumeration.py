@@ -4,9 +4,12 @@ import pytest
 from enumeration import enumerated
 
 from sameloss.errors import LanguageError
-from sameloss.languages import PCFGSpec
-from sameloss.languages.enumeration import enumerable, enumerate_sentences, strings
+from sameloss.languages import HierarchySpec, PCFGSpec
+from sameloss.languages.enumeration import MOST_STRINGS, enumerable, enumerate_sentences, strings
 from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+
+LARGE = HierarchySpec(levels=3, symbols=4, rules=2, smoothing=0.03)
+"""Eight tokens of four words."""
 
 
 def test_enumeration_covers_the_language(tiny_language):
@@ -18,12 +21,14 @@ def test_enumeration_covers_the_language(tiny_language):
 
 def test_only_small_languages_are_enumerated(tiny_language):
     assert enumerable(tiny_language)
-    assert not enumerable(LAPTOP_LANGUAGE.build())
+    assert enumerable(LAPTOP_LANGUAGE.build())
+    assert strings(LAPTOP_LANGUAGE.build()) == 9840 <= MOST_STRINGS
+    assert not enumerable(LARGE.build())
 
 
 def test_too_many_sentences_are_refused():
-    with pytest.raises(LanguageError, match="too many to enumerate"):
-        next(enumerate_sentences(LAPTOP_LANGUAGE.build()))
+    with pytest.raises(LanguageError, match=r"8.7e\+04 strings of up to 8 tokens are too many to enumerate"):
+        next(enumerate_sentences(LARGE.build()))
 
 
 def test_sentences_are_those_that_derivations_give():

@@ -4,11 +4,11 @@ Trainings are a dozen steps long, so that rounding, which differs between proces
 fine-tuning is fast enough for its answers, right or wrong, to depend on every setting.
 """
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from toy_runs import TINY
 
-from sameloss.languages import HMMSpec, LanguageSpec, TeacherSpec
+from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
@@ -16,6 +16,7 @@ from sameloss.measures.downstream.online_code import FEW_LABELS
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
+from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
@@ -57,7 +58,15 @@ TEACHER = TeacherSpec(words=4, max_length=3, topics=2, d_model=4)
 
 RECURSIVE = GrammarText("S S A 0.4\nS x 0.4\nS y 0.2\nA x 0.3\nA z 0.7", length_limit=5)
 
-LANGUAGES = {"PCFG": TINY, "HMM": HMM, "OPT stand-in": TEACHER, "text": RECURSIVE}
+HIERARCHY = HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.1)
+
+LANGUAGES = {
+    "PCFG": TINY,
+    "hierarchy": HIERARCHY,
+    "HMM": HMM,
+    "OPT stand-in": TEACHER,
+    "text": RECURSIVE,
+}
 
 CORPUS = CorpusSampling(TINY, 300, seed=0)
 
@@ -99,6 +108,13 @@ def trained(algorithm: str = "adamw", shape: EncoderShape | BiLSTMShape = SHAPE)
     )
 
 
+def cooled(target_share: float) -> CoolDown:
+    """Return what goes on from label noise until its KL is that low, a dozen steps at most."""
+    run = replace(trained("soft"), origin=trained("sgd-noise"), checkpoints=(12,))
+    given = {field.name: getattr(run, field.name) for field in fields(run)}
+    return CoolDown(**given, held_out=held_out(TINY), target_share=target_share, look_every=4)
+
+
 def held_out(language: LanguageSpec) -> HeldOutConditionals:
     """Return some sentences with their conditionals."""
     return HeldOutConditionals(language, 50, 0)
@@ -131,10 +147,16 @@ def measured_languages() -> dict[str, Run]:
     }
 
 
+RENAMED = {"sgd-noise": "sgd-noise, lr 0.3"}
+"""Algorithms whose recipe is another than what was recorded under their name."""
+
+
 def trainings() -> dict[str, Run]:
     """Return a training by every algorithm, and some of other models, sentences and executions."""
     return {
-        **{f"training, {name}": trained(name) for name in ALGORITHMS},
+        **{f"training, {RENAMED.get(name, name)}": trained(name) for name in ALGORITHMS},
+        "training, cooled": cooled(1e-3),
+        "training, cooled early": cooled(100.0),
         "training, LSTM": trained(shape=BiLSTMShape(d_model=8, layers=1)),
         "training, HMM": replace(trained(), corpus=HMM_CORPUS),
         "training, endless": replace(trained(), corpus=ENDLESS),

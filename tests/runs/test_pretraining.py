@@ -1,15 +1,11 @@
 """A pre-training survives kill -9 bit for bit, and diverging ones say so."""
 
-import pickle
-import subprocess
-import sys
-import textwrap
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
+from killed import kill
 from torch import nn
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
@@ -23,39 +19,12 @@ from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective
 
-KILLED = """
-    import os, pickle, signal, sys
-    sys.path.insert(0, "TESTS")
-    from sameloss.store.store import Store
-
-    run = pickle.loads(bytes.fromhex("RUN"))
-    store = Store("ROOT")
-    store.get(run.corpus)
-    calls = []
-
-    def report(fraction, text):
-        calls.append(fraction)
-        if fraction >= FRACTION:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    store.get(run, report)
-"""
-
 
 @pytest.mark.parametrize("killed_at", [3, 10, 27, 59])
 def test_a_killed_training_goes_on_bit_for_bit(tiny_run, tmp_path, killed_at):
     whole = Store(tmp_path / "whole")
     whole.get(tiny_run)
-    script = textwrap.dedent(KILLED)
-    for name, value in {
-        "TESTS": Path(__file__).parent,
-        "ROOT": tmp_path / "killed",
-        "RUN": pickle.dumps(tiny_run).hex(),
-        "FRACTION": killed_at / 60,
-    }.items():
-        script = script.replace(name, str(value))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == -9, done.stderr
+    kill(tiny_run, tmp_path / "killed", killed_at / 60)
     store = Store(tmp_path / "killed")
     assert not store.has(tiny_run)
     resumable = store.partial(tiny_run) / "scratch" / "resume.pt"

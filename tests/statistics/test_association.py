@@ -7,6 +7,7 @@ from scipy.stats import linregress, t
 
 from sameloss.statistics import association
 from sameloss.statistics.association import (
+    dose_slope,
     partial_r2,
     signed_r2,
     slope,
@@ -185,6 +186,46 @@ def test_sizes_without_differences_leave_nothing_within():
 
 def test_steps_that_do_not_vary_have_no_slope():
     np.testing.assert_equal(step_slope(random_table(13, steps=1), "root"), UNDEFINED)
+
+
+def treated_table(seed=0, seeds=4, treatments=5):
+    """Models of one size, each seed under every treatment; seeds differ by far more than treatments."""
+    table, rng = random_table(seed, 1, seeds, treatments), np.random.default_rng(seed)
+    level = table.seed.map(dict(enumerate(rng.normal(0, 5, seeds))))
+    return table.assign(trace=table.trace * np.exp(level), root=table.root + 9 * level)
+
+
+def test_the_slope_of_doses_is_that_of_a_regression_on_seed_and_flatness():
+    table = treated_table()
+    design = pd.get_dummies(table.seed).astype(float).assign(flatness=-np.log(table.trace))
+    coefficients = np.linalg.lstsq(design.to_numpy(), table.root.to_numpy())[0]
+    assert dose_slope(table, "root").value == pytest.approx(coefficients[-1])
+    between = slope(trajectories_of(table, "root")).value
+    assert abs(between - coefficients[-1]) > 1
+
+
+def test_what_differs_between_seeds_does_not_count_in_the_slope_of_doses():
+    table = treated_table()
+    moved = table.assign(trace=table.trace * 7.0**table.seed, root=table.root + 30 * table.seed)
+    np.testing.assert_allclose(dose_slope(moved, "root"), dose_slope(table, "root"), rtol=1e-8)
+    low, high = dose_slope(table, "root")[1:]
+    assert low < dose_slope(table, "root").value < high
+    alike = table.assign(root=60 - 2 * np.log(table.trace) + 9 * table.seed)
+    np.testing.assert_allclose(dose_slope(alike, "root"), 3 * [2.0])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table[table.seed < 2],
+        lambda table: table.groupby("seed").head(1),
+        lambda table: table.assign(trace=1.0 + table.seed),
+        lambda table: table.assign(root=33.3 + table.seed),
+    ],
+    ids=["two seeds", "one treatment", "one trace of a seed", "one accuracy of a seed"],
+)
+def test_without_doses_there_is_no_slope_of_them(change):
+    np.testing.assert_equal(dose_slope(change(treated_table()), "root"), UNDEFINED)
 
 
 SPREAD = np.array([1.0, 0.3])

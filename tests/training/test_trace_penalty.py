@@ -69,6 +69,15 @@ def test_signs_are_equally_likely():
     assert abs(float(signs.mean())) < 4 * 10_000**-0.5
 
 
-def test_an_impossible_penalty():
-    with pytest.raises(ParameterError, match=r"A trace penalty's weight must be positive; got -1.0"):
-        TracePenalty(-1.0)
+def test_a_negative_weight_rewards_sharpness(tiny_model, batch):
+    logits = tiny_model(batch.masked, batch.positions, batch.lengths)
+    reward, penalty = (TracePenalty(weight).term(seeded())(tiny_model, logits) for weight in (-0.3, 0.3))
+    assert reward < 0
+    torch.testing.assert_close(reward, -penalty)
+
+
+@pytest.mark.parametrize("weight", [0.0, float("nan"), float("inf"), float("-inf")])
+def test_an_impossible_penalty(weight):
+    message = f"A trace penalty's weight must be a number other than 0; got {weight}"
+    with pytest.raises(ParameterError, match=message):
+        TracePenalty(weight)

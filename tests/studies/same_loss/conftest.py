@@ -1,8 +1,11 @@
 """What the tests of this study share."""
 
+from dataclasses import replace
+
 import matplotlib as mpl
+import pandas as pd
 import pytest
-from made_up import fill, made_up
+from made_up import changed, fill, made_up
 
 mpl.use("agg")
 
@@ -17,6 +20,15 @@ def page(opened):
 def results(page):
     """Made-up results of its main group."""
     return made_up(page.group, page.store)
+
+
+@pytest.fixture
+def three_sizes(results):
+    """The same with a third size, flatter and better than the others."""
+    larger = results.checkpoints[results.checkpoints["size"] == "3K"]
+    larger = larger.assign(size="9K", trace=larger.trace / 2, root=larger.root + 10)
+    group = replace(results.group, sizes=("1K", "3K", "9K"))
+    return changed(results, pd.concat([results.checkpoints, larger], ignore_index=True), group=group)
 
 
 @pytest.fixture

@@ -9,14 +9,19 @@ from sameloss.studies.same_loss.arms import (
     ADAMW,
     ADVERSARIAL,
     ARMS,
+    COOLED,
     EVERYTHING,
+    FROM_ONE_POINT,
     HMM,
     MAIN,
     MASK_RATE,
     NOISE,
+    NOISY,
     SGD_AFTER_ADAMW,
     SGD_AFTER_ADAMW_HMM,
+    SHARPENED,
     TRAINED,
+    UNTREATED,
     Arm,
     sweep,
 )
@@ -83,6 +88,22 @@ def test_labels_are_those_of_tables():
     labels = [arm.label for arm in TRAINED]
     assert len(set(labels)) == len(labels)
     assert labels[0] == "adamw"
+
+
+def test_cooled_arms_are_the_treatments_of_one_point_each_cooled():
+    """Without label noise first: all others are compared with it."""
+    assert [replace(arm, cooled=False) for arm in COOLED] == list(FROM_ONE_POINT)
+    assert all(arm.cooled for arm in COOLED)
+    assert {recipe(arm.algorithm, arm.strength).origin for arm in FROM_ONE_POINT} == {"soft"}
+    assert [arm.label for arm in (UNTREATED, NOISY, SHARPENED)] == [
+        "sgd-noise, s = 0, cooled",
+        "sgd-noise, s = 1, cooled",
+        "sharpen-after, μ = 1e-05, cooled",
+    ]
+    assert COOLED[0] is UNTREATED
+    assert len({arm.label for arm in COOLED}) == len(COOLED)
+    assert {arm.group(SMOKE).cooled for arm in COOLED} == {True}
+    assert not MAIN.group(SMOKE).cooled
 
 
 def test_a_sweep_has_an_arm_for_each_strength_in_its_order():

@@ -4,14 +4,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_up import changed, made_up
+from made_up import SATURATED, changed, made_up
 
 from sameloss.statistics.association import UNDEFINED
 from sameloss.studies.same_loss import claims as module
-from sameloss.studies.same_loss.arms import ADVERSARIAL, ARMS, Arm
+from sameloss.studies.same_loss.arms import ADVERSARIAL, ARMS, COOLED, Arm
 from sameloss.studies.same_loss.claims import (
     CLAIMS,
     LITTLE_ACCURACY,
+    LITTLE_LOG_KL,
     ArmClaim,
     adversary_gain,
     adversary_trace,
@@ -63,7 +64,8 @@ TRUE = (
     "fig2",
     "fig2-opt",
     "fig9-hmm",
-    "logkl",
+    "size-matched",
+    "size-matched-hmm",
     "fig3-trace-adamw",
     "fig5-trace",
 )
@@ -115,10 +117,52 @@ def test_a_training_that_is_too_short_contradicts_no_entropy(name, arms):
     assert judge(claim.compute([short]), claim) == Verdict.NOT_TESTABLE
 
 
+def test_log_kl_levels_off_where_it_falls_by_less_than_a_tenth(arms):
+    """What was made up falls by ln 1.5 as the steps double; where it hardly falls, the claim holds."""
+    claim = BY_ID["logkl"]
+    (found,) = arms(claim)
+    assert claim.compute([found]).value == pytest.approx(LITTLE_LOG_KL - np.log(1.5))
+    assert judge(claim.compute([found]), claim) == Verdict.CONTRADICTED
+    slow = found.checkpoints.assign(kl_mean=0.005 * found.checkpoints.step**-0.05)
+    level = claim.compute([changed(found, slow)])
+    assert level.value == pytest.approx(0.1 - 0.05 * np.log(2))
+    assert judge(level, claim) == Verdict.DIRECTION
+
+
+def test_the_treatments_are_compared_at_their_ends_where_kls_are_equal(arms):
+    """Label noise, flatter and more accurate; a sharpened one, the opposite; at another KL, nothing."""
+    trace, accuracy, sharpened = (BY_ID[name] for name in NOISE_CLAIMS)
+    untreated, other = arms(trace)
+    rng = np.random.default_rng(3)
+    probes = {key: rng.random((1, 3, 400, 2)) < 0.9 for key in other.probes}
+    table = other.checkpoints.assign(trace=untreated.checkpoints.trace / 2)
+    noisy = changed(other, table, probes=probes)
+    assert trace.compute([untreated, noisy]).value == pytest.approx(1)
+    assert accuracy.compute([noisy, untreated]).value == pytest.approx(20, abs=3)
+    assert sharpened.compute([untreated, noisy]).value == pytest.approx(-20, abs=3)
+    far = changed(noisy, table.assign(kl_mean=table.kl_mean + 0.1))
+    assert trace.compute([untreated, far]) == accuracy.compute([far, untreated]) == UNDEFINED
+
+
+NOISE_CLAIMS = ("noise-trace", "noise-accuracy", "sharpened-accuracy")
+
+
+def test_a_dose_is_claimed_of_all_treatments(arms):
+    """A factor e of the trace costs one point of task A, in every seed."""
+    claim = BY_ID["dose-A"]
+    treated = arms(claim)
+    assert len(treated) == len(COOLED) == 8
+    doses = np.linspace(-1, 1, len(treated))
+    pairs = zip(treated, doses, strict=True)
+    moved = [changed(r, r.checkpoints.assign(trace=np.exp(d), root=50 - d)) for r, d in pairs]
+    assert claim.compute(moved) == pytest.approx((1, 1, 1))
+    assert claim.compute(moved[:1]) == UNDEFINED
+
+
 def test_the_entropy_is_the_largest_sizes_alone(results):
     table = results.checkpoints.copy()
     table.loc[table["size"] == "1K", ["kl_mean", "saturated"]] = 1.0, False
-    assert entropy(changed(results, table)).value == pytest.approx(0.02 - 0.02 / 6)
+    assert entropy(changed(results, table)).value == pytest.approx(SATURATED - 0.02 / 6)
     assert np.isnan(BY_ID["mask15-kl"].compute([changed(results, table)]).low)
 
 

@@ -3,14 +3,23 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
-from made_up import changed
+from made_up import changed, made_up
 
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.association import dose_slope
+from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.parameters import replaced
 from sameloss.studies.same_loss import effects
+from sameloss.studies.same_loss.arms import UNTREATED
 from sameloss.studies.same_loss.effects import Compared
-from sameloss.studies.same_loss.results import shared_kl
+from sameloss.studies.same_loss.results import final, shared_kl
+
+
+def drawn_as(results, **probes):
+    """Return results whose untrained models are right in other sentences, given by size."""
+    untrained = {(size, seed): own for size, right in probes.items() for seed, own in enumerate(right)}
+    return changed(results, results.checkpoints, drawn=replace(results.drawn, probes=untrained))
 
 
 def test_size_gain(results):
@@ -19,13 +28,23 @@ def test_size_gain(results):
     assert gain.low > 10
 
 
+def test_a_size_effect_is_net_of_untrained_models(results):
+    """What they are better by before any training, the larger size loses: here 30 of its 20 points."""
+    rng = np.random.default_rng(4)
+    biased = {size: rng.random((3, 1, 3, 400, 2)) < share for size, share in (("1K", 0.2), ("3K", 0.5))}
+    before, net = results, drawn_as(results, **biased)
+    for effect in (effects.size_gain, effects.size_gain_matched):
+        assert effect(net, "root").value == pytest.approx(effect(before, "root").value - 30, abs=3)
+        assert effect(net, "root").high < 0
+
+
 def test_what_training_adds_is_paired_with_the_untrained_model(results):
-    """In these results the first step stands for the untrained model, which is 10 points worse."""
-    net = effects.net_accuracy(results, "3K", "root")
-    assert net.value == pytest.approx(0.1, abs=0.03)
-    same = replace(results, probes={key: right[[0, 0]] for key, right in results.probes.items()})
-    assert effects.net_accuracy(same, "3K", "root").value == 0
-    assert (effects.net_accuracy(same, "3K", "root").replicates == 0).all()
+    """Untrained models are right in half of the sentences; one that learnt nothing adds exactly nothing."""
+    assert effects.net_accuracy(results, "3K", "root").value == pytest.approx(0.3, abs=0.03)
+    last = {"3K": [results.probes["3K", seed][-1:] for seed in range(3)]}
+    same = effects.net_accuracy(drawn_as(results, **last), "3K", "root")
+    assert same.value == 0
+    assert (same.replicates == 0).all()
 
 
 def test_the_lookup_claim_is_about_every_size(results):
@@ -63,13 +82,21 @@ def test_one_seed_has_no_interval(results):
         assert np.isnan([effect.low, effect.high]).all()
 
 
-def test_correlation_is_signed_and_counts_runs(results):
-    agree = effects.size_correlation(results, "root")
+def test_correlation_is_signed_and_counts_runs(three_sizes):
+    agree = effects.size_correlation(three_sizes, "root")
     assert 0.5 < agree.value <= 1
-    reversed_trace = results.checkpoints.assign(trace=1 / results.checkpoints.trace)
-    opposite = effects.size_correlation(changed(results, reversed_trace), "root")
+    reversed_trace = three_sizes.checkpoints.assign(trace=1 / three_sizes.checkpoints.trace)
+    opposite = effects.size_correlation(changed(three_sizes, reversed_trace), "root")
     assert opposite.value == pytest.approx(-agree.value)
-    assert np.isnan(effects.size_correlation(results, "span2").value)
+    assert np.isnan(effects.size_correlation(three_sizes, "span2").value)
+
+
+def test_a_correlation_of_sizes_needs_three_that_end_saturated(results, three_sizes):
+    """Of two sizes it would be a difference; a size one seed of which is not saturated does not count."""
+    assert effects.size_correlation(results, "root") == UNDEFINED
+    table = three_sizes.checkpoints.copy()
+    table.loc[(table["size"] == "9K") & (table.seed == 1), "saturated"] = False
+    assert effects.size_correlation(changed(three_sizes, table), "root") == UNDEFINED
 
 
 def test_what_is_not_saturated_has_no_effect(results):
@@ -92,6 +119,7 @@ def test_what_is_not_saturated_has_no_effect(results):
             for effect in (
                 effects.trace_falls_with_size,
                 effects.trace_falls_with_size_matched,
+                effects.trace_of_larger_matched,
                 effects.trace_falls_with_steps,
             )
         ),
@@ -167,6 +195,9 @@ def test_size_effects_at_equal_kl(results):
     assert effects.size_gain_matched(results, "root") == effects.size_gain(results, "root")
     matched = effects.trace_falls_with_size_matched(results)
     assert matched == effects.trace_falls_with_size(results)
+    larger = effects.trace_of_larger_matched(results)
+    assert larger.value == pytest.approx(1 / (1 + matched.value) - 1)
+    assert -1 < larger.low < larger.value < larger.high < 0
 
 
 def test_steps_at_equal_kl_count_within_runs(results):
@@ -209,6 +240,117 @@ def test_the_entropys_interval_is_over_seeds(results):
     found = effects.reaches_entropy(changed(results, table), 0.02)
     assert found.value == pytest.approx(0.009)
     assert (found.high - found.low) / 2 == pytest.approx(4.303 * 0.001 / 3**0.5, rel=0.1)
+
+
+def test_the_last_fall_of_log_kl_is_that_of_the_last_doubling_of_the_steps(results):
+    """From step 80, the fourth checkpoint, to step 160, the sixth, the KL falls from 1/4 to 1/6."""
+    assert results.steps == (10, 20, 40, 80, 120, 160)
+    assert effects.last_fall_of_log_kl(results).value == pytest.approx(np.log(6 / 4))
+    table = results.checkpoints.copy()
+    table.loc[(table["size"] == "3K") & (table.step == 160), "kl_mean"] = 0.02 / 4
+    only_one_falls = effects.last_fall_of_log_kl(changed(results, table))
+    assert only_one_falls.value == pytest.approx(np.log(6 / 4) / 2)
+
+
+def test_without_a_doubling_of_the_steps_there_is_no_last_fall(results):
+    """Of one checkpoint."""
+    group = replaced(results.group, "settings.training.checkpoints", (1.0,))
+    last = results.checkpoints[results.checkpoints.step == 160]
+    assert effects.last_fall_of_log_kl(changed(results, last, group=group)) == UNDEFINED
+
+
+def test_its_interval_is_over_seeds(results):
+    """Falls of 0.1, 0.2 and 0.3, the same for both sizes: 4.30 times 0.1 / √3."""
+    table = results.checkpoints.copy()
+    last = table.step == 160
+    table.loc[last, "kl_mean"] = 0.02 / 4 * np.exp(-0.1 * (1 + table.seed[last]))
+    found = effects.last_fall_of_log_kl(changed(results, table))
+    assert found.value == pytest.approx(0.2)
+    assert (found.high - found.low) / 2 == pytest.approx(4.303 * 0.1 / 3**0.5, rel=0.1)
+
+
+def test_less_than_is_positive_where_all_of_the_interval_stays_below():
+    assert effects.less_than(0.1, Interval(0.05, 0.0, 0.09)).low == pytest.approx(0.01)
+    assert effects.less_than(0.1, Interval(0.05, -0.5, 0.11)).low == pytest.approx(-0.01)
+    assert effects.less_than(0.1, Interval(0.3, 0.2, 0.4)).high == pytest.approx(-0.1)
+
+
+# Cooled to one loss
+
+
+@pytest.fixture
+def cooled(page):
+    """Make up a cooled group of one size; its last KLs, traces and accuracies are given by seed."""
+
+    def make(kl, trace=(50.0, 51.0, 52.0), root=(80.0, 81.0, 82.0), error=0.0001):
+        found = made_up(UNTREATED.group(page.settings), page.store)
+        given = {"kl_mean": kl, "trace": trace, "root": root, "kl_standard_error": error}
+        return changed(found, found.checkpoints.assign(**given))
+
+    return make
+
+
+def test_the_difference_of_kls_is_paired_and_its_error_counts_seeds_and_sentences(cooled):
+    """Differences of 1, 2 and 3 thousandths; errors of 3 and 4 thousandths of the two sets of sentences."""
+    first, second = cooled([0.011, 0.022, 0.033], error=0.003), cooled([0.010, 0.020, 0.030], error=0.004)
+    difference, error = effects.kl_difference(first, second, "3K")
+    assert difference == pytest.approx(0.002)
+    assert error == pytest.approx(np.sqrt(0.001**2 / 3 + 0.003**2 + 0.004**2))
+    turned = changed(second, second.checkpoints.iloc[::-1])
+    assert effects.kl_difference(first, turned, "3K") == (difference, error)
+
+
+@pytest.mark.parametrize(
+    ("apart", "errors", "equal"),
+    [
+        (0.0, (0.0003, 0.0004), True),
+        (0.0019, (0.0003, 0.0004), True),
+        (-0.0019, (0.0003, 0.0004), True),
+        (0.0021, (0.0003, 0.0004), False),
+        (-0.0021, (0.0003, 0.0004), False),
+        (0.0, (0.0009, 0.0012), True),
+        (0.0, (0.0012, 0.0016), False),
+    ],
+)
+def test_cooled_models_are_compared_where_their_kls_are_shown_to_be_equal(apart, errors, equal, cooled):
+    """Difference and two errors within 0.15 of a KL of 0.02: a noisier pair is refused."""
+    own = np.array([0.010, 0.020, 0.030])
+    untreated, treated = cooled(own, error=errors[0]), cooled(own + apart, np.e * 50.0, error=errors[1])
+    trace = effects.arm_trace_excess(treated, untreated, Compared.COOLED)
+    gain = effects.arm_gain(treated, untreated, "root", Compared.COOLED)
+    assert np.isfinite(trace).all() == np.isfinite(gain).all() == equal
+    if equal:
+        pair = effects.log_traces(treated, "3K"), effects.log_traces(untreated, "3K")
+        assert trace == effects.excess([pair])
+
+
+def test_of_one_seed_no_kl_is_shown_to_be_equal(results, cooled):
+    one = replaced(cooled(0.02).group, "settings.training.seeds", 1)
+    alone = [cooled(0.02) for _ in range(2)]
+    alone = [changed(found, found.checkpoints.query("seed == 0"), group=one) for found in alone]
+    assert np.isnan(effects.kl_difference(*alone, "3K")[1])
+    assert effects.arm_gain(*alone, "root", Compared.COOLED) == UNDEFINED
+
+
+def test_those_of_another_kl_are_left_out(cooled):
+    kl = np.array([0.010, 0.020, 0.030])
+    untreated, near, far = cooled(kl), cooled(kl), cooled(kl + 0.1)
+    found = effects.equally_cooled([untreated, far, near])
+    assert [any(one is own for own in found) for one in (untreated, far, near)] == [True, False, True]
+    assert len(found) == 2
+
+
+def test_the_response_to_a_dose_is_within_seeds_and_at_equal_kl(cooled):
+    """A factor e of the trace costs two points in every seed, however unlike the seeds are."""
+    kl, level, base = np.array([0.01, 0.02, 0.03]), np.array([50.0, 60.0, 70.0]), np.array([1.0, 5.0, 9.0])
+    doses = (0.0, 1.0, -0.5)
+    treated = [cooled(kl, base * np.exp(dose), level - 2 * dose) for dose in doses]
+    far = cooled(kl + 0.1, base * np.exp(2.0), level + 50)
+    response = effects.dose_response([*treated, far], "root")
+    assert response == pytest.approx((2.0, 2.0, 2.0))
+    every = pd.concat([final(found) for found in treated])
+    assert response == dose_slope(every, "root")
+    assert np.isnan(effects.dose_response([treated[0], far], "root").value)  # one dose is left
 
 
 def test_the_last_of_a_sweep_that_saturates_is_judged(results):

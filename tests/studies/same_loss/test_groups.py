@@ -6,12 +6,15 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
+from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.finetuning import Finetuning
+from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
-from sameloss.studies.same_loss.arms import HMM
-from sameloss.studies.same_loss.groups import BASELINES, MEASUREMENTS, protocol_runs, protocols
+from sameloss.studies.same_loss.arms import COOLED, HMM
+from sameloss.studies.same_loss.groups import BASELINES, MEASUREMENTS, protocol_runs, protocols, readings
 from sameloss.training.algorithms import recipe
 from sameloss.training.execution import Execution
+from sameloss.training.objectives import Objective
 
 
 @pytest.fixture
@@ -77,8 +80,13 @@ def test_what_every_comparison_reads(group):
         *trained * ["SaturationMeasurement"],
         *trained * ["TraceMeasurement"],
         *trained * ["Probing"],
+        *trained * ["Probing"],  # of untrained models: sizes are compared net of them
         *len(BASELINES) * ["BaselineProbing"],
     ]
+    probed = [run.steps for run in own.runs() if run.kind == "Probing"]
+    assert probed == [*trained * [own.steps], *trained * [(0,)]]
+    alone = group(preset="smoke", seeds=2, size="3K")
+    assert {run.steps for run in alone.runs() if run.kind == "Probing"} == {alone.steps}
     assert set(own.baselines()) == set(BASELINES) == set(BaselineProbing.REPRESENTATIONS)
 
 
@@ -161,16 +169,54 @@ def test_another_probe_is_another_run_on_the_same_sentences(group):
 def test_protocols_differ_in_the_probe_alone(group):
     own = group(preset="smoke")
     others = protocols(own)
-    adamw, solved = own.probe, own.settings.evaluation.optimal_probe
+    adamw, solved = own.settings.evaluation.adamw_probe, own.settings.evaluation.optimal_probe
+    assert own.probe == solved
     assert {name: other.probe for name, other in others.items()} == {
+        "solved": solved,
+        "solved, 16 dimensions": replace(solved, projection=16),
         "AdamW": adamw,
         "AdamW, 16 dimensions": replace(adamw, projection=16),
         "AdamW, raw features": replace(adamw, standardise=False),
         "AdamW, raw features, lr × 10": replace(adamw, standardise=False, lr=10 * adamw.lr),
-        "solved": solved,
-        "solved, 16 dimensions": replace(solved, projection=16),
     }
-    assert all(replace(other, probe=adamw) == own for other in others.values())
+    assert list(others)[:3] == ["solved", "solved, 16 dimensions", "AdamW"] == list(readings(own))
+    assert all(replace(other, probe=solved) == own for other in others.values())
     runs = protocol_runs(own)
-    assert len({run.key for run in runs}) == len(others) * (len(own.pretrainings()) + len(BASELINES))
-    assert {run.steps for run in runs if run.kind == "Probing"} == {(0, own.steps[-1])}
+    assert len({run.key for run in runs}) == len(others) * (2 * len(own.pretrainings()) + len(BASELINES))
+    assert {run.steps for run in runs if run.kind == "Probing"} == {(0,), own.steps[-1:]}
+    some = protocol_runs(own, ["AdamW"])
+    assert {run.probe for run in some} == {adamw}
+    assert {run.key for run in some} < {run.key for run in runs}
+
+
+def test_a_rate_is_for_a_width_and_falls_as_models_grow_wider(group):
+    own = group()
+    assert own.settings.training.rate_width == own.domain.shapes["40K"].d_model == 32
+    rates = {size: own.pretraining(size, 0).optimisation.lr for size in own.sizes}
+    lr = own.settings.training.optimisation.lr
+    assert rates == {"10K": 2 * lr, "40K": lr, "155K": lr / 2}
+    smoke = group(preset="smoke")
+    assert {run.optimisation.lr for run in smoke.pretrainings().values()} == {1e-2}
+
+
+def test_a_cooled_model_goes_on_from_the_treated_one_without_label_noise(opened):
+    """On sentences of its own, which its KL is not reported on; nothing of the treatment goes on."""
+    settings = opened("a4_algorithms").settings
+    cooling = settings.training.cooling
+    own = next(arm for arm in COOLED if arm.algorithm == "sam-after").group(settings)
+    treated = replace(own, cooled=False)
+    assert own.steps == (cooling.steps,) != treated.steps
+    run = own.pretraining("3K", 2)
+    assert isinstance(run, CoolDown)
+    assert run.origin == treated.pretraining("3K", 2)
+    assert run.origin.origin == replace(treated, algorithm="soft", strength=None).pretraining("3K", 2)
+    assert (run.seed, run.shape, run.corpus) == (2, own.domain.shapes["3K"], own.corpus)
+    assert run.objective == Objective(label_noise=0.0)
+    optimisation = settings.training.optimisation
+    constant = {"warmup": 0.0, "schedule": "constant"}  # whoever stops earlier stops at the same rate
+    assert run.optimisation == replace(optimisation, steps=cooling.steps, lr=cooling.lr, **constant)
+    assert (run.target_share, run.look_every) == (cooling.target_share, cooling.look_every)
+    (measured,) = {m.held_out for key, m in own.measured("saturation").items() if key == ("3K", 2)}
+    assert run.held_out == HeldOutConditionals(own.domain.language, cooling.sentences, seed=1)
+    assert measured.seed != run.held_out.seed
+    assert {probing.steps for probing in own.probings().values()} == {own.steps}

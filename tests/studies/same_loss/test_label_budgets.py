@@ -14,7 +14,6 @@ from sameloss.studies.same_loss.label_budgets import (
     code_bits,
     label_budget_runs,
 )
-from sameloss.studies.same_loss.results import untrained
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +43,7 @@ def test_every_number_of_labels_has_its_results(results, read):
     for at, count in enumerate([8, 16, 32, 64, 128, 256]):
         own = read[count]
         assert np.array_equal(own.correct("3K", "span2")[1], found[1, at, ..., 1])
-        assert np.array_equal(untrained(own).correct("3K", "span2")[1], found[0, at, ..., 1])
+        assert np.array_equal(own.untrained.correct("3K", "span2")[1], found[0, at, ..., 1])
     one_hot = results.store.get(baseline_budgets(results.group)["one-hot tokens"]).correct
     assert np.array_equal(read[16].correct("one-hot tokens", "root"), one_hot[:, 1, ..., 0])
 

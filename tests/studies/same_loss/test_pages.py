@@ -9,7 +9,9 @@ from sameloss.errors import ParameterError
 from sameloss.studies.parameters import replaced
 from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, SAM
 from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.same_loss.groups import TWO_READINGS, before_and_after, protocols
+from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+from sameloss.studies.same_loss.groups import protocol_runs, protocols, readings
+from sameloss.studies.same_loss.language_search import CANDIDATES, search_runs
 from sameloss.studies.same_loss.pages import BESIDE, PLANS, QUOTED, STUDY, WholeStudy
 from sameloss.studies.same_loss.settings import PRESETS, Shown
 from sameloss.studies.verdict import COLUMNS
@@ -151,9 +153,19 @@ def test_and_are_the_same_there_under_the_readers_tolerance(filled):
 def test_the_page_on_existence_asks_for_all_that_its_controls_read(opened):
     page = opened("02_existence")
     groups = list(protocols(page.group).values())
-    groups += [protocols(arm.group(page.settings))[name] for arm in (HMM, OPT) for name in TWO_READINGS]
-    read = [run for group in groups for run in group.probings(before_and_after(group)).values()]
+    others = [arm.group(page.settings) for arm in (HMM, OPT)]
+    groups += [protocols(other)[name] for other in others for name in readings(other)]
+    read = [run for group in groups for at in ((0,), group.steps[-1:]) for run in group.probings(at).values()]
     assert {run.key for run in read} <= {run.key for run in page.runs()}
+
+
+def test_and_for_the_search_that_found_its_language(opened):
+    """Where there was one: of every language that it looked at, the sentences and the probe."""
+    page = opened("02_existence", preset="laptop")
+    searched = {run.key for run in search_runs(page.group)}
+    assert searched <= {run.key for run in page.runs()}
+    assert len(searched) == 2 * (1 + CANDIDATES.index(LAPTOP_LANGUAGE))
+    assert search_runs(opened("02_existence").group) == []
 
 
 def test_results_of_an_arm_are_gathered_once(opened, monkeypatch):
@@ -203,9 +215,9 @@ def test_tasks_are_all_or_the_one_asked_for(opened):
 
 
 def test_a_page_says_what_it_is_about(opened):
-    page = opened("02_existence", size="1K", saturated_kl=0.5)
+    page = opened("02_existence", size="1K", saturated_share=0.5)
     assert page.about == "preset smoke, size 1K"
-    assert page.saturated_kl == 0.5
+    assert page.group.settings.evaluation.saturated_share == 0.5
 
 
 # What is read
@@ -233,15 +245,20 @@ def test_runs_beside_the_comparisons(opened):
         "IdentityMeasurement", "EstimatorComparison", "ReparametrisationMeasurement",
     }  # fmt: skip
     assert kinds("b2_enlargement") - compared == {"EnlargementMeasurement"}
+    assert kinds("a4_algorithms") - compared == {"FlatnessMeasurement"}
     assert kinds("d_practice") - compared == {"FlatnessMeasurement"}
 
 
 def test_all_pages_read_what_the_whole_study_does(opened):
-    """Its arms are theirs, so that its verdicts train nothing new."""
+    """Its arms and their readings are theirs, so that its verdicts train nothing new."""
     some = opened("02_existence", seeds=1)
     whole = WholeStudy("verdicts", some.settings, some.store)
-    keys = {run.key for name in ARMS for arm in ARMS[name] for run in arm.group(some.settings).runs()}
-    assert {run.key for run in whole.runs()} == keys
+    compared = {run.key for name in ARMS for arm in ARMS[name] for run in arm.group(some.settings).runs()}
+    sizes = [arm.group(some.settings) for arm in (MAIN, HMM, OPT)]
+    read = {run.key for group in sizes for run in protocol_runs(group, readings(group))}
+    keys = {run.key for run in whole.runs()}
+    assert keys == compared | read
+    assert keys <= {run.key for name in ARMS for run in opened(name, seeds=1).runs()}
     assert set(whole.arms) == {arm.of(Shown()) for arm in EVERYTHING}
 
 

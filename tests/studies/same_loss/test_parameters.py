@@ -29,7 +29,7 @@ def open_settings(page="02_existence", **given):
         ),
         (
             {"task": "span64"},
-            "Unknown task 'span64' for preset laptop; choose one of all, root, span4, span2",
+            r"Unknown task 'span64' for preset laptop; choose one of all, root, span4\.",
         ),
         (
             {"task": "root", "language": "HMM"},
@@ -103,7 +103,7 @@ def test_every_value_reaches_its_place():
         "seeds": 2,
         "probe_seeds": 1,
         "labels": "posterior",
-        "saturated_kl": 0.1,
+        "saturated_share": 0.1,
         "tolerance": 0.5,
         "micro_batch": 16,
         "max_hours": 7,
@@ -117,7 +117,7 @@ def test_every_value_reaches_its_place():
     training, evaluation = s.training, s.evaluation
     assert (training.optimisation.steps, training.compared_steps, training.seeds) == (1000, 1000, 2)
     assert (evaluation.downstream.probe_seeds, evaluation.downstream.label_kind) == (1, "posterior")
-    assert (evaluation.saturated_kl, evaluation.tolerance, training.micro_batch) == (0.1, 0.5, 16)
+    assert (evaluation.saturated_share, evaluation.tolerance, training.micro_batch) == (0.1, 0.5, 16)
     assert (s.limits.max_hours, s.limits.workers) == (7, 3)
     assert (s.shown.task, s.shown.algorithm, s.shown.strength) == ("span4", "adversarial", 0.1)
     assert open_settings("04_flatness", trace_sentences=50).evaluation.flatness.trace_sentences == 50

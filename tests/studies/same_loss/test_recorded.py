@@ -11,6 +11,7 @@ from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.verdict import Judged, verdict_table
 
 BOOK = Path(__file__).parents[3]
+BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
 @pytest.fixture
@@ -20,6 +21,7 @@ def a_record(tmp_path, monkeypatch):
     folder.mkdir(parents=True)
     rows = {
         "id": ["fig2", "fig1"],
+        "claim": [BY_ID["fig2"].text, BY_ID["fig1"].text],
         "ours": [7.0, 2.0],
         "low": [6.5, float("nan")],
         "high": [7.5, float("nan")],
@@ -34,8 +36,7 @@ def a_record(tmp_path, monkeypatch):
 
 def page_of(*names):
     """Return the verdicts of a page on which all effects are 0 ± 1."""
-    by_id = {claim.id: claim for claim in CLAIMS}
-    return verdict_table(Judged(by_id[name], recorded.Interval(0.0, -1.0, 1.0)) for name in names)
+    return verdict_table(Judged(BY_ID[name], recorded.Interval(0.0, -1.0, 1.0)) for name in names)
 
 
 def test_records_stand_beside_a_page_claim_by_claim(a_record):
@@ -50,8 +51,16 @@ def test_records_stand_beside_a_page_claim_by_claim(a_record):
     assert table["long (recorded)"].tolist() == [
         "not testable here",
         "reproduced: +7.00 (6.50, 7.50)",
-        "not testable here",
+        recorded.NOT_RECORDED,
     ]
+
+
+def test_a_record_speaks_for_a_claim_only_in_the_same_words(a_record):
+    """What had this name when it was recorded may have been another claim."""
+    page = page_of("fig1", "fig2")
+    reworded = page.assign(claim=page.claim.where(page.id != "fig2", "something else"))
+    shown = recorded.across_presets(reworded, "laptop")["long (recorded)"]
+    assert shown.tolist() == ["not testable here", "–"]
 
 
 def test_a_record_keeps_numbers_and_is_judged_as_a_page_is(a_record):
@@ -72,6 +81,11 @@ def test_a_record_says_where_it_comes_from(a_record):
 def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):
     (tmp_path / "results" / "unfinished").mkdir()
     assert list(recorded.records()) == ["long"]
+
+
+def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
+    assert recorded.recorded("doses", "long").empty
+    assert len(recorded.recorded("verdicts", "long")) == 2
 
 
 def test_the_committed_record_answers_every_claim(monkeypatch):

@@ -1,5 +1,7 @@
 """The measurements and probings of small models, gathered in tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ from made_up import changed
 
 from sameloss.book.studies import open_page
 from sameloss.errors import UnreachableKL
+from sameloss.languages.entropy import context_information
 from sameloss.statistics.estimate import Estimate
 from sameloss.studies.same_loss import results as module
 from sameloss.studies.same_loss.results import (
@@ -24,9 +27,9 @@ from sameloss.studies.same_loss.results import (
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
-    """What two seeds of two sizes gave after a brief training."""
-    given = {"preset": "smoke", "steps": 40, "seeds": 2, "artifacts": str(tmp_path_factory.mktemp("store"))}
-    page = open_page("02_existence", **given)
+    """What two seeds of two sizes gave after a brief training; enough for some, if little is asked."""
+    given = {"preset": "smoke", "steps": 40, "seeds": 2, "saturated_share": 1.25}
+    page = open_page("02_existence", artifacts=str(tmp_path_factory.mktemp("store")), **given)
     return collect(page.store, page.group)
 
 
@@ -38,8 +41,21 @@ def test_one_row_a_checkpoint(found):
     np.testing.assert_allclose(table.loss_mean, table.entropy_mean + table.kl_mean)
     ends = table.groupby(["size", "seed"]).kl_mean.agg(["first", "last"])
     assert (ends["last"] < ends["first"]).all()
-    assert (table.saturated == (table.kl_mean <= 0.02)).all()
+    context = masked_context(found)
+    assert (table.context_mean == context).all()
+    np.testing.assert_allclose(table.kl_share, table.kl_mean / context)
+    share = found.group.settings.evaluation.saturated_share
+    assert (table.saturated == (table.kl_mean <= share * context)).all()
+    assert 0 < table.saturated.sum() < len(table)
+    assert 0 < table.saturated.sum() < len(table)
+    assert found.saturated_kl == pytest.approx(share * context)
     assert set(zip(table["size"], table.parameters, strict=True)) == {("1K", 814), ("3K", 2774)}
+
+
+def masked_context(found):
+    """Return what the context tells, in nats, on the sentences that KLs are of."""
+    (held_out,) = {run.held_out for run in found.group.measured("saturation").values()}
+    return context_information(held_out.language.build(), *found.store.get(held_out)).mean
 
 
 def test_columns_belong_to_their_run(found):
@@ -74,6 +90,17 @@ def test_probes_of_some_checkpoints(found):
     assert np.array_equal(last.correct("1K", "root"), found.correct("1K", "root"))
 
 
+def test_untrained_models_are_the_same_ones_at_step_zero(found):
+    """Read by the probe that reads the trained ones, whichever it is; computed once."""
+    drawn = found.untrained
+    assert found.untrained is drawn
+    for key, run in found.group.probings((0,)).items():
+        assert run.probe == found.group.probe
+        assert np.array_equal(drawn.probes[key], found.store.get(run).correct)
+    assert drawn.correct("3K", "root").shape == (2, 3, 400)
+    assert drawn.baselines.keys() == found.baselines.keys()
+
+
 def test_fine_tuned_models_stand_in_the_place_of_the_probes(found):
     tuned = finetuned(found)
     assert set(tuned.probes) == set(found.probes)
@@ -84,12 +111,17 @@ def test_fine_tuned_models_stand_in_the_place_of_the_probes(found):
 
 def test_accuracies_stand_in_one_table_each_in_its_interval(results):
     table = results.accuracy_table("root").set_index("representation")
-    assert list(table.index) == ["majority class", "1K", "3K", "lookup table", "one-hot tokens"]
+    untrained = ["1K, untrained", "3K, untrained"]
+    assert list(table.index) == ["majority class", "1K", "3K", *untrained, "lookup table", "one-hot tokens"]
     assert table.accuracy["majority class"] == table.low["majority class"] == 30
     assert table.accuracy.loc[["1K", "3K", "lookup table"]].tolist() == pytest.approx([60, 80, 50], abs=3)
+    assert table.accuracy.loc[untrained].tolist() == pytest.approx([50, 50], abs=3)
     assert ((table.low <= table.accuracy) & (table.accuracy <= table.high)).all()
     baselines = results.baseline_table("root")
     assert baselines.representation.tolist() == ["lookup table", "one-hot tokens"]
+    assert baselines.accuracy.tolist() == table.accuracy.loc[["lookup table", "one-hot tokens"]].tolist()
+    alone = changed(results, results.checkpoints, group=replace(results.group, sizes=("3K",)))
+    assert not alone.accuracy_table("root").representation.str.contains("untrained").any()
 
 
 def test_between_checkpoints_a_sentence_is_right_to_a_share(results):

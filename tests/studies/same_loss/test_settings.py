@@ -24,6 +24,16 @@ def test_a_preset_is_one_that_can_be_run(settings):
     assert evaluation.finetune_sentences <= evaluation.downstream.train
     assert evaluation.projection >= min(s.d_model for s in settings.domain.sizes.values())
     assert settings.limits.max_hours > 0
+    assert 0 < evaluation.saturated_share < 1
+
+
+@pytest.mark.parametrize("settings", PRESETS.values(), ids=list(PRESETS))
+def test_what_is_cooled_ends_no_higher_than_the_treatment_began(settings):
+    """So where what was treated is saturated, so is what was cooled."""
+    cooling = settings.training.cooling
+    assert 0 < cooling.target_share <= 1
+    assert cooling.steps % cooling.look_every == 0
+    assert cooling.sentences > 0
 
 
 def test_what_a_preset_leaves_out_is_what_some_page_compares():

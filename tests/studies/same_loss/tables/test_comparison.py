@@ -35,11 +35,20 @@ def test_associations_say_how_many_checkpoints_and_runs_are_behind_them(results)
     table = comparison.correlation_table(results, ["root"]).set_index("statistic")
     assert table.saturated.tolist() == [6, 24, 24, 24, 24]
     assert set(table.runs) == {6}
-    fig5 = table.loc["signed r² (Fig. 5)"]
-    assert (fig5.value, fig5.low, fig5.high) == effects.size_correlation(results, "root")
     fig3 = table.loc["signed r² (Fig. 3, 10)"]
     assert (fig3.value, fig3.low, fig3.high) == effects.step_correlation(results, "root")
     assert table.value["slope (points)"] > 0
+
+
+@pytest.mark.parametrize("sizes", [2, 3])
+def test_the_association_of_sizes_is_that_which_is_judged(results, three_sizes, sizes):
+    """Two sizes have none, neither where it is judged nor in the table."""
+    found = {2: results, 3: three_sizes}[sizes]
+    table = comparison.correlation_table(found, ["root"]).set_index("statistic")
+    shown = table.loc["signed r² (Fig. 5)", ["value", "low", "high"]].astype(float)
+    judged = effects.size_correlation(found, "root")
+    np.testing.assert_equal(shown.to_numpy(), np.array(judged))
+    assert np.isfinite(judged.value) == (sizes == 3)
 
 
 def test_associations_are_of_saturated_checkpoints_alone(results):
@@ -65,16 +74,18 @@ def test_equal_kl_stands_beside_equal_steps(results):
 
 
 def probed_as(results, untrained, lookup=0.5):
-    """Return results of untrained models, by size, and of trained ones that are right in 60 % and 80 %."""
+    """Return last models that are right in 60 % and 80 %, and untrained ones as right as is given by size."""
     rng = np.random.default_rng(1)
-    trained = {"1K": 0.6, "3K": 0.8}
+    shares = untrained, {"1K": 0.6, "3K": 0.8}
 
     def right(accuracy):
         return rng.random((3, 400, 2)) < accuracy
 
-    probes = {key: np.stack([right(untrained[key[0]]), right(trained[key[0]])]) for key in results.probes}
+    both = {key: [right(share[key[0]])[None] for share in shares] for key in results.probes}
+    probes = [{key: pair[at] for key, pair in both.items()} for at in (0, 1)]
     baselines = {**results.baselines, "lookup table": right(lookup)[None]}
-    return replace(results, probes=probes, baselines=baselines)
+    drawn, last = (replace(results, probes=own, baselines=baselines) for own in probes)
+    return replace(last, drawn=drawn)
 
 
 @pytest.fixture
@@ -84,7 +95,7 @@ def probed(results):
     return {"AdamW": biased, "solved": probed_as(results, {"1K": 0.5, "3K": 0.5})}
 
 
-def test_every_protocol_reads_untrained_and_last_models(results, monkeypatch):
+def test_every_protocol_reads_the_last_models(results, monkeypatch):
     seen = []
 
     def collect_probes(store, group, steps):
@@ -94,7 +105,7 @@ def test_every_protocol_reads_untrained_and_last_models(results, monkeypatch):
     monkeypatch.setattr(comparison, "collect_probes", collect_probes)
     found = comparison.by_protocol(results)
     assert {name: own.group for name, own in found.items()} == protocols(results.group)
-    assert seen == 6 * [(0, results.steps[-1])]
+    assert seen == 6 * [(160,)]
     assert list(comparison.by_protocol(results, ["solved"])) == ["solved"]
 
 

@@ -19,9 +19,13 @@ def read(results):
         return rng.random((3, 400, 2)) < share
 
     def models(shares, one_hot):
-        probes = {key: np.stack([right(share) for share in shares[key[0]]]) for key in results.probes}
+        both = {key: [right(share)[None] for share in shares[key[0]]] for key in results.probes}
         baselines = {"lookup table": right(0.5)[None], "one-hot tokens": right(one_hot)[None]}
-        return replace(results, probes=probes, baselines=baselines)
+        drawn, last = (
+            replace(results, probes={key: pair[at] for key, pair in both.items()}, baselines=baselines)
+            for at in (0, 1)
+        )
+        return replace(last, drawn=drawn)
 
     few, every = {"1K": (0.4, 0.5), "3K": (0.5, 0.6)}, {"1K": (0.6, 0.6), "3K": (0.6, 0.9)}
     return {count: models(few, 0.3) for count in (8, 16, 64)} | {400: models(every, 0.7)}

@@ -1,0 +1,118 @@
+"""Random hierarchies: one derivation a sentence, and what they refuse."""
+
+from dataclasses import replace
+from importlib import resources
+
+import pytest
+import torch
+from enumeration import enumerated
+
+from sameloss.errors import LanguageError
+from sameloss.languages import PCFG, HierarchySpec, Sentences
+from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.grammars.formats import read_grammar
+from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+
+SPEC = HierarchySpec(levels=3, symbols=4, rules=3, smoothing=0.1, seed=2)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_dimensions_are_as_asked():
+    grammar, language = SPEC.grammar(), SPEC.build()
+    assert grammar.symbols == tuple(f"{level}{k}" for level in "SABC" for k in (1, 2, 3, 4))
+    assert grammar.vocabulary == ("w1", "w2", "w3", "w4")
+    assert (SPEC.words, SPEC.max_length) == (language.words, language.max_length) == (4, 8)
+    assert language.possible_lengths == [8]
+    assert language.tasks == ("root", "span4", "span2")
+    assert [language.classes(task) for task in language.tasks] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("spec", [SPEC, replace(SPEC, rules=4), LAPTOP_LANGUAGE])
+def test_no_right_side_occurs_twice_in_a_level(spec):
+    """Not even where all pairs are used; each symbol has as many, of the level below."""
+    rules = spec.grammar().rules
+    assert len(rules) == spec.levels * spec.symbols * spec.rules
+    assert rules[:, 0].bincount().tolist() == spec.levels * spec.symbols * [spec.rules]
+    levels = rules // spec.symbols
+    assert torch.equal(levels[:, 1], levels[:, 0] + 1)
+    assert torch.equal(levels[:, 2], levels[:, 0] + 1)
+    assert len(rules[:, 1:].unique(dim=0)) == len(rules)
+
+
+def test_probabilities_are_equal_and_the_rest_is_smoothing():
+    grammar = SPEC.grammar()
+    assert grammar.roots.tolist() == [0.25] * 4 + [0.0] * 12
+    assert grammar.weights.tolist() == [1 / 3] * len(grammar.rules)
+    assert not grammar.emission[:12].any()
+    own = grammar.emission[12:]
+    torch.testing.assert_close(own, torch.full((4, 4), 0.025).double() + 0.9 * torch.eye(4).double())
+
+
+@pytest.mark.parametrize("spec", [replace(SPEC, levels=2), replace(SPEC, levels=2, rules=2)])
+def test_without_noise_all_above_the_tokens_is_a_function_of_them(spec):
+    """Every sentence has one derivation, so all are equally likely and each posterior is one class."""
+    language = replace(spec, smoothing=0.0).build()
+    (sentences,) = enumerate_sentences(language)
+    sentence_count = spec.symbols * spec.rules**3  # a choice at the root, and one for each of two symbols
+    assert len(sentences.lengths) == sentence_count
+    torch.testing.assert_close(
+        language.log_prob(sentences).exp() * sentence_count, torch.ones(sentence_count).double()
+    )
+    for task in language.tasks:
+        posterior = language.posterior(sentences, task)
+        assert ((posterior - 1).abs().min(1).values < 1e-12).all()
+        torch.testing.assert_close(posterior.sum(1), torch.ones(sentence_count).double())
+
+
+def test_noise_leaves_no_zero_and_no_certainty():
+    language = SPEC.build()
+    sentences = language.sample(50, seeded())
+    assert language.conditionals(sentences).min() > 0
+    assert language.posterior(sentences, "root").max() < 1
+
+
+def test_probabilities_are_those_of_derivations():
+    spec = HierarchySpec(levels=2, symbols=2, rules=2, smoothing=0.2, seed=1)
+    probabilities = enumerated(spec.grammar(), 4)
+    words = torch.tensor(list(probabilities))
+    sentences = Sentences(words, torch.full((len(words),), 4))
+    expected = torch.tensor(list(probabilities.values()), dtype=torch.float64)
+    torch.testing.assert_close(spec.build().log_prob(sentences).exp(), expected)
+
+
+def test_seeds_give_other_rules():
+    first, same, other = (replace(SPEC, seed=seed).grammar() for seed in (0, 0, 1))
+    assert torch.equal(first.rules, same.rules)
+    assert not torch.equal(first.rules, other.rules)
+
+
+def test_the_text_file_is_the_laptops_language():
+    text = resources.files("sameloss.languages.grammars").joinpath("laptop.txt").read_text()
+    written, language = PCFG(read_grammar(text)), LAPTOP_LANGUAGE.build()
+    assert written.grammar.vocabulary == language.grammar.vocabulary
+    sentences = language.sample(200, seeded())
+    torch.testing.assert_close(written.log_prob(sentences), language.log_prob(sentences), rtol=1e-12, atol=0)
+    for task in language.tasks:
+        torch.testing.assert_close(written.posterior(sentences, task), language.posterior(sentences, task))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"levels": 0}, r"levels must be at least 1; got 0\."),
+        ({"symbols": 0}, r"symbols must be at least 1; got 0\."),
+        ({"rules": 0}, r"rules must be at least 1; got 0\."),
+        (
+            {"rules": 5},
+            r"4 symbols have 16 pairs, too few for 5 right sides each.*choose rules of at most 4\.",
+        ),
+        ({"smoothing": -0.1}, r"smoothing lies in \[0, 1\]; got -0.1\."),
+        ({"smoothing": 1.1}, r"smoothing lies in \[0, 1\]; got 1.1\."),
+    ],
+)
+def test_bad_dimensions_say_what_is_wrong(changes, message):
+    with pytest.raises(LanguageError, match=message):
+        replace(SPEC, **changes)

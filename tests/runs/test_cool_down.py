@@ -1,0 +1,147 @@
+"""A cool-down ends at the first look that is low enough, and is a training in all else."""
+
+from dataclasses import fields, replace
+
+import pytest
+from killed import kill
+
+from sameloss.errors import ParameterError
+from sameloss.measures.saturation import divergences
+from sameloss.runs.checkpoints import weights_name
+from sameloss.runs.cool_down import CoolDown
+from sameloss.runs.held_out import HeldOutConditionals
+from sameloss.runs.pretraining import Pretraining
+from sameloss.store.store import Store
+from sameloss.training.loop import Optimisation
+from sameloss.training.objectives import Objective
+
+LOOKS = tuple(range(7, 61, 7))
+
+
+@pytest.fixture
+def uncooled(tiny_run):
+    """A training of 60 steps after one of 20 and a treatment of 20, with a checkpoint at every look."""
+    first = replace(tiny_run, checkpoints=(20,), optimisation=Optimisation(20, 16, 1e-2))
+    origin = replace(first, seed=1, origin=first)
+    return replace(tiny_run, checkpoints=(*LOOKS, 60), objective=Objective(label_noise=0.0), origin=origin)
+
+
+@pytest.fixture
+def cool_down(uncooled):
+    """The same until the KL is a share of that before the treatment."""
+    given = {field.name: getattr(uncooled, field.name) for field in fields(Pretraining)}
+    held_out = HeldOutConditionals(uncooled.corpus.language, 200, seed=1)
+    return lambda target_share, **changes: CoolDown(
+        **given | {"checkpoints": (60,), "held_out": held_out, "look_every": 7} | changes,
+        target_share=target_share,
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "store")
+
+
+@pytest.fixture
+def share(cool_down, store):
+    """Return a model's KL over that of the model that was treated, on the sentences of the looks."""
+    run = cool_down(1.0)
+    sentences, conditionals = store.get(run.held_out)
+
+    def kl(model):
+        return float(divergences(model, sentences, conditionals).mean())
+
+    treated = kl(store.get(run.origin.origin).last())
+    return lambda model: kl(model) / treated
+
+
+@pytest.fixture
+def lowest(uncooled, share, store):
+    """Return the looks that find less than all before, each with its share."""
+    found = {step: share(store.get(uncooled).model(step)) for step in LOOKS}
+    return {step: own for step, own in found.items() if own == min(found[s] for s in LOOKS if s <= step)}
+
+
+def same_weights(one, other):
+    pairs = zip(one.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(a.equal(b) for a, b in pairs)
+
+
+def test_it_ends_at_the_first_look_that_is_low_enough(cool_down, uncooled, lowest, share, store):
+    """Its model is the one that the same training has there: looking changes nothing."""
+    *_, before, step = lowest
+    run = cool_down((lowest[before] + lowest[step]) / 2)
+    checkpoints = store.get(run)
+    assert step > 28
+    assert len(checkpoints.history) == step
+    assert share(checkpoints.last()) == lowest[step] <= run.target_share < lowest[before]
+    assert same_weights(checkpoints.last(), store.get(uncooled).model(step))
+
+
+def test_its_one_model_stands_under_the_number_of_steps_that_there_are_at_most(cool_down, lowest, store):
+    run = cool_down(1.001 * max(lowest.values()))
+    checkpoints = store.get(run)
+    assert len(checkpoints.history) == 7  # there is no look before any training
+    assert checkpoints.steps == (60,)
+    weights = [path.name for path in store.folder(run).glob("*.safetensors")]
+    assert weights == [weights_name(60)]
+
+
+def test_where_the_steps_do_not_suffice_it_is_the_last_model(cool_down, uncooled, share, store):
+    run = cool_down(1e-6)
+    checkpoints = store.get(run)
+    assert checkpoints.history.step.tolist() == list(range(1, 61))
+    assert share(checkpoints.last()) > run.target_share
+    assert same_weights(checkpoints.last(), store.get(uncooled).last())
+
+
+@pytest.mark.parametrize("killed_at", [3, 14, 27])
+def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, tmp_path, killed_at):
+    """To the same end, whether it was killed at a look or between two."""
+    *_, before, step = lowest
+    run = cool_down((lowest[before] + lowest[step]) / 2)
+    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "killed")
+    assert len(whole.get(run).history) == step > killed_at
+    kill(run, store.root, killed_at / 60)
+    assert not store.has(run)
+    reported = []
+    store.get(run, lambda fraction, text: reported.append(fraction))
+    assert round(reported[0] * 60) == 1 + killed_at // 10 * 10
+    assert reported[-1] == 1
+    assert store.manifest(run)["files"] == whole.manifest(run)["files"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"origin": None}, "needs a model that was treated, and held-out sentences"),
+        ({"held_out": None}, "needs a model that was treated, and held-out sentences"),
+        ({"target_share": 0.0}, r"target_share must be positive; got 0\.0\."),
+        ({"target_share": float("nan")}, r"target_share must be positive; got nan\."),
+        ({"checkpoints": (20, 60)}, "keeps its last model alone"),
+        ({"checkpoints": (20,)}, "keeps its last model alone"),
+    ],
+)
+def test_a_cool_down_from_nowhere_or_to_nowhere_is_refused(cool_down, changes, message):
+    with pytest.raises(ParameterError, match=message):
+        replace(cool_down(0.5), **changes)
+
+
+def test_after_a_training_that_treated_no_model_there_is_none(cool_down, tiny_run):
+    with pytest.raises(ParameterError, match="needs a model that was treated"):
+        cool_down(0.5, origin=tiny_run)
+
+
+def test_what_decides_its_end_is_in_the_key(cool_down, uncooled):
+    run = cool_down(0.5)
+    others = [
+        cool_down(0.4),
+        cool_down(0.5, look_every=8),
+        cool_down(0.5, held_out=replace(run.held_out, seed=2)),
+    ]
+    assert len({own.key for own in (run, *others, uncooled)}) == 5
+    assert {parent.kind for parent in run.parents()} == {
+        "CorpusSampling",
+        "Pretraining",
+        "HeldOutConditionals",
+    }
