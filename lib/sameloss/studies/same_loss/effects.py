@@ -16,7 +16,7 @@ from jaxtyping import Float
 from sameloss.errors import UnreachableKL
 from sameloss.statistics.association import dose_slope, signed_r2, step_slope, trajectories_of
 from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
-from sameloss.statistics.equal_kl import weights_at
+from sameloss.studies.same_loss.log_traces import LogTraces, excess, log_traces, log_traces_of
 from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
 
 T = TypeVar("T")
@@ -179,11 +179,12 @@ SAME_KL = 0.15
 
 
 def _cooled(first: Results, second: Results, size: str) -> Places:
-    """Take both after all steps; refuse them where their KLs are not shown to be equal.
+    """Take both after all steps, if they are saturated and their KLs shown to be equal.
 
     They are where their difference and two standard errors of it stay within `SAME_KL`: so a noisier pair is
     refused, not taken for equal.
     """
+    _ends_of(first, second, size)
     difference, error = kl_difference(first, second, size)
     margin = SAME_KL * final(second).kl_mean.mean()
     if not abs(difference) + 2 * error <= margin:  # of one seed the error is not known
@@ -251,58 +252,6 @@ def equivalence(effect: Interval, margin: float) -> Interval:
 # Traces
 
 
-class LogTraces(NamedTuple):
-    """Logarithms of the traces of a group's seeds, and their standard errors."""
-
-    value: Float[np.ndarray, " seed"]
-    error: Float[np.ndarray, " seed"]
-
-
-def log_traces(
-    results: Results, size: str, *, step: int | None = None, kl: float | list[float] | None = None
-) -> LogTraces:
-    """Return a size's traces: at the last step, another one, or at a KL (of each seed).
-
-    Between checkpoints the logarithm is interpolated.
-    """
-    step = results.steps[-1] if step is None else step
-    table = results.checkpoints[results.checkpoints["size"] == size]
-    if kl is None:
-        return log_traces_of(table[table.step == step])
-    runs = [run.sort_values("step") for _, run in table.groupby("seed")]
-    targets = np.broadcast_to(kl, len(runs))
-    weights = [weights_at(r.kl_mean.to_numpy(np.float64), at) for r, at in zip(runs, targets, strict=True)]
-    along = [log_traces_of(run, by="step") for run in runs]
-    values = [w @ t.value for w, t in zip(weights, along, strict=True)]
-    errors = [np.hypot.reduce(w * t.error) for w, t in zip(weights, along, strict=True)]
-    return LogTraces(np.array(values), np.array(errors))
-
-
-def log_traces_of(rows: pd.DataFrame, by: str = "seed") -> LogTraces:
-    """Return the traces of a table's rows (trace, trace_se), ordered by a column."""
-    rows = rows.sort_values(by)
-    return LogTraces(np.log(rows.trace.to_numpy()), (rows.trace_se / rows.trace).to_numpy())
-
-
-def excess(pairs: list[tuple[LogTraces, LogTraces]]) -> Interval:
-    """Return trace(first) / trace(second) - 1, the geometric mean over pairs.
-
-    Pre-training seeds vary as in `seed_weights`, and each trace by its standard error.
-    """
-    if not pairs:
-        return UNDEFINED
-    rng = np.random.default_rng(0)
-    weights = seed_weights(len(pairs[0][0].value), REPLICATES, rng)
-    values, replicates = [], []
-    for first, second in pairs:
-        difference, error = first.value - second.value, np.hypot(first.error, second.error)
-        noise = (rng.normal(size=weights.shape) * error).mean(1)
-        values.append(difference.mean())
-        replicates.append(difference.mean() + weights @ difference + noise)
-    interval = percentile_interval(np.mean(values), np.mean(replicates, axis=0))
-    return Interval(*(float(np.expm1(end)) for end in interval))
-
-
 def trace_falls_with_steps(results: Results) -> Interval:
     """Return trace(first saturated) / trace(last) - 1, averaged over sizes."""
     ends = saturated_ends(results)
@@ -356,12 +305,17 @@ def smallest_over_largest(results: Results, last: pd.DataFrame) -> Interval:
 
 
 def size_correlation(results: Results, task: str) -> Interval:
-    """Return the signed r² over the last checkpoints of the saturated sizes, at least three (Figure 5)."""
-    table = final(results)
-    good = saturated_sizes(results)
-    if len(good) < 3:  # of two sizes it would be a difference, and of one the spread of seeds
-        return UNDEFINED
-    return signed_r2(trajectories_of(table[table["size"].isin(good)], task))
+    """Return the signed r² over the last checkpoints of all saturated sizes (Figure 5)."""
+    return signed_r2(trajectories_of(ends_of_sizes(results), task))
+
+
+def ends_of_sizes(results: Results) -> pd.DataFrame:
+    """Return the last checkpoints of the saturated sizes; none of fewer than three sizes.
+
+    Of two sizes a correlation would be their difference, and of one the spread of its seeds.
+    """
+    table, good = final(results), saturated_sizes(results)
+    return table[table["size"].isin(good if len(good) > 2 else [])]
 
 
 def step_correlation(results: Results, task: str) -> Interval:
@@ -390,13 +344,13 @@ def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None 
 
 
 def last_fall_of_log_kl(results: Results) -> Interval:
-    """Return by how much log KL falls over the last doubling of the steps, the mean over sizes and seeds."""
-    last = results.steps[-1]
+    """Return by how much log KL falls over the last doubling of the steps, the mean over saturated sizes."""
+    sizes, last = saturated_sizes(results), results.steps[-1]
     before = max((step for step in results.steps if step <= last / 2), default=None)
-    if before is None:
+    if before is None or not sizes:
         return UNDEFINED
     kl = results.checkpoints.pivot(index="seed", columns=["size", "step"], values="kl_mean")
-    falls = np.mean([np.log(kl[size, before] / kl[size, last]) for size in results.sizes], axis=0)
+    falls = np.mean([np.log(kl[size, before] / kl[size, last]) for size in sizes], axis=0)
     weights = seed_weights(len(falls), REPLICATES, np.random.default_rng(0))
     return percentile_interval(falls.mean(), falls.mean() + weights @ falls)
 

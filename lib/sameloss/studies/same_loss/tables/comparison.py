@@ -42,9 +42,9 @@ def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     all (Figures 3 and 10); of all, the same given log KL and within sizes; and the slope, in points for
     each factor e of the trace.
     """
-    last, every = final(results), results.checkpoints
+    every = results.checkpoints
     wanted = [
-        ("last", "signed r² (Fig. 5)", signed_r2, last[last.saturated]),
+        ("last", "signed r² (Fig. 5)", signed_r2, effects.ends_of_sizes(results)),
         ("all", "signed r² (Fig. 3, 10)", signed_r2, every[every.saturated]),
         ("all", "signed r² given log KL", partial_r2, every[every.saturated]),
         ("all", "signed r² within sizes", within_size_r2, every[every.saturated]),
