@@ -78,7 +78,7 @@ for at, reading in enumerate(names):
 glue("control-task", name, display=False)
 
 # %% [markdown]
-# - A lookup table, with a perfect loss, probes worse than trained models: on task A
+# - Does a lookup table, with a perfect loss, probe worse than trained models? On task A
 #   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
 # - Are larger models better after the same steps, net of untrained ones? {glue:text}`verdict-fig2`; at exactly equal
 #   KL: {glue:text}`verdict-size-matched`. Details: {ref}`existence`.
@@ -96,9 +96,9 @@ for arm, ax in zip((MAIN, HMM, OPT), axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# - Across sizes, the flatter model is the more accurate one: PCFG {glue:text}`verdict-fig5-r2`, HMM
+# - Is the flatter model the more accurate one across sizes, of which it takes three? PCFG {glue:text}`verdict-fig5-r2`, HMM
 #   {glue:text}`verdict-fig5-hmm`, stand-in {glue:text}`verdict-fig5-opt`.
-# - Larger models are flatter, over their own parameters: {glue:text}`verdict-fig5-trace`. How sizes are
+# - Are larger models flatter, over their own parameters? {glue:text}`verdict-fig5-trace`. How sizes are
 #   made comparable decides this: {ref}`enlargement`. Details: {ref}`flatness`.
 #
 # ## 3 The noise flattens
@@ -131,9 +131,9 @@ for task, ax in zip(tasks, axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# - An adversary's models are worse at exactly equal KL: task A
+# - Are an adversary's models worse at exactly equal KL? Task A
 #   {glue:text}`verdict-tab1-adversarial-A-matched`, task B {glue:text}`verdict-tab1-adversarial-B-matched`.
-# - And sharper: {glue:text}`verdict-tab2-trace-matched`. Details: {ref}`algorithms`.
+# - And sharper? {glue:text}`verdict-tab2-trace-matched`. Details: {ref}`algorithms`.
 #
 # Everything published, with its verdict: {ref}`verdicts`.
 

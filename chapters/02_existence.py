@@ -277,8 +277,8 @@ render(by_size.rename(columns={"value": "net"}))
 glue("codes", label_tables.codes_in_words(by_size), display=False)
 
 # %% [markdown]
-# Net of its untrained models, the code of the largest saturated size is shorter than that of the smallest by,
-# in bits: {glue:text}`codes`.
+# Is the code of the largest saturated size shorter than that of the smallest, net of their untrained models? In
+# bits: {glue:text}`codes`.
 #
 # ## At exactly equal loss
 #
@@ -397,11 +397,11 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - More steps after saturation: {glue:text}`verdict-fig1`; for each doubling at equal KL:
+# - Do more steps help after saturation? {glue:text}`verdict-fig1`; for each doubling at equal KL:
 #   {glue:text}`verdict-fig1-matched`.
-# - Larger models, task B: {glue:text}`verdict-fig2`, at equal KL {glue:text}`verdict-size-matched`; task A:
+# - Are larger models better, net of untrained ones? Task B: {glue:text}`verdict-fig2`, at equal KL {glue:text}`verdict-size-matched`; task A:
 #   {glue:text}`verdict-fig9`.
-# - Trained models above the lookup table, in the *least* favourable size:
+# - Are trained models above the lookup table, in the *least* favourable size?
 #   {glue:text}`verdict-tab1-lookup-A` on task A, {glue:text}`verdict-tab1-lookup-B` on task B.
 
 # %% tags=["hide-input"]

@@ -117,8 +117,9 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - Accuracy changes little: {glue:text}`verdict-mask15`; the KL stays small: {glue:text}`verdict-mask15-kl`.
-# - Larger models are more accurate with 15 % masks: {glue:text}`verdict-mask15-size`; flatter ones are:
+# - Does accuracy change little? {glue:text}`verdict-mask15`. Does the KL stay small? {glue:text}`verdict-mask15-kl`.
+# - Are larger models more accurate with 15 % masks, net of untrained ones? {glue:text}`verdict-mask15-size`; flatter ones
+#   (it takes three sizes, of which this page has two)?
 #   {glue:text}`verdict-mask15-r2`.
 
 # %% tags=["hide-input"]
