@@ -57,7 +57,7 @@ def table(group):
             first: 100 * ACCURACY[size] + at + seed,
             **dict.fromkeys(others, 50.0),
             "parameters": {"1K": 1, "3K": 2}[size],
-            "saturated": 0.02 / (1 + at) <= SATURATED,
+            "saturated": group.cooled or 0.02 / (1 + at) <= SATURATED,
         }
         for size in group.sizes
         for seed in range(group.seeds)
