@@ -36,7 +36,7 @@ grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `L
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus lacks
-saturated_share: float = None  # KL over what the context tells, up to which a checkpoint is saturated; None: 0.03
+saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
@@ -98,8 +98,8 @@ tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 #
 # The language is a layered grammar: a start symbol, then levels of symbols each of which branches
 # into two, and words at the leaves. By default no two symbols share a right side (a *random hierarchy*,
-# {cite}`cagnetta2024how`), so a sentence tells what stands above it while its single tokens hardly do; of such
-# grammars it is the first that meets criteria set before any comparison ({ref}`deviations` has the search).
+# {cite}`cagnetta2024how`), so a sentence tells what stands above it while its single tokens hardly do; it was
+# found by a search with criteria set before any comparison ({ref}`deviations` has what it looked at and found).
 # Every model is trained as in the paper with AdamW on sampled labels (one mask a sentence), without dropout and
 # weight decay, from several seeds.
 
@@ -328,7 +328,9 @@ if page.others(HMM):
 # The control on these languages:
 
 # %% mystnb={"figure": {"caption": "Untrained and trained models of the other languages, as in {numref}`fig-control`.", "name": "fig-control-others"}, "image": {"alt": "Probe accuracy against model size on the tasks of the HMM and the stand-in, trained and untrained models under three probes."}}
-both = [trained_and_untrained(by_protocol(other, readings(other.group)), other.group.tasks) for other in others]
+both = [
+    trained_and_untrained(by_protocol(other, readings(other.group)), other.group.tasks) for other in others
+]
 axes = figures.accuracy_by_size(pd.concat(both)) if both else []
 
 # %% tags=["remove-cell"]

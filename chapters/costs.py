@@ -18,7 +18,7 @@
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
-saturated_share: float = None  # KL over what the context tells, up to which a checkpoint is saturated; None: 0.03
+saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core

@@ -40,7 +40,7 @@ def some(names: str, family: str) -> dict[str, Shape]:
 
 
 LAPTOP_LANGUAGE = HierarchySpec(levels=3, symbols=3, rules=2, smoothing=0.03, seed=13)
-"""The first of `language_search.CANDIDATES` that meets all criteria; `grammars/laptop.txt` has its rules."""
+"""Where `language_search` ends, though not all sizes saturate in every seed; see `grammars/laptop.txt`."""
 
 LAPTOP_HMM = HMMSpec(
     states=16,

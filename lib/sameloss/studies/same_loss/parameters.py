@@ -83,7 +83,7 @@ PARAMETERS: dict[str, Parameter] = {
         choices=("fresh", "unseen"),
     ),
     "saturated_share": Parameter(
-        f"KL over what the context tells, up to which a checkpoint is saturated; None: {SATURATED_SHARE}",
+        f"share of what context tells that a saturated model may miss; None: {SATURATED_SHARE}",
         float | None,
         sets=("evaluation.saturated_share",),
     ),
