@@ -176,6 +176,7 @@ for name, ax in zip(page.tasks, axes, strict=True):
     baselines = results.baseline_table(name)
     figures.accuracy_against_kl(checkpoints, name, baselines, results.saturated_kl, ax)
 drawing.legend(axes[0])
+axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
 glue("figure-existence", axes[0].figure, display=False)
 
 # %% [markdown]

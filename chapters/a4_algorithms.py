@@ -223,6 +223,7 @@ Markdown(causal.refused(page))
 # %% mystnb={"figure": {"caption": "What flatness does to accuracy at equal KL, by how it was bought: the trace over that of the reference, against the difference in accuracy, both with 95 % intervals. The reference is the untreated model for treatments, AdamW for the adversary, the smallest size for size (net of untrained models). If flatness alone decided, all ways would lie on one falling line through (1, 0).", "name": "fig-bought"}, "image": {"alt": "One panel a task: difference in accuracy against the ratio of traces, one marker a way of changing flatness, with error bars."}}
 bought = causal.bought_flatness(page, tasks)
 axes = figures.accuracy_bought(bought)
+axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
 glue("figure-bought", axes[0].figure, display=False)
 
 # %%
