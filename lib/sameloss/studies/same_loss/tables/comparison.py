@@ -156,7 +156,7 @@ def trained_and_untrained(
             "protocol": name,
             "size": size,
             "models": models,
-            **_percent(accuracy(found, size, task))._asdict(),
+            **in_percent(accuracy(found, size, task))._asdict(),
         }
         for task in tasks
         for name, own in probed.items()
@@ -169,14 +169,15 @@ def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     """Return accuracies (%) of linear probes and of fine-tuning, last checkpoints."""
     tuned = finetuned(results)
     return pd.DataFrame(
-        {"task": task, "size": size, "evaluation": name, **_percent(accuracy(found, size, task))._asdict()}
+        {"task": task, "size": size, "evaluation": name, **in_percent(accuracy(found, size, task))._asdict()}
         for task in tasks
         for size in results.sizes
         for name, found in {"linear probe": results, "fine-tuning": tuned}.items()
     )
 
 
-def _percent(measured: effects.Accuracy) -> Interval:
+def in_percent(measured: effects.Accuracy) -> Interval:
+    """Return an accuracy (%) with its interval."""
     interval = percentile_interval(measured.value, measured.replicates)
     return Interval(*(100 * end for end in interval))
 

@@ -11,7 +11,7 @@ from sameloss.statistics.bootstrap import Interval, Resamples, percentile_interv
 from sameloss.studies.same_loss.effects import accuracy, gain, net_accuracy, saturated_sizes
 from sameloss.studies.same_loss.label_budgets import NO_SIZE, Bits
 from sameloss.studies.same_loss.results import Results
-from sameloss.studies.same_loss.tables.comparison import trained_and_untrained
+from sameloss.studies.same_loss.tables.comparison import in_percent, trained_and_untrained
 
 FEW_SHOT = range(16, 257)
 """Numbers of labels to set beside those of Section 5."""
@@ -36,12 +36,11 @@ def accuracy_by_labels(read: Mapping[int, Results], tasks: Iterable[str]) -> pd.
             "sentences": count,
             "size": NO_SIZE,
             "models": name,
-            **percentile_interval(100 * own.value, 100 * own.replicates)._asdict(),
+            **in_percent(accuracy(found, name, task))._asdict(),
         }
         for task in tasks
         for count, found in read.items()
         for name in found.baselines
-        for own in [accuracy(found, name, task)]
     )
     return pd.concat([trained, baselines], ignore_index=True)
 
