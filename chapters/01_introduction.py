@@ -69,7 +69,8 @@ render_verdicts(page.verdicts())
 from myst_nb import glue
 
 from sameloss.studies.same_loss.groups import readings
-from sameloss.studies.same_loss.tables.comparison import by_protocol, control_in_words, control_table
+from sameloss.studies.same_loss.results import by_protocol
+from sameloss.studies.same_loss.tables.comparison import control_in_words, control_table
 
 names = readings(results.group)
 control = control_table(results, by_protocol(results, names), [name])

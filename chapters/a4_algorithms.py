@@ -177,10 +177,10 @@ render(recorded("algorithms"), decimals=3)
 #
 # The comparisons so far are between models that differ in more than flatness. Here every seed is first
 # trained to saturation on the exact conditionals, so without any label noise. From there plain SGD goes on, and
-# only the treatment differs: label noise of scale $s$, none ($s = 0$), or a reward for a *large* Fisher trace,
+# only the treatment differs: label noise of scale $s$, none ($s = 0$), or a reward for a *large* log Fisher trace,
 # which sharpens. (The recorded run also has a penalty on the trace, SAM, another rate and another batch.) Noise
-# lifts the loss, so each model is then cooled down at one rate, on exact conditionals, until its KL is what it
-# was at the saturated point: the same for all of a seed.
+# lifts the loss, so each model is then cooled down at one rate, on exact conditionals, until its KL is that of the
+# untreated model of its seed, the one with $s = 0$.
 #
 # **What each account predicts**, written down before the runs:
 #

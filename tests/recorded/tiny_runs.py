@@ -112,7 +112,8 @@ def cooled(target_share: float) -> CoolDown:
     """Return what goes on from label noise until its KL is that low, a dozen steps at most."""
     run = replace(trained("soft"), origin=trained("sgd-noise"), checkpoints=(12,))
     given = {field.name: getattr(run, field.name) for field in fields(run)}
-    return CoolDown(**given, held_out=held_out(TINY), target_share=target_share, look_every=4)
+    about = {"held_out": held_out(TINY), "reference": trained("soft"), "look_every": 4}
+    return CoolDown(**given, **about, target_share=target_share)
 
 
 def held_out(language: LanguageSpec) -> HeldOutConditionals:
@@ -147,7 +148,11 @@ def measured_languages() -> dict[str, Run]:
     }
 
 
-RENAMED = {"sgd-noise": "sgd-noise, lr 0.3"}
+RENAMED = {
+    "sgd-noise": "sgd-noise, lr 0.3",
+    "penalty-after": "penalty-after, batch 64",
+    "sharpen-after": "sharpen-after, log",
+}
 """Algorithms whose recipe is another than what was recorded under their name."""
 
 

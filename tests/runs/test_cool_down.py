@@ -28,11 +28,13 @@ def uncooled(tiny_run):
 
 @pytest.fixture
 def cool_down(uncooled):
-    """The same until the KL is a share of that before the treatment."""
+    """The same until the KL is a share of the reference's, here of that before the treatment."""
     given = {field.name: getattr(uncooled, field.name) for field in fields(Pretraining)}
     held_out = HeldOutConditionals(uncooled.corpus.language, 200, seed=1)
     return lambda target_share, **changes: CoolDown(
-        **given | {"checkpoints": (60,), "held_out": held_out, "look_every": 7} | changes,
+        **given
+        | {"checkpoints": (60,), "held_out": held_out, "look_every": 7, "reference": uncooled.origin.origin}
+        | changes,
         target_share=target_share,
     )
 
@@ -44,15 +46,15 @@ def store(tmp_path):
 
 @pytest.fixture
 def share(cool_down, store):
-    """Return a model's KL over that of the model that was treated, on the sentences of the looks."""
+    """Return a model's KL over the reference's, on the sentences of the looks."""
     run = cool_down(1.0)
     sentences, conditionals = store.get(run.held_out)
 
     def kl(model):
         return float(divergences(model, sentences, conditionals).mean())
 
-    treated = kl(store.get(run.origin.origin).last())
-    return lambda model: kl(model) / treated
+    reference = kl(store.get(run.reference).last())
+    return lambda model: kl(model) / reference
 
 
 @pytest.fixture
@@ -114,8 +116,9 @@ def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, tmp_path, kil
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"origin": None}, "needs a model that was treated, and held-out sentences"),
-        ({"held_out": None}, "needs a model that was treated, and held-out sentences"),
+        ({"origin": None}, "needs a treated model, a reference and held-out sentences"),
+        ({"reference": None}, "needs a treated model, a reference and held-out sentences"),
+        ({"held_out": None}, "needs a treated model, a reference and held-out sentences"),
         ({"target_share": 0.0}, r"target_share must be positive; got 0\.0\."),
         ({"target_share": float("nan")}, r"target_share must be positive; got nan\."),
         ({"checkpoints": (20, 60)}, "keeps its last model alone"),
@@ -127,19 +130,15 @@ def test_a_cool_down_from_nowhere_or_to_nowhere_is_refused(cool_down, changes, m
         replace(cool_down(0.5), **changes)
 
 
-def test_after_a_training_that_treated_no_model_there_is_none(cool_down, tiny_run):
-    with pytest.raises(ParameterError, match="needs a model that was treated"):
-        cool_down(0.5, origin=tiny_run)
-
-
 def test_what_decides_its_end_is_in_the_key(cool_down, uncooled):
     run = cool_down(0.5)
     others = [
         cool_down(0.4),
         cool_down(0.5, look_every=8),
         cool_down(0.5, held_out=replace(run.held_out, seed=2)),
+        cool_down(0.5, reference=run.origin),
     ]
-    assert len({own.key for own in (run, *others, uncooled)}) == 5
+    assert len({own.key for own in (run, *others, uncooled)}) == 6
     assert {parent.kind for parent in run.parents()} == {
         "CorpusSampling",
         "Pretraining",

@@ -63,6 +63,14 @@ def test_what_is_added_is_the_weight_times_the_trace_along_new_signs(tiny_model,
         )
 
 
+def test_of_the_logarithm(tiny_model, batch):
+    logits = tiny_model(batch.masked, batch.positions, batch.lengths)
+    plain, log = (
+        TracePenalty(1.0, logarithm).term(seeded())(tiny_model, logits) for logarithm in (False, True)
+    )
+    torch.testing.assert_close(log, plain.log())
+
+
 def test_signs_are_equally_likely():
     signs = random_signs(torch.Size([10_000]), seeded())
     assert signs.abs().unique().tolist() == [1.0]

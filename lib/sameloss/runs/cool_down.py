@@ -20,24 +20,25 @@ from sameloss.training.process import Process
 class CoolDown(Pretraining):
     """A training that goes on from a treated model and ends at the first look at which its KL is low.
 
-    Low is a share of the KL of the model that was treated. So models that were made of one in different
-    ways are brought to one loss. Every `look_every` steps the KL is measured on held-out sentences, which
-    should not be those that it is reported on: the first of many looks that is low enough is so by luck, too.
-    The model is kept as the only checkpoint, under the number of steps that there are at most. Where these do
-    not suffice, it is the last model: who compares has to look at the KLs.
+    Low is a share of the KL of a reference, the last model of another training. So models that were made of
+    one in different ways are brought to one loss. Every `look_every` steps the KL is measured on held-out
+    sentences, which should not be those that it is reported on: the first of many looks that is low enough is
+    so by luck, too. The model is kept as the only checkpoint, under the number of steps that there are at
+    most. Where these do not suffice, it is the last model: who compares has to look at the KLs.
     """
 
     held_out: HeldOutConditionals | None = None
-    target_share: float = 0.0  # of the KL of the model that was treated, which the origin went on from
+    reference: Pretraining | None = None
+    target_share: float = 1.0  # of the reference's KL
     look_every: int = 20  # steps
 
-    schema: ClassVar[int] = 1
+    schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         """Refuse a cool-down from nowhere or to nowhere."""
         super().__post_init__()
-        if self.origin is None or self.origin.origin is None or self.held_out is None:
-            raise ParameterError("A cool-down needs a model that was treated, and held-out sentences.")
+        if self.origin is None or self.reference is None or self.held_out is None:
+            raise ParameterError("A cool-down needs a treated model, a reference and held-out sentences.")
         if not self.target_share > 0:
             raise ParameterError(f"target_share must be positive; got {self.target_share}.")
         if self.checkpoints != (self.optimisation.steps,):
@@ -53,8 +54,7 @@ class CoolDown(Pretraining):
     ) -> Iterator[TrainingStep]:
         """Train step by step until the KL is low enough."""
         kl = self._kl_on_held_out(store)
-        treated = cast(Pretraining, cast(Pretraining, self.origin).origin)
-        wanted = self.target_share * kl(store.get(treated).last())
+        wanted = self.target_share * kl(store.get(cast(Pretraining, self.reference)).last())
         for step in super()._steps(model, optimiser, store, start, process):
             if step.done % self.look_every == 0 and kl(model) <= wanted:
                 yield step._replace(done=self.optimisation.steps)  # the name of the checkpoint

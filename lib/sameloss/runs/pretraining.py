@@ -146,7 +146,7 @@ class Pretraining(Run):
             seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
             if self.dropout:
                 torch.manual_seed(seed)
-            return loss_of(self.objective, torch.Generator().manual_seed(seed), language, downstream)
+            return loss_of(self.objective.at(step), torch.Generator().manual_seed(seed), language, downstream)
 
         return loss_at
 

@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from sameloss.errors import ParameterError
 from sameloss.models.shape import Norm
 from sameloss.training.adversary import Adversary
 from sameloss.training.objectives import ORDINARY, Objective
 from sameloss.training.trace_penalty import TracePenalty
+
+Length = Literal["ordinary", "saturating", "treated"]
+"""How long a training is: as the ordinary ones, or by a factor that a preset gives where it makes the
+saturated point, or goes on from it."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +24,7 @@ class Recipe:
     norm: Norm = "pre"
     dropout: float = 0.0
     origin: str | None = None  # the algorithm whose last checkpoint this one starts from
-    longer: bool = False  # by the factor that the preset gives
+    length: Length = "ordinary"
 
 
 @dataclass(frozen=True)
@@ -39,15 +43,19 @@ CONSTANT_SGD = {"optimiser": "sgd", "schedule": "constant"}
 def _from_saturation(objective: Objective, **optimisation: Any) -> Recipe:
     """Return plain SGD at a constant rate that goes on from the end of `soft`, a saturated point."""
     changed = {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.3, **optimisation}
-    return Recipe(objective, changed, origin="soft", longer=True)
+    return Recipe(objective, changed, origin="soft", length="treated")
 
 
 EXACT = Objective(label_noise=0.0)
 """The exact conditionals as labels: no label noise."""
 
 
-def _penalised(weight: float) -> Objective:
-    return replace(EXACT, trace_penalty=TracePenalty(weight) if weight else None)
+UNTREATED = ("sgd-noise", 0.0)
+"""Name and strength of what goes on from a saturated point as all treatments do, and does nothing to it."""
+
+
+def _penalised(weight: float, *, logarithm: bool = False) -> Objective:
+    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm) if weight else None)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -64,7 +72,10 @@ ALGORITHMS: dict[str, Algorithm] = {
         0.003,
         "λ",
     ),
-    "soft": Algorithm("AdamW on the exact conditionals: no label noise", lambda _: Recipe(EXACT)),
+    "soft": Algorithm(
+        "AdamW on the exact conditionals, no label noise, up to a saturated point",
+        lambda _: Recipe(EXACT, length="saturating"),
+    ),
     "sgd-after": Algorithm(
         "from the end of `adamw`, plain SGD at a constant rate",
         lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
@@ -96,15 +107,15 @@ ALGORITHMS: dict[str, Algorithm] = {
         "radius",
     ),
     "penalty-after": Algorithm(
-        "from the end of `soft`, SGD without label noise plus μ times the Fisher trace",
-        lambda weight: _from_saturation(_penalised(weight)),
+        "from the end of `soft`, SGD without label noise plus μ times the Fisher trace, batches of 64",
+        lambda weight: _from_saturation(_penalised(weight), batch=64),
         1e-3,
         "μ",
     ),
     "sharpen-after": Algorithm(
-        "from the end of `soft`, SGD without label noise minus μ times the Fisher trace",
-        lambda weight: _from_saturation(_penalised(-weight)),
-        1e-5,
+        "from the end of `soft`, SGD without label noise minus μ times the log Fisher trace, batches of 64",
+        lambda weight: _from_saturation(_penalised(-weight, logarithm=True), batch=64),
+        2e-3,
         "μ",
     ),
     "sam": Algorithm(

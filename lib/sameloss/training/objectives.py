@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -29,6 +29,7 @@ class Objective:
     mask_rate: float | None = None  # share of masked tokens; None: exactly one a sentence
     adversary: Adversary | None = None
     trace_penalty: TracePenalty | None = None
+    exact_steps: int = 0  # at the start, without label noise: a quick way to saturation
 
     def __post_init__(self) -> None:
         """Refuse what is no objective."""
@@ -36,6 +37,16 @@ class Objective:
             raise ParameterError(f"label_noise must not be negative; got {self.label_noise}.")
         if self.mask_rate is not None and not 0 < self.mask_rate < 1:
             raise ParameterError(f"mask_rate must lie between 0 and 1; got {self.mask_rate}.")
+        if self.exact_steps < 0:
+            raise ParameterError(f"exact_steps must not be negative; got {self.exact_steps}.")
+
+    def at(self, step: int) -> "Objective":
+        """Return what step 0, 1, ... minimises.
+
+        >>> Objective(exact_steps=2).at(1).label_noise, Objective(exact_steps=2).at(2).label_noise
+        (0.0, 1.0)
+        """
+        return replace(self, label_noise=0.0) if step < self.exact_steps else self
 
     def terms(self, generator: torch.Generator, examples: TaskExamples | None) -> list[Term]:
         """Return what a step adds to the masked loss, in the order of the sum."""

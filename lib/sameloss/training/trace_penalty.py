@@ -13,9 +13,14 @@ from sameloss.errors import ParameterError
 
 @dataclass(frozen=True)
 class TracePenalty:
-    """The settings of a penalty; part of a run's key. A negative weight rewards sharpness."""
+    """The settings of a penalty; part of a run's key. A negative weight rewards sharpness.
+
+    A reward should be of the logarithm: one of the trace itself grows with what it rewards, and in some
+    seeds runs away.
+    """
 
     weight: float  # mu, of the Fisher trace
+    logarithm: bool = False  # or of its logarithm
 
     def __post_init__(self) -> None:
         """Refuse what is no penalty."""
@@ -30,7 +35,8 @@ class TracePenalty:
         def penalty(model: nn.Module, logits: Tensor) -> Tensor:
             signs = random_signs(logits.shape, generator).to(logits)
             with torch.autocast(logits.device.type, enabled=False):  # it differentiates, in full precision
-                return self.weight * fisher_trace_along(model, logits, signs)
+                trace = fisher_trace_along(model, logits, signs)
+                return self.weight * (trace.log() if self.logarithm else trace)
 
         return penalty
 

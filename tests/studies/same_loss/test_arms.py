@@ -98,7 +98,7 @@ def test_cooled_arms_are_the_treatments_of_one_point_each_cooled():
     assert [arm.label for arm in (UNTREATED, NOISY, SHARPENED)] == [
         "sgd-noise, s = 0, cooled",
         "sgd-noise, s = 1, cooled",
-        "sharpen-after, μ = 1e-05, cooled",
+        "sharpen-after, μ = 0.002, cooled",
     ]
     assert COOLED[0] is UNTREATED
     assert len({arm.label for arm in COOLED}) == len(COOLED)

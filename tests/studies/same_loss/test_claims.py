@@ -81,8 +81,8 @@ def test_a_claim_is_about_one_of_the_tasks(page):
     """The paper's A, B and C; the last that there is, where there are fewer."""
     main = made_up(page.group, page.store)
     claims = [ArmClaim("", "", "", "", (Arm(),), adversary_gain, task=task) for task in (0, 1, 2)]
-    assert [claim.task_name(main) for claim in claims] == ["root", "span2", "span2"]
-    assert BY_ID["entropy"].task_name(main) is None
+    assert [claim.task_name(main.group) for claim in claims] == ["root", "span2", "span2"]
+    assert BY_ID["entropy"].task_name(main.group) is None
 
 
 def test_the_effect_gets_the_task_and_the_results_of_all_arms(page):

@@ -10,11 +10,11 @@ from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
-from sameloss.studies.same_loss.arms import COOLED, HMM
+from sameloss.studies.same_loss.arms import COOLED, HMM, UNTREATED
 from sameloss.studies.same_loss.groups import BASELINES, MEASUREMENTS, protocol_runs, protocols, readings
 from sameloss.training.algorithms import recipe
 from sameloss.training.execution import Execution
-from sameloss.training.objectives import Objective
+from sameloss.training.objectives import ORDINARY, Objective
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_steps_are_shares_of_the_length_each_once(group):
     assert group(preset="smoke", steps=1).steps == (1,)
 
 
-def test_scaled_noise_trains_longer_from_the_end_of_soft_labels(group):
+def test_scaled_noise_goes_on_from_the_end_of_soft_labels_each_with_a_length_of_its_own(group):
     given = {"preset": "smoke", "algorithm": "sgd-noise", "strength": 0.5, "steps": 16}
     own = group("02_existence", **given)
     run = own.pretraining("3K", 2)
@@ -117,6 +117,17 @@ def test_scaled_noise_trains_longer_from_the_end_of_soft_labels(group):
     assert (
         group("02_existence", algorithm="soft", preset="smoke", steps=16).pretraining("3K", 2) == run.origin
     )
+    laptop = group("02_existence", preset="laptop", algorithm="soft", steps=16)
+    assert laptop.steps[-1] == 24
+
+
+def test_the_first_steps_of_what_starts_from_nothing_have_exact_labels(group):
+    def exact(algorithm):
+        return group(preset="laptop", algorithm=algorithm).pretraining("40K", 0).objective.exact_steps
+
+    assert exact("adamw") == exact("adversarial") == 2400
+    assert exact("soft") == exact("sgd-noise") == 0
+    assert group(preset="smoke").pretraining("3K", 0).objective == ORDINARY
 
 
 def test_only_an_adversary_reads_the_tasks(group):
@@ -149,7 +160,7 @@ def test_execution_options_reach_the_training(group):
     assert run.micro_batch == 64
     adversarial = group(**given, algorithm="adversarial").pretraining("2M", 0)
     assert adversarial.execution == Execution(autocast=True, by_length=True)
-    recurrent = group(size="L4K", language="HMM", processes=2).pretraining("L4K", 0)
+    recurrent = group(size="L4K", language="OPT", processes=2).pretraining("L4K", 0)
     assert recurrent.execution == Execution(processes=2)
     lstm = group(size="4M", language="HMM").pretraining("4M", 0)
     assert lstm.execution == Execution(by_length=True)
@@ -183,7 +194,9 @@ def test_protocols_differ_in_the_probe_alone(group):
     assert all(replace(other, probe=solved) == own for other in others.values())
     runs = protocol_runs(own)
     assert len({run.key for run in runs}) == len(others) * (2 * len(own.pretrainings()) + len(BASELINES))
-    assert {run.steps for run in runs if run.kind == "Probing"} == {(0,), own.steps[-1:]}
+    read = {name: {r.steps for r in protocol_runs(own, [name]) if r.kind == "Probing"} for name in others}
+    assert read.pop("solved") == {(0,), own.steps}  # its comparisons read the last models already
+    assert all(steps == {(0,), own.steps[-1:]} for steps in read.values())
     some = protocol_runs(own, ["AdamW"])
     assert {run.probe for run in some} == {adamw}
     assert {run.key for run in some} < {run.key for run in runs}
@@ -210,6 +223,7 @@ def test_a_cooled_model_goes_on_from_the_treated_one_without_label_noise(opened)
     assert isinstance(run, CoolDown)
     assert run.origin == treated.pretraining("3K", 2)
     assert run.origin.origin == replace(treated, algorithm="soft", strength=None).pretraining("3K", 2)
+    assert run.reference == UNTREATED.group(settings).pretraining("3K", 2).origin
     assert (run.seed, run.shape, run.corpus) == (2, own.domain.shapes["3K"], own.corpus)
     assert run.objective == Objective(label_noise=0.0)
     optimisation = settings.training.optimisation

@@ -12,7 +12,9 @@ from sameloss.errors import UnreachableKL
 from sameloss.languages.entropy import context_information
 from sameloss.statistics.estimate import Estimate
 from sameloss.studies.same_loss import results as module
+from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.results import (
+    by_protocol,
     collect,
     collect_probes,
     final,
@@ -50,6 +52,20 @@ def test_one_row_a_checkpoint(found):
     assert 0 < table.saturated.sum() < len(table)
     assert found.saturated_kl == pytest.approx(share * context)
     assert set(zip(table["size"], table.parameters, strict=True)) == {("1K", 814), ("3K", 2774)}
+
+
+def test_every_protocol_reads_the_last_models_and_the_groups_own_has_them(found, monkeypatch):
+    seen = []
+
+    def collect_probes(store, group, steps):
+        seen.append(steps)
+        return replace(found, group=group)
+
+    monkeypatch.setattr(module, "collect_probes", collect_probes)
+    every = by_protocol(found)
+    assert {name: own.group for name, own in every.items()} == protocols(found.group)
+    assert seen == 5 * [(40,)]
+    assert by_protocol(found, ["solved"])["solved"] is found
 
 
 def masked_context(found):

@@ -50,6 +50,16 @@ class Arm:
         """Return the arm's algorithm with its strength, as tables have it."""
         return label(self.algorithm or "adamw", self.strength, cooled=self.cooled)
 
+    def left_out(self, settings: Settings) -> bool:
+        """Tell whether a preset leaves the arm out: its algorithm, or that on the arm's own language.
+
+        >>> from sameloss.studies.same_loss.settings import PRESETS
+        >>> SGD_AFTER_ADAMW.left_out(PRESETS["laptop"]), SGD_AFTER_ADAMW_HMM.left_out(PRESETS["laptop"])
+        (False, True)
+        """
+        names = {self.label, f"{self.label} on {self.language}"}
+        return not names.isdisjoint(settings.training.left_out)
+
 
 def sweep(algorithm: str, *strengths: float) -> tuple[Arm, ...]:
     """Return one arm for each strength of an algorithm."""

@@ -28,6 +28,7 @@ from sameloss.studies.same_loss.arms import (
 )
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
 from sameloss.studies.same_loss.enlargement import enlarged_totals
+from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.results import Results
 from sameloss.studies.verdict import Claim
 
@@ -58,11 +59,13 @@ class ArmClaim(Claim):
         needed = 1 + (len(self.arms) > 1)
         if len(results) < needed:
             return UNDEFINED
-        return self.effect(*results, **({} if self.task is None else {"task": self.task_name(results[0])}))
+        return self.effect(
+            *results, **({} if self.task is None else {"task": self.task_name(results[0].group)})
+        )
 
-    def task_name(self, results: Results) -> str | None:
+    def task_name(self, group: Group) -> str | None:
         """Return the name of the task in a group of models."""
-        tasks = results.group.tasks
+        tasks = group.tasks
         return None if self.task is None else tasks[min(self.task, len(tasks) - 1)]
 
 

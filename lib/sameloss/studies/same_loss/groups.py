@@ -25,10 +25,10 @@ from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.training.algorithms import EXACT, Recipe, recipe
+from sameloss.training.algorithms import EXACT, UNTREATED, Recipe, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
-from sameloss.training.objectives import ORDINARY
+from sameloss.training.objectives import ORDINARY, Objective
 
 BASELINES = ("lookup table", "one-hot tokens")
 """Representations that no training made."""
@@ -76,7 +76,7 @@ class Group:
         training = self.settings.training
         if self.cooled:
             return (training.cooling.steps,)
-        steps = self.length * (training.noise_length if self.recipe.longer else 1)
+        steps = self.length * training.lengths.get(self.recipe.length, 1.0)
         return tuple(sorted({max(1, round(share * steps)) for share in training.checkpoints}))
 
     @cached_property
@@ -98,7 +98,7 @@ class Group:
     def pretraining(self, size: str, seed: int) -> Pretraining:
         """Return the pre-training of one size and seed."""
         if self.cooled:
-            return self._cooling_down(replace(self, cooled=False).pretraining(size, seed))
+            return self._cooling_down(size, seed)
         training, changed, shape = self.settings.training, self.recipe, self.domain.shapes[size]
         origin = replace(self, algorithm=changed.origin, strength=None) if changed.origin else None
         return Pretraining(
@@ -109,7 +109,7 @@ class Group:
             self.steps,
             training.micro_batch,
             training.resume_every,
-            objective=changed.objective,
+            objective=self._objective(),
             norm=changed.norm,
             dropout=changed.dropout,
             downstream=self.labelled if changed.objective.adversary else None,
@@ -117,15 +117,24 @@ class Group:
             execution=self._execution(shape),
         )
 
+    def _objective(self) -> Objective:
+        """Return the algorithm's; what starts from nothing has exact labels first, as the preset says."""
+        own, share = self.recipe.objective, self.domain.exact_share
+        noisy_from_the_start = self.recipe.origin or not own.label_noise
+        return own if noisy_from_the_start else replace(own, exact_steps=round(share * self.steps[-1]))
+
     def _optimisation(self, shape: Shape) -> Optimisation:
         """Return ordinary training's, at the rate of a model of this width."""
         training = self.settings.training
         slower = shape.d_model / training.rate_width if training.rate_width else 1.0
         return replace(training.optimisation, steps=self.steps[-1], lr=training.optimisation.lr / slower)
 
-    def _cooling_down(self, treated: Pretraining) -> CoolDown:
-        """Return what brings a model to the loss that all cooled ones have: training without label noise."""
-        cooling = self.settings.training.cooling
+    def _cooling_down(self, size: str, seed: int) -> CoolDown:
+        """Return what brings a treated model to the loss of the untreated: training without label noise."""
+        cooling, uncooled = self.settings.training.cooling, replace(self, cooled=False)
+        treated = uncooled.pretraining(size, seed)
+        algorithm, strength = UNTREATED
+        untreated = replace(uncooled, algorithm=algorithm, strength=strength).pretraining(size, seed)
         return CoolDown(
             treated.corpus,
             treated.shape,
@@ -145,6 +154,7 @@ class Group:
             norm=treated.norm,
             origin=treated,
             held_out=HeldOutConditionals(self.domain.language, cooling.sentences, seed=1),
+            reference=untreated,
             target_share=cooling.target_share,
             look_every=cooling.look_every,
         )
@@ -152,7 +162,7 @@ class Group:
     def _execution(self, shape: Shape) -> Execution:
         """Return the preset's execution, or what the objective and the shape allow of it."""
         wanted = self.settings.training.execution.for_shape(shape)
-        return wanted if self.recipe.objective == ORDINARY else wanted.eager_in_one_process()
+        return wanted if self._objective() == ORDINARY else wanted.eager_in_one_process()
 
     def measured(self, kind: str) -> dict[Key, Run]:
         """Return one of the `MEASUREMENTS` of every pre-training."""
@@ -243,14 +253,17 @@ def readings(group: Group) -> tuple[str, ...]:
 
 
 def protocol_runs(group: Group, names: Iterable[str] | None = None) -> list[Run]:
-    """Return the probings of untrained and last models and of the baselines, under some protocols or all."""
+    """Return the probings of untrained and last models and of the baselines, under some protocols or all.
+
+    Under the group's own protocol its comparisons read the last models already.
+    """
     every = protocols(group)
     return [
         run
         for name in names or every
         for run in (
             *every[name].probings((0,)).values(),
-            *every[name].probings(group.steps[-1:]).values(),
+            *every[name].probings(None if every[name] == group else group.steps[-1:]).values(),
             *every[name].baselines().values(),
         )
     ]

@@ -9,7 +9,7 @@ from sameloss.measures.downstream.online_code import FEW_LABELS
 from sameloss.runs.probing import BaselineLabelBudget, LabelBudget
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.groups import BASELINES, Group, Key
-from sameloss.studies.same_loss.results import Results, collect_probes
+from sameloss.studies.same_loss.results import Results, by_protocol
 
 NO_SIZE = "–"
 """The size of what no training made."""
@@ -40,7 +40,7 @@ def label_budget_runs(group: Group) -> list[Run]:
 def by_labels(results: Results) -> dict[int, Results]:
     """Return untrained and last models as solved probes of so many labelled sentences read them.
 
-    Those of all labelled sentences are the solved probes that the control has.
+    Those of all labelled sentences are the probes that the group has, where these are solved ones.
     """
     group, get = results.group, results.store.get
     correct = {key: get(run).correct for key, run in budgets(group).items()}
@@ -58,8 +58,7 @@ def by_labels(results: Results) -> dict[int, Results]:
         )
 
     found = {n: read(at, slice(1, 2), read(at, slice(0, 1))) for at, n in enumerate(few)}
-    solved = replace(group, probe=group.settings.evaluation.optimal_probe)
-    return {**found, every: collect_probes(results.store, solved, group.steps[-1:])}
+    return {**found, every: by_protocol(results, ["solved"])["solved"]}
 
 
 def code_bits(results: Results) -> Bits:

@@ -57,7 +57,7 @@ class ComparisonPage(Page[Settings]):
 
         What a page was asked for in the place of ordinary training is shown, whatever the preset compares.
         """
-        kept = (arm for arm in arms if arm.label not in self.settings.training.left_out)
+        kept = (arm for arm in arms if not arm.left_out(self.settings))
         return list(dict.fromkeys(arm.of(self.settings.shown) for arm in kept))
 
     def others(self, *arms: Arm) -> list[Arm]:
@@ -101,15 +101,15 @@ class ComparisonPage(Page[Settings]):
 
     def _meant(self, claim: ArmClaim) -> list[Arm]:
         """Return the arms that a claim is about, less those that the preset leaves out."""
-        meant = (arm.of(Shown()) for arm in claim.arms)
-        return [arm for arm in meant if arm.label not in self.settings.training.left_out]
+        return [arm.of(Shown()) for arm in claim.arms if not arm.left_out(self.settings)]
 
     def verdicts(self) -> pd.DataFrame:
         """Return paper beside ours, one row a claim."""
         judged = []
         for claim in self.claims():
             results = [self.of(arm) for arm in self._meant(claim)]
-            judged.append(Judged(claim, claim.compute(results), claim.task_name(results[0])))
+            task = claim.task_name(claim.arms[0].of(Shown()).group(self.settings))
+            judged.append(Judged(claim, claim.compute(results), task))
         return verdict_table(judged, self.settings.evaluation.tolerance)
 
     def recorded(self, verdicts: pd.DataFrame) -> pd.DataFrame:

@@ -11,11 +11,11 @@ from sameloss.studies.same_loss.arms import ADAMW, EVERYWHERE, NOISE, PENALTY, P
 from sameloss.studies.same_loss.groups import readings
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.recorded import ORIGIN
+from sameloss.studies.same_loss.results import by_protocol
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.same_loss.tables.comparison import (
     arm_differences,
     arm_table,
-    by_protocol,
     control_table,
 )
 

@@ -10,7 +10,7 @@ import pandas as pd
 from sameloss.statistics.bootstrap import Resamples, percentile_interval
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.groups import Group, Key
+from sameloss.studies.same_loss.groups import Group, Key, protocols
 
 KEYS = ["size", "seed", "step"]
 """What tells checkpoints apart."""
@@ -187,6 +187,15 @@ def collect_probes(store: Store, group: Group, steps: tuple[int, ...]) -> Result
     probes = {key: found.correct for key, found in probed.items()}
     gradient = max(float(found.gradient.max()) for found in probed.values())
     return Results(group, store, probes, baselines, majority, gradient)
+
+
+def by_protocol(results: Results, names: Iterable[str] | None = None) -> dict[str, Results]:
+    """Return the models as some protocols of the probe, or all, read them; the last checkpoints at least."""
+    every, last = protocols(results.group), results.steps[-1:]
+    return {
+        name: results if every[name] == results.group else collect_probes(results.store, every[name], last)
+        for name in names or every
+    }
 
 
 def finetuned(results: Results) -> Results:

@@ -10,7 +10,7 @@ from sameloss.runs.sampling import Downstream
 from sameloss.studies.parameters import Limits
 from sameloss.studies.same_loss import domains
 from sameloss.studies.same_loss.domains import Domain
-from sameloss.training.algorithms import label
+from sameloss.training.algorithms import Length, label
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation
 
@@ -27,7 +27,7 @@ class Cooling:
     """How models that were treated differently are brought to one loss."""
 
     steps: int  # at most
-    target_share: float  # of the KL of the model that was treated, at which it ends
+    target_share: float  # of the KL of the untreated model, at which it ends
     sentences: int  # on which that KL is looked at
     lr: float = 1e-3
     look_every: int = 20  # steps
@@ -40,7 +40,7 @@ class Training:
     corpus_sentences: int | None  # None: sampled without end
     optimisation: Optimisation
     compared_steps: int  # steps where algorithms are compared
-    noise_length: float  # times as many steps of SGD from the saturated point
+    lengths: Mapping[Length, float]  # of trainings that are not the ordinary ones, over theirs
     checkpoints: tuple[float, ...]  # shares of the steps after which one is kept
     micro_batch: int  # sentences that go through the model at once
     resume_every: int  # steps
@@ -48,7 +48,7 @@ class Training:
     cooling: Cooling
     rate_width: int | None = None  # d_model that the learning rate is for; it falls as 1 / width. None: any
     execution: Execution = PLAIN  # of ordinary training
-    left_out: frozenset[str] = frozenset()  # algorithms, by label, that no comparison trains
+    left_out: frozenset[str] = frozenset()  # what no comparison trains, see `Arm.left_out`
 
 
 @dataclass(frozen=True)
@@ -120,18 +120,19 @@ _LAPTOP = Settings(
         corpus_sentences=1 << 20,
         optimisation=Optimisation(steps=3200, batch=256, lr=5e-3),
         compared_steps=3200,
-        noise_length=0.75,
+        lengths={"saturating": 1.5, "treated": 0.75},
         checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
         micro_batch=256,
         resume_every=500,
         seeds=3,
-        cooling=Cooling(steps=1600, target_share=1.0, sentences=2000, lr=5e-4),
+        cooling=Cooling(steps=2400, target_share=1.0, sentences=2000, lr=2e-4),
         rate_width=32,
         left_out=frozenset(
             {
                 label("adversarial", 0.003),
                 label("adversarial", 0.012),
-                *map(label, ("sgd", "dropout", "weight-decay", "trace-penalty")),
+                *map(label, ("sgd", "dropout", "weight-decay", "trace-penalty", "sam", "post-ln")),
+                f"{label('sgd-after')} on HMM",
                 *(label(name, cooled=True) for name in RECORDED_TREATMENTS),
             }
         ),
@@ -182,7 +183,7 @@ _SMOKE = replace(
         checkpoints=MANY_CHECKPOINTS,
         resume_every=50,
         seeds=3,
-        noise_length=2,
+        lengths={"treated": 2.0},
         micro_batch=128,
         cooling=Cooling(steps=40, target_share=1.0, sentences=100, look_every=10),
         rate_width=None,
@@ -224,7 +225,7 @@ _PAPER = replace(
         micro_batch=512,
         resume_every=2500,  # a saved state costs as much as some tens of steps
         seeds=1,
-        noise_length=2,
+        lengths={"treated": 2.0},
         cooling=Cooling(steps=10_000, target_share=1.0, sentences=2000, lr=1e-3, look_every=100),
         rate_width=None,
     ),

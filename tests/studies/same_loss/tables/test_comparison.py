@@ -13,7 +13,6 @@ from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, SAM, SOFT
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
-from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.results import final
 from sameloss.studies.same_loss.tables import comparison
 
@@ -93,20 +92,6 @@ def probed(results):
     """Two protocols: for one the wider of the untrained models is as much better as trained ones are."""
     biased = probed_as(results, {"1K": 0.5, "3K": 0.7}, lookup=0.7)
     return {"AdamW": biased, "solved": probed_as(results, {"1K": 0.5, "3K": 0.5})}
-
-
-def test_every_protocol_reads_the_last_models(results, monkeypatch):
-    seen = []
-
-    def collect_probes(store, group, steps):
-        seen.append(steps)
-        return replace(results, group=group)
-
-    monkeypatch.setattr(comparison, "collect_probes", collect_probes)
-    found = comparison.by_protocol(results)
-    assert {name: own.group for name, own in found.items()} == protocols(results.group)
-    assert seen == 6 * [(160,)]
-    assert list(comparison.by_protocol(results, ["solved"])) == ["solved"]
 
 
 def test_gains_over_the_lookup_table_under_every_protocol(probed):

@@ -20,12 +20,11 @@ from sameloss.studies.same_loss.effects import (
     net_accuracy,
 )
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
-from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.pages import ComparisonPage
+from sameloss.studies.same_loss.recorded import record_in_words, recorded
 from sameloss.studies.same_loss.results import (
     KEYS,
     Results,
-    collect_probes,
     final,
     finetuned,
     saturated,
@@ -77,12 +76,6 @@ def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
         for task in tasks
         for (what, how), effect in wanted.items()
     )
-
-
-def by_protocol(results: Results, names: Iterable[str] | None = None) -> dict[str, Results]:
-    """Return the last models as some protocols of the probe, or all, read them."""
-    every, last = protocols(results.group), results.steps[-1:]
-    return {name: collect_probes(results.store, every[name], last) for name in names or every}
 
 
 def protocol_gains(probed: dict[str, Results], task: str) -> pd.DataFrame:
@@ -223,6 +216,22 @@ def arm_differences(
             {**about, "quantity": task, **arm_gain(other, own, task, compared)._asdict()} for task in tasks
         ]
     return pd.DataFrame(rows)
+
+
+def differences_or_recorded(
+    page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[str]
+) -> tuple[pd.DataFrame, str]:
+    """Return `arm_differences`, or the recorded ones where the preset leaves all arms out.
+
+    Returns:
+        The differences from AdamW, and a sentence on whose they are.
+
+    """
+    arms = list(arms)
+    if present := page.present(arms):
+        return arm_differences(page, present, tasks), f"Differences of preset {page.settings.name}."
+    table = recorded("differences")
+    return table[table.algorithm.isin([arm.label for arm in arms])], record_in_words("laptop-long")
 
 
 def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
