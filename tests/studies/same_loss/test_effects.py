@@ -168,20 +168,6 @@ def test_interpolation_between_checkpoints_is_in_the_logarithm(results):
     assert at.value == pytest.approx(np.mean(around))
 
 
-def test_an_end_against_where_the_other_had_its_kl(results):
-    """The slower one's end, 0.02 / 6, is the faster one's third checkpoint of six."""
-    ahead = arm(results, 0.5, 0.8)
-    found = effects.arm_gain(results, ahead, "root", Compared.LAST_KL)
-    pairs = [
-        (effects.accuracy(results, s, "root"), effects.accuracy(ahead, s, "root", step=results.steps[2]))
-        for s in results.sizes
-    ]
-    assert found == pytest.approx(effects.gain(pairs), abs=1e-6)
-    assert np.isnan(effects.arm_gain(ahead, results, "root", Compared.LAST_KL).low)
-    traces = effects.arm_trace_excess(results, ahead, Compared.LAST_KL)
-    assert traces.value == pytest.approx(0.5 - 1, abs=0.03)
-
-
 def test_no_kl_in_common_is_not_testable(results):
     far = arm(results, 100.0, 0.8)
     assert np.isnan(effects.arm_gain(results, far, "root", Compared.EQUAL_KL).low)
@@ -286,6 +272,30 @@ def cooled(page):
         return changed(found, found.checkpoints.assign(**given))
 
     return make
+
+
+def wrong(found, shares):
+    """Return results whose last models err in a share of the sentences, by seed, in the first task."""
+    probes = {}
+    for key, share in zip(found.probes, shares, strict=True):
+        right = np.ones((1, 3, 400, 2), bool)
+        right[:, :, : round(400 * share), 0] = False
+        probes[key] = right
+    return replace(found, probes=probes)
+
+
+def test_the_factor_of_errors_is_paired_by_seed_and_geometric(cooled):
+    """Errors halved in one comparison, and an eighth in the other: a quarter, the same in every seed."""
+    found = cooled([0.01, 0.01, 0.01])
+    other, half, eighth = (wrong(found, np.array([0.2, 0.4, 0.8]) / by) for by in (1, 2, 8))
+    assert effects.error_factor([(half, other)], "root") == pytest.approx((0.5, 0.5, 0.5))
+    both = effects.error_factor([(half, other), (eighth, other)], "root")
+    assert both == pytest.approx((0.25, 0.25, 0.25))
+    apart = effects.error_factor([(wrong(found, [0.1, 0.2, 0.2]), other)], "root")
+    assert apart.value == pytest.approx((1 / 16) ** (1 / 3))
+    assert apart.low < apart.value < apart.high
+    undefined = effects.error_factor([(half, other)], "span2")  # nothing is wrong there
+    assert undefined == pytest.approx(UNDEFINED, nan_ok=True)
 
 
 def test_the_difference_of_kls_is_paired_and_its_error_counts_seeds_and_sentences(cooled):

@@ -78,6 +78,28 @@ def test_accuracy_rises_with_labels_on_a_logarithmic_axis():
     assert len(ax.collections) == 2
 
 
+def test_errors_by_the_number_of_labels(ax):
+    """A line a task; what is not a number of labels is not drawn."""
+    rows = [
+        (task, labels, 0.5, 0.4, 0.7) for task in ("root", "span2") for labels in ("8", "16", "16 to 256")
+    ]
+    table = pd.DataFrame(rows, columns=["task", "labels", "factor", "low", "high"])
+    figures.error_by_labels(table, range(16, 257), ax)
+    assert ax.get_legend_handles_labels()[1] == ["root", "span2"]
+    assert [list(container.lines[0].get_xdata()) for container in ax.containers] == [[8, 16]] * 2
+    (bars,) = ax.containers[0].lines[2]
+    np.testing.assert_allclose(bars.get_segments()[0][:, 1], (0.4, 0.7))
+    assert ax.get_xticks().tolist() == [8, 16]
+
+
+def test_nothing_is_drawn_of_no_errors(ax):
+    empty = pd.DataFrame(
+        {"task": [], "labels": pd.Series([], dtype=str), "factor": [], "low": [], "high": []}
+    )
+    figures.error_by_labels(empty, range(16, 257), ax)
+    assert not ax.containers
+
+
 def test_along_training_means_stand_over_steps_with_their_spread(checkpoints, results, ax):
     figures.along_training(checkpoints, "trace", "trace", ax, log=False)
     means = checkpoints[checkpoints["size"] == "1K"].groupby("step").trace.mean()

@@ -154,7 +154,6 @@ class Compared(StrEnum):
     ENDS = "after all steps"
     COOLED = "cooled to equal KL"  # both after all steps, whose KLs are equal within their error
     EQUAL_KL = "at equal KL"  # the smallest that all runs of a size reach
-    LAST_KL = "at its last KL"  # the first at its end; the second where, seed by seed, it had that KL
 
 
 Places = tuple[float | None, float | list[float] | None]
@@ -207,16 +206,10 @@ def kl_difference(first: Results, second: Results, size: str) -> tuple[float, fl
     return float(differences.mean()), float(np.hypot(spread, sentences))
 
 
-def _last_kl(first: Results, second: Results, size: str) -> Places:
-    """Take the first after all steps, the second where each seed had the KL that the first ends with."""
-    return None, [float(kl[-1]) for kl in first.kls(size)]
-
-
 PLACES = {
     Compared.ENDS: _ends_of,
     Compared.COOLED: _cooled,
     Compared.EQUAL_KL: _equal_kl,
-    Compared.LAST_KL: _last_kl,
 }
 
 
@@ -384,6 +377,26 @@ def dose_response(treated: Iterable[Results], task: str) -> Interval:
     """
     last = pd.concat([final(results) for results in equally_cooled(treated)], ignore_index=True)
     return dose_slope(last, task)
+
+
+def error_factor(pairs: Iterable[tuple[Results, Results]], task: str) -> Interval:
+    """Return by what the error of last models is a multiple of others', the geometric mean over (own, other).
+
+    Its interval is over pre-training seeds, which are paired. It is undefined where a model makes no error.
+    """
+    errors = np.array([[_errors(results, task) for results in pair] for pair in pairs])
+    if errors.min() <= 0:
+        return UNDEFINED
+    logs = np.log(errors[:, 0] / errors[:, 1]).mean(0)
+    weights = seed_weights(len(logs), REPLICATES, np.random.default_rng(0))
+    found = percentile_interval(logs.mean(), logs.mean() + weights @ logs)
+    return Interval(*(float(np.exp(end)) for end in found))
+
+
+def _errors(results: Results, task: str) -> Float[np.ndarray, " seed"]:
+    """Return the share of sentences that are read wrongly, of the last model of each seed."""
+    (size,) = results.sizes
+    return 1 - results.correct(size, task).mean((1, 2))
 
 
 def strongest_saturated(sweep: Iterable[Results]) -> Results | None:

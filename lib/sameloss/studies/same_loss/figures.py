@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, legend, panels
 from sameloss.studies.same_loss.effects import Compared
@@ -191,6 +191,30 @@ def accuracy_bought(table: pd.DataFrame) -> list[Axes]:
     return axes
 
 
+def error_by_labels(table: pd.DataFrame, few: range, ax: Axes) -> Axes:
+    """Draw by what a treatment multiplies the error against the number of labels, a line a task.
+
+    Args:
+        table: from `tables.causal.errors_by_labels`.
+        few: numbers of labels to be marked.
+        ax: where to draw.
+
+    """
+    counted = table[table.labels.str.isdigit()].assign(labels=lambda t: t.labels.astype(int)).dropna()
+    ax.axvspan(few[0], few[-1], color="0.93", zorder=0, lw=0)
+    for task, style in _styles(counted, "task").items():
+        own = counted[counted.task == task]
+        ends = [own.factor - own.low, own.high - own.factor]
+        ax.errorbar(own.labels, own.factor, ends, label=task, capsize=2, ms=5, lw=1.3, **style)
+    ax.axhline(1, color="0.5", lw=1)
+    ax.set(xlabel="labelled sentences", ylabel="error, noisy over untreated", xscale="log", yscale="log")
+    if len(counted):
+        ax.set_xticks(counts := sorted(counted.labels.unique()), counts, rotation=45)
+        _plain_log_axis(ax.yaxis, counted.factor)
+    ax.minorticks_off()
+    return ax
+
+
 def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> list[Axes]:
     """Draw a panel for the trace and for each task: every algorithm minus the reference.
 
@@ -223,9 +247,10 @@ def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "
 
 def _plain_log_axis(axis: Axis, values: pd.Series) -> None:
     """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
-    axis.set_major_formatter("{x:g}")
     short = values.max() / values.min() < 10
-    axis.set_minor_formatter("{x:g}" if short else NullFormatter())
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if short else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
     axis.set_tick_params(which="both", labelsize="small")
 
 

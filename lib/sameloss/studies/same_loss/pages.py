@@ -16,7 +16,9 @@ from sameloss.studies.same_loss.arms import (
     EVERYWHERE,
     HMM,
     MAIN,
+    NOISY,
     OPT,
+    UNTREATED,
     Arm,
 )
 from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
@@ -166,7 +168,10 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
     "b1_trace": lambda page: estimator_runs(page.group),
     "b2_enlargement": _also("enlargement"),
-    "a4_algorithms": lambda page: _measures(page, page.present(COOLED)),
+    "a4_algorithms": lambda page: [
+        *_measures(page, page.present(COOLED)),
+        *(run for arm in (UNTREATED, NOISY) for run in label_budget_runs(arm.group(page.settings))),
+    ],
     "d_practice": lambda page: _measures(page, page.arms),
 }
 """What a page reads beside its comparisons."""

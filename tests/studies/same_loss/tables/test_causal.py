@@ -1,5 +1,6 @@
 """Tables of the causal experiment, on made-up results whose answer is known."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -97,6 +98,42 @@ def test_the_adversary_and_the_sizes_are_compared_where_kls_are_equal(cooled):
     pair = attacked, cooled.of(ADAMW)
     assert tuple(rows.loc[causal.ADVERSARY, gained]) == effects.arm_gain(*pair, "root", Compared.EQUAL_KL)
     assert tuple(rows.loc[causal.ADVERSARY, moved]) == effects.arm_trace_excess(*pair, Compared.EQUAL_KL)
+
+
+@pytest.fixture
+def few(cooled, monkeypatch):
+    """With probes of few and of all labels: noise halves the error of the first task in each seed."""
+
+    def by_labels(results):
+        wrong = 0.2 if results is cooled.of(NOISY) else 0.4
+        right = np.ones((1, 3, 400, 2), bool)
+        right[:, :, : round(400 * wrong), 0] = False
+        right[:, :, :40, 1] = False
+        return dict.fromkeys([8, 16, 256, 400], replace(results, probes=dict.fromkeys(results.probes, right)))
+
+    monkeypatch.setattr(causal, "by_labels", by_labels)
+    return cooled
+
+
+def test_the_error_from_few_labels_with_noise_over_that_without(few):
+    table = causal.errors_by_labels(few, ["root", "span2"])
+    assert table.labels.tolist() == ["8", "16", "256", "400", causal.FEW] * 2
+    assert table.task.tolist() == ["root"] * 5 + ["span2"] * 5
+    columns = ["factor", "low", "high"]
+    np.testing.assert_allclose(table.loc[table.task == "root", columns], 0.5)
+    np.testing.assert_allclose(table.loc[table.task == "span2", columns], 1)
+    assert causal.few_labels_in_words(table) == (
+        "root × 0.50 (0.50 to 0.50), fewer errors; span2 × 1.00 (1.00 to 1.00), not told from one"
+    )
+
+
+def test_without_one_kl_there_is_no_such_factor(few):
+    found = few.of(NOISY)
+    far = changed(found, found.checkpoints.assign(kl_mean=1.0))
+    few._found[NOISY.of(few.settings.shown)] = far
+    table = causal.errors_by_labels(few, ["root"])
+    assert table.empty
+    assert causal.few_labels_in_words(table).startswith("not testable here")
 
 
 def test_without_an_adversary_that_saturates_there_is_none(cooled):

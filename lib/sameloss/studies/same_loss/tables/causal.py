@@ -10,12 +10,15 @@ import pandas as pd
 from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
+from sameloss.studies.same_loss.label_budgets import by_labels
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.results import Results, final
 from sameloss.studies.same_loss.tables.comparison import CHAINLESS
+from sameloss.studies.same_loss.tables.labels import FEW_SHOT
 
+FEW = f"{FEW_SHOT[0]} to {FEW_SHOT[-1]}"
 SIZE, ADVERSARY = "largest size over smallest", "adversary over AdamW"
 
 
@@ -123,6 +126,43 @@ def _log_measures(results: Results) -> pd.DataFrame:
     """Return the logarithms of the measures that need no chain, one row a seed."""
     return np.log(
         results.frame("measures").pivot(index="seed", columns="part", values="mean")[list(CHAINLESS)]
+    )
+
+
+def errors_by_labels(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame:
+    """Return what label noise does to the probe's error at equal KL, by the number of labelled sentences.
+
+    Returns:
+        One row a task and number of `labels`, and one for all few numbers together (`FEW`): `factor`, the
+        error of models that were trained with label noise over that of untreated ones, with `low` and `high`.
+        No row where the two KLs are not equal.
+
+    """
+    untreated, noisy = page.of(UNTREATED), page.of(NOISY)
+    if len(effects.equally_cooled([untreated, noisy])) < 2:
+        return pd.DataFrame(columns=["task", "labels", "factor", "low", "high"])
+    own, other = by_labels(noisy), by_labels(untreated)
+    counts = {str(count): [count] for count in own} | {FEW: [count for count in own if count in FEW_SHOT]}
+    return pd.DataFrame(
+        {
+            "task": task,
+            "labels": name,
+            **effects.error_factor([(own[count], other[count]) for count in some], task)._asdict(),
+        }
+        for task in tasks
+        for name, some in counts.items()
+    ).rename(columns={"value": "factor"})
+
+
+def few_labels_in_words(errors: pd.DataFrame) -> str:
+    """Say what label noise does to the error from few labels, task by task."""
+    few = errors[errors.labels == FEW].dropna()
+    if few.empty:
+        return "not testable here, because the two did not come to one KL"
+    return "; ".join(
+        f"{row.task} × {row.factor:.2f} ({row.low:.2f} to {row.high:.2f}), "
+        + ("fewer errors" if row.high < 1 else "more errors" if row.low > 1 else "not told from one")
+        for row in few.itertuples()
     )
 
 
