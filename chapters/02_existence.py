@@ -163,6 +163,9 @@ for name, ax in zip(page.tasks, axes[1:], strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
+# Steps with exact labels, the laptop's first three quarters, are not compared with those after them: what changes
+# in between may be due to the labels. What more steps do at one loss is asked of SGD after the end, in {ref}`flatness`.
+#
 # ## Larger models (Figures 2 and 9)
 #
 # The downstream tasks classify hidden symbols of the grammar: `root` the start symbol (the paper's

@@ -274,6 +274,23 @@ def cooled(page):
     return make
 
 
+def test_steps_with_exact_labels_are_not_compared_with_those_after_them(results):
+    """Up to the last checkpoint: so nothing is left to compare with it."""
+    settings = results.group.settings
+    language = replace(settings.domain, exact_share=0.99)
+    settings = replace(settings, domains={**settings.domains, "PCFG": language})
+    exact = changed(replace(results, group=replace(results.group, settings=settings)), results.checkpoints)
+    assert results.group.exact_steps == 0 < exact.group.exact_steps < exact.steps[-1]
+    assert effects.saturated_ends(results)
+    assert effects.saturated_ends(exact) == []
+    for effect in (effects.step_gain, effects.step_gain_matched):
+        assert not np.isnan(effect(results, "root").low)
+        assert np.isnan(effect(exact, "root").low)
+    assert not np.isnan(effects.last_fall_of_log_kl(results).low)
+    assert np.isnan(effects.last_fall_of_log_kl(exact).low)
+    assert np.isnan(effects.trace_falls_with_steps(exact).low)
+
+
 def wrong(found, shares):
     """Return results whose last models err in a share of the sentences, by seed, in the first task."""
     probes = {}

@@ -28,8 +28,8 @@ def test_a_preset_is_one_that_can_be_run(settings):
 
 
 @pytest.mark.parametrize("settings", PRESETS.values(), ids=list(PRESETS))
-def test_what_is_cooled_ends_no_higher_than_the_treatment_began(settings):
-    """So where what was treated is saturated, so is what was cooled."""
+def test_what_is_cooled_ends_no_higher_than_the_untreated(settings):
+    """So where that is saturated, so is what was cooled."""
     cooling = settings.training.cooling
     assert 0 < cooling.target_share <= 1
     assert cooling.steps % cooling.look_every == 0

@@ -117,11 +117,12 @@ def trained_over_baseline(results: Results, task: str, baseline: str = "lookup t
 def saturated_ends(results: Results) -> list[tuple[str, int, int]]:
     """Return (size, first saturated step, last step) of each size whose seeds all end saturated.
 
-    A step counts as saturated when every seed is.
+    A step counts as saturated when every seed is. Steps with exact labels do not count: what changes
+    from them to the last might be due to the labels.
     """
-    ends = []
+    ends, counted = [], results.on_sampled_labels
     for size in results.sizes:
-        own = results.checkpoints[results.checkpoints["size"] == size]
+        own = counted[counted["size"] == size]
         table = own.groupby("step").saturated.all()
         last = results.steps[-1]
         first = next((int(step) for step, good in table.items() if good), last)
@@ -142,7 +143,8 @@ def step_gain(results: Results, task: str) -> Interval:
 
 def step_gain_matched(results: Results, task: str) -> Interval:
     """Return points gained for each doubling of the steps at equal KL, over saturated checkpoints."""
-    return step_slope(results.checkpoints[results.checkpoints.saturated], task)
+    counted = results.on_sampled_labels
+    return step_slope(counted[counted.saturated], task)
 
 
 # Algorithms
@@ -313,7 +315,8 @@ def ends_of_sizes(results: Results) -> pd.DataFrame:
 
 def step_correlation(results: Results, task: str) -> Interval:
     """Return the signed r² over all saturated checkpoints (Figures 3 and 10)."""
-    return signed_r2(trajectories_of(results.checkpoints[results.checkpoints.saturated], task))
+    counted = results.on_sampled_labels
+    return signed_r2(trajectories_of(counted[counted.saturated], task))
 
 
 # Saturation
@@ -338,8 +341,8 @@ def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None 
 
 def last_fall_of_log_kl(results: Results) -> Interval:
     """Return by how much log KL falls over the last doubling of the steps, the mean over saturated sizes."""
-    sizes, last = saturated_sizes(results), results.steps[-1]
-    before = max((step for step in results.steps if step <= last / 2), default=None)
+    sizes, last, exact = saturated_sizes(results), results.steps[-1], results.group.exact_steps
+    before = max((step for step in results.steps if exact < step <= last / 2), default=None)
     if before is None or not sizes:
         return UNDEFINED
     kl = results.checkpoints.pivot(index="seed", columns=["size", "step"], values="kl_mean")

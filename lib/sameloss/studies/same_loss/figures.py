@@ -233,10 +233,9 @@ def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> li
 
 def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "size") -> Axes:
     """Draw accuracy against trace: open markers for checkpoints, filled for the last of each run."""
-    last = table.step.max()
     for name, style in _styles(table, by).items():
         part = table[table[by] == name]
-        end = part[part.step == last]
+        end = part[part.step == part.step.max()]
         ax.plot(part.trace, part[task], ls="none", mfc="none", markersize=5, alpha=0.8, **style)
         ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
                     label=name, **style)  # fmt: skip

@@ -79,6 +79,12 @@ class Group:
         steps = self.length * training.lengths.get(self.recipe.length, 1.0)
         return tuple(sorted({max(1, round(share * steps)) for share in training.checkpoints}))
 
+    @property
+    def exact_steps(self) -> int:
+        """Return the number of first steps that have exact labels, before there are sampled ones."""
+        same_throughout = self.recipe.origin or not self.recipe.objective.label_noise
+        return 0 if same_throughout else round(self.domain.exact_share * self.steps[-1])
+
     @cached_property
     def corpus(self) -> CorpusSampling:
         """Return the pre-training corpus."""
@@ -119,9 +125,7 @@ class Group:
 
     def _objective(self) -> Objective:
         """Return the algorithm's; what starts from nothing has exact labels first, as the preset says."""
-        own, share = self.recipe.objective, self.domain.exact_share
-        noisy_from_the_start = self.recipe.origin or not own.label_noise
-        return own if noisy_from_the_start else replace(own, exact_steps=round(share * self.steps[-1]))
+        return replace(self.recipe.objective, exact_steps=self.exact_steps)
 
     def _optimisation(self, shape: Shape) -> Optimisation:
         """Return ordinary training's, at the rate of a model of this width."""

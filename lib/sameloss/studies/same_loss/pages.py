@@ -99,11 +99,14 @@ class ComparisonPage(Page[Settings]):
         return [claim for claim in CLAIMS if claim.page in pages and self._shows(claim)]
 
     def _shows(self, claim: ArmClaim) -> bool:
-        return set(self._meant(claim)) <= set(self.arms)
+        if meant := self._meant(claim):
+            return set(meant) <= set(self.arms)
+        return set(claim.arms) <= set(self.listed) and self.settings.shown.size is None
 
     def _meant(self, claim: ArmClaim) -> list[Arm]:
-        """Return the arms that a claim is about, less those that the preset leaves out."""
-        return [arm.of(Shown()) for arm in claim.arms if not arm.left_out(self.settings)]
+        """Return the arms that a claim is about, less those that the preset leaves out, unless asked for."""
+        meant = {arm.of(Shown()): arm.left_out(self.settings) for arm in claim.arms}
+        return [arm for arm, left_out in meant.items() if not left_out or arm in self.arms]
 
     def verdicts(self) -> pd.DataFrame:
         """Return paper beside ours, one row a claim."""

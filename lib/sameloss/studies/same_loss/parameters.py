@@ -184,7 +184,7 @@ def _with_languages(settings: Settings, values: Mapping[str, Any]) -> Settings:
         settings = _with_domain(settings, "OPT", language=real, tasks=())  # it is tested on GLUE
     if grammar:
         own = _own_grammar(grammar, values.get("length_limit"))
-        settings = _with_domain(settings, "PCFG", language=own, tasks=own.build().tasks)
+        settings = _with_domain(settings, "PCFG", language=own, tasks=own.build().tasks, exact_share=0.0)
     if not settings.domain.tasks:
         raise ParameterError("A real OPT has no task of its own here; probe it on GLUE, see a1_datasets.")
     return settings

@@ -101,6 +101,11 @@ class Results:
         return table.assign(parameters=table["size"].map(counts), kl_share=share, saturated=saturated)
 
     @property
+    def on_sampled_labels(self) -> pd.DataFrame:
+        """Return the checkpoints after the last step with exact labels: steps alone tell them apart."""
+        return self.checkpoints[self.checkpoints.step > self.group.exact_steps]
+
+    @property
     def saturated_kl(self) -> float:
         """Return the KL (nats a masked token) up to which a checkpoint counts as saturated."""
         return self.group.settings.evaluation.saturated_share * float(self.checkpoints.context_mean.iloc[0])

@@ -158,7 +158,7 @@ def few_labels_in_words(errors: pd.DataFrame) -> str:
     """Say what label noise does to the error from few labels, task by task."""
     few = errors[errors.labels == FEW].dropna()
     if few.empty:
-        return "not testable here, because the two did not come to one KL"
+        return "not testable here: the two did not come to one KL, a model makes no error, or seeds are few"
     return "; ".join(
         f"{row.task} × {row.factor:.2f} ({row.low:.2f} to {row.high:.2f}), "
         + ("fewer errors" if row.high < 1 else "more errors" if row.low > 1 else "not told from one")

@@ -231,7 +231,8 @@ def differences_or_recorded(
     if present := page.present(arms):
         return arm_differences(page, present, tasks), f"Differences of preset {page.settings.name}."
     table = recorded("differences")
-    return table[table.algorithm.isin([arm.label for arm in arms])], record_in_words("laptop-long")
+    wanted = table.algorithm.isin([arm.label for arm in arms]) & table.quantity.isin(["trace", *tasks])
+    return table[wanted], record_in_words("laptop-long")
 
 
 def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
