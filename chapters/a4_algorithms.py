@@ -217,7 +217,9 @@ drawing.legend(axes[0])
 # %%
 from sameloss.studies.same_loss.tables import causal
 
-render(causal.cooled_table(page, tasks), decimals=3)
+treated = causal.cooled_table(page, tasks)
+nats, share = treated.KL.map("{:.5f}".format), 100 * treated.share
+render(treated.assign(KL=nats, share=share).rename(columns={"share": "share (%)"}))
 
 # %%
 Markdown(causal.refused(page))

@@ -30,6 +30,15 @@ def test_one_legend_explains_all_panels():
     (drawn,) = axes[0].figure.legends
     assert [text.get_text() for text in drawn.get_texts()] == ["a", "b"]
     assert axes[0].get_legend() is None
+    assert drawn._ncols == 2
+
+
+def test_a_long_legend_has_several_rows():
+    (ax,) = panels(1)
+    for name in "abcde":
+        ax.plot([0, 1], label=30 * name)
+    legend(ax)
+    assert ax.figure.legends[0]._ncols == 3
 
 
 def test_a_style_has_a_grid_and_colours_that_all_can_tell():

@@ -8,6 +8,8 @@ import pandas as pd
 import seaborn as sns
 from IPython.display import HTML
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.ticker import LogLocator, NullFormatter
 
 KL_LABEL = "KL to the truth (nats a masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -42,10 +44,25 @@ def panels(count: int, width: float = 3.5) -> list[Axes]:
     return list(axes.flat)[:count]
 
 
+LEGEND_ROW = 100
+"""Letters that fit a row of a legend."""
+
+
 def legend(ax: Axes) -> None:
-    """Explain the colours and markers of all panels of a figure, above them."""
+    """Explain the colours and markers of all panels of a figure, above them, in rows that fit a page."""
     handles, labels = ax.get_legend_handles_labels()
-    ax.figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), fontsize="small")
+    fitting = max(1, LEGEND_ROW // max(map(len, labels), default=1))
+    columns = min(len(labels), fitting)
+    ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+
+
+def plain_log_axis(axis: Axis, values: pd.Series) -> None:
+    """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
+    short = values.max() / values.min() < 10
+    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if short else (1,)))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_formatter(NullFormatter())
+    axis.set_tick_params(which="both", labelsize="small")
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:

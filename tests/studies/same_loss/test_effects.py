@@ -291,30 +291,6 @@ def test_steps_with_exact_labels_are_not_compared_with_those_after_them(results)
     assert np.isnan(effects.trace_falls_with_steps(exact).low)
 
 
-def wrong(found, shares):
-    """Return results whose last models err in a share of the sentences, by seed, in the first task."""
-    probes = {}
-    for key, share in zip(found.probes, shares, strict=True):
-        right = np.ones((1, 3, 400, 2), bool)
-        right[:, :, : round(400 * share), 0] = False
-        probes[key] = right
-    return replace(found, probes=probes)
-
-
-def test_the_factor_of_errors_is_paired_by_seed_and_geometric(cooled):
-    """Errors halved in one comparison, and an eighth in the other: a quarter, the same in every seed."""
-    found = cooled([0.01, 0.01, 0.01])
-    other, half, eighth = (wrong(found, np.array([0.2, 0.4, 0.8]) / by) for by in (1, 2, 8))
-    assert effects.error_factor([(half, other)], "root") == pytest.approx((0.5, 0.5, 0.5))
-    both = effects.error_factor([(half, other), (eighth, other)], "root")
-    assert both == pytest.approx((0.25, 0.25, 0.25))
-    apart = effects.error_factor([(wrong(found, [0.1, 0.2, 0.2]), other)], "root")
-    assert apart.value == pytest.approx((1 / 16) ** (1 / 3))
-    assert apart.low < apart.value < apart.high
-    undefined = effects.error_factor([(half, other)], "span2")  # nothing is wrong there
-    assert undefined == pytest.approx(UNDEFINED, nan_ok=True)
-
-
 def test_the_difference_of_kls_is_paired_and_its_error_counts_seeds_and_sentences(cooled):
     """Differences of 1, 2 and 3 thousandths; errors of 3 and 4 thousandths of the two sets of sentences."""
     first, second = cooled([0.011, 0.022, 0.033], error=0.003), cooled([0.010, 0.020, 0.030], error=0.004)

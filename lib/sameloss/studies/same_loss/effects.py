@@ -382,26 +382,6 @@ def dose_response(treated: Iterable[Results], task: str) -> Interval:
     return dose_slope(last, task)
 
 
-def error_factor(pairs: Iterable[tuple[Results, Results]], task: str) -> Interval:
-    """Return by what the error of last models is a multiple of others', the geometric mean over (own, other).
-
-    Its interval is over pre-training seeds, which are paired. It is undefined where a model makes no error.
-    """
-    errors = np.array([[_errors(results, task) for results in pair] for pair in pairs])
-    if errors.min() <= 0:
-        return UNDEFINED
-    logs = np.log(errors[:, 0] / errors[:, 1]).mean(0)
-    weights = seed_weights(len(logs), REPLICATES, np.random.default_rng(0))
-    found = percentile_interval(logs.mean(), logs.mean() + weights @ logs)
-    return Interval(*(float(np.exp(end)) for end in found))
-
-
-def _errors(results: Results, task: str) -> Float[np.ndarray, " seed"]:
-    """Return the share of sentences that are read wrongly, of the last model of each seed."""
-    (size,) = results.sizes
-    return 1 - results.correct(size, task).mean((1, 2))
-
-
 def strongest_saturated(sweep: Iterable[Results]) -> Results | None:
     """Return the last of a sweep, ordered by strength, whose seeds all end saturated.
 

@@ -7,10 +7,9 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.ticker import LogLocator, NullFormatter
+from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, legend, panels
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, legend, panels, plain_log_axis
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
 
@@ -49,7 +48,7 @@ def along_training(
     ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
     ax.xaxis.set_minor_formatter(NullFormatter())
     if log:
-        _plain_log_axis(ax.yaxis, table[quantity])
+        plain_log_axis(ax.yaxis, table[quantity])
     return ax
 
 
@@ -185,7 +184,7 @@ def accuracy_bought(table: pd.DataFrame) -> list[Axes]:
         ax.axhline(0, color="0.5", lw=1)
         ax.axvline(1, color="0.5", lw=1)
         ax.set(xscale="log", xlabel="trace, relative to the reference", ylabel=f"accuracy, {task} (points)")
-        _plain_log_axis(ax.xaxis, 1 + part.trace)
+        plain_log_axis(ax.xaxis, 1 + part.trace)
     if len(shown):
         legend(axes[0])
     return axes
@@ -200,18 +199,17 @@ def error_by_labels(table: pd.DataFrame, few: range, ax: Axes) -> Axes:
         ax: where to draw.
 
     """
-    counted = table[table.labels.str.isdigit()].assign(labels=lambda t: t.labels.astype(int)).dropna()
     ax.axvspan(few[0], few[-1], color="0.93", zorder=0, lw=0)
+    counted = table[table.labels.str.isdigit()].astype({"labels": int}).dropna()
     for task, style in _styles(counted, "task").items():
         own = counted[counted.task == task]
-        ends = [own.factor - own.low, own.high - own.factor]
-        ax.errorbar(own.labels, own.factor, ends, label=task, capsize=2, ms=5, lw=1.3, **style)
+        apart = [own.factor - own.low, own.high - own.factor]
+        ax.errorbar(own.labels, own.factor, apart, label=task, capsize=2, **style)
     ax.axhline(1, color="0.5", lw=1)
     ax.set(xlabel="labelled sentences", ylabel="error, noisy over untreated", xscale="log", yscale="log")
     if len(counted):
         ax.set_xticks(counts := sorted(counted.labels.unique()), counts, rotation=45)
-        _plain_log_axis(ax.yaxis, counted.factor)
-    ax.minorticks_off()
+        plain_log_axis(ax.yaxis, counted.factor)
     return ax
 
 
@@ -240,17 +238,8 @@ def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "
         ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
                     label=name, **style)  # fmt: skip
     ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
-    _plain_log_axis(ax.xaxis, table.trace)
+    plain_log_axis(ax.xaxis, table.trace)
     return ax
-
-
-def _plain_log_axis(axis: Axis, values: pd.Series) -> None:
-    """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
-    short = values.max() / values.min() < 10
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if short else (1,)))
-    axis.set_major_formatter("{x:g}")
-    axis.set_minor_formatter(NullFormatter())
-    axis.set_tick_params(which="both", labelsize="small")
 
 
 def gap_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
@@ -317,7 +306,7 @@ def traces_by_comparison(table: pd.DataFrame, ax: Axes) -> Axes:
     wrapped = [WAYS[name].label.replace(", ", ",\n").replace(" (", "\n(") for name in names]
     ax.set_xticks(range(len(names)), wrapped, fontsize="small")
     ax.set(ylabel="trace", yscale="log")
-    _plain_log_axis(ax.yaxis, table.trace)
+    plain_log_axis(ax.yaxis, table.trace)
     ax.legend(title="size", bbox_to_anchor=(1, 1), loc="upper left")
     return ax
 
@@ -397,7 +386,7 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
     ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
     ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats a masked token)", title=name)
     ax.legend(loc="lower right", fontsize="small")
-    _plain_log_axis(ax.xaxis, tried.concentration)
+    plain_log_axis(ax.xaxis, tried.concentration)
     return ax
 
 

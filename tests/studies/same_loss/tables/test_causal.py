@@ -9,6 +9,7 @@ import pytest
 from made_up import changed
 
 from sameloss.runs.flatness import MEASURES
+from sameloss.statistics.bootstrap import UNDEFINED
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, SHARPENED, UNTREATED
 from sameloss.studies.same_loss.effects import Compared
@@ -100,6 +101,30 @@ def test_the_adversary_and_the_sizes_are_compared_where_kls_are_equal(cooled):
     assert tuple(rows.loc[causal.ADVERSARY, moved]) == effects.arm_trace_excess(*pair, Compared.EQUAL_KL)
 
 
+def wrong(found, shares):
+    """Return results whose last models err in a share of the sentences, by seed, in the first task."""
+    probes = {}
+    for key, share in zip(found.probes, shares, strict=True):
+        right = np.ones((1, 3, 400, 2), bool)
+        right[:, :, : round(400 * share), 0] = False
+        probes[key] = right
+    return replace(found, probes=probes)
+
+
+def test_the_factor_of_errors_is_paired_by_seed_and_geometric(cooled):
+    """Errors halved in one comparison, and an eighth in the other: a quarter, the same in every seed."""
+    found = cooled.of(NOISY)
+    other, half, eighth = (wrong(found, np.array([0.2, 0.4, 0.8]) / by) for by in (1, 2, 8))
+    assert causal.error_factor([(half, other)], "root") == pytest.approx((0.5, 0.5, 0.5))
+    both = causal.error_factor([(half, other), (eighth, other)], "root")
+    assert both == pytest.approx((0.25, 0.25, 0.25))
+    apart = causal.error_factor([(wrong(found, [0.1, 0.2, 0.2]), other)], "root")
+    assert apart.value == pytest.approx((1 / 16) ** (1 / 3))
+    assert apart.low < apart.value < apart.high
+    undefined = causal.error_factor([(half, other)], "span2")  # nothing is wrong there
+    assert undefined == pytest.approx(UNDEFINED, nan_ok=True)
+
+
 @pytest.fixture
 def few(cooled, monkeypatch):
     """With probes of few and of all labels: noise halves the error of the first task in each seed."""
@@ -158,7 +183,7 @@ def test_what_is_not_compared_is_named(cooled, filled):
     assert causal.refused(cooled) == (
         "Not compared, because their KL is not shown to be equal: penalty-after, μ = 0.001, cooled."
     )
-    assert causal.refused(filled("a4_algorithms")) == ""
+    assert causal.refused(filled("a4_algorithms")) == "All came to the KL of the untreated models."
 
 
 def test_measures_stand_relative_to_the_untreated_models(cooled, monkeypatch):

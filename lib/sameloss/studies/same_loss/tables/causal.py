@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from sameloss.runs.flatness import MEASURES
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
@@ -40,7 +41,7 @@ def _cooled_row(own: Results, untreated: Results, name: str, tasks: Iterable[str
     steps = [len(own.store.get(run).history) for run in own.group.pretrainings().values()]
     return {
         "treatment": name,
-        "steps": sum(steps) / len(steps),
+        "steps": round(sum(steps) / len(steps)),
         "KL": last.kl_mean.mean(),
         "share": last.kl_share.mean(),
         "apart (s.e.)": difference / error if error else 0.0,
@@ -100,12 +101,12 @@ def dose_table(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame:
 
 
 def refused(page: ComparisonPage) -> str:
-    """Say in one sentence which treatments did not come to the untreated models' KL; empty where all did."""
+    """Say in one sentence which treatments did not come to the untreated models' KL."""
     treated = {arm.label: page.of(arm) for arm in page.present(COOLED)}
     equal = effects.equally_cooled(treated.values())
     apart = [name for name, results in treated.items() if not any(results is other for other in equal)]
     if not apart:
-        return ""
+        return "All came to the KL of the untreated models."
     return f"Not compared, because their KL is not shown to be equal: {'; '.join(apart)}."
 
 
@@ -147,11 +148,31 @@ def errors_by_labels(page: ComparisonPage, tasks: Iterable[str]) -> pd.DataFrame
         {
             "task": task,
             "labels": name,
-            **effects.error_factor([(own[count], other[count]) for count in some], task)._asdict(),
+            **error_factor([(own[count], other[count]) for count in some], task)._asdict(),
         }
         for task in tasks
         for name, some in counts.items()
     ).rename(columns={"value": "factor"})
+
+
+def error_factor(pairs: Iterable[tuple[Results, Results]], task: str) -> Interval:
+    """Return by what the error of last models is a multiple of others', the geometric mean over (own, other).
+
+    Its interval is over pre-training seeds, which are paired. It is undefined where a model makes no error.
+    """
+    errors = np.array([[_errors(results, task) for results in pair] for pair in pairs])
+    if errors.min() <= 0:
+        return UNDEFINED
+    logs = np.log(errors[:, 0] / errors[:, 1]).mean(0)
+    weights = seed_weights(len(logs), REPLICATES, np.random.default_rng(0))
+    found = percentile_interval(logs.mean(), logs.mean() + weights @ logs)
+    return Interval(*(float(np.exp(end)) for end in found))
+
+
+def _errors(results: Results, task: str) -> Float[np.ndarray, " seed"]:
+    """Return the share of sentences that are read wrongly, of the last model of each seed."""
+    (size,) = results.sizes
+    return 1 - results.correct(size, task).mean((1, 2))
 
 
 def few_labels_in_words(errors: pd.DataFrame) -> str:

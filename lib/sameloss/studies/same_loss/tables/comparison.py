@@ -275,10 +275,10 @@ def _last_measures(results: Results) -> pd.DataFrame:
 
 
 def unsaturated(page: ComparisonPage, arms: Iterable[Arm]) -> str:
-    """Say in one sentence which algorithms did not reach the same loss; empty where all did."""
+    """Say in one sentence which algorithms did not reach the same loss."""
     apart = [arm.label for arm in arms if not saturated(page.of(arm), *page.of(arm).sizes)]
     if not apart:
-        return ""
+        return "All end saturated in every seed."
     return (
         f"Not saturated in all seeds, and so not compared after all steps: {'; '.join(apart)}. "
         "Give them more steps (parameter steps) or another strength."
