@@ -140,6 +140,7 @@ def test_tables_have_no_index_rounded_numbers_and_dashes_for_gaps():
     assert cells(render(table)) == ["a", "234.57", "1,000", "b", "–", "2"]
     assert cells(render(table, decimals=0))[1] == "235"
     assert "row_heading" not in render(table).to_html()
+    assert 'class="dataframe"' in render(table).to_html()  # else every second row is unreadable in the dark
 
 
 def test_the_same_table_is_the_same_page():

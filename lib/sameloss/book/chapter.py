@@ -19,7 +19,7 @@ from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
-from sameloss.studies.verdict import chance_in_words
+from sameloss.studies.verdict import chance_in_words, in_unit
 
 
 def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
@@ -99,7 +99,8 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Show a table without its index, numbers rounded, gaps as a dash."""
     formats = dict.fromkeys(table.select_dtypes("float").columns, f"{{:.{decimals}f}}")
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
-    return table.style.set_uuid(name).hide(axis="index").format(formats, na_rep="–", thousands=",")
+    shown = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
+    return shown.hide(axis="index").format(formats, na_rep="–", thousands=",")
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:
@@ -111,6 +112,8 @@ def render_verdicts(table: pd.DataFrame) -> Styler:
     """Show paper beside ours, and glue each row as `verdict-<id>` for the prose."""
     shown = table.copy()
     shown["95 % interval"] = [_interval(row) for row in table.itertuples()]
+    for column in ("paper", "ours"):
+        shown[column] = [in_unit(n, unit) for n, unit in zip(table[column], table.unit, strict=True)]
     for row in table.itertuples():
         glue(f"verdict-{row.id}", _in_words(row), display=False)
     columns = ["id", "place", "claim", "task", "unit", "paper", "ours", "95 % interval", "verdict"]
@@ -118,10 +121,10 @@ def render_verdicts(table: pd.DataFrame) -> Styler:
 
 
 def _interval(row: Any) -> str:
-    return "–" if pd.isna(row.low) else f"{row.low:.2f} to {row.high:.2f}"
+    return "–" if pd.isna(row.low) else f"{in_unit(row.low, row.unit)} to {in_unit(row.high, row.unit)}"
 
 
 def _in_words(row: Any) -> str:
     if pd.isna(row.low):
         return row.verdict
-    return f"{row.verdict} ({row.ours:+.2f} {row.unit}, 95 % interval {_interval(row)})"
+    return f"{row.verdict} ({in_unit(row.ours, row.unit, '+')} {row.unit}, 95 % interval {_interval(row)})"

@@ -30,6 +30,19 @@ class Claim:
         return self if tolerance is None else replace(self, tolerance=tolerance)
 
 
+DECIMALS = {"nats": 4}
+"""Of units that two are too few for: every verdict can be checked from the digits that are printed."""
+
+
+def in_unit(number: float, unit: str, sign: str = "") -> str:
+    """Write a number with the decimals of its unit, a gap as a dash.
+
+    >>> in_unit(0.00512, "nats"), in_unit(5.123, "accuracy points", "+"), in_unit(float("nan"), "nats")
+    ('0.0051', '+5.12', '–')
+    """
+    return "–" if pd.isna(number) else f"{number:{sign}.{DECIMALS.get(unit, 2)}f}"
+
+
 class Verdict(StrEnum):
     """What a computation says of a published claim."""
 

@@ -8,7 +8,7 @@ import pandas as pd
 from sameloss.statistics.bootstrap import Interval
 from sameloss.store.location import book_root
 from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.verdict import Claim, judge
+from sameloss.studies.verdict import Claim, in_unit, judge
 
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
@@ -73,8 +73,7 @@ def _in_short(verdicts: pd.DataFrame, tolerance: float | None) -> list[str]:
 
 def _judged(claim: Claim, effect: Interval) -> str:
     verdict = str(judge(effect, claim))
-    return (
-        verdict
-        if pd.isna(effect.low)
-        else f"{verdict}: {effect.value:+.2f} ({effect.low:.2f}, {effect.high:.2f})"
-    )
+    if pd.isna(effect.low):
+        return verdict
+    value, low, high = (in_unit(n, claim.unit, sign) for n, sign in zip(effect, ("+", "", ""), strict=True))
+    return f"{verdict}: {value} ({low}, {high})"
