@@ -157,7 +157,7 @@ def test_tiny_numbers_are_written_as_powers_of_ten():
 
 def test_claims_without_a_task_have_a_dash(filled_verdicts):
     rows = np.array(cells(render_verdicts(filled_verdicts))).reshape(len(filled_verdicts), -1)
-    tasks = dict(zip(rows[:, 0], rows[:, 3], strict=True))
+    tasks = dict(zip(rows[:, -1], rows[:, -3], strict=True))
     assert (tasks["entropy"], tasks["fig2"]) == ("–", "span2")
 
 

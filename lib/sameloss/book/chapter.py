@@ -116,8 +116,10 @@ def render_verdicts(table: pd.DataFrame) -> Styler:
         shown[column] = [in_unit(n, unit) for n, unit in zip(table[column], table.unit, strict=True)]
     for row in table.itertuples():
         glue(f"verdict-{row.id}", _in_words(row), display=False)
-    columns = ["id", "place", "claim", "task", "unit", "paper", "ours", "95 % interval", "verdict"]
-    return render(shown[columns].fillna({"task": "–"}))
+    # What matters most first: on a narrow screen the rest is scrolled to.
+    columns = ["claim", "verdict", "ours", "95 % interval", "paper", "unit", "task", "place", "id"]
+    verdicts = render(shown[columns].fillna({"task": "–"}))
+    return verdicts.set_table_attributes('class="dataframe verdicts"')
 
 
 def _interval(row: Any) -> str:
