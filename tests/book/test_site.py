@@ -15,7 +15,7 @@ from tiny_book import PAGE, notebook, write
 from sameloss.book import site
 from sameloss.book.contents import toc_files
 from sameloss.book.executed import copy_of
-from sameloss.book.site import STAGE, presentable, stage
+from sameloss.book.site import STAGE, folded_behind, presentable, stage
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,9 +90,27 @@ def test_a_notebook_with_an_error_is_not_staged():
         presentable(made, PAGE)
 
 
-def test_parameters_are_hidden():
+def test_parameters_are_folded_behind_their_name():
     cells = presentable(notebook(), PAGE).cells
-    assert [cell.metadata.get("tags") for cell in cells] == [None, ["parameters", "hide-input"], [], []]
+    assert [cell.metadata.get("tags") for cell in cells[:3]] == [None, ["hide-input", "parameters"], None]
+    assert cells[1].metadata["mystnb"] == {"code_prompt_show": "Parameters of this chapter"}
+
+
+@pytest.mark.parametrize(
+    ("source", "metadata", "label"),
+    [
+        ("axes = panels(2)", {"mystnb": {"figure": {"caption": "A."}}}, "Code of this figure"),
+        ("render(table)", {}, "Code of this table"),
+        ("# NBVAL_CHECK_OUTPUT\nprint(1)", {"tags": ["hide-input"]}, "Checks of this page"),
+        ("close(page)", {"tags": ["hide-input"]}, "Code"),
+        ("show_source(render)", {}, None),
+        ("round(0.1 + 0.2, 2)", {}, None),
+        ("glue('a', 1)\nrender(table)", {"tags": ["remove-cell"]}, None),
+    ],
+)
+def test_code_that_only_shows_is_folded_and_code_that_teaches_is_not(source, metadata, label):
+    cell = nbformat.v4.new_code_cell(source, metadata=metadata)
+    assert folded_behind(cell) == label
 
 
 # What Sphinx writes

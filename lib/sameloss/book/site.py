@@ -60,17 +60,42 @@ def _content(path: Path, committed: bool) -> bytes:
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
-    """Tag the cells a reader should not see; refuse a notebook with an error or without outputs."""
+    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs."""
     forget_execution(notebook)
     for cell in code_cells(notebook):
         if any(output.output_type == "error" for output in cell.outputs):
             raise SystemExit(f"{path}: a cell ended in an error; execute the chapter again.")
         if cell.source.strip() and cell.execution_count is None:
             raise SystemExit(f"{path}: a cell was not executed; run `make book` first.")
-        tags = cell.metadata.setdefault("tags", [])
-        if "parameters" in tags or "injected-parameters" in tags:
-            tags.append("hide-input")
+        label = folded_behind(cell)
+        if label:
+            cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})
+            cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
     return notebook
+
+
+FOLDED = {
+    "NBVAL_CHECK_OUTPUT": "Checks of this page",
+    "begin(globals()": "Start of this page",
+    "beside_the_paper(": "Code of this table",
+    "render(": "Code of this table",
+    "Markdown(": "Code of this sentence",
+    "record_in_words(": "Code of this sentence",
+}
+"""What a cell has in it that only shows what the library computed, and the label it is folded behind."""
+
+
+def folded_behind(cell: nbformat.NotebookNode) -> str | None:
+    """Return the label that a cell's code is folded behind; None for what teaches, and stays in sight."""
+    tags = cell.metadata.get("tags", [])
+    if "parameters" in tags or "injected-parameters" in tags:
+        return "Parameters of this chapter"
+    if "figure" in cell.metadata.get("mystnb", {}):
+        return "Code of this figure"
+    if "show_source(" in cell.source or "remove-cell" in tags:
+        return None
+    found = (label for text, label in FOLDED.items() if text in cell.source)
+    return next(found, "Code" if "hide-input" in tags else None)
 
 
 def _staged_hash() -> str:
