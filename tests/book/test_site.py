@@ -255,10 +255,11 @@ def test_figures_have_captions_and_alternative_texts(html):
 
 
 @pytest.mark.book
-def test_no_page_shows_an_error_or_a_path_of_this_machine(html):
+def test_no_page_shows_an_error_an_object_or_a_path_of_this_machine(html):
     for page in html.rglob("*.html"):
         text = page.read_text()
         assert "Traceback (most recent call last)" not in text, page
+        assert "object&gt;" not in text, page
         for folder in (ROOT, html.parents[1]):
             assert str(folder) not in text, page
         assert str(Path.home()) + "/" not in text, page
