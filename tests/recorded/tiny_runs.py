@@ -150,7 +150,7 @@ def measured_languages() -> dict[str, Run]:
 
 RENAMED = {
     "sgd-noise": "sgd-noise, lr 0.3",
-    "penalty-after": "penalty-after, batch 64",
+    "penalty-after": "penalty-after, log",
     "sharpen-after": "sharpen-after, log",
 }
 """Algorithms whose recipe is another than what was recorded under their name."""

@@ -54,8 +54,8 @@ UNTREATED = ("sgd-noise", 0.0)
 """Name and strength of what goes on from a saturated point as all treatments do, and does nothing to it."""
 
 
-def _penalised(weight: float, *, logarithm: bool = False) -> Objective:
-    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm) if weight else None)
+def _penalised(weight: float) -> Objective:
+    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm=True) if weight else None)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -107,14 +107,14 @@ ALGORITHMS: dict[str, Algorithm] = {
         "radius",
     ),
     "penalty-after": Algorithm(
-        "from the end of `soft`, SGD without label noise plus μ times the Fisher trace, batches of 64",
+        "from the end of `soft`, SGD without label noise plus μ times the log Fisher trace, batches of 64",
         lambda weight: _from_saturation(_penalised(weight), batch=64),
-        1e-3,
+        2e-3,
         "μ",
     ),
     "sharpen-after": Algorithm(
         "from the end of `soft`, SGD without label noise minus μ times the log Fisher trace, batches of 64",
-        lambda weight: _from_saturation(_penalised(-weight, logarithm=True), batch=64),
+        lambda weight: _from_saturation(_penalised(-weight), batch=64),
         2e-3,
         "μ",
     ),

@@ -15,8 +15,8 @@ from sameloss.errors import ParameterError
 class TracePenalty:
     """The settings of a penalty; part of a run's key. A negative weight rewards sharpness.
 
-    A reward should be of the logarithm: one of the trace itself grows with what it rewards, and in some
-    seeds runs away.
+    Along plain SGD it should be of the logarithm: a force that grows with the trace ran away in some
+    seeds, as a reward and as a penalty.
     """
 
     weight: float  # mu, of the Fisher trace
