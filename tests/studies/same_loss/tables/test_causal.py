@@ -181,7 +181,7 @@ def test_the_doses_are_those_at_equal_kl(cooled):
 
 def test_what_is_not_compared_is_named(cooled, filled):
     assert causal.refused(cooled) == (
-        "Not compared, because their KL is not shown to be equal: penalty-after, μ = 0.001, cooled."
+        "Not compared, because their KL is not shown to be equal: penalty-after, μ = 0.002, cooled."
     )
     assert causal.refused(filled("a4_algorithms")) == "All came to the KL of the untreated models."
 
