@@ -65,6 +65,16 @@ def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"
     return Interval(float(value), float(low), float(high))
 
 
+def seed_interval(values: Float[np.ndarray, " seed"]) -> Interval:
+    """Return the mean of one value a pre-training seed, with its interval over seeds.
+
+    >>> [round(end, 1) for end in seed_interval(np.array([1.0, 2.0, 3.0]))]  # Student's: 2 ± 2.5
+    [2.0, -0.2, 4.6]
+    """
+    weights = seed_weights(len(values), REPLICATES, np.random.default_rng(0))
+    return percentile_interval(values.mean(), values.mean() + weights @ values)
+
+
 class Resamples:
     """One set of resamples, shared by everything that is compared, so that differences are paired.
 

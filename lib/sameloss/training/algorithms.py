@@ -50,7 +50,7 @@ EXACT = Objective(label_noise=0.0)
 """The exact conditionals as labels: no label noise."""
 
 
-UNTREATED = ("sgd-noise", 0.0)
+NO_TREATMENT = ("sgd-noise", 0.0)
 """Name and strength of what goes on from a saturated point as all treatments do, and does nothing to it."""
 
 

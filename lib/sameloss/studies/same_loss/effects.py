@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from sameloss.errors import UnreachableKL
 from sameloss.statistics.association import dose_slope, signed_r2, step_slope, trajectories_of
-from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, percentile_interval, seed_interval
 from sameloss.studies.same_loss.log_traces import LogTraces, excess, log_traces, log_traces_of
 from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
 
@@ -333,9 +333,7 @@ def reaches_entropy(results: Results, limit: float, sizes: Iterable[str] | None 
         return UNDEFINED
     last, margins = final(results), []
     for size in sizes:
-        kl = last[last["size"] == size].kl_mean.to_numpy()
-        weights = seed_weights(len(kl), REPLICATES, np.random.default_rng(0))
-        margins.append(percentile_interval(limit - kl.mean(), limit - kl.mean() - weights @ kl))
+        margins.append(seed_interval(limit - last[last["size"] == size].kl_mean.to_numpy()))
     return min(margins)
 
 
@@ -346,9 +344,7 @@ def last_fall_of_log_kl(results: Results) -> Interval:
     if before is None or not sizes:
         return UNDEFINED
     kl = results.checkpoints.pivot(index="seed", columns=["size", "step"], values="kl_mean")
-    falls = np.mean([np.log(kl[size, before] / kl[size, last]) for size in sizes], axis=0)
-    weights = seed_weights(len(falls), REPLICATES, np.random.default_rng(0))
-    return percentile_interval(falls.mean(), falls.mean() + weights @ falls)
+    return seed_interval(np.mean([np.log(kl[size, before] / kl[size, last]) for size in sizes], axis=0))
 
 
 def less_than(limit: float, effect: Interval) -> Interval:

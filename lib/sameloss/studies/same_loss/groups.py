@@ -25,7 +25,7 @@ from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.training.algorithms import EXACT, UNTREATED, Recipe, recipe
+from sameloss.training.algorithms import EXACT, NO_TREATMENT, Recipe, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import ORDINARY, Objective
@@ -137,7 +137,7 @@ class Group:
         """Return what brings a treated model to the loss of the untreated: training without label noise."""
         cooling, uncooled = self.settings.training.cooling, replace(self, cooled=False)
         treated = uncooled.pretraining(size, seed)
-        algorithm, strength = UNTREATED
+        algorithm, strength = NO_TREATMENT
         untreated = replace(uncooled, algorithm=algorithm, strength=strength).pretraining(size, seed)
         return CoolDown(
             treated.corpus,

@@ -9,7 +9,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.runs.flatness import MEASURES
-from sameloss.statistics.bootstrap import REPLICATES, UNDEFINED, Interval, percentile_interval, seed_weights
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
@@ -163,9 +163,7 @@ def error_factor(pairs: Iterable[tuple[Results, Results]], task: str) -> Interva
     errors = np.array([[_errors(results, task) for results in pair] for pair in pairs])
     if errors.min() <= 0:
         return UNDEFINED
-    logs = np.log(errors[:, 0] / errors[:, 1]).mean(0)
-    weights = seed_weights(len(logs), REPLICATES, np.random.default_rng(0))
-    found = percentile_interval(logs.mean(), logs.mean() + weights @ logs)
+    found = seed_interval(np.log(errors[:, 0] / errors[:, 1]).mean(0))
     return Interval(*(float(np.exp(end)) for end in found))
 
 
