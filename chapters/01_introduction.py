@@ -17,8 +17,8 @@
 # differs is the flatness of the minimum that training found; (3) the noise of stochastic gradients
 # drives training to flat minima; (4) so the training algorithm matters beyond the loss it reaches.
 #
-# **This page** goes through the four steps with four figures, drawn from the very runs of the other
-# chapters, and says after each what was found here.
+# **This page** says what was found, then goes through the four steps with four figures, drawn from the very runs
+# of the other chapters.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -38,6 +38,15 @@ from sameloss.book.chapter import begin
 page = begin(globals(), "01_introduction")
 
 # %% [markdown]
+# ## What was found
+#
+# The strongest evidence that this book has on each question: recorded runs before the default's, more seeds before
+# fewer. Each line leads to its claim.
+#
+# ```{glue:} findings
+# :doc: verdicts.ipynb
+# ```
+#
 # ## Why this can be decided at all
 #
 # For natural text nobody knows the best possible loss. For a language that a grammar generates, the
@@ -45,7 +54,7 @@ page = begin(globals(), "01_introduction")
 # language's entropy, which no model can beat, and the model's KL divergence from the truth. A model
 # whose KL is almost zero is *saturated*: nothing is left to learn about masked words.
 #
-# ## 1 The same loss, another accuracy
+# ## The same loss, another accuracy
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL. One line a pre-training, going from left to right, one point a checkpoint; in the shaded region models are saturated. The lookup table (dashed) represents each token by its true conditional: its loss is perfect.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy on task B against KL by model size, with baselines."}}
 from sameloss.studies import drawing
@@ -61,10 +70,9 @@ figures.accuracy_against_kl(results.checkpoints, name, baselines, results.satura
 drawing.legend(ax)
 
 # %% tags=["remove-cell"]
-from sameloss.book.chapter import render_verdicts
+from sameloss.book.chapter import glue_verdicts
 
-render_verdicts(page.verdicts())
-
+glue_verdicts(page, page.verdicts())
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
@@ -80,14 +88,14 @@ glue("control-task", name, display=False)
 
 # %% [markdown]
 # - Does a lookup table, with a perfect loss, probe worse than trained models? On task A
-#   {glue:text}`verdict-tab1-lookup-A`; on task B {glue:text}`verdict-tab1-lookup-B`.
-# - Are larger models better after the same steps, net of untrained ones? {glue:text}`verdict-fig2`; at exactly equal
-#   KL: {glue:text}`verdict-size-matched`. Details: {ref}`existence`.
+#   {glue:}`verdict-tab1-lookup-A`; on task B {glue:}`verdict-tab1-lookup-B`.
+# - Are larger models better after the same steps, net of untrained ones? {glue:}`verdict-fig2`; at exactly equal
+#   KL: {glue:}`verdict-size-matched`. Details: {ref}`existence`.
 # - On {glue:text}`control-task` the largest saturated size over the smallest is, read by a probe that is solved to
 #   its optimum, {glue:text}`control-0`; with features projected to equal capacity, {glue:text}`control-1`; by the
 #   paper's probe, {glue:text}`control-2`. Only what is beyond the untrained control is an effect of pre-training.
 #
-# ## 2 Flatness
+# ## Flatness
 
 # %% mystnb={"figure": {"caption": "Accuracy against the trace of the Hessian (its Fisher form, native parameters) of saturated checkpoints, on the three languages. The paper's claim: points fall to the right.", "name": "fig-argument-trace"}, "image": {"alt": "Accuracy against trace on the PCFG, the HMM and the stand-in, by size."}}
 axes = drawing.panels(3)
@@ -97,12 +105,12 @@ for arm, ax in zip((MAIN, HMM, OPT), axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# - Is the flatter model the more accurate one across sizes, of which it takes three? PCFG {glue:text}`verdict-fig5-r2`, HMM
-#   {glue:text}`verdict-fig5-hmm`, stand-in {glue:text}`verdict-fig5-opt`.
-# - Are larger models flatter, over their own parameters? {glue:text}`verdict-fig5-trace`. How sizes are
+# - Is the flatter model the more accurate one across sizes, of which it takes three? PCFG {glue:}`verdict-fig5-r2`, HMM
+#   {glue:}`verdict-fig5-hmm`, stand-in {glue:}`verdict-fig5-opt`.
+# - Are larger models flatter, over their own parameters? {glue:}`verdict-fig5-trace`. How sizes are
 #   made comparable decides this: {ref}`enlargement`. Details: {ref}`flatness`.
 #
-# ## 3 The noise flattens
+# ## The noise flattens
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved and left alone (s = 1): the trace and the accuracy on task A.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
@@ -116,12 +124,12 @@ drawing.legend(left)
 # %% [markdown]
 # Noise also lifts the loss, so every model is cooled down to one KL before it is compared:
 #
-# - Does label noise lower the trace? {glue:text}`verdict-noise-trace`.
-# - Does it raise accuracy thereby? {glue:text}`verdict-noise-accuracy`; does sharpening lower it?
-#   {glue:text}`verdict-sharpened-accuracy`. Over all treatments, task A: {glue:text}`verdict-dose-A`; task B:
-#   {glue:text}`verdict-dose-B`. Details: {ref}`algorithms`.
+# - Does label noise lower the trace? {glue:}`verdict-noise-trace`.
+# - Does it raise accuracy thereby? {glue:}`verdict-noise-accuracy`; does sharpening lower it?
+#   {glue:}`verdict-sharpened-accuracy`. Over all treatments, task A: {glue:}`verdict-dose-A`; task B:
+#   {glue:}`verdict-dose-B`. Details: {ref}`algorithms`.
 #
-# ## 4 The algorithm matters
+# ## The algorithm matters
 
 # %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
 along = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
@@ -133,8 +141,8 @@ drawing.legend(axes[0])
 
 # %% [markdown]
 # - Are an adversary's models worse at exactly equal KL? Task A
-#   {glue:text}`verdict-tab1-adversarial-A-matched`, task B {glue:text}`verdict-tab1-adversarial-B-matched`.
-# - And sharper? {glue:text}`verdict-tab2-trace-matched`. Details: {ref}`algorithms`.
+#   {glue:}`verdict-tab1-adversarial-A-matched`, task B {glue:}`verdict-tab1-adversarial-B-matched`.
+# - And sharper? {glue:}`verdict-tab2-trace-matched`. Details: {ref}`algorithms`.
 #
 # Everything published, with its verdict: {ref}`verdicts`.
 

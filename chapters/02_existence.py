@@ -232,7 +232,7 @@ from IPython.display import Markdown
 from sameloss.studies.same_loss.recorded import record_in_words, recorded
 
 many = recorded("control")
-render(scientific(many, "gradient").rename(columns={"value": "net"})) if len(many) else None
+render(scientific(many, "gradient").rename(columns={"value": "net"}))
 
 # %%
 Markdown(record_in_words("laptop-long"))
@@ -405,12 +405,12 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - Do more steps help after saturation? {glue:text}`verdict-fig1`; for each doubling at equal KL:
-#   {glue:text}`verdict-fig1-matched`.
-# - Are larger models better, net of untrained ones? Task B: {glue:text}`verdict-fig2`, at equal KL {glue:text}`verdict-size-matched`; task A:
-#   {glue:text}`verdict-fig9`.
+# - Do more steps help after saturation? {glue:}`verdict-fig1`; for each doubling at equal KL:
+#   {glue:}`verdict-fig1-matched`.
+# - Are larger models better, net of untrained ones? Task B: {glue:}`verdict-fig2`, at equal KL {glue:}`verdict-size-matched`; task A:
+#   {glue:}`verdict-fig9`.
 # - Are trained models above the lookup table, in the *least* favourable size?
-#   {glue:text}`verdict-tab1-lookup-A` on task A, {glue:text}`verdict-tab1-lookup-B` on task B.
+#   {glue:}`verdict-tab1-lookup-A` on task A, {glue:}`verdict-tab1-lookup-B` on task B.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

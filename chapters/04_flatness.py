@@ -241,9 +241,9 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - Does the trace fall with steps after saturation, with AdamW? {glue:text}`verdict-fig3-trace-adamw`.
-# - Does the trace, over native parameters, fall with size? {glue:text}`verdict-fig5-trace`.
-# - Is the flatter model the more accurate one across sizes? {glue:text}`verdict-fig5-r2`.
+# - Does the trace fall with steps after saturation, with AdamW? {glue:}`verdict-fig3-trace-adamw`.
+# - Does the trace, over native parameters, fall with size? {glue:}`verdict-fig5-trace`.
+# - Is the flatter model the more accurate one across sizes? {glue:}`verdict-fig5-r2`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -243,6 +243,16 @@ glue("causal", causal.in_words(slopes, bought), display=False)
 # %% [markdown]
 # **What it shows.** {glue:text}`causal`
 #
+# The recorded run, with more seeds and treatments: {glue:text}`causal-recorded`
+
+# %% mystnb={"figure": {"caption": "The same of the recorded run.", "name": "fig-bought-recorded"}, "image": {"alt": "The same figure with more ways of changing flatness, from more seeds."}}
+many = recorded("bought")
+_ = figures.accuracy_bought(many)
+
+# %% tags=["remove-cell"]
+glue("causal-recorded", causal.in_words(recorded("doses"), many), display=False)
+
+# %% [markdown]
 # **With few labels** (the bridge to Section 5). In {ref}`dyck` label noise makes a model flat, and multiplies the error of
 # heads from 16 samples by {glue:text}`05_dyck.ipynb::dyck-error_few-factor:s`
 # ({glue:text}`05_dyck.ipynb::dyck-error_few-interval:s`). If the same is at work here, the noisy model ($s = 1$, cooled) needs

@@ -181,7 +181,7 @@ verdicts = beside_the_paper(page)
 
 # %% [markdown]
 # - Enlarged to one architecture as the paper does, the trace falls with size:
-#   {glue:text}`verdict-fig5-enlarged`.
+#   {glue:}`verdict-fig5-enlarged`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

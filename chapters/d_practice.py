@@ -159,8 +159,8 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - Does SAM find flatter models? {glue:text}`verdict-sam-trace`.
-# - Are they more accurate? {glue:text}`verdict-sam-accuracy`.
+# - Does SAM find flatter models? {glue:}`verdict-sam-trace`.
+# - Are they more accurate? {glue:}`verdict-sam-accuracy`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -117,10 +117,10 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# - Does accuracy change little? {glue:text}`verdict-mask15`. Does the KL stay small? {glue:text}`verdict-mask15-kl`.
-# - Are larger models more accurate with 15 % masks, net of untrained ones? {glue:text}`verdict-mask15-size`; flatter ones
+# - Does accuracy change little? {glue:}`verdict-mask15`. Does the KL stay small? {glue:}`verdict-mask15-kl`.
+# - Are larger models more accurate with 15 % masks, net of untrained ones? {glue:}`verdict-mask15-size`; flatter ones
 #   (it takes three sizes, of which this page has two)?
-#   {glue:text}`verdict-mask15-r2`.
+#   {glue:}`verdict-mask15-r2`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

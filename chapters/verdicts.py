@@ -16,18 +16,8 @@
 # an interval and a tolerance fixed in `sameloss.studies.same_loss.claims` before the runs. Effects are oriented so
 # that the paper's claim is a positive number.
 #
-# | verdict | meaning |
-# |---|---|
-# | reproduced | the whole 95 % interval lies within the tolerance around the published number, and above zero |
-# | direction confirmed | the paper states a direction only, and the whole interval is above zero |
-# | smaller than published | the whole interval lies below the tolerance; it may contain zero: a precise null is a result |
-# | larger than published | the whole interval lies above the tolerance |
-# | not decided | the interval is too wide: it overlaps an edge of the tolerance (where there is a direction only: zero) |
-# | contradicted | the whole interval is below zero |
-# | not testable here | it cannot be computed from these runs, for example because models are not saturated |
-#
-# A wider interval never gets a stronger word. Each interval is at 95 % by itself; under the table stands how many
-# of them would lie above zero by chance alone.
+# **Counted**, by the strongest evidence that there is on each: claims: {glue:text}`claim-counts`; lemmas and theorems:
+# {glue:text}`theory-counts`. What the words mean stands under {ref}`verdict-words`.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -46,16 +36,42 @@ from sameloss.book.chapter import begin
 
 page = begin(globals(), "verdicts")
 
+# %% [markdown]
+# ## Claims
+#
+# One line a claim, under the question that it is about, with its 95 % interval: full points are recorded runs, open
+# ones those of this page, and the dashed tick is the paper's number. The name of a claim leads to its chapter.
+
 # %%
 from sameloss.book.chapter import beside_the_paper
 
 verdicts = beside_the_paper(page)
 
+# %% [markdown]
+# How many claims have which verdict:
+
 # %%
 from sameloss.book.chapter import render
+from sameloss.book.verdict_table import counts
 
-counts = page.recorded(verdicts).iloc[:, 2:].apply(lambda column: column.str.partition(":")[0].value_counts())
-render(counts.rename_axis("verdict").reset_index(), decimals=0)
+render(counts(page.evidence(verdicts)), decimals=0)
+
+# %% [markdown]
+# (verdict-words)=
+# ## What the words mean
+#
+# | verdict | meaning |
+# |---|---|
+# | reproduced | the whole 95 % interval lies within the tolerance around the published number, and above zero |
+# | direction confirmed | the paper states a direction only, and the whole interval is above zero |
+# | smaller than published | the whole interval lies below the tolerance; it may contain zero: a precise null is a result |
+# | larger than published | the whole interval lies above the tolerance |
+# | not decided | the interval is too wide: it overlaps an edge of the tolerance (where there is a direction only: zero) |
+# | contradicted | the whole interval is below zero |
+# | not testable here | it cannot be computed from these runs, for example because models are not saturated |
+#
+# A wider interval never gets a stronger word. Each interval is at 95 % by itself; under the table of claims stands
+# how many of them would lie above zero by chance alone.
 
 # %% [markdown]
 # ## Lemmas and theorems
@@ -69,6 +85,11 @@ from sameloss.book.verdicts import all_statements
 
 theory = all_statements(page.pages)
 render(theory.drop(columns="page"))
+
+# %% tags=["remove-cell"]
+from sameloss.book.chapter import glue_findings
+
+glue_findings(page, verdicts, theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

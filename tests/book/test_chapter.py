@@ -15,11 +15,13 @@ from sameloss.book.chapter import (
     begin,
     beside_the_paper,
     close,
+    example_of,
+    glue_findings,
     render,
-    render_verdicts,
     scientific,
     show_source,
 )
+from sameloss.book.studies import all_studies, open_page, study_of
 from sameloss.errors import ParameterError
 from sameloss.studies.verdict import chance_in_words
 
@@ -104,7 +106,10 @@ def test_a_chapter_ends_with_what_it_took_and_its_data(opened, shown, capsys):
 
 def test_a_chapter_without_runs_ends_without_costs(opened, shown, capsys):
     close(opened("a2_conditionals"))
-    assert capsys.readouterr().out == ""
+    said = capsys.readouterr().out.strip()
+    assert said == (
+        "With a parameter of your own: papermill chapters/a2_conditionals.ipynb out.ipynb -p sentences 5000"
+    )
     assert shown["displayed"] == []
 
 
@@ -112,20 +117,28 @@ def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
     page = fill(opened("02_existence"))
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
-    table, chance = (part.data for part in shown["displayed"][:2])
-    assert chance == chance_in_words(verdicts)
-    assert table.id.tolist() == verdicts.id.tolist()
+    table, chance = (part.data for part in shown["displayed"])
+    assert chance == f"On this page: {chance_in_words(verdicts)}"
+    assert set(re.findall(r'id="claim-([^"]+)"', table)) == set(verdicts.id)
+    assert set(re.findall(r'href="([^"#]+)#', table)) == {"verdicts.html"}
     assert set(shown["glued"]) == {f"verdict-{name}" for name in verdicts.id}
-    recorded = shown["displayed"][-1].data
-    assert "smoke (this page)" in recorded
     row = verdicts.set_index("id").loc["fig2"]
-    interval = f"{row.low:.2f} to {row.high:.2f}"
-    assert shown["glued"]["verdict-fig2"] == (
-        f"larger than published ({row.ours:+.2f} accuracy points, 95 % interval {interval})"
-    )
-    assert shown["glued"]["verdict-fig9-opt"] == "not testable here"
-    assert table.set_index("id")["95 % interval"]["fig2"] == interval
-    assert table.set_index("id")["95 % interval"]["fig9-opt"] == "–"
+    said = f"{row.ours:+.2f} ({row.low:.2f} to {row.high:.2f})"
+    assert said in table
+    assert f"larger than published</span> {said} accuracy points" in shown["glued"]["verdict-fig2"].data
+    assert "not testable here</span>" in shown["glued"]["verdict-fig9-opt"].data
+
+
+def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(opened, shown):
+    page = fill(opened("02_existence"))
+    statements = pd.DataFrame({"verdict": ["holds", "holds as corrected"]})
+    glue_findings(page, page.verdicts(), statements)
+    glued = shown["glued"]
+    assert set(glued) == {"findings", "findings-front", "claim-counts", "theory-counts"}
+    assert glued["findings-front"].data.replace("chapters/", "") == glued["findings"].data
+    assert 'href="chapters/02_existence.html#claim-fig2"' in glued["findings-front"].data
+    assert glued["theory-counts"] == "holds 1, holds as corrected 1"
+    assert sum(map(int, re.findall(r"\d+", glued["claim-counts"]))) == len(page.claims())
 
 
 def test_a_page_about_something_else_shows_no_verdict(opened, shown, capsys):
@@ -155,21 +168,19 @@ def test_tiny_numbers_are_written_as_powers_of_ten():
     assert scientific(table, "off").to_numpy().tolist() == [["1e-09", 1.2e-9]]
 
 
-def test_claims_without_a_task_have_a_dash(filled_verdicts):
-    rows = np.array(cells(render_verdicts(filled_verdicts))).reshape(len(filled_verdicts), -1)
-    tasks = dict(zip(rows[:, -1], rows[:, -3], strict=True))
-    assert (tasks["entropy"], tasks["fig2"]) == ("–", "span2")
-
-
-@pytest.fixture
-def filled_verdicts(opened, shown):
-    return fill(opened("02_existence")).verdicts()
-
-
 def test_the_source_of_a_function_stands_beside_its_equation():
     shown = show_source(scientific)
     assert shown.data.startswith("def scientific(")
     assert shown.language == "python"
+
+
+@pytest.mark.parametrize("name", [name for study in all_studies().values() for name in study.plans])
+def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, folder):
+    """The smallest preset has the parameter too, and a value that it may have."""
+    parameter, value = example_of(name).rpartition(" -p ")[2].split()
+    declared = study_of(name).table(name)[parameter]
+    changed = open_page(name, preset="smoke", **{parameter: declared.checked(parameter, float(value))})
+    assert changed.settings != open_page(name, preset="smoke").settings
 
 
 def test_a_page_of_another_name_is_refused():

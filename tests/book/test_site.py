@@ -38,7 +38,7 @@ def test_only_what_has_changed_is_staged_again(book):
     stage(committed=True)
     before = staged()
     assert {str(path.relative_to(STAGE)) for path in before} == {
-        *("_config.yml", "_toc.yml", "references.bib", "_static/book.css"),
+        *site.PAGES,
         *("intro.md", "summary.md", str(PAGE)),
     }
     Path("intro.md").touch()
@@ -180,7 +180,7 @@ def html(tmp_path_factory):
     folder = tmp_path_factory.mktemp("book")
     for name in ("_static", "chapters", "images"):
         shutil.copytree(ROOT / name, folder / name)
-    for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt"):
+    for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt", "README.md"):
         shutil.copy(ROOT / name, folder)
     done = build(folder)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,19 +7,21 @@ from typing import Any
 
 import pandas as pd
 from IPython import InteractiveShell, get_ipython
-from IPython.display import Code, Markdown, display
+from IPython.display import HTML, Code, Markdown, display
 from myst_nb import glue
 from pandas.io.formats.style import Styler
 
+from sameloss.book import verdict_table
 from sameloss.book.costs import announce, measured
 from sameloss.book.studies import study_of
 from sameloss.errors import BookError
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
+from sameloss.studies.evidence import answers, strongest
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
-from sameloss.studies.verdict import chance_in_words, in_unit
+from sameloss.studies.verdict import chance_in_words
 
 
 def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
@@ -44,7 +46,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
 
 
 def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
-    """End a chapter: say where its numbers come from and what they took, and offer its data.
+    """End a chapter: say where its numbers come from and what they took, offer its data, and how to go on.
 
     Args:
         page: from `begin`.
@@ -57,22 +59,63 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
         display(render(measured(page.store, runs), decimals=2))
     if data is not None:
         display(download(data, page.name))
+    print(f"With a parameter of your own: {example_of(page.name)}")
+
+
+def example_of(page: str) -> str:
+    """Return the command that executes a page with one parameter changed.
+
+    >>> example_of("02_existence")
+    'papermill chapters/02_existence.ipynb out.ipynb -p seeds 5'
+    """
+    parameters = study_of(page).table(page)
+    known = [f" -p {name} {parameter.example}" for name, parameter in parameters.items() if parameter.example]
+    return f"papermill chapters/{page}.ipynb out.ipynb{known[0]}"
+
+
+HOME = "verdicts"
+"""The page of all verdicts."""
 
 
 def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
-    """Show paper beside ours and what chance alone would give, then recorded runs; return the verdicts.
+    """Show paper beside ours and beside recorded runs, and what chance alone would give; return the verdicts.
 
-    Each row is glued as `verdict-<id>` for the prose.
+    Each claim is glued as `verdict-<id>` for the prose.
     """
     verdicts = page.verdicts()
     if verdicts.empty:
         print("No claim of the paper is about what this page was asked to show.")
-    else:
-        display(render_verdicts(verdicts))
-        display(Markdown(chance_in_words(verdicts)))
-        display(Markdown("The same claims in runs too long to wait for, recorded once:"))
-        display(render(page.recorded(verdicts)))
+        return verdicts
+    evidence = glue_verdicts(page, verdicts)
+    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home=page.name == HOME)))
+    display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
     return verdicts
+
+
+def glue_verdicts(page: Page[Any], verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Glue what is said of each claim as `verdict-<id>`; return the evidence, the strongest first."""
+    evidence = page.evidence(verdicts)
+    for row in verdicts.itertuples():
+        said = verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
+        glue(f"verdict-{row.id}", HTML(said), display=False)
+    return evidence
+
+
+def glue_findings(page: Page[Any], verdicts: pd.DataFrame, statements: pd.DataFrame) -> None:
+    """Glue what the book found: `findings`, the same as `findings-front` for the first page, and counts.
+
+    Args:
+        page: that has all claims.
+        verdicts: of all claims.
+        statements: of all studies, see `statement.statement_table`.
+
+    """
+    evidence = page.evidence(verdicts)
+    answered = answers(page.topics, evidence)
+    glue("findings", HTML(verdict_table.findings(answered)), display=False)
+    glue("findings-front", HTML(verdict_table.findings(answered, "chapters/")), display=False)
+    glue("claim-counts", verdict_table.counted(strongest(evidence).verdict), display=False)
+    glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
 
 
 def _show_faults_as_one_sentence() -> None:
@@ -106,27 +149,3 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """Write a column of tiny numbers as powers of ten."""
     return table.assign(**{column: table[column].map("{:.0e}".format)})
-
-
-def render_verdicts(table: pd.DataFrame) -> Styler:
-    """Show paper beside ours, and glue each row as `verdict-<id>` for the prose."""
-    shown = table.copy()
-    shown["95 % interval"] = [_interval(row) for row in table.itertuples()]
-    for column in ("paper", "ours"):
-        shown[column] = [in_unit(n, unit) for n, unit in zip(table[column], table.unit, strict=True)]
-    for row in table.itertuples():
-        glue(f"verdict-{row.id}", _in_words(row), display=False)
-    # What matters most first: on a narrow screen the rest is scrolled to.
-    columns = ["claim", "verdict", "ours", "95 % interval", "paper", "unit", "task", "place", "id"]
-    verdicts = render(shown[columns].fillna({"task": "–"}))
-    return verdicts.set_table_attributes('class="dataframe verdicts"')
-
-
-def _interval(row: Any) -> str:
-    return "–" if pd.isna(row.low) else f"{in_unit(row.low, row.unit)} to {in_unit(row.high, row.unit)}"
-
-
-def _in_words(row: Any) -> str:
-    if pd.isna(row.low):
-        return row.verdict
-    return f"{row.verdict} ({in_unit(row.ours, row.unit, '+')} {row.unit}, 95 % interval {_interval(row)})"

@@ -1,6 +1,6 @@
 """A page of the book as its study declares it, and at work."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -9,7 +9,9 @@ import pandas as pd
 from sameloss.device import use_device
 from sameloss.store.location import default_artifacts
 from sameloss.store.store import Run, Store
+from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.parameters import Parameter, Settings, applied, checked, choose
+from sameloss.studies.verdict import Topic
 
 S = TypeVar("S", bound=Settings)
 
@@ -38,9 +40,14 @@ class Page(Generic[S]):
         """Return paper beside ours, one row a claim of this page: see `verdict.verdict_table`."""
         return pd.DataFrame()
 
-    def recorded(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return verdicts of this page beside those of recorded runs, where the study has any."""
-        return pd.DataFrame()
+    @property
+    def topics(self) -> Sequence[Topic[Any]]:
+        """Return the questions that the study's claims are about."""
+        return ()
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return verdicts of this page, and of recorded runs where there are any: see `side_by_side`."""
+        return side_by_side({Source(self.settings.name): verdicts})
 
     def statements(self) -> pd.DataFrame:
         """Return the lemmas and theorems of this page, judged: see `statement.statement_table`."""

@@ -47,6 +47,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()  # the fields of the settings that a value replaces, as dotted paths
     may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
+    example: str = ""  # a value worth trying, for the command at the end of a page
 
     def checked(self, name: str, value: Any) -> Any:
         """Return a value in the parameter's type: papermill reads `1e4` as a float.

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import pandas as pd
 
@@ -28,6 +28,17 @@ class Claim:
     def with_tolerance(self, tolerance: float | None) -> "Claim":
         """Return the claim with another tolerance; None: with its own."""
         return self if tolerance is None else replace(self, tolerance=tolerance)
+
+
+C = TypeVar("C", bound=Claim)
+
+
+@dataclass(frozen=True)
+class Topic(Generic[C]):
+    """A question that several claims are about."""
+
+    question: str
+    claims: tuple[C, ...]  # the most direct one first
 
 
 DECIMALS = {"nats": 4}
@@ -105,7 +116,7 @@ class Judged(NamedTuple):
     task: str | None = None
 
 
-COLUMNS = ("id", "place", "claim", "paper", "unit", "task", "ours", "low", "high", "verdict")
+COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "task", "ours", "low", "high", "verdict")
 
 
 def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> pd.DataFrame:
@@ -118,7 +129,7 @@ def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> p
     """
     rows = []
     for claim, effect, task in judged:
-        published = (claim.id, claim.place, claim.text, claim.value, claim.unit, task)
+        published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit, task)
         rows.append((*published, *effect, str(judge(effect, claim.with_tolerance(tolerance)))))
     return pd.DataFrame(rows, columns=COLUMNS)
 

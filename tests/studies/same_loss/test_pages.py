@@ -135,16 +135,18 @@ def test_a_page_may_quote_the_claims_of_others_that_are_about_what_it_compares(f
 def test_verdicts_stand_beside_those_of_the_records(filled):
     page = filled("02_existence")
     verdicts = page.verdicts()
-    table = page.recorded(verdicts)
-    assert table.id.tolist() == verdicts.id.tolist()
-    assert [words.split(":")[0] for words in table["smoke (this page)"]] == verdicts.verdict.tolist()
+    evidence = page.evidence(verdicts)
+    own = evidence[[source.preset == "smoke" for source in evidence.source]]
+    assert own.id.tolist() == verdicts.id.tolist()
+    assert own.verdict.tolist() == verdicts.verdict.tolist()
+    assert any(source.recorded for source in evidence.source)
 
 
-def test_and_are_the_same_there_under_the_readers_tolerance(filled):
-    page = filled("02_existence", tolerance=4)
-    verdicts = page.verdicts()
-    table = page.recorded(verdicts)
-    assert [words.split(":")[0] for words in table["smoke (this page)"]] == verdicts.verdict.tolist()
+def test_every_claim_belongs_to_a_question(filled):
+    topics = filled("02_existence").topics
+    assert [claim.id for topic in topics for claim in topic.claims] == [claim.id for claim in CLAIMS]
+    assert len({topic.question for topic in topics}) == len(topics)
+    assert all(topic.question.endswith("?") for topic in topics)
 
 
 # What is compared

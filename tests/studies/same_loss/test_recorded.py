@@ -1,13 +1,16 @@
 """Recorded runs are read, judged like a page's own, and say where they come from."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from sameloss.studies.evidence import Source
 from sameloss.studies.same_loss import recorded
 from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.same_loss.settings import PRESETS
 from sameloss.studies.verdict import Judged, verdict_table
 
 BOOK = Path(__file__).parents[3]
@@ -17,7 +20,7 @@ BY_ID = {claim.id: claim for claim in CLAIMS}
 @pytest.fixture
 def a_record(tmp_path, monkeypatch):
     """A folder with one record of two claims."""
-    folder = tmp_path / "results" / "long"
+    folder = tmp_path / "results" / "laptop-long"
     folder.mkdir(parents=True)
     rows = {
         "id": ["fig2", "fig1"],
@@ -39,53 +42,61 @@ def page_of(*names):
     return verdict_table(Judged(BY_ID[name], recorded.Interval(0.0, -1.0, 1.0)) for name in names)
 
 
+def of_the_record(verdicts):
+    """Return what the record says of a page's claims, by id."""
+    evidence = recorded.evidence_on(verdicts, PRESETS["laptop"])
+    return evidence[[source.recorded for source in evidence.source]].set_index("id")
+
+
 def test_records_stand_beside_a_page_claim_by_claim(a_record):
-    """Rows follow the page, whatever the record's order; what the record lacks is a gap."""
-    table = recorded.across_presets(page_of("fig1", "fig2", "fig9"), "laptop")
-    assert table.id.tolist() == ["fig1", "fig2", "fig9"]
-    assert table["laptop (this page)"].tolist() == [
-        "not decided: +0.00 (-1.00, 1.00)",
-        "smaller than published: +0.00 (-1.00, 1.00)",
-        "not decided: +0.00 (-1.00, 1.00)",
+    """Claims follow the page, whatever the record's order; what the record lacks is left out."""
+    evidence = recorded.evidence_on(page_of("fig1", "fig2", "fig9"), PRESETS["laptop"])
+    own, theirs = Source("laptop", 3), Source("laptop-long", 5, recorded=True)
+    assert list(zip(evidence.source, evidence.id, evidence.verdict, strict=True)) == [
+        (theirs, "fig1", "not testable here"),
+        (theirs, "fig2", "reproduced"),
+        (own, "fig1", "not decided"),
+        (own, "fig2", "smaller than published"),
+        (own, "fig9", "not decided"),
     ]
-    assert table["long (recorded)"].tolist() == [
-        "not testable here",
-        "reproduced: +7.00 (6.50, 7.50)",
-        recorded.NOT_RECORDED,
-    ]
+    assert evidence.loc[1, ["ours", "low", "high"]].tolist() == [7.0, 6.5, 7.5]
 
 
 def test_a_record_speaks_for_a_claim_only_in_the_same_words(a_record):
     """What had this name when it was recorded may have been another claim."""
     page = page_of("fig1", "fig2")
     reworded = page.assign(claim=page.claim.where(page.id != "fig2", "something else"))
-    shown = recorded.across_presets(reworded, "laptop")["long (recorded)"]
-    assert shown.tolist() == ["not testable here", "–"]
+    assert of_the_record(reworded).index.tolist() == ["fig1"]
 
 
 def test_a_record_keeps_numbers_and_is_judged_as_a_page_is(a_record):
     """A verdict written down under another rule would not be comparable."""
-    kept = recorded.recorded("verdicts", "long").set_index("id")
+    kept = recorded.recorded("verdicts").set_index("id")
     assert kept.verdict["fig2"] == "not seen"
-    shown = recorded.across_presets(page_of("fig2"), "laptop")["long (recorded)"]
-    assert shown.str.startswith("reproduced").all()
+    assert of_the_record(page_of("fig2")).verdict["fig2"] == "reproduced"
+
+
+def test_and_under_the_readers_tolerance(a_record):
+    strict = replace(PRESETS["laptop"], evaluation=replace(PRESETS["laptop"].evaluation, tolerance=0.01))
+    evidence = recorded.evidence_on(page_of("fig2"), strict)
+    assert evidence.verdict[0] == "not decided"
 
 
 def test_a_record_says_where_it_comes_from(a_record):
     """Preset, seeds, device, days and revision are in its line."""
-    said = recorded.record_in_words("long")
-    for word in ("preset long", "5 pre-training seeds", "cpu", "2026-01-01 to 2026-01-02", "abc"):
+    said = recorded.record_in_words("laptop-long")
+    for word in ("preset laptop-long", "5 pre-training seeds", "cpu", "2026-01-01 to 2026-01-02", "abc"):
         assert word in said
 
 
 def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):
     (tmp_path / "results" / "unfinished").mkdir()
-    assert list(recorded.records()) == ["long"]
+    assert list(recorded.records()) == ["laptop-long"]
 
 
 def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
-    assert recorded.recorded("doses", "long").empty
-    assert len(recorded.recorded("verdicts", "long")) == 2
+    assert recorded.recorded("doses").empty
+    assert len(recorded.recorded("verdicts")) == 2
 
 
 @pytest.mark.xfail(strict=True, reason="it is of an earlier default language, and is to be recorded again")

@@ -98,6 +98,7 @@ PARAMETERS: dict[str, Parameter] = {
         "the largest of SGD with batch size 1; each next is half; None: 0.2",
         float | None,
         sets=("flow.learning_rate",),
+        example="0.1",
     ),
     "replicas": Parameter(
         "independent runs of SGD at each rate; None: the preset's", int | None, sets=("flow.replicas",)

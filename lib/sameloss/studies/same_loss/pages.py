@@ -21,17 +21,17 @@ from sameloss.studies.same_loss.arms import (
     UNTREATED,
     Arm,
 )
-from sameloss.studies.same_loss.claims import CLAIMS, ArmClaim
+from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
 from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.language_search import search_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
-from sameloss.studies.same_loss.recorded import across_presets
+from sameloss.studies.same_loss.recorded import evidence_on
 from sameloss.studies.same_loss.results import Results, collect
 from sameloss.studies.same_loss.settings import PRESETS, Settings, Shown
-from sameloss.studies.verdict import Judged, verdict_table
+from sameloss.studies.verdict import Judged, Topic, verdict_table
 
 
 @dataclass
@@ -117,9 +117,14 @@ class ComparisonPage(Page[Settings]):
             judged.append(Judged(claim, claim.compute(results), task))
         return verdict_table(judged, self.settings.evaluation.tolerance)
 
-    def recorded(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+    @property
+    def topics(self) -> tuple[Topic[ArmClaim], ...]:
+        """Return the questions that the claims are about."""
+        return TOPICS
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts beside those of every record."""
-        return across_presets(verdicts, self.settings.name, self.settings.evaluation.tolerance)
+        return evidence_on(verdicts, self.settings)
 
     @property
     def about(self) -> str:

@@ -51,7 +51,9 @@ PARAMETERS: dict[str, Parameter] = {
         int | None,
         sets=("training.optimisation.steps", "training.compared_steps"),
     ),
-    "seeds": Parameter("pre-training seeds; None: the preset's", int | None, sets=("training.seeds",)),
+    "seeds": Parameter(
+        "pre-training seeds; None: the preset's", int | None, sets=("training.seeds",), example="5"
+    ),
     "probe_seeds": Parameter(
         "probe seeds, each with training sentences of its own; None: the preset's",
         int | None,
@@ -66,6 +68,7 @@ PARAMETERS: dict[str, Parameter] = {
         "sentences that statistics of languages are taken on; None: the preset's",
         int | None,
         sets=("evaluation.language_sentences",),
+        example="5000",
     ),
     "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
     "length_limit": Parameter("longest sentence (tokens) of it; a recursive grammar needs it", int | None),

@@ -7,14 +7,13 @@ import pandas as pd
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.store.location import book_root
+from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.verdict import Claim, in_unit, judge
+from sameloss.studies.same_loss.settings import Settings
+from sameloss.studies.verdict import Verdict, judge
 
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
-
-NOT_RECORDED = "–"
-"""In the place of a verdict on what a record does not have."""
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
@@ -43,37 +42,38 @@ def record_in_words(preset: str) -> str:
     )
 
 
-def across_presets(verdicts: pd.DataFrame, preset: str, tolerance: float | None = None) -> pd.DataFrame:
-    """Return the verdicts of a page beside those of every record.
+def recorded_verdicts(verdicts: pd.DataFrame, preset: str, tolerance: float | None = None) -> pd.DataFrame:
+    """Return the claims of a page as a record has them; a claim that it has not is left out.
 
-    A record has a claim only where it has it in the same words: what was called so before may be another.
+    A record keeps numbers, and is judged as the page is. It has a claim only where it has it in the same
+    words: what was called so before may be another.
 
     Args:
-        verdicts: from `verdict.verdict_table`.
-        preset: the page's.
+        verdicts: of the page, from `verdict.verdict_table`.
+        preset: of the record.
         tolerance: of all verdicts, in the place of each claim's own.
 
     """
-    table = verdicts[["id", "claim"]].assign(**{f"{preset} (this page)": _in_short(verdicts, tolerance)})
-    for name in records():
-        own = recorded("verdicts", name).set_index(["id", "claim"])
-        other = own.reindex(pd.MultiIndex.from_frame(verdicts[["id", "claim"]])).reset_index()
-        table[f"{name} (recorded)"] = _in_short(other, tolerance)
-    return table
+    kept = recorded("verdicts", preset)[["id", "claim", "ours", "low", "high"]]
+    known = verdicts[["id", "claim"]].merge(kept)
+    return known.assign(verdict=[str(_judged(row, tolerance)) for row in known.itertuples()])
 
 
-def _in_short(verdicts: pd.DataFrame, tolerance: float | None) -> list[str]:
-    """Return verdict, effect and interval as one text a row; records keep numbers, and are judged here."""
-    effects = (Interval(row.ours, row.low, row.high) for row in verdicts.itertuples())
-    return [
-        NOT_RECORDED if pd.isna(known) else _judged(BY_ID[name].with_tolerance(tolerance), effect)
-        for name, known, effect in zip(verdicts.id, verdicts.verdict, effects, strict=True)
-    ]
+def _judged(row: Any, tolerance: float | None) -> Verdict:
+    return judge(Interval(row.ours, row.low, row.high), BY_ID[row.id].with_tolerance(tolerance))
 
 
-def _judged(claim: Claim, effect: Interval) -> str:
-    verdict = str(judge(effect, claim))
-    if pd.isna(effect.low):
-        return verdict
-    value, low, high = (in_unit(n, claim.unit, sign) for n, sign in zip(effect, ("+", "", ""), strict=True))
-    return f"{verdict}: {value} ({low}, {high})"
+def evidence_on(verdicts: pd.DataFrame, settings: Settings) -> pd.DataFrame:
+    """Return the verdicts of a page beside those of every record, the strongest source first.
+
+    Args:
+        verdicts: from `verdict.verdict_table`, under these settings.
+        settings: of the page.
+
+    """
+    tolerance = settings.evaluation.tolerance
+    judged = {Source(settings.name, settings.training.seeds, recorded=False): verdicts}
+    for preset, origin in records().items():
+        source = Source(preset, origin["seeds"], recorded=True)
+        judged[source] = recorded_verdicts(verdicts, preset, tolerance)
+    return side_by_side(judged)

@@ -1,0 +1,116 @@
+"""Verdicts as readers meet them."""
+
+import math
+import re
+
+import pandas as pd
+import pytest
+
+from sameloss.book.verdict_table import LOOKS, badge, counted, counts, findings, sentence, table
+from sameloss.statistics.bootstrap import Interval
+from sameloss.studies.evidence import Source, answers, side_by_side
+from sameloss.studies.statement import Judgement
+from sameloss.studies.verdict import Claim, Judged, Topic, Verdict, verdict_table
+
+BIG = Claim("big", "Fig. 2", "larger <is> better", "02_a", value=6.9, unit="accuracy points")
+NATS = Claim("nats", "§2", "it saturates", "04_b", unit="nats")
+LONE = Claim("lone", "Fig. 9", "not asked", "02_a", unit="accuracy points")
+TOPICS = (Topic("Does it saturate?", (NATS,)), Topic("Is larger better?", (BIG,)))
+OWN, RECORDED = Source("laptop", 3), Source("laptop-long", 5, recorded=True)
+UNKNOWN = Interval(*3 * [math.nan])
+
+
+@pytest.fixture
+def verdicts():
+    judged = [Judged(BIG, Interval(1, -2, 9), "root"), Judged(NATS, Interval(0.0052, 0.0051, 0.0053))]
+    return verdict_table([*judged, Judged(LONE, UNKNOWN)])
+
+
+@pytest.fixture
+def evidence(verdicts):
+    recorded = verdict_table([Judged(BIG, Interval(0.5, -1, 2))])
+    return side_by_side({OWN: verdicts, RECORDED: recorded})
+
+
+def rows_of(html):
+    return re.findall(r"<tr.*?</tr>", html)
+
+
+def words(html):
+    return " ".join(re.sub(r"<svg.*?</svg>|<[^>]*>", " ", html).split())
+
+
+def test_every_verdict_has_a_colour_an_icon_and_its_word():
+    assert set(LOOKS) == {*Verdict, *Judgement}
+    for verdict in LOOKS:
+        assert words(badge(str(verdict))).endswith(f" {verdict}")
+
+
+def test_claims_stand_under_their_questions_with_a_column_a_source(verdicts, evidence):
+    head, *rows = rows_of(table(verdicts, evidence, TOPICS, home=True))
+    assert words(head) == "claim effect paper laptop-long, recorded, 5 seeds laptop, this page, 3 seeds"
+    assert [words(row) for row in rows] == [
+        "Does it saturate?",
+        "nats",
+        "it saturates §2 – – ✓ direction confirmed +0.0052 (0.0051 to 0.0053)",
+        "Is larger better?",
+        "accuracy points",
+        "larger &lt;is&gt; better Fig. 2 · root 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
+        "? not decided +1.00 (-2.00 to 9.00)",
+        "Claims",
+        "accuracy points",
+        "not asked Fig. 9 – – – not testable here",
+    ]
+
+
+@pytest.mark.parametrize(("home", "there"), [(True, "02_a.html"), (False, "verdicts.html")])
+def test_a_claim_is_an_anchor_and_leads_to_itself_on_the_other_page(verdicts, evidence, home, there):
+    html = table(verdicts, evidence, TOPICS, home)
+    assert '<tr id="claim-big">' in html
+    assert f'<a href="{there}#claim-big">' in html
+
+
+def test_a_reader_who_does_not_see_the_drawing_is_told_its_numbers(verdicts, evidence):
+    told = re.findall(r'aria-label="([^"]*)"', table(verdicts, evidence, TOPICS, home=True))
+    assert told[1] == (
+        "laptop-long, recorded, 5 seeds +0.50 (-1.00 to 2.00); "
+        "laptop, this page, 3 seeds +1.00 (-2.00 to 9.00); paper 6.90"
+    )
+
+
+def test_a_sentence_has_the_strongest_numbers_and_says_where_others_differ(evidence):
+    assert words(sentence(evidence[evidence.id == "big"], "accuracy points")) == (
+        "↓ smaller than published +0.50 (-1.00 to 2.00) accuracy points "
+        "[laptop-long, recorded, 5 seeds; laptop, this page, 3 seeds: not decided]"
+    )
+
+
+def test_a_sentence_of_one_source_does_not_name_it(evidence):
+    assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable here"
+
+
+def test_answers_lead_to_their_claims(evidence):
+    html = findings(answers(TOPICS, evidence), "chapters/")
+    assert [words(row) for row in rows_of(html)[1:]] == [
+        "Does it saturate? ✓ direction confirmed +0.0052 (0.0051 to 0.0053) nats "
+        "it saturates [laptop, this page, 3 seeds]",
+        "Is larger better? ↓ smaller than published +0.50 (-1.00 to 2.00) accuracy points "
+        "larger &lt;is&gt; better [laptop-long, recorded, 5 seeds]",
+    ]
+    assert 'href="chapters/04_b.html#claim-nats"' in html
+
+
+def test_verdicts_are_counted_by_source_in_the_order_of_the_words(evidence):
+    found = counts(evidence)
+    assert found.columns.tolist() == [
+        "verdict",
+        "laptop-long, recorded, 5 seeds",
+        "laptop, this page, 3 seeds",
+    ]
+    assert found.to_numpy().tolist() == [
+        ["direction confirmed", 0, 1],
+        ["smaller than published", 1, 0],
+        ["not decided", 0, 1],
+        ["not testable here", 0, 1],
+    ]
+    assert counted(pd.Series(["not decided", "reproduced"])) == "reproduced 1, not decided 1"

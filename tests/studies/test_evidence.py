@@ -1,0 +1,72 @@
+"""Evidence of several presets: the strongest first, and what it answers."""
+
+import math
+
+import pandas as pd
+import pytest
+
+from sameloss.statistics.bootstrap import Interval
+from sameloss.studies.evidence import SCALES, Source, answers, side_by_side, strongest
+from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.verdict import Claim, Judged, Topic, verdict_table
+
+A, B, C = (Claim(name, "Fig. 1", f"claim {name}", "a_page", unit="points") for name in "abc")
+TOPICS = (Topic("Is it so?", (A, B)), Topic("And that?", (C,)))
+ABOVE, AROUND, UNKNOWN = Interval(2, 1, 3), Interval(0, -1, 1), Interval(*3 * [math.nan])
+SHORT, LONG = Source("laptop", 3), Source("laptop-long", 5, recorded=True)
+
+
+def judged(*effects):
+    return verdict_table(Judged(claim, effect) for claim, effect in zip((A, B, C), effects, strict=False))
+
+
+def test_every_preset_has_a_scale():
+    assert {name.partition("-")[0] for name in PRESETS} == set(SCALES)
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        (Source("laptop-long", 5, True), Source("gpu", 3, False)),
+        (Source("laptop", 3, False), Source("laptop-long", 5, True)),
+        (Source("laptop-long", 5, True), Source("laptop", 8, False)),
+        (Source("laptop", 5, False), Source("laptop-long", 5, True)),
+        (Source("laptop"), Source("laptop", 1)),
+    ],
+)
+def test_the_larger_scale_counts_first_then_seeds_then_the_record(weaker, stronger):
+    assert stronger.strength > weaker.strength
+
+
+def test_sources_stand_side_by_side_the_strongest_first():
+    table = side_by_side({SHORT: judged(ABOVE, AROUND), LONG: judged(AROUND)})
+    assert table.source.tolist() == [LONG, SHORT, SHORT]
+    assert table.id.tolist() == ["a", "a", "b"]
+    assert table.verdict.tolist() == ["not decided", "direction confirmed", "not decided"]
+
+
+def test_the_strongest_is_the_one_that_could_test():
+    table = side_by_side({SHORT: judged(ABOVE, ABOVE, UNKNOWN), LONG: judged(UNKNOWN, AROUND, UNKNOWN)})
+    best = strongest(table)
+    assert best.source.to_dict() == {"a": SHORT, "b": LONG, "c": LONG}
+    assert best.verdict.to_dict() == {
+        "a": "direction confirmed",
+        "b": "not decided",
+        "c": "not testable here",
+    }
+    assert best.low["b"] == -1
+    assert math.isnan(best.low["c"])
+
+
+def test_a_question_is_answered_by_the_first_of_its_claims_that_could_be_tested():
+    found = answers(TOPICS, side_by_side({SHORT: judged(UNKNOWN, ABOVE, UNKNOWN)}))
+    assert found.question.tolist() == ["Is it so?", "And that?"]
+    assert found.id.tolist() == ["b", "c"]
+    assert found.verdict.tolist() == ["direction confirmed", "not testable here"]
+    assert found.loc[0, ["claim", "page", "unit", "low"]].tolist() == ["claim b", "a_page", "points", 1]
+
+
+def test_a_question_without_a_claim_is_left_out():
+    found = answers(TOPICS, side_by_side({SHORT: judged(ABOVE)}))
+    assert found.question.tolist() == ["Is it so?"]
+    assert answers((), side_by_side({SHORT: judged(ABOVE)})).equals(pd.DataFrame())
