@@ -181,7 +181,8 @@ for name, ax in zip(page.tasks, axes, strict=True):
     figures.accuracy_against_kl(checkpoints, name, baselines, results.saturated_kl, ax)
 drawing.legend(axes[0])
 axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
-glue("figure-existence", axes[0].figure, display=False)
+told = "Probe accuracy against KL on each task, one line a pre-training, with lines for bare tokens and the lookup table."
+glue("figure-existence", drawing.picture(axes[0].figure, told), display=False)
 
 # %% [markdown]
 # ## The control: untrained models

@@ -16,6 +16,7 @@ from sameloss.book import site
 from sameloss.book.contents import toc_files
 from sameloss.book.executed import copy_of
 from sameloss.book.site import STAGE, folded_behind, presentable, stage
+from sameloss.studies.same_loss.claims import CLAIMS, TOPICS
 
 ROOT = Path(__file__).parents[2]
 
@@ -252,6 +253,27 @@ def test_figures_have_captions_and_alternative_texts(html):
         text = (html / "chapters" / f"{twin.stem}.html").read_text()
         assert text.count("<figcaption>") == drawn, twin.name
         assert len(re.findall(r'<img alt="(?!_images|\.\./)[A-Z][^"]{20,}"', text)) >= drawn, twin.name
+
+
+@pytest.mark.book
+def test_no_picture_is_without_words(html):
+    """A file's name is none."""
+    for page in pages(html):
+        for image in re.findall(r"<img [^>]*>", page.read_text()):
+            assert re.search(r'alt="(?!_images|\.\./)[^"]+"', image), f"{page.name}: {image[:200]}"
+
+
+@pytest.mark.book
+def test_claims_and_their_chapters_lead_to_each_other(html):
+    home = html / "chapters" / "verdicts.html"
+    found = pages(html)
+    there = [target for target in found[home].targets if "#claim-" in target]
+    assert len(there) == len(CLAIMS)
+    for target in there:
+        name, _, anchor = target.partition("#")
+        assert f"verdicts.html#{anchor}" in found[home.parent / name].targets
+    front = [target for target in found[html / "intro.html"].targets if "#claim-" in target]
+    assert len(front) == len(TOPICS)
 
 
 @pytest.mark.book

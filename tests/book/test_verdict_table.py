@@ -85,6 +85,13 @@ def test_a_sentence_has_the_strongest_numbers_and_says_where_others_differ(evide
     )
 
 
+def test_what_is_above_zero_though_not_decided_is_said_to_be():
+    wide = side_by_side({OWN: verdict_table([Judged(BIG, Interval(7.0, 2.0, 12.0))])})
+    assert (
+        words(sentence(wide, BIG.unit)) == "? not decided (above zero) +7.00 (2.00 to 12.00) accuracy points"
+    )
+
+
 def test_a_sentence_of_one_source_does_not_name_it(evidence):
     assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable here"
 

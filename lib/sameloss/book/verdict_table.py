@@ -32,6 +32,12 @@ def badge(verdict: str) -> str:
     return f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
 
 
+def verdict_in_words(row: Any, unit: str) -> str:
+    """Return a badge, whether what is not decided is at least above zero, and the effect."""
+    undecided = " (above zero)" if row.verdict == str(Verdict.NOT_DECIDED) and row.low > 0 else ""
+    return f"{badge(row.verdict)}{undecided} {effect_in_words(row, unit)}".rstrip()
+
+
 def effect_in_words(row: Any, unit: str) -> str:
     """Return an effect with its interval; nothing where there is none.
 
@@ -52,15 +58,18 @@ def sentence(rows: pd.DataFrame, unit: str) -> str:
 
     """
     best = strongest(rows).iloc[0]
-    effect = effect_in_words(best, unit)
-    said = f" {effect} {unit}" if effect else ""
+    said = verdict_in_words(best, unit) + _unit(best, unit)
     others = [
         f"{row.source}: {row.verdict}"
         for row in rows.itertuples()
         if row.source != best.source and row.verdict != best.verdict
     ]
     where = "; ".join([str(best.source), *others]) if len(rows) > 1 else ""
-    return f"{badge(best.verdict)}{said}" + (f" <small>[{where}]</small>" if where else "")
+    return said + (f" <small>[{where}]</small>" if where else "")
+
+
+def _unit(row: Any, unit: str) -> str:
+    return "" if pd.isna(row.low) else f" {unit}"
 
 
 def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic[Any]], home: bool) -> str:
@@ -130,7 +139,7 @@ def _claim(row: Any, home: bool) -> str:
 
 
 def _said(source: Any, row: Any, unit: str) -> str:
-    words = "–" if row is None else f"{badge(row.verdict)} {effect_in_words(row, unit)}"
+    words = "–" if row is None else verdict_in_words(row, unit)
     return f'<td data-label="{escape(str(source))}">{words}</td>'
 
 
@@ -154,11 +163,10 @@ def findings(answered: pd.DataFrame, folder: str = "") -> str:
 
 def _finding(row: Any, folder: str) -> str:
     there = f"{folder}{row.page}.html#claim-{row.id}"
-    effect = effect_in_words(row, row.unit)
-    numbers = f" {effect} {row.unit}" if effect else ""
+    found = verdict_in_words(row, row.unit) + _unit(row, row.unit)
     return (
         f'<tr><th scope="row"><a href="{there}">{escape(row.question)}</a></th>'
-        f"<td>{badge(row.verdict)}{numbers}<br/><small>{escape(row.claim)} [{row.source}]</small></td></tr>"
+        f"<td>{found}<small>{escape(row.claim)} [{row.source}]</small></td></tr>"
     )
 
 

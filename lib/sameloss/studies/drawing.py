@@ -1,14 +1,17 @@
 """What all figures share: their look, their panels, their legends, the data behind them."""
 
 import base64
+from html import escape
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from IPython.core.pylabtools import print_figure
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
 
 KL_LABEL = "KL to the truth (nats a masked token)"
@@ -63,6 +66,12 @@ def plain_log_axis(axis: Axis, values: pd.Series) -> None:
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
     axis.set_tick_params(which="both", labelsize="small")
+
+
+def picture(figure: Figure, alternative: str) -> HTML:
+    """Return a figure as another page shows it too, with what a reader who does not see it is told."""
+    data = base64.b64encode(print_figure(figure, base64=False)).decode()
+    return HTML(f'<img alt="{escape(alternative)}" src="data:image/png;base64,{data}"/>')
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:
