@@ -87,6 +87,19 @@ for at, reading in enumerate(names):
 glue("control-task", name, display=False)
 
 # %% [markdown]
+# **Move the line.** All runs are compared where the dashed line is: drag it, or use the slider, and read in the table
+# what models of exactly that loss reach. Points tell their run, step and trace when the pointer rests on them.
+
+# %% tags=["hide-input"]
+from sameloss.book.equal_loss import Panel, equal_loss
+from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
+
+panels = {arm.of(page.settings.shown).language: page.of(arm) for arm in (MAIN, HMM, OPT)}
+panels = {f"{name}, by size": Panel(own.checkpoints, own.group.tasks) for name, own in panels.items()}
+trained = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
+equal_loss(panels | {"by algorithm": Panel(trained, page.tasks, by="algorithm")})
+
+# %% [markdown]
 # - Does a lookup table, with a perfect loss, probe worse than trained models? On task A
 #   {glue:}`verdict-tab1-lookup-A`; on task B {glue:}`verdict-tab1-lookup-B`.
 # - Are larger models better after the same steps, net of untrained ones? {glue:}`verdict-fig2`; at exactly equal
@@ -113,8 +126,6 @@ drawing.legend(axes[0])
 # ## The noise flattens
 
 # %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved and left alone (s = 1): the trace and the accuracy on task A.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
-from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
-
 noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[0]
 left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")

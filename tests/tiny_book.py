@@ -18,6 +18,7 @@ FILES = {
     "references.bib": "",
     "README.md": "# Tiny\n",
     "_static/book.css": "",
+    "_static/equal_loss.js": "",
     "_static/favicon.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>",
     "constraints.txt": "numpy==1\n",
     "results/a.csv": "1\n",
