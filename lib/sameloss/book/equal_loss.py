@@ -21,7 +21,7 @@ FORM = """<div class="equal-loss"><script type="application/json">{data}</script
 <label>KL of the line <input name="kl" type="range" min="0" max="1000" step="1"/></label>
 <output></output>
 </div>
-<svg viewBox="0 0 640 320" role="img" aria-label="Accuracy against KL, one line a run; its numbers follow"></svg>
+<svg viewBox="0 0 640 320" role="img" aria-label="Accuracy against KL by run; numbers follow"></svg>
 <table class="dataframe"><thead><tr>
 <th scope="col">model</th><th scope="col">accuracy there (%), mean</th>
 <th scope="col">lowest to highest run</th><th scope="col">runs that reach it</th>
