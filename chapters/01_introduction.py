@@ -91,13 +91,13 @@ glue("control-task", name, display=False)
 # what models of exactly that loss reach. Points tell their run, step and trace when the pointer rests on them.
 
 # %% tags=["hide-input"]
-from sameloss.book.equal_loss import Panel, equal_loss
+from sameloss.book.movable_accuracy import Panel, movable_accuracy
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
 panels = {arm.of(page.settings.shown).language: page.of(arm) for arm in (MAIN, HMM, OPT)}
 panels = {f"{name}, by size": Panel(own.checkpoints, own.group.tasks) for name, own in panels.items()}
 trained = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
-equal_loss(panels | {"by algorithm": Panel(trained, page.tasks, by="algorithm")})
+movable_accuracy(panels | {"by algorithm": Panel(trained, page.tasks, by="algorithm")})
 
 # %% [markdown]
 # - Does a lookup table, with a perfect loss, probe worse than trained models? On task A

@@ -272,6 +272,16 @@ figures.landscape(path, landscape, axes[0])
 _ = figures.trace_along_manifold(path, landscape, axes[1])
 
 # %% [markdown]
+# **Set it yourself.** The same loss and start, with a rate, a batch and label noise of your own. Without noise the
+# path ends where it meets $\Gamma$; with it the path drifts along, the faster the larger the rate and the smaller the
+# batch.
+
+# %% tags=["hide-input"]
+from sameloss.book.movable_landscape import movable_landscape
+
+movable_landscape(page.landscape)
+
+# %% [markdown]
 # SGD of the small model stays at its minimiser. The large model reaches $\Gamma$ far from the flattest
 # point, with a trace that need not be smaller than that of the small model, and then drifts. Larger
 # models *have* flatter minima, because they have all of the smaller one's; that they *reach* them is

@@ -1,6 +1,6 @@
 """A figure that a reader moves: accuracies of all runs at one KL, which is that of a line to drag.
 
-The page carries the numbers, and `_static/equal_loss.js` draws them. Where no script runs, a sentence leads
+The page carries the numbers, `_static/movable_accuracy.js` draws them. Where no script runs, a sentence leads
 to the figures that stand still.
 """
 
@@ -13,7 +13,7 @@ from IPython.display import HTML
 
 DIGITS = 6  # significant, of the numbers that travel in the page
 
-FORM = """<div class="equal-loss"><script type="application/json">{data}</script>
+FORM = """<div class="equal-loss movable"><script type="application/json">{data}</script>
 <p class="still">This figure moves where scripts run; the others of this page show the same runs.</p>
 <div class="controls">
 <label>runs <select name="panel"></select></label>
@@ -37,7 +37,7 @@ class Panel(NamedTuple):
     by: str = "size"  # the column that tells models apart
 
 
-def equal_loss(panels: Mapping[str, Panel]) -> HTML:
+def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
     """Return the figure, with its panels by name; the line begins at the smallest KL that all runs reach."""
     data = json.dumps({name: _runs(panel) for name, panel in panels.items()}, separators=(",", ":"))
     return HTML(FORM.format(data=data.replace("</", "<\\/")))

@@ -2,18 +2,15 @@
 
 import json
 import re
-import shutil
-import subprocess
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from browser import dom_after, in_a_browser
 
-from sameloss.book.equal_loss import Panel, equal_loss
+from sameloss.book.movable_accuracy import Panel, movable_accuracy
 from sameloss.statistics.equal_kl import common_kl, weights_at
 
-SCRIPT = Path(__file__).parents[2] / "_static" / "equal_loss.js"
 KL = {("small", 0): [1.0, 0.1, 0.02], ("small", 1): [0.9, 0.2, 0.25, 0.05], ("large", 0): [0.8, 0.04, 0.01]}
 
 
@@ -45,44 +42,29 @@ def expected(table, task, kl):
 
 
 def test_runs_travel_whole_and_in_the_order_of_training(table):
-    runs = carried(equal_loss({"sizes": Panel(table.sample(frac=1, random_state=0), ["A"])}))["sizes"]
+    runs = carried(movable_accuracy({"sizes": Panel(table.sample(frac=1, random_state=0), ["A"])}))["sizes"]
     assert {(run["group"], run["seed"]): run["kl"] for run in runs} == KL
     assert all(list(run["accuracy"]) == ["A"] and run["step"] == sorted(run["step"]) for run in runs)
 
 
 def test_names_cannot_end_the_script(table):
-    shown = equal_loss({"</script>": Panel(table, ["A"])})
+    shown = movable_accuracy({"</script>": Panel(table, ["A"])})
     assert list(carried(shown)) == ["</script>"]
     assert shown.data.count("</script>") == 1
 
 
-chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-in_a_browser = pytest.mark.skipif(
-    chromium is None, reason="no Chromium; `apt-get install chromium` brings it, on Debian"
-)
-
-
 def operated(shown, folder, action=""):
-    """Return what the figure's table and its line say after an action, in headless Chromium."""
-    page = folder / "page.html"
-    then = (
-        f'addEventListener("load", () => {{ const root = document.querySelector(".equal-loss"); {action} }});'
-    )
-    page.write_text(
-        f"<!doctype html><meta charset=utf-8><script>{SCRIPT.read_text()}</script>"
-        f'<body style="margin: 0">{shown.data}<script>{then}</script>'
-    )
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile", "--dump-dom"]
-    done = subprocess.run([chromium, *flags, page.as_uri()], capture_output=True, text=True, check=True)
-    kl = float(re.findall(r"<output>([\d.e-]+) nats", done.stdout)[0])
-    body = re.findall(r"<tbody>(.*?)</tbody>", done.stdout)[0]
+    """Return what the figure's line and its table say after an action."""
+    dom = dom_after(shown, "movable_accuracy.js", folder, action)
+    kl = float(re.findall(r"<output>([\d.e-]+) nats", dom)[0])
+    body = re.findall(r"<tbody>(.*?)</tbody>", dom)[0]
     rows = [re.findall(r"<t[hd]>([^<]*)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", body)]
-    numbers = {
-        row[0]: [float(row[1]), *map(float, row[2].split(" to ")), int(row[3][0])]
-        for row in rows
-        if row[1] != "–"
-    }
-    return kl, numbers, done.stdout
+    told = [row for row in rows if row[1] != "–"]
+    return (
+        kl,
+        {row[0]: [float(row[1]), *map(float, row[2].split(" to ")), int(row[3][0])] for row in told},
+        dom,
+    )
 
 
 def agree(found, wanted):
@@ -94,7 +76,7 @@ def agree(found, wanted):
 @in_a_browser
 @pytest.mark.book
 def test_it_begins_where_all_runs_are(table, tmp_path):
-    kl, found, dom = operated(equal_loss({"sizes": Panel(table, ["A", "B"])}), tmp_path)
+    kl, found, dom = operated(movable_accuracy({"sizes": Panel(table, ["A", "B"])}), tmp_path)
     assert kl == common_kl([np.array(kls) for kls in KL.values()]) == 0.05
     agree(found, expected(table, "A", 0.05))
     assert dom.count("<polyline") == len(KL)
@@ -109,7 +91,7 @@ MOVED = "slider.value = {at}; slider.dispatchEvent(new Event('input'));"
 @pytest.mark.parametrize("at", [0, 137, 500, 730, 1000])
 def test_the_slider_moves_the_line_and_the_numbers_follow(table, tmp_path, at):
     action = "const slider = root.querySelector('[name=kl]');" + MOVED.format(at=at)
-    _, found, _ = operated(equal_loss({"sizes": Panel(table, ["A"])}), tmp_path, action)
+    _, found, _ = operated(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, action)
     agree(found, expected(table, "A", 1.0 * 0.01 ** (at / 1000)))
 
 
@@ -121,7 +103,7 @@ def test_the_line_is_dragged(table, tmp_path):
         "const svg = root.querySelector('svg'); svg.style.width = '640px';"
         "svg.dispatchEvent(new PointerEvent('pointermove', {buttons: 1, clientX: 46 + 290, bubbles: true}));"
     )
-    _, found, _ = operated(equal_loss({"sizes": Panel(table, ["A"])}), tmp_path, action)
+    _, found, _ = operated(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, action)
     agree(found, expected(table, "A", 0.1))
 
 
@@ -135,7 +117,9 @@ CHOSEN = (
 @pytest.mark.book
 def test_another_task_and_other_runs_can_be_chosen(table, tmp_path):
     other = table[table["size"] == "small"].assign(algorithm=lambda own: "seed " + own.seed.astype(str))
-    shown = equal_loss({"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"], by="algorithm")})
+    shown = movable_accuracy(
+        {"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"], by="algorithm")}
+    )
     action = CHOSEN.format(name="panel", value="other") + CHOSEN.format(name="task", value="B")
     kl, found, _ = operated(shown, tmp_path, action)
     assert kl == 0.05
