@@ -226,12 +226,7 @@ Markdown(causal.refused(page))
 
 # %% mystnb={"figure": {"caption": "What flatness does to accuracy at equal KL, by how it was bought: the trace over that of the reference, against the difference in accuracy, both with 95 % intervals. The reference is the untreated model for treatments, AdamW for the adversary, the smallest size for size (net of untrained models). If flatness alone decided, all ways would lie on one falling line through (1, 0).", "name": "fig-bought"}, "image": {"alt": "One panel a task: difference in accuracy against the ratio of traces, one marker a way of changing flatness, with error bars."}}
 bought = causal.bought_flatness(page, tasks)
-axes = figures.accuracy_bought(bought)
-axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
-told = (
-    "Difference in accuracy against the ratio of traces at equal KL, one marker a way of changing flatness."
-)
-glue("figure-bought", drawing.picture(axes[0].figure, told), display=False)
+_ = figures.accuracy_bought(bought)
 
 # %%
 slopes = causal.dose_table(page, tasks)
@@ -250,7 +245,10 @@ glue("causal", causal.in_words(slopes, bought), display=False)
 
 # %% mystnb={"figure": {"caption": "The same of the recorded run.", "name": "fig-bought-recorded"}, "image": {"alt": "The same figure with more ways of changing flatness, from more seeds."}}
 many = recorded("bought")
-_ = figures.accuracy_bought(many)
+axes = figures.accuracy_bought(many)
+axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
+told = "Difference in accuracy against the ratio of traces, one marker a way of changing flatness."
+glue("figure-bought", drawing.picture(axes[0].figure, told), display=False)
 
 # %% tags=["remove-cell"]
 glue("causal-recorded", causal.in_words(recorded("doses"), many), display=False)

@@ -58,6 +58,14 @@ def test_the_strongest_is_the_one_that_could_test():
     assert math.isnan(best.low["c"])
 
 
+def test_what_no_source_could_test_is_whole_of_the_strongest():
+    """An estimate without an interval is not put beside another source's name."""
+    alone = Interval(2, math.nan, math.nan)
+    best = strongest(side_by_side({SHORT: judged(alone), LONG: judged(UNKNOWN)}))
+    assert best.source["a"] == LONG
+    assert math.isnan(best.ours["a"])
+
+
 def test_a_question_is_answered_by_the_first_of_its_claims_that_could_be_tested():
     found = answers(TOPICS, side_by_side({SHORT: judged(UNKNOWN, ABOVE, UNKNOWN)}))
     assert found.question.tolist() == ["Is it so?", "And that?"]

@@ -70,7 +70,7 @@ def example_of(page: str) -> str:
     """
     parameters = study_of(page).table(page)
     known = [f" -p {name} {parameter.example}" for name, parameter in parameters.items() if parameter.example]
-    return f"papermill chapters/{page}.ipynb out.ipynb{known[0]}"
+    return f"papermill chapters/{page}.ipynb out.ipynb{''.join(known[:1])}"
 
 
 HOME = "verdicts"

@@ -11,7 +11,7 @@ from sameloss.studies.evidence import strongest
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import Topic, Verdict, in_unit
 
-LOOKS = {
+LOOKS: dict[str, tuple[str, str]] = {
     Verdict.REPRODUCED: ("for", "✓"),
     Verdict.DIRECTION: ("for", "✓"),
     Verdict.SMALLER: ("partly", "↓"),
@@ -28,13 +28,13 @@ LOOKS = {
 
 def badge(verdict: str) -> str:
     """Return a verdict as icon and word."""
-    kind, icon = LOOKS[next(known for known in LOOKS if str(known) == verdict)]
+    kind, icon = LOOKS[verdict]
     return f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
 
 
 def verdict_in_words(row: Any, unit: str) -> str:
     """Return a badge, whether what is not decided is at least above zero, and the effect."""
-    undecided = " (above zero)" if row.verdict == str(Verdict.NOT_DECIDED) and row.low > 0 else ""
+    undecided = " (above zero)" if row.verdict == Verdict.NOT_DECIDED and row.low > 0 else ""
     return f"{badge(row.verdict)}{undecided} {effect_in_words(row, unit)}".rstrip()
 
 
@@ -173,7 +173,7 @@ def _finding(row: Any, folder: str) -> str:
 def counts(evidence: pd.DataFrame) -> pd.DataFrame:
     """Return how many claims have each verdict, a column a source; the words in their order."""
     words = pd.crosstab(evidence.verdict, evidence.source.map(str))
-    order = [str(verdict) for verdict in Verdict if str(verdict) in words.index]
+    order = [verdict for verdict in Verdict if verdict in words.index]
     ordered = words.loc[order, list(dict.fromkeys(evidence.source.map(str)))]
     return ordered.rename_axis(columns=None).reset_index()
 
@@ -185,4 +185,4 @@ def counted(verdicts: pd.Series) -> str:
     'holds 2, holds as corrected 1'
     """
     found = verdicts.value_counts()
-    return ", ".join(f"{word} {found[str(word)]}" for word in LOOKS if str(word) in found.index)
+    return ", ".join(f"{word} {found[word]}" for word in LOOKS if word in found.index)

@@ -61,7 +61,7 @@ def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
 
     """
     tested_first = evidence.assign(untested=evidence.low.isna()).sort_values("untested", kind="stable")
-    return tested_first.drop(columns="untested").groupby("id", sort=False).first()
+    return tested_first.drop(columns="untested").drop_duplicates("id").set_index("id")
 
 
 def answers(topics: Iterable[Topic[Any]], evidence: pd.DataFrame) -> pd.DataFrame:
