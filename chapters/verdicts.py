@@ -100,8 +100,7 @@ print("statements without a counter-example:", set(theory.verdict) <= {"holds", 
 
 # %% [markdown]
 # A verdict at the laptop preset is about the laptop's small language and models. It says whether
-# the phenomenon shows there, not whether the paper's numbers are right. Where the default's three seeds
-# leave an effect open, the recorded run's five often decide it.
+# the phenomenon shows there, not whether the paper's numbers are right.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -99,7 +99,6 @@ def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
     assert len(recorded.recorded("verdicts")) == 2
 
 
-@pytest.mark.xfail(strict=True, reason="it is of an earlier default language, and is to be recorded again")
 def test_the_committed_record_answers_every_claim(monkeypatch):
     """Each claim has a row, and so has each of the tables a chapter shows."""
     monkeypatch.chdir(BOOK)
