@@ -161,7 +161,7 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
                  "larger models more accurate on OPT text, net of untrained ones (SST-2)",
                  "02_existence", (OPT,), not_computed, unit=POINTS),
     )),
-    Topic("Once the loss has converged, do more steps help?", (
+    Topic("Once the loss has converged, do more steps make models better?", (
         ArmClaim("fig1", "Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)",
                  "02_existence", (MAIN,), effects.step_gain, task=2, unit=POINTS),
         ArmClaim("fig1-matched", OURS, "at equal KL, accuracy rises with each doubling of the steps (task C)",
@@ -180,7 +180,7 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
         ArmClaim("tab1-lookup-B", "Tab. 1", "a lookup table probes worse than trained models (task B)",
                  "02_existence", (MAIN,), effects.trained_over_baseline, task=1, value=9.5, unit=POINTS),
     )),
-    Topic("Are larger and longer trained models flatter?", (
+    Topic("Are larger models flatter?", (
         ArmClaim("fig5-trace", "Fig. 5", "larger models have a smaller trace",
                  "04_flatness", (MAIN,), effects.trace_falls_with_size, value=2.68 / 1.54 - 1, unit=EXCESS),
         ArmClaim("fig5-trace-matched", OURS, "larger models have a smaller trace at exactly equal KL",
@@ -189,6 +189,8 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
         ArmClaim("fig5-enlarged", "Fig. 5 (I)",
                  "enlarged to one architecture, larger models have a smaller trace",
                  "b2_enlargement", (MAIN,), enlarged_trace, value=19.8 / 12.6 - 1, unit=EXCESS),
+    )),
+    Topic("Once the loss has converged, do more steps make models flatter?", (
         ArmClaim("fig3-trace", "Fig. 3", "SGD: after convergence, more steps lower the trace",
                  "04_flatness", (SGD_AFTER_ADAMW,), effects.trace_falls_with_steps, unit=EXCESS),
         ArmClaim("fig3-trace-adamw", "Fig. 3", "AdamW: after convergence, more steps lower the trace",
@@ -213,13 +215,10 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
                  "SGD on the HMM: accuracy falls as the trace rises (task-6): signed r²",
                  "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_correlation, task=0, unit=R2),
     )),
-    Topic("Does label noise flatten, and thereby help?", (
+    Topic("Does label noise flatten?", (
         ArmClaim("noise-trace", "§3",
                  "SGD's label noise lowers the trace, from one saturated point to one loss",
                  "a4_algorithms", (UNTREATED, NOISY), noise_trace, unit=EXCESS),
-        ArmClaim("noise-accuracy", "§3, §4",
-                 "SGD's label noise raises accuracy, from one saturated point to one loss (task A)",
-                 "a4_algorithms", (NOISY, UNTREATED), noise_gain, task=0, unit=POINTS),
     )),
     Topic("Does flatness itself cause better transfer?", (
         ArmClaim("dose-A", OURS,
@@ -228,10 +227,13 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
         ArmClaim("dose-B", OURS,
                  "at equal KL, the flatter a treatment makes a model, the more accurate (task B)",
                  "a4_algorithms", COOLED, slope_of_treatments, task=1, unit=SLOPE),
+        ArmClaim("noise-accuracy", "§3, §4",
+                 "SGD's label noise raises accuracy, from one saturated point to one loss (task A)",
+                 "a4_algorithms", (NOISY, UNTREATED), noise_gain, task=0, unit=POINTS),
         ArmClaim("sharpened-accuracy", OURS, "a model that is made sharper is less accurate (task A)",
                  "a4_algorithms", (UNTREATED, SHARPENED), noise_gain, task=0, unit=POINTS),
     )),
-    Topic("At the same loss, does the training algorithm matter?", (
+    Topic("At the same loss, is an adversary's model worse?", (
         ArmClaim("tab1-adversarial-A-matched", OURS,
                  "adversarial pre-training probes worse at equal KL (task A)",
                  "a4_algorithms", ATTACK, adversary_gain_matched, task=0, value=6.8, unit=POINTS),
@@ -245,12 +247,14 @@ TOPICS: tuple[Topic[ArmClaim], ...] = (
         ArmClaim("tab2-accuracy", "Tab. 2 (I)",
                  "adversarial pre-training probes worse (task C, which is inferred)",
                  "04_flatness", ATTACK, adversary_gain, task=2, value=5.5, unit=POINTS),
+    )),
+    Topic("Is an adversary's model sharper?", (
         ArmClaim("tab2-trace-matched", OURS, "adversarial pre-training has a larger trace at equal KL",
                  "04_flatness", ATTACK, adversary_trace_matched, value=19.34 / 8.01 - 1, unit=EXCESS),
         ArmClaim("tab2-trace", "Tab. 2 (I)", "adversarial pre-training has a larger trace",
                  "04_flatness", ATTACK, adversary_trace, value=19.34 / 8.01 - 1, unit=EXCESS),
     )),
-    Topic("Does SAM, which seeks flatness, help?", (
+    Topic("Does SAM find flatter models?", (
         ArmClaim("sam-trace", "App. D", "SAM finds flatter models",
                  "d_practice", (ADAMW, SAM), arm_trace_excess, unit=EXCESS),
         ArmClaim("sam-accuracy", "App. D", "SAM finds more accurate models (task B)",
