@@ -44,7 +44,7 @@ chapters-test: .venv/installed  ## Execute the chapters again, two at a time, an
 		--nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
-	$(RUN) -m pytest -n 2 --dist loadfile -m book tests
+	$(RUN) -m pytest -rs -n 2 --dist loadfile -m book tests
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
