@@ -1,6 +1,7 @@
-"""A book of a front page, one chapter and a summary, for tests of what builds books."""
+"""A book of a front page, one chapter and a summary, for tests of what builds books; and its builder."""
 
 import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -64,3 +65,9 @@ def write(path, made):
         cell.id = f"cell-{number}"
     path.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(made, path)
+
+
+def build(folder):
+    """Build the HTML of the committed notebooks of a book; return the finished process."""
+    command = [sys.executable, "-m", "sameloss.book.build", "html", "--committed"]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

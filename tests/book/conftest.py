@@ -1,9 +1,13 @@
 """A tiny book in a repository of its own, and the store that tests of notebooks share."""
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
-from tiny_book import FILES, PAGE, git, notebook, write
+from tiny_book import FILES, PAGE, build, git, notebook, write
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -31,3 +35,18 @@ def smoke_store(tmp_path_factory):
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session")
+def html(tmp_path_factory):
+    """Build the committed notebooks, apart from what `make book` has built; warnings are errors."""
+    folder = tmp_path_factory.mktemp("book")
+    for name in ("_static", "chapters", "images"):
+        shutil.copytree(ROOT / name, folder / name)
+    for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt", "README.md"):
+        shutil.copy(ROOT / name, folder)
+    done = build(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    assert done.stdout.strip().endswith("index.html")
+    return folder / "_build" / "html"

@@ -1,16 +1,13 @@
 """The built book: no warning, every internal link resolves, no error, no path; rendered where it changed."""
 
 import re
-import shutil
-import subprocess
-import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 import nbformat
 import pytest
-from tiny_book import PAGE, notebook, write
+from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
 from sameloss.book.contents import toc_files
@@ -19,12 +16,6 @@ from sameloss.book.site import STAGE, folded_behind, presentable, stage
 from sameloss.studies.same_loss.claims import CLAIMS, TOPICS
 
 ROOT = Path(__file__).parents[2]
-
-
-def build(folder):
-    """Build the HTML of the committed notebooks of a book; return the finished process."""
-    command = [sys.executable, "-m", "sameloss.book.build", "html", "--committed"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 # What Sphinx reads
@@ -173,21 +164,6 @@ def test_a_warning_fails_every_build_until_it_is_mended(book):
 
 
 # The book itself
-
-
-@pytest.fixture(scope="module")
-def html(tmp_path_factory):
-    """Build the committed notebooks, apart from what `make book` has built; warnings are errors."""
-    folder = tmp_path_factory.mktemp("book")
-    for name in ("_static", "chapters", "images"):
-        shutil.copytree(ROOT / name, folder / name)
-    for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt", "README.md"):
-        shutil.copy(ROOT / name, folder)
-    done = build(folder)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "WARNING" not in done.stdout + done.stderr
-    assert done.stdout.strip().endswith("index.html")
-    return folder / "_build" / "html"
 
 
 class Links(HTMLParser):

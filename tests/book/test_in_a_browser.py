@@ -1,0 +1,101 @@
+"""Every page in a browser, wide and narrow, light and dark: all of it can be read, and nothing is fetched."""
+
+from pathlib import Path
+
+import pytest
+from browser import CHROMIUM, in_a_browser
+from playwright.sync_api import sync_playwright
+
+pytestmark = [pytest.mark.book, in_a_browser]
+
+AXE = (Path(__file__).parents[1] / "assets" / "axe.min.js").read_text()
+
+CHECK = """() => axe.run(document, {preload: false, resultTypes: ["violations"]}).then(found =>
+    found.violations.filter(rule => ["serious", "critical"].includes(rule.impact))
+        .flatMap(rule => rule.nodes.map(node => [rule.id, node.html])))"""
+
+OF_THE_THEME = {
+    ("label-content-name-mismatch", 'aria-label="Search"'),  # its button says the keys too
+    ("label-content-name-mismatch", 'aria-label="Color mode"'),
+    ("label-content-name-mismatch", 'aria-label="Toggle hidden content"'),  # folded code, which has a label
+    ("aria-required-children", 'class="citation-list"'),  # a list of entries with a role of their own
+}
+"""Violations that are not the book's: the rule, and what the element has in it."""
+
+ERRORS_OF_THE_THEME = ("Identifier 'THEBE_JS_URL' has already been declared", "Got invalid theme mode")
+"""Of scripts on every page: one is included twice, the other is a first visit's."""
+
+UNTYPESET = (
+    "() => [...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
+)
+WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+
+
+def pages(html):
+    """Return the pages that have text of their own."""
+    found = [*html.glob("*.html"), *(html / "chapters").glob("*.html")]
+    return sorted(page for page in found if page.stem not in ("genindex", "search", "index"))
+
+
+def faults_of(tab):
+    """Return what is wrong with the page that a tab shows, in words."""
+    tab.evaluate(AXE)
+    for rule, element in tab.evaluate(CHECK):
+        if not any(rule == known and part in element for known, part in OF_THE_THEME):
+            yield f"{rule}: {element[:150]}"
+    if tab.evaluate(WIDER) > 0:
+        yield f"wider than the screen by {tab.evaluate(WIDER)} pixels"
+    if tab.evaluate(UNTYPESET):
+        yield "an equation is not typeset"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_every_page_can_be_read(html, chromium, width, scheme):
+    tab = chromium.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    heard, faults = [], []
+    tab.on("console", lambda said: said.type == "error" and heard.append(said.text))
+    tab.on("pageerror", lambda error: heard.append(str(error)))
+    tab.on("request", lambda asked: asked.url.startswith("http") and heard.append(f"asked for {asked.url}"))
+    for page in pages(html):
+        tab.goto(page.as_uri())
+        tab.wait_for_function("() => !window.MathJax || window.MathJax.startup?.promise")
+        tab.evaluate("() => window.MathJax?.startup?.promise")
+        errors = [text for text in heard if not text.startswith(ERRORS_OF_THE_THEME)]
+        faults += [f"{page.name}: {fault}" for fault in (*errors, *faults_of(tab))]
+        heard.clear()
+    assert not faults, "\n".join(faults)
+
+
+def test_the_line_of_equal_loss_follows_keys_and_the_mouse(html, chromium):
+    tab = chromium.new_page(viewport={"width": 1400, "height": 900})
+    tab.goto((html / "chapters" / "01_introduction.html").as_uri())
+    said, slider, drawing = (tab.locator(f".equal-loss {part}") for part in ("output", "input", "svg"))
+    told = [said.inner_text()]
+    slider.focus()
+    tab.keyboard.press("PageUp")
+    told.append(said.inner_text())
+    box = drawing.bounding_box()
+    tab.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
+    tab.mouse.down()
+    tab.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 50)
+    tab.mouse.up()
+    told.append(said.inner_text())
+    assert len(set(told)) == 3
+
+
+def test_sgd_on_the_landscape_follows_keys(html, chromium):
+    tab = chromium.new_page()
+    tab.goto((html / "chapters" / "03_implicit_bias.html").as_uri())
+    said = tab.locator(".sgd-landscape output")
+    noisy = said.inner_text()
+    tab.locator(".sgd-landscape [name=noise]").focus()
+    tab.keyboard.press("Space")
+    assert said.inner_text() != noisy
+    assert "KL" in said.inner_text()
