@@ -70,13 +70,18 @@
       return this.exact ?? this.high * (this.low / this.high) ** (this.slider.value / STEPS);
     }
 
+    /* How far to the right a KL is, from 0 to 1. */
+    share(kl) {
+      return Math.log(kl / this.high) / Math.log(this.low / this.high);
+    }
+
     place(kl) {
-      this.slider.value = Math.round((STEPS * Math.log(kl / this.high)) / Math.log(this.low / this.high));
+      this.slider.value = Math.round(STEPS * this.share(kl));
       this.exact = kl;
     }
 
     x(kl) {
-      return LEFT + ((WIDTH - LEFT - RIGHT) * Math.log(kl / this.high)) / Math.log(this.low / this.high);
+      return LEFT + (WIDTH - LEFT - RIGHT) * this.share(kl);
     }
 
     y(accuracy) {

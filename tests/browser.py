@@ -1,10 +1,11 @@
-"""A page operated in headless Chromium, for tests of what runs in one."""
+"""Pages in headless Chromium, for tests of what runs in one."""
 
 import shutil
-import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import sync_playwright
 
 STATIC = Path(__file__).parents[1] / "_static"
 
@@ -14,24 +15,31 @@ in_a_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="no Chromium; on Debian `apt-get install chromium` brings it"
 )
 
-FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--dump-dom")
+
+@contextmanager
+def launched():
+    """Give the system's Chromium, in which pages are opened."""
+    with sync_playwright() as playwright:
+        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
 
 
 def dom_after(shown, script, folder, action=""):
-    """Return the page's DOM after an action.
+    """Return the DOM of a page with one figure, after an action.
 
     Args:
-        shown: the HTML of a figure, as a notebook displays it.
+        shown: the HTML of the figure, as a notebook displays it.
         script: the file of `_static/` that moves it.
         folder: to work in.
         action: JavaScript, in which `root` is the figure.
 
     """
     page = folder / "page.html"
-    then = f'addEventListener("load", () => {{ const root = document.querySelector(".movable"); {action} }});'
     page.write_text(
         f"<!doctype html><meta charset=utf-8><script>{(STATIC / script).read_text()}</script>"
-        f'<body style="margin: 0">{shown.data}<script>{then}</script>'
+        f'<body style="margin: 0">{shown.data}'
     )
-    command = [CHROMIUM, *FLAGS, f"--user-data-dir={folder}/profile", page.as_uri()]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    with launched() as chromium:
+        tab = chromium.new_page()
+        tab.goto(page.as_uri())
+        tab.evaluate(f"() => {{ const root = document.querySelector('.movable'); {action} }}")
+        return tab.content()

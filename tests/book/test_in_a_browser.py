@@ -3,8 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser import CHROMIUM, in_a_browser
-from playwright.sync_api import sync_playwright
+from browser import in_a_browser, launched
 
 pytestmark = [pytest.mark.book, in_a_browser]
 
@@ -25,16 +24,14 @@ OF_THE_THEME = {
 ERRORS_OF_THE_THEME = ("Identifier 'THEBE_JS_URL' has already been declared", "Got invalid theme mode")
 """Of scripts on every page: one is included twice, the other is a first visit's."""
 
-UNTYPESET = (
-    "() => [...document.querySelectorAll('.math')].filter(e => !e.querySelector('mjx-container')).length"
-)
+UNTYPESET = "() => document.querySelectorAll('.math:not(:has(mjx-container)), mjx-merror').length"
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @pytest.fixture(scope="module")
 def chromium():
-    with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    with launched() as browser:
+        yield browser
 
 
 def pages(html):
