@@ -152,7 +152,7 @@ glue("worst-share", f"{models.worst_share.max():.1%}", display=False)
 # ## More steps (Figure 1)
 
 # %% mystnb={"figure": {"caption": "KL and probe accuracy along pre-training: mean and standard deviation over pre-training seeds. The paper's Figure 1 shows one run of one size.", "name": "fig-steps"}, "image": {"alt": "Left, KL falls with the pre-training step for every size; right, probe accuracy against the step."}}
-from sameloss.studies import drawing
+from sameloss.studies import drawing, screens
 from sameloss.studies.same_loss import figures
 
 axes = drawing.panels(1 + len(page.tasks))
@@ -180,9 +180,9 @@ for name, ax in zip(page.tasks, axes, strict=True):
     baselines = results.baseline_table(name)
     figures.accuracy_against_kl(checkpoints, name, baselines, results.saturated_kl, ax)
 drawing.legend(axes[0])
-axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
+
 told = "Probe accuracy against KL on each task, one line a pre-training, with lines for bare tokens and the lookup table."
-glue("figure-existence", drawing.picture(axes[0].figure, told), display=False)
+glue("figure-existence", screens.picture(axes[0].figure, told), display=False)
 
 # %% [markdown]
 # ## The control: untrained models

@@ -132,7 +132,7 @@ Markdown(unsaturated(page, trained))
 # KL only.
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL by algorithm: one line a pre-training, one point a checkpoint, the last outlined; training goes from left to right. Where lines of different colour have the same KL, the loss is the same.", "name": "fig-algorithms"}, "image": {"alt": "Probe accuracy against KL, one colour an algorithm, one panel a task."}}
-from sameloss.studies import drawing
+from sameloss.studies import drawing, screens
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
@@ -246,9 +246,9 @@ glue("causal", causal.in_words(slopes, bought), display=False)
 # %% mystnb={"figure": {"caption": "The same of the recorded run.", "name": "fig-bought-recorded"}, "image": {"alt": "The same figure with more ways of changing flatness, from more seeds."}}
 many = recorded("bought")
 axes = figures.accuracy_bought(many)
-axes[0].figure.canvas.draw()  # settles the layout: the front page shows the same image
+
 told = "Difference in accuracy against the ratio of traces, one marker a way of changing flatness."
-glue("figure-bought", drawing.picture(axes[0].figure, told), display=False)
+glue("figure-bought", screens.picture(axes[0].figure, told), display=False)
 
 # %% tags=["remove-cell"]
 glue("causal-recorded", causal.in_words(recorded("doses"), many), display=False)

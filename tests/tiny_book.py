@@ -8,7 +8,7 @@ import nbformat
 
 PAGE = Path("chapters/02_existence.ipynb")
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+SQUARE = '<svg xmlns="http://www.w3.org/2000/svg" width="8" height="8"><path d="M0 0h8v8H0z"/></svg>'
 
 FILES = {
     "_config.yml": 'title: Tiny\nonly_build_toc_files: true\nexecute: {execute_notebooks: "off"}\n',
@@ -53,7 +53,7 @@ def notebook(answer="42", *, executed=True):
             "metadata": {"scrapbook": {"mime_prefix": "", "name": "answer"}},
         }
         cells[1].outputs = [nbformat.v4.new_output("display_data", **glued)]
-        cells[2].outputs = [nbformat.v4.new_output("display_data", {"image/png": PIXEL})]
+        cells[2].outputs = [nbformat.v4.new_output("display_data", {"image/svg+xml": SQUARE})]
     text = nbformat.v4.new_markdown_cell("# A chapter")
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return nbformat.v4.new_notebook(cells=[text, *cells], metadata={"kernelspec": kernel})

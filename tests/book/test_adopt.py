@@ -1,11 +1,10 @@
 """Only executions of what is committed become the committed ones."""
 
-import base64
 from pathlib import Path
 
 import nbformat
 import pytest
-from tiny_book import PAGE, PIXEL, git, notebook, write
+from tiny_book import PAGE, SQUARE, git, notebook, write
 
 from sameloss.book.adopt import FRONT_FIGURE, adopt, front_figure
 from sameloss.book.executed import Execution, copy_of, write_execution
@@ -43,7 +42,7 @@ def test_an_executed_notebook_becomes_the_committed_one_without_traces(book):
     assert adopted.cells[2].outputs[0].data["text/plain"] == "'43'"
     assert sorted(adopted.metadata) == ["kernelspec", "language_info"]
     assert PAGE.read_text().endswith("}\n")
-    assert FRONT_FIGURE.read_bytes() == base64.b64decode(PIXEL)
+    assert FRONT_FIGURE.read_bytes() == SQUARE.encode()
 
 
 def test_a_changed_file_is_refused(book):

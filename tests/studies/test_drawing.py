@@ -2,15 +2,13 @@
 
 import base64
 import re
-from io import BytesIO
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
-import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.drawing import MARKERS, download, legend, panels, picture, use_style
+from sameloss.studies.drawing import MARKERS, download, legend, panels, use_style
 
 
 @pytest.mark.parametrize(
@@ -58,13 +56,3 @@ def test_a_download_holds_the_table():
     assert base64.b64decode(data).decode() == table.to_csv(index=False)
     assert 'download="data.csv"' in html
     assert "(2 rows)" in html
-
-
-def test_a_picture_has_its_words_and_is_the_figure():
-    axes = panels(1)
-    shown = picture(axes[0].figure, 'a "told" one').data
-    assert 'alt="a &quot;told&quot; one"' in shown
-    (data,) = re.findall(r'src="data:image/png;base64,([^"]+)"', shown)
-    image = plt.imread(BytesIO(base64.b64decode(data)))
-    assert image.ndim == 3
-    assert np.ptp(image) > 0

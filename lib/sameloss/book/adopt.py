@@ -1,6 +1,5 @@
 """Make results of the present revision the committed ones: executed notebooks, and tables of long runs."""
 
-import base64
 from pathlib import Path
 
 import nbformat
@@ -10,8 +9,9 @@ from sameloss.book.executed import DEFAULT, Execution, code_cells, copy_of, exec
 from sameloss.book.fingerprint import fingerprints
 from sameloss.store.files import write_atomically
 from sameloss.store.revision import revision, uncommitted
+from sameloss.studies.screens import WIDE
 
-FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.png")
+FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.svg")
 
 
 def adopt() -> None:
@@ -73,6 +73,5 @@ def front_figure(notebook: nbformat.NotebookNode) -> bytes:
     """Return the picture of the cell that is named `fig-existence`."""
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == "fig-existence":
-            images = [o.data["image/png"] for o in cell.outputs if "image/png" in o.get("data", {})]
-            return base64.b64decode(images[0])
+            return next(o.data[WIDE].encode() for o in cell.outputs if WIDE in o.get("data", {}))
     raise SystemExit("02_existence has no figure named fig-existence.")

@@ -21,6 +21,7 @@ from sameloss.studies.drawing import download, use_style
 from sameloss.studies.evidence import answers, strongest
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
+from sameloss.studies.screens import show_for_any_screen
 from sameloss.studies.verdict import chance_in_words
 
 
@@ -37,6 +38,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     """
     _show_faults_as_one_sentence()
     use_style()
+    show_for_any_screen()
     names = namespace.get("_parameters") or tuple(parameters_in(namespace))
     page = study_of(name).open(name, {given: namespace[given] for given in names})
     namespace["_parameters"] = names

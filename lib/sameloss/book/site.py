@@ -3,12 +3,14 @@
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 
 from sameloss.book.contents import toc_files
 from sameloss.book.executed import code_cells, copy_of, forget_execution
+from sameloss.book.extension import narrow_forms
 from sameloss.book.fingerprint import VERSIONS
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
@@ -41,7 +43,7 @@ def html(committed: bool) -> None:
 
 def stage(committed: bool) -> None:
     """Lay out pages and notebooks; a file whose content stays is not touched, so Sphinx need not read it."""
-    wanted = {STAGE / path: _content(path, committed) for path in [*map(Path, PAGES), *toc_files()]}
+    wanted = {STAGE / path: content for path, content in _contents(committed)}
     for path in [path for path in STAGE.rglob("*") if path.is_file()]:
         if path not in wanted:
             path.unlink()
@@ -52,13 +54,22 @@ def stage(committed: bool) -> None:
             path.write_bytes(content)
 
 
-def _content(path: Path, committed: bool) -> bytes:
-    if path.suffix != ".ipynb":
-        return path.read_bytes()
+def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
+    """Yield each file that Sphinx reads; a notebook and the narrow forms of its figures."""
+    for path in [*map(Path, PAGES), *toc_files()]:
+        if path.suffix != ".ipynb":
+            yield path, path.read_bytes()
+        else:
+            notebook = _executed(path, committed)
+            yield path, nbformat.writes(presentable(notebook, path)).encode()
+            yield from narrow_forms(notebook).items()
+
+
+def _executed(path: Path, committed: bool) -> nbformat.NotebookNode:
     source = path if committed else copy_of(path)
     if not source.exists():
         raise SystemExit(f"{path} was not executed; run `make book` first.")
-    return nbformat.writes(presentable(nbformat.read(source, as_version=4), path)).encode()
+    return nbformat.read(source, as_version=4)
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:

@@ -1,17 +1,16 @@
 """What all figures share: their look, their panels, their legends, the data behind them."""
 
 import base64
-from html import escape
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
-from IPython.core.pylabtools import print_figure
 from IPython.display import HTML
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import Figure
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import LogLocator, NullFormatter
 
 KL_LABEL = "KL to the truth (nats a masked token)"
@@ -53,10 +52,14 @@ LEGEND_ROW = 100
 
 def legend(ax: Axes) -> None:
     """Explain the colours and markers of all panels of a figure, above them, in rows that fit a page."""
-    handles, labels = ax.get_legend_handles_labels()
-    fitting = max(1, LEGEND_ROW // max(map(len, labels), default=1))
+    explain(ax.figure, *ax.get_legend_handles_labels(), LEGEND_ROW)
+
+
+def explain(figure: FigureBase, handles: list[Artist], labels: list[str], letters: int) -> None:
+    """Put a legend above a figure, in rows of so many letters."""
+    fitting = max(1, letters // max(map(len, labels), default=1))
     columns = min(len(labels), fitting)
-    ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+    figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
@@ -66,12 +69,6 @@ def plain_log_axis(axis: Axis, values: pd.Series) -> None:
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
     axis.set_tick_params(which="both", labelsize="small")
-
-
-def picture(figure: Figure, alternative: str) -> HTML:
-    """Return a figure as another page shows it too, with what a reader who does not see it is told."""
-    data = base64.b64encode(print_figure(figure, base64=False)).decode()
-    return HTML(f'<img alt="{escape(alternative)}" src="data:image/png;base64,{data}"/>')
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:

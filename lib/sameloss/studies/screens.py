@@ -1,0 +1,83 @@
+"""Figures for any screen: vector graphics, and beside each a form with its panels one below the other."""
+
+import base64
+import pickle
+import textwrap
+from html import escape
+from io import StringIO
+
+import matplotlib.pyplot as plt
+from IPython import get_ipython
+from IPython.display import HTML
+from matplotlib.figure import Figure
+from matplotlib_inline.config import InlineBackend
+
+from sameloss.studies.drawing import explain
+
+WIDE = "image/svg+xml"
+
+NARROW = "application/vnd.sameloss.narrow+svg"
+"""What a notebook keeps beside a figure, for the book's page on a narrow screen."""
+
+NARROW_SCREEN = "(max-width: 40rem)"
+"""Where the narrow form is shown, as CSS says it."""
+
+NARROW_IN = 4.2
+"""Inches; a telephone of 390 pixels shows it 1.2 times as large, so that no label has less than 8 pixels."""
+
+
+LEGEND_ROW = 40
+"""Letters that fit a row of a narrow legend."""
+
+
+def show_for_any_screen() -> None:
+    """Let notebooks show every figure in both forms."""
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return
+    InlineBackend.instance(parent=shell).figure_formats = set()
+    shell.display_formatter.mimebundle_formatter.for_type(Figure, both_forms)
+
+
+def both_forms(figure: Figure, **_: object) -> dict[str, str]:
+    """Return a figure as SVG by MIME type, wide and narrow."""
+    return {WIDE: as_svg(figure), NARROW: as_svg(stacked(figure))}
+
+
+def picture(figure: Figure, alternative: str) -> HTML:
+    """Return a figure as another page shows it too, with what a reader who does not see it is told."""
+    forms = {
+        kind: f"data:{WIDE};base64,{base64.b64encode(svg.encode()).decode()}"
+        for kind, svg in both_forms(figure).items()
+    }
+    return HTML(
+        f'<picture><source media="{NARROW_SCREEN}" srcset="{forms[NARROW]}">'
+        f'<img alt="{escape(alternative)}" src="{forms[WIDE]}"/></picture>'
+    )
+
+
+def as_svg(figure: Figure) -> str:
+    """Return a figure as SVG, the same one always alike; its text stays text."""
+    file = StringIO()
+    figure.draw_without_rendering()  # settles the layout, which would move a little with each drawing
+    figure.set_layout_engine("none")
+    with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
+    return file.getvalue()
+
+
+def stacked(figure: Figure) -> Figure:
+    """Return a copy of a figure with its panels one below the other, and its words in short rows."""
+    copy = pickle.loads(pickle.dumps(figure))
+    plt.close(copy)  # pyplot keeps a copy, too, to be shown
+    copy.set_layout_engine("constrained")
+    panels = [ax for ax in copy.axes if ax.get_subplotspec() is not None]
+    rows = panels[0].get_gridspec().nrows if panels else 1
+    copy.set_size_inches(NARROW_IN, copy.get_figheight() / rows * max(len(panels), 1))
+    for ax, place in zip(panels, copy.add_gridspec(max(len(panels), 1), 1), strict=False):
+        ax.set_subplotspec(place)
+        ax.set_title(textwrap.fill(ax.get_title(), 45))
+    for words in copy.legends:
+        words.remove()
+        explain(copy, words.legend_handles, [text.get_text() for text in words.get_texts()], LEGEND_ROW)
+    return copy

@@ -1,0 +1,68 @@
+"""Figures in their two forms."""
+
+import base64
+import re
+from xml.etree import ElementTree
+
+import matplotlib.pyplot as plt
+import pytest
+
+from sameloss.studies.drawing import legend, panels, use_style
+from sameloss.studies.screens import LEGEND_ROW, NARROW, NARROW_IN, WIDE, both_forms, picture, stacked
+
+
+@pytest.fixture
+def figure():
+    """Return two panels with a colour bar and a legend of long names."""
+    use_style()
+    axes = panels(2)
+    for name in ("of a small model", "of a large model"):
+        axes[0].plot([0, 1], label=name)
+    axes[0].set_title("all that is known of models of several sizes, in a row")
+    drawn = axes[1].imshow([[0, 1], [1, 0]])
+    axes[1].figure.colorbar(drawn, ax=axes[1])
+    legend(axes[0])
+    return axes[0].figure
+
+
+def words(svg):
+    """Return the texts of an SVG."""
+    return {found.text for found in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+
+
+def test_the_narrow_form_has_its_panels_one_below_the_other(figure):
+    narrow = stacked(figure)
+    narrow.draw_without_rendering()
+    upper, lower, bar = (ax.get_position() for ax in narrow.axes)
+    assert narrow.get_size_inches().tolist() == [NARROW_IN, 2 * 3.1]
+    assert upper.y0 > lower.y1
+    assert bar.x0 >= lower.x1
+    assert narrow.legends[0]._ncols == LEGEND_ROW // len("of a small model")
+    assert len(narrow.legends) == len(figure.legends) == 1
+
+
+def test_panels_of_several_rows_keep_their_height():
+    assert stacked(panels(5)[0].figure).get_figheight() == pytest.approx(5 * 3.1)
+
+
+def test_what_pyplot_shows_stays(figure):
+    before = plt.get_fignums()
+    stacked(figure)
+    assert plt.get_fignums() == before
+    assert figure.axes[0].get_gridspec().get_geometry() == (1, 2)
+
+
+def test_both_forms_are_the_same_each_time_and_say_the_same(figure):
+    first = both_forms(figure)
+    assert both_forms(figure) == first
+    assert first[WIDE] != first[NARROW]
+    assert words(first[WIDE]) >= {"of a small model", "of a large model"}
+    assert words(first[NARROW]) >= {"of a small model", "of a large model"}
+
+
+def test_a_picture_has_its_words_and_is_the_figure(figure):
+    shown = picture(figure, 'a "told" one').data
+    assert 'alt="a &quot;told&quot; one"' in shown
+    narrow, wide = re.findall(r'="data:image/svg\+xml;base64,([^"]+)"', shown)
+    assert words(base64.b64decode(wide)) >= {"of a small model"}
+    assert words(base64.b64decode(narrow)) >= {"of a small model"}
