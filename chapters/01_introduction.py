@@ -129,7 +129,7 @@ drawing.legend(axes[0])
 noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[0]
 left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
-figures.along_training(noisy, probed, f"probe accuracy, {probed} (%)", right, log=False, by="algorithm")
+figures.along_training(noisy, probed, figures.accuracy_label(probed), right, log=False, by="algorithm")
 drawing.legend(left)
 
 # %% [markdown]

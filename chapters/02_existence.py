@@ -142,7 +142,7 @@ glue("language-search", render(search_table(page), decimals=2), display=False)
 glue("worst-share", f"{models.worst_share.max():.1%}", display=False)
 
 # %% [markdown]
-# (KL and its standard error over sentences are means over seeds, `worst_KL` is that of the worst
+# (KL and its standard error over sentences are means over seeds, *worst KL* is that of the worst
 # seed; nats a masked token. `share` is the KL over what there is to learn.) The language's entropy is
 # {glue:text}`entropy` nats a masked token, and the other tokens tell {glue:text}`context` nats about it. Of these no
 # model leaves more than {glue:text}`worst-share` unlearnt after all steps ({glue:text}`worst-kl` nats). In what
@@ -153,13 +153,14 @@ glue("worst-share", f"{models.worst_share.max():.1%}", display=False)
 
 # %% mystnb={"figure": {"caption": "KL and probe accuracy along pre-training: mean and standard deviation over pre-training seeds. The paper's Figure 1 shows one run of one size.", "name": "fig-steps"}, "image": {"alt": "Left, KL falls with the pre-training step for every size; right, probe accuracy against the step."}}
 from sameloss.studies import drawing, screens
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss import figures
 
 axes = drawing.panels(1 + len(page.tasks))
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", axes[0], log=True)
 axes[0].axhline(results.saturated_kl, color="0.5", lw=1)
 for name, ax in zip(page.tasks, axes[1:], strict=True):
-    figures.along_training(checkpoints, name, f"probe accuracy, {name} (%)", ax, log=False)
+    figures.along_training(checkpoints, name, figures.accuracy_label(name), ax, log=False)
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -168,9 +169,9 @@ drawing.legend(axes[0])
 #
 # ## Larger models (Figures 2 and 9)
 #
-# The downstream tasks classify hidden symbols of the grammar: `root` the start symbol (the paper's
-# task A), `span4` the symbol above the first half of the sentence (task B; and task C, the symbol above the first
-# quarter, where bare tokens do not read it in all sentences, as those of the default language do). The label is that of the released code,
+# The downstream tasks classify hidden symbols of the grammar: the start symbol (the paper's
+# task A, parameter value `root`), the symbol above the first half of the sentence (task B, `span4`), and, where bare
+# tokens do not read it in all sentences as those of the default language do, the symbol above the first quarter (task C). The label is that of the released code,
 # $\arg\max_s \Pr(x_1..x_L\mid s)$. It is a function of the sentence, so a perfect classifier scores
 # 100 %.
 
@@ -363,7 +364,7 @@ if page.others(HMM):
 axes = drawing.panels(len(page.tasks))
 for name, ax in zip(page.tasks, axes, strict=True):
     table = results.accuracy_table(name).query("representation != 'majority class'")
-    title = f"{name} (majority class {100 * results.majority[name]:.0f} %)"
+    title = f"{display_name(name)} (majority class {100 * results.majority[name]:.0f} %)"
     figures.accuracy_by_representation(table, title, ax)
 
 # %% [markdown]

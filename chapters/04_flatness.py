@@ -92,7 +92,7 @@ class Unigram(torch.nn.Module):
 
 
 anything = Batch(torch.zeros(2, 1).long(), torch.zeros(2).long(), torch.zeros(2).long(), None)
-fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean
+round(fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean, 6)
 
 # %% [markdown]
 # ## The trace along training (Figure 3)
@@ -125,7 +125,11 @@ sgd = {results.group.language: results for results in shown}
 axes = iter(drawing.panels(3 * len(sgd)) if sgd else [])
 for name, run in sgd.items():
     probed = run.group.tasks[-1]
-    labels = {"trace": f"{name}: trace", "kl_mean": f"{name}: KL (nats)", probed: f"accuracy, {probed} (%)"}
+    labels = {
+        "trace": f"{name}: trace",
+        "kl_mean": f"{name}: KL (nats)",
+        probed: figures.accuracy_label(probed),
+    }
     for quantity, text in labels.items():
         figures.along_training(run.checkpoints, quantity, text, next(axes), log=quantity != probed)
 

@@ -87,7 +87,7 @@ models = dyck_tables.solutions(length, page.settings.dyck.width, page.settings.d
 two = dict(list(models.items())[:2])
 show_source(transferable_solution)
 
-# %% mystnb={"figure": {"caption": "Figure 6 of the paper from its real arrays. Top left: the encoding of one input, blue +1, red -1; the second column of a mask lies behind the line. Top right: V of solution (1). Bottom left: the first rows of V of solution (2). Bottom right: how the neurons' contributions to that input add up to the same output, directly or by a random walk.", "name": "fig-dyck"}, "image": {"alt": "Four panels: a sparse signed encoding; identical rows of ones with both signs; unstructured rows; a monotone sum beside one that goes up and down."}}
+# %% mystnb={"figure": {"caption": "Figure 6 of the paper from its real arrays. Top left: the encoding of one input; the second column of a mask lies behind the line. Top right: V of solution (1). Bottom left: the first rows of V of solution (2), each divided by its largest entry. Bottom right: how the neurons' contributions to that input add up to the same output, directly or by a random walk.", "name": "fig-dyck"}, "image": {"alt": "Four panels: a sparse signed encoding; identical rows of ones with both signs; unstructured rows; a monotone sum beside one that goes up and down."}}
 example = 7
 first_rows = two["solution (2), random features"]
 first_rows = first_rows._replace(value=first_rows.value[:8], head=first_rows.head[:8])
@@ -140,7 +140,7 @@ import pandas as pd
 
 *searches, transfer, features, training, checks = map(page.store.get, page.runs())
 found = pd.concat(searches, ignore_index=True)
-render(dyck_tables.search_table(found), decimals=6)
+render(dyck_tables.search_table(found), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
 from sameloss.studies.dyck.transformer import ZERO_LOSS

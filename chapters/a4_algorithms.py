@@ -112,8 +112,8 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # ## The same loss? (Table 1)
 #
 # All start from the same initial weights (seed by seed), see the same sentences and take the same
-# number of steps (`soft`, where the treatments below start, half as many again at the laptop's presets). There all
-# have exact labels in the first three quarters of their steps ({ref}`deviations`), `soft` in all. A sweep over $\lambda$ shows the price: a stronger adversary costs loss.
+# number of steps (those on exact labels, where the treatments below start, half as many again at the laptop's presets). There all
+# have exact labels in the first three quarters of their steps ({ref}`deviations`), those in all of them. A sweep over $\lambda$ shows the price: a stronger adversary costs loss.
 
 # %%
 from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
@@ -128,8 +128,7 @@ Markdown(unsaturated(page, trained))
 
 # %% [markdown]
 # (KL in nats a masked token, trace over native parameters, accuracies in per cent, all means over
-# seeds.) SGD at this budget is the slowest to the optimum. What is not saturated is compared at equal
-# KL only.
+# seeds.) What is not saturated is compared at equal KL only.
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL by algorithm: one line a pre-training, one point a checkpoint, the last outlined; training goes from left to right. Where lines of different colour have the same KL, the loss is the same.", "name": "fig-algorithms"}, "image": {"alt": "Probe accuracy against KL, one colour an algorithm, one panel a task."}}
 from sameloss.studies import drawing, screens
@@ -204,7 +203,7 @@ render(recorded("algorithms"), decimals=3)
 noisy = arm_checkpoints(page, noise)
 axes = drawing.panels(2 + len(tasks))
 quantities = {"trace": figures.TRACE_LABEL, "kl_mean": "KL (nats a masked token)"}
-quantities |= {name: f"probe accuracy, {name} (%)" for name in tasks}
+quantities |= {name: figures.accuracy_label(name) for name in tasks}
 for (name, text), ax in zip(quantities.items(), axes, strict=True):
     figures.along_training(noisy, name, text, ax, log=name in ("trace", "kl_mean"), by="algorithm")
 drawing.legend(axes[0])

@@ -66,7 +66,9 @@ from sameloss.studies.same_loss.tables.flatness import function_table
 
 traces = frame(page.store, page.group, "enlargement")
 functions = function_table(page)
-render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
+render(
+    functions.assign(moved=functions.moved.map(lambda moved: f"{moved:.1e}" if moved else "0")), decimals=4
+)
 
 # %% [markdown]
 # `moved` is the largest change of a predicted probability, `KL` is from the small model's predictions to the
@@ -97,7 +99,7 @@ render(functions.assign(moved=functions.moved.map("{:.1e}".format)), decimals=4)
 from sameloss.studies.same_loss.tables.flatness import law_table
 
 laws = law_table(page)
-render(laws, decimals=6)
+render(laws, decimals=4)
 
 # %% [markdown]
 # `measured` is the ratio of exact Fisher traces of the widened and the small model by kind of parameter,

@@ -54,7 +54,7 @@ render(preset_costs(page.store))
 # ## Estimated beside measured
 #
 # One pre-training of each size. Before it trains, every chapter says the estimate and refuses what is
-# above `max_hours`. `tokens_per_s` counts tokens of sentences, not padding, and `utilisation` is the
+# above `max_hours`. *Tokens a second* counts tokens of sentences, not padding, and *utilisation* is the
 # share of the speed of this device's matrix products of that width (%) that they amount to.
 
 # %%
@@ -65,14 +65,21 @@ render(estimated_and_measured(page.store, page.group))
 # %% [markdown]
 # ## Time and memory by chapter
 #
-# `core_s` is the sum over runs, each on one thread (corpora on all cores); with two cores the wait is about half of it.
-# A run that two chapters share is counted in both, but computed once. `peak_gb` is the largest
+# *Core seconds* are the sum over runs, each on one thread (corpora on all cores); with two cores the wait is about
+# half of it. A run that two chapters share is counted in both, but computed once. *Peak* is the largest
 # process, which may have run others before.
 
 # %%
-from sameloss.book.costs import by_page
+from sameloss.book.costs import by_page, totals
 
-render(by_page(page.pages))
+stages = by_page(page.pages)
+render(totals(stages), decimals=1)
+
+# %% [markdown]
+# Stage by stage:
+
+# %% tags=["hide-output"]
+render(stages.drop(columns="device"), decimals=1)
 
 # %% [markdown]
 # ## Recorded runs

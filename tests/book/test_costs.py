@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
-import pandas as pd
 import pytest
 
-from sameloss.book.costs import announce, by_page, measured
+from sameloss.book.costs import announce, by_page, measured, totals
 from sameloss.book.studies import open_page
 from sameloss.errors import ParameterError
 from sameloss.runs.cost import H200, Speed
@@ -22,47 +21,55 @@ def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatc
     for part in ("preset paper, size 235M", "FLOPs", "hours", "GB", "max_hours = 24", "parameter max_hours"):
         assert part in message
     assert "\n" not in message
-    assert "will take" in announce(opened("02_existence", **given, max_hours=1e9))
+    assert "runs to compute, which takes about" in announce(opened("02_existence", **given, max_hours=1e9))
+
+
+def no_measurement(step_s):
+    """Return a device on which trainings take so long a step of one block, and measurements no time."""
+    return Speed(lambda width, dtype: float("inf"), step_s / 3, 0.0)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "1 seconds"), (30, "30 seconds"), (90, "1.5 minutes"), (5400, "1.5 hours")]
+    ("seconds", "words"), [(0.2, "1 second"), (30, "30 seconds"), (90, "1.5 minutes"), (5400, "1.5 hours")]
 )
 def test_an_estimate_is_said_in_a_readers_units(seconds, words, opened, monkeypatch):
-    """Of three pre-trainings, one after the other."""
-    speed = Speed(lambda width, dtype: float("inf"), 0.0)
-    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: speed)
+    """Of three pre-trainings of 160 steps, one after the other."""
+    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: no_measurement(seconds / 3 / 160))
     page = opened("02_existence", size="1K", workers=1, max_hours=9)
-    blocks = page.group.pretraining("1K", 0).shape.layers + 2
-    slow = speed._replace(block_s=seconds / 3 / 160 / blocks)
-    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: slow)
+    assert page.group.pretraining("1K", 0).shape.layers == 1
+    runs = len(with_ancestors(page.runs()))
     sentence = announce(page)
-    assert sentence.startswith("preset smoke, size 1K: 3 pre-training(s) will take about ")
-    assert f" FLOPs, {words} and " in sentence
+    assert sentence.startswith(
+        f"preset smoke, size 1K: {runs} of {runs} runs to compute, which takes about {words} on"
+    )
+    assert "; pre-trainings: 3, " in sentence
 
 
-def test_workers_share_the_pre_trainings_of_a_page(opened, monkeypatch):
-    speed = Speed(lambda width, dtype: float("inf"), 3600 / 160 / 3)  # an hour for each
-    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: speed)
+def test_workers_share_the_runs_of_a_page(opened, monkeypatch):
+    """An hour for each of three; no run takes less than it takes alone."""
+    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: no_measurement(3600 / 160))
     for workers, hours in {1: "3.0 hours", 2: "1.5 hours", 8: "1.0 hours"}.items():
         assert hours in announce(opened("02_existence", size="1K", workers=workers, max_hours=9))
     with pytest.raises(ParameterError, match=r"1\.5 hours .*above max_hours = 1\.4; lift the limit"):
         announce(opened("02_existence", size="1K", workers=2, max_hours=1.4))
 
 
-def test_a_page_that_trains_no_language_model_says_so(opened):
-    page = opened("05_dyck")
-    assert announce(page) == "preset smoke: 6 runs, 6 of them to be made; none trains a language model."
+def test_measurements_count_by_their_effort(opened, monkeypatch):
+    page = opened("05_dyck", workers=1)
+    effort = sum(run.effort for run in page.runs())
+    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: H200._replace(effort_s=3600 / effort))
+    sentence = announce(page)
+    assert sentence.startswith("preset smoke: 6 of 6 runs to compute, which takes about 1.0 hours on this")
+    assert "pre-trainings" not in sentence
     page.store.get(page.transfer)
-    assert "6 runs, 5 of them to be made" in announce(page)
-    assert "none trains a language model" in announce(opened("a1_datasets"))
+    assert "5 of 6 runs to compute" in announce(page)
 
 
 def test_what_is_announced_may_be_another_list_of_runs(opened):
     page = opened("02_existence", seeds=1)
     one = page.group.pretraining("1K", 0)
-    assert ": 1 pre-training(s) will take" in announce(page, [page.group.measured("trace")["1K", 0]])
-    assert ": 1 runs, 1 of them to be made" in announce(page, [one.corpus])
+    assert "pre-trainings: 1, " in announce(page, [page.group.measured("trace")["1K", 0]])
+    assert ": 1 of 1 runs to compute" in announce(page, [one.corpus])
 
 
 def test_the_main_figures_of_the_gpu_preset_take_an_hour(opened):
@@ -89,7 +96,7 @@ def test_costs_are_recorded(computed):
     assert set(table.stage) >= {"Pretraining", "TraceMeasurement", "Probing"}
     assert (table.core_s > 0).all()
     assert (table.peak_gb > 0.01).all()
-    assert "nothing is trained" in announce(computed)
+    assert "runs to compute" in announce(computed)  # the other seeds and pages
 
 
 def test_a_cost_counts_each_finished_run_once_with_what_it_read(computed):
@@ -103,15 +110,13 @@ def test_a_cost_counts_each_finished_run_once_with_what_it_read(computed):
 
 
 def test_pages_that_computed_nothing_are_left_out(computed):
-    """The others have a row a stage, and their total."""
+    """The others have a row a stage, and one of all."""
     other = replace(computed, name="04_flatness")
     elsewhere = replace(computed, settings=replace(computed.settings, domains={}), name="a2_conditionals")
-    table = by_page([computed, elsewhere, other])
-    assert set(table.chapter) == {"02_existence", "04_flatness"}
-    for _, part in table.groupby("chapter"):
-        stages, total = part[part.stage != "all"], part[part.stage == "all"]
-        assert total.runs.item() == stages.runs.sum()
-        assert total.core_s.item() == pytest.approx(stages.core_s.sum())
-        assert total.peak_gb.item() == stages.peak_gb.max()
-    assert set(table.preset) == {"smoke"}
-    pd.testing.assert_index_equal(table.columns[:4], pd.Index(["chapter", "preset", "device", "stage"]))
+    stages = by_page([computed, elsewhere, other])
+    assert list(stages.chapter.unique()) == ["02_existence", "04_flatness"]
+    for row in totals(stages).itertuples():
+        own = stages[stages.chapter == row.chapter]
+        assert row.runs == own.runs.sum()
+        assert row.core_s == pytest.approx(own.core_s.sum())
+        assert row.peak_gb == own.peak_gb.max()

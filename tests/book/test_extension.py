@@ -6,15 +6,17 @@ import re
 import nbformat
 import pytest
 
-from sameloss.book.extension import FOLDER, narrow_forms
+from sameloss.book.extension import FOLDER, take_narrow_forms
 from sameloss.studies.screens import NARROW, WIDE
 
 
-def test_narrow_forms_are_named_as_the_wide_ones():
+def test_narrow_forms_are_taken_out_and_named_as_the_wide_ones():
     outputs = [nbformat.v4.new_output("display_data", {WIDE: "<svg>wide</svg>", NARROW: "<svg/>"})]
     cells = [nbformat.v4.new_code_cell("1", outputs=outputs), nbformat.v4.new_code_cell("2")]
     name = hashlib.sha256(b"<svg>wide</svg>").hexdigest()
-    assert narrow_forms(nbformat.v4.new_notebook(cells=cells)) == {FOLDER / f"{name}.svg": b"<svg/>"}
+    made = nbformat.v4.new_notebook(cells=cells)
+    assert take_narrow_forms(made) == {FOLDER / f"{name}.svg": b"<svg/>"}
+    assert list(outputs[0].data) == [WIDE]
 
 
 @pytest.mark.book

@@ -1,6 +1,8 @@
 """Every page in a browser, wide and narrow, light and dark: all of it can be read, and nothing is fetched."""
 
+import re
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from browser import in_a_browser, launched
@@ -25,6 +27,14 @@ ERRORS_OF_THE_THEME = ("Got invalid theme mode",)
 """Of a first visit to a page."""
 
 UNTYPESET = "() => document.querySelectorAll('.math:not(:has(mjx-container)), mjx-merror').length"
+SHOWN_FIGURES = """() => Promise.all([...document.querySelectorAll("picture img")].map(image =>
+    new Promise(done => {
+        const probe = new Image();
+        probe.onload = () => done([image.clientWidth / probe.naturalWidth, image.currentSrc]);
+        probe.src = image.currentSrc;
+    })))"""
+"""For each figure: by what it is scaled, and which of its forms is shown."""
+
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -40,6 +50,14 @@ def pages(html):
     return sorted(page for page in found if page.stem not in ("genindex", "search", "index"))
 
 
+def smallest_letters(source):
+    """Return the size of the smallest letters of an SVG, in pixels, as it is of itself."""
+    with urlopen(source) as file:  # of a file, or data in the page
+        svg = file.read().decode()
+    points = min(float(size) for size in re.findall(r"font(?:-size)?: ?[^;\"]*?([\d.]+)px", svg))
+    return points * 96 / 72
+
+
 def faults_of(tab):
     """Return what is wrong with the page that a tab shows, in words."""
     tab.evaluate(AXE)
@@ -48,6 +66,9 @@ def faults_of(tab):
             yield f"{rule}: {element[:150]}"
     if tab.evaluate(WIDER) > 0:
         yield f"wider than the screen by {tab.evaluate(WIDER)} pixels"
+    for scale, source in tab.evaluate(SHOWN_FIGURES):
+        if (pixels := scale * smallest_letters(source)) < 8:
+            yield f"letters of {pixels:.1f} pixels in {source[-30:]}"
     if tab.evaluate(UNTYPESET):
         yield "an equation is not typeset"
 

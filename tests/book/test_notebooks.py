@@ -45,13 +45,13 @@ def test_one_size_end_to_end_then_warm(tmp_path):
     artifacts = tmp_path / "artifacts"
     done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "preset smoke, size 1K: 1 pre-training(s) will take about" in printed(tmp_path / "out.ipynb")
+    assert "; pre-trainings: 1, " in printed(tmp_path / "out.ipynb")
     before = computed(artifacts)
     (pretraining,) = (text for path, (_, text) in before.items() if "Pretraining" in path.parts)
     assert json.loads(pretraining)["parameters"]["shape"]["d_model"] == 8
     done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1), ("task", "root"))
     assert done.returncode == 0, done.stderr[-2000:]
-    assert "nothing is trained" in printed(tmp_path / "out.ipynb")
+    assert "nothing is computed" in printed(tmp_path / "out.ipynb")
     assert computed(artifacts) == before
 
 

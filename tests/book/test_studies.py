@@ -13,6 +13,7 @@ from sameloss.book.chapter import begin
 from sameloss.book.costs import announce
 from sameloss.book.studies import all_studies, open_page, study_of
 from sameloss.book.verdicts import all_statements
+from sameloss.device import device_name
 from sameloss.errors import ParameterError
 from sameloss.studies.parameters import applied, cell
 
@@ -258,15 +259,14 @@ class TestAStudyOfItsOwn:
 
     def test_its_runs_are_computed_once_and_its_verdicts_come_out(self, capsys):
         page = open_page("ii_squares", numbers=4)
-        assert announce(page) == (
-            "preset laptop: 1 runs, 1 of them to be made; none trains a language model."
-        )
+        cost = f"about 1 second on this device ({device_name()})"
+        assert announce(page) == f"preset laptop: 1 of 1 runs to compute, which takes {cost}."
         table = page.verdicts()
         assert page.store.has(page.squares)
         assert table.verdict.tolist() == ["reproduced", "not testable here"]
         assert table.ours[0] == 2
         again = begin({"numbers": 4}, "ii_squares")
-        assert "1 runs, 0 of them to be made" in capsys.readouterr().out
+        assert "all 1 runs are in the store" in capsys.readouterr().out
         assert again.store.get(again.squares).square.tolist() == [1, 4, 9, 16]
 
     def test_the_pages_about_all_studies_read_it_too(self):

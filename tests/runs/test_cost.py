@@ -78,6 +78,14 @@ def test_a_device_is_measured_once_a_width(monkeypatch):
     monkeypatch.setattr(cost, "block_seconds", lambda: 0.25)
     speed = this_device()
     found = [speed.products(width, torch.float32) for width in (8, 16, 8)]
-    assert found == [cost.UTILISATION * 1e9] * 3
-    assert asked == [(8, torch.float32), (16, torch.float32)]
+    slow, fast = (cost.UTILISATION * 1e9 / (1 + cost.BESIDE_PRODUCTS / width) for width in (8, 16))
+    assert found == [slow, fast, slow]
+    assert asked == [(64,), (8, torch.float32), (16, torch.float32)]
+    assert speed.effort_s == cost.LAPTOP_CORE / 1e9
     assert speed.block_s == 0.25
+
+
+def test_a_run_takes_what_its_kind_does(tiny_run):
+    speed = Speed(lambda width, dtype: 1e6, block_s=0.5, effort_s=3.0)
+    assert speed.all_seconds(tiny_run) == speed.seconds(tiny_run)
+    assert speed.all_seconds(tiny_run.corpus) == 3 * tiny_run.corpus.effort

@@ -19,6 +19,7 @@ from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.evidence import answers, strongest
+from sameloss.studies.names import display_name
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
 from sameloss.studies.screens import show_for_any_screen
@@ -141,13 +142,21 @@ def show_source(thing: Callable) -> Code:
 
 
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
-    """Show a table without its index, numbers rounded, gaps as a dash."""
-    formats = dict.fromkeys(table.select_dtypes("float").columns, f"{{:.{decimals}f}}")
+    """Show a table without its index, by the names readers know; numbers rounded, gaps as a dash."""
+    table = table.map(lambda value: display_name(value) if isinstance(value, str) else value)
+    table = table.rename(columns=display_name)
+    formats = {name: _format_of(table[name], decimals) for name in table.select_dtypes("float")}
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
-    shown = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
-    return shown.hide(axis="index").format(formats, na_rep="–", thousands=",")
+    styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
+    return styled.hide(axis="index").format(formats, na_rep="–", thousands=",")
+
+
+def _format_of(numbers: pd.Series, decimals: int) -> str:
+    """Return the format of a column: no decimals of large counts, and no sign of a zero."""
+    large_counts = numbers.abs().max() >= 1000 and (numbers.dropna() % 1 == 0).all()
+    return f"{{:z,.{0 if large_counts else decimals}f}}"
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """Write a column of tiny numbers as powers of ten."""
-    return table.assign(**{column: table[column].map("{:.0e}".format)})
+    return table.assign(**{column: table[column].map(lambda number: f"{number:.0e}" if number else "0")})

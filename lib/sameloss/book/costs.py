@@ -15,7 +15,7 @@ from sameloss.studies.page import Page
 
 
 def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
-    """Say what missing pre-trainings will cost here; refuse what would take too long.
+    """Say what the missing runs will cost here; refuse what would take too long.
 
     Args:
         page: its store and its limits count.
@@ -29,40 +29,42 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
-    trainings = [run for run in needed if isinstance(run, Pretraining)]
-    missing = [run for run in trainings if not page.store.has(run)]
-    if not trainings:
-        absent = sum(not page.store.has(run) for run in needed)
-        return f"{page.about}: {len(needed)} runs, {absent} of them to be made; none trains a language model."
+    missing = [run for run in needed if not page.store.has(run)]
     if not missing:
-        return f"{page.about}: all {len(trainings)} pre-trainings are in the store; nothing is trained."
-    cost, hours = _estimate(missing, page.settings.limits.workers)
-    limit = page.settings.limits.max_hours
+        return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
+    hours, limit = _hours(missing, page.settings.limits.workers), page.settings.limits.max_hours
+    cost = f"about {_duration(hours)} on this device ({device_name()}{_training_in_words(missing)})"
     if hours > limit:
         raise ParameterError(
-            f"{page.about}: {len(missing)} pre-training(s) would take {cost}, above max_hours = {limit:g}; "
+            f"{page.about}: {len(missing)} missing runs would take {cost}, above max_hours = {limit:g}; "
             "lift the limit with the parameter max_hours, or choose a smaller size or fewer steps."
         )
-    return f"{page.about}: {len(missing)} pre-training(s) will take {cost}."
+    return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, which takes {cost}."
 
 
-def _estimate(missing: list[Pretraining], workers: int | None) -> tuple[str, float]:
-    """Return what pre-trainings take on this device, in words, and the hours of it."""
-    flops = sum(map(training_flops, missing))
-    together = min(workers or usable_workers(), len(missing))
-    hours = sum(map(this_device().seconds, missing)) / together / 3600
-    gigabytes = max(map(training_bytes, missing)) / 1e9
-    words = (
-        f"about {flops:.2g} FLOPs, {_duration(hours)} and {gigabytes:.2g} GB a process "
-        f"on this device ({device_name()})"
-    )
-    return words, hours
+def _hours(missing: list[Run], workers: int | None) -> float:
+    """Return what runs take on this device, shared by the workers, if none has to wait for another."""
+    speed = this_device()
+    seconds = [speed.all_seconds(run) for run in missing]
+    return max(sum(seconds) / (workers or usable_workers()), *seconds) / 3600
+
+
+def _training_in_words(missing: list[Run]) -> str:
+    """Return what the pre-trainings among some runs take, in words."""
+    trainings = [run for run in missing if isinstance(run, Pretraining)]
+    if not trainings:
+        return ""
+    flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
+    return f"; pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process"
 
 
 def _duration(hours: float) -> str:
     if hours >= 1:
         return f"{hours:,.1f} hours"
-    return f"{60 * hours:.1f} minutes" if hours >= 1 / 60 else f"{max(1, round(3600 * hours))} seconds"
+    if hours >= 1 / 60:
+        return f"{60 * hours:.1f} minutes"
+    seconds = max(1, round(3600 * hours))
+    return f"{seconds} second{'s' if seconds > 1 else ''}"
 
 
 def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
@@ -83,21 +85,16 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
-    """Return stage by stage what the finished runs of each page took, with a total."""
-    parts = []
-    for page in pages:
-        runs = page.runs()
-        if not any(map(page.store.has, runs)):
-            continue
-        table = measured(page.store, runs)
-        total = {
-            "stage": "all",
-            "runs": table.runs.sum(),
-            "core_s": table.core_s.sum(),
-            "peak_gb": table.peak_gb.max(),
-            "device": ", ".join(table.device.unique()),
-        }
-        table = pd.concat([table, pd.DataFrame([total])], ignore_index=True)
-        parts.append(table.assign(chapter=page.name, preset=page.settings.name))
-    columns = ["chapter", "preset", "device", "stage", "runs", "core_s", "peak_gb"]
-    return pd.concat(parts, ignore_index=True)[columns]
+    """Return stage by stage what the finished runs of each page took."""
+    tables = [
+        measured(page.store, page.runs()).assign(chapter=page.name)
+        for page in pages
+        if any(map(page.store.has, page.runs()))
+    ]
+    return pd.concat(tables, ignore_index=True)[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
+
+
+def totals(stages: pd.DataFrame) -> pd.DataFrame:
+    """Return what all stages of a page took together, from `by_page`."""
+    pages = stages.groupby(["chapter", "device"], sort=False, as_index=False)
+    return pages.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})

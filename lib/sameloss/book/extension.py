@@ -28,10 +28,10 @@ def setup(app: Sphinx) -> dict[str, bool]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
-    """Return the narrow forms of a notebook's figures, and the files they belong in."""
+def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
+    """Take out the narrow forms of a notebook's figures, which MyST-NB cannot show, by their files."""
     shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
-    return {FOLDER / _name(data[WIDE]): data[NARROW].encode() for data in shown if NARROW in data}
+    return {FOLDER / _name(data[WIDE]): data.pop(NARROW).encode() for data in shown if NARROW in data}
 
 
 def _name(svg: str) -> str:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from IPython.display import HTML
 
+from sameloss.studies.names import display_name
+
 DIGITS = 6  # significant, of the numbers that travel in the page
 
 FORM = """<div class="equal-loss movable"><script type="application/json">{data}</script>
@@ -52,12 +54,12 @@ def _runs(panel: Panel) -> list[dict[str, Any]]:
 
 def _run(group: str, seed: int, run: pd.DataFrame, tasks: Sequence[str]) -> dict[str, Any]:
     return {
-        "group": group,
+        "group": display_name(group),
         "seed": int(seed),
         "step": run.step.tolist(),
         "kl": _short(run.kl_mean),
         "trace": _short(run.trace),
-        "accuracy": {task: _short(run[task]) for task in tasks},
+        "accuracy": {display_name(task): _short(run[task]) for task in tasks},
     }
 
 

@@ -10,7 +10,7 @@ import nbformat
 
 from sameloss.book.contents import toc_files
 from sameloss.book.executed import code_cells, copy_of, forget_execution
-from sameloss.book.extension import narrow_forms
+from sameloss.book.extension import take_narrow_forms
 from sameloss.book.fingerprint import VERSIONS
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
@@ -61,8 +61,8 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
             yield path, path.read_bytes()
         else:
             notebook = _executed(path, committed)
+            yield from take_narrow_forms(notebook).items()
             yield path, nbformat.writes(presentable(notebook, path)).encode()
-            yield from narrow_forms(notebook).items()
 
 
 def _executed(path: Path, committed: bool) -> nbformat.NotebookNode:

@@ -44,6 +44,11 @@ class CoolDown(Pretraining):
         if self.checkpoints != (self.optimisation.steps,):
             raise ParameterError("A cool-down keeps its last model alone.")
 
+    @property
+    def expected_steps(self) -> int:
+        """Return two fifths of the most steps there are: what the book's cool-downs took on average."""
+        return round(0.4 * self.optimisation.steps)
+
     def _steps(
         self,
         model: MaskedLanguageModel,

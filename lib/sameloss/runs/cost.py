@@ -9,6 +9,7 @@ import torch
 from sameloss.device import best_device
 from sameloss.models.encoder import Block, EncoderShape
 from sameloss.runs.pretraining import Pretraining
+from sameloss.store.store import Run
 
 
 def training_flops(run: Pretraining, length: float | None = None) -> float:
@@ -19,7 +20,7 @@ def training_flops(run: Pretraining, length: float | None = None) -> float:
         length: mean number of tokens of a sentence; where it is None, all are taken to be as long as can be.
 
     """
-    language, sentences = run.corpus.language, run.optimisation.steps * run.optimisation.batch
+    language, sentences = run.corpus.language, run.expected_steps * run.optimisation.batch
     each = run.shape.flops(language.words, language.max_length if length is None else length)
     return run.passes * sentences * each
 
@@ -36,11 +37,17 @@ def training_bytes(run: Pretraining) -> float:
 def micro_steps(run: Pretraining) -> int:
     """Return how many times micro-batches go forward and back through the model."""
     each = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
-    return run.passes * run.optimisation.steps * each
+    return run.passes * run.expected_steps * each
 
 
-UTILISATION = 0.5
-"""The share of the speed of matrix products that training reaches, measured on a laptop's core."""
+UTILISATION = 0.62
+"""The share of the speed of wide matrix products that training reaches, measured on a laptop's core."""
+
+BESIDE_PRODUCTS = 30
+"""The width at which what is done element by element takes as long as the products, measured there."""
+
+LAPTOP_CORE = 9.6e10
+"""The operations a second, in products of width 64, of the core on which the efforts of runs are seconds."""
 
 BESIDE_BLOCKS = 2
 """As many blocks hand the device about as many operations as embeddings, head and optimiser together."""
@@ -54,6 +61,7 @@ class Speed(NamedTuple):
 
     products: Callable[[int, torch.dtype], float]  # operations a second that training reaches, by width
     block_s: float  # a block forward and back on next to no data: handing out its operations
+    effort_s: float = 1.0  # what takes a second of effort
 
     def seconds(self, run: Pretraining) -> float:
         """Estimate how long a pre-training takes, as if all sentences were as long as can be."""
@@ -61,17 +69,22 @@ class Speed(NamedTuple):
         blocks = run.shape.layers + BESIDE_BLOCKS
         return training_flops(run) / rate + micro_steps(run) * blocks * self.block_s
 
+    def all_seconds(self, run: Run) -> float:
+        """Estimate how long any run takes: a training by its operations, a measurement by its effort."""
+        return self.seconds(run) if isinstance(run, Pretraining) else run.effort * self.effort_s
+
 
 def this_device() -> Speed:
     """Measure this device, one CPU thread or the GPU; a width is measured when it is first asked for."""
     known: dict[tuple[int, torch.dtype], float] = {}
 
-    def products(width: int, dtype: torch.dtype) -> float:
+    def speed(width: int, dtype: torch.dtype) -> float:
         if (width, dtype) not in known:
-            known[width, dtype] = UTILISATION * flops_per_second(width, dtype)
+            products = flops_per_second(width, dtype)
+            known[width, dtype] = UTILISATION * products / (1 + BESIDE_PRODUCTS / width)
         return known[width, dtype]
 
-    return Speed(products, block_seconds())
+    return Speed(speed, block_seconds(), LAPTOP_CORE / flops_per_second(64))
 
 
 def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, block_s: float) -> Speed:

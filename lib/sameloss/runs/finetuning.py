@@ -79,4 +79,4 @@ class Finetuning(Run):
         """Return a rough number of seconds on a laptop's core."""
         d, shape = self.labelled.downstream, self.pretraining.shape
         sentences = self._examples * self.settings.epochs * d.probe_seeds * len(d.tasks)
-        return sentences * self.labelled.language.max_length * shape.d_model * shape.layers / 4e6
+        return sentences * self.labelled.language.max_length * shape.d_model * shape.layers / 8e6

@@ -187,9 +187,14 @@ class Pretraining(Run):
         return 1 + extra + 2 * bool(self.objective.trace_penalty)
 
     @property
+    def expected_steps(self) -> int:
+        """Return how many steps the training is likely to take."""
+        return self.optimisation.steps
+
+    @property
     def effort(self) -> float:
         """Return roughly the seconds that the training takes on a laptop's core."""
-        tokens = self.optimisation.steps * self.optimisation.batch * self.corpus.language.max_length
+        tokens = self.expected_steps * self.optimisation.batch * self.corpus.language.max_length
         return self.passes * tokens * (self.shape.d_model * self.shape.layers) / 1e7
 
 

@@ -106,7 +106,7 @@ class Probing(_Probing):
         width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
-        return reads * width / 1e9
+        return reads * width / 2.5e8
 
 
 @dataclass(frozen=True)

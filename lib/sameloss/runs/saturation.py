@@ -27,6 +27,11 @@ class SaturationMeasurement(Measurement):
 
     schema: ClassVar[int] = 3
 
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 0.7 * len(self.pretraining.checkpoints)
+
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
         language = self.pretraining.corpus.language.build()

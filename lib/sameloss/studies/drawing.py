@@ -7,10 +7,8 @@ import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
 from IPython.display import HTML
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.figure import FigureBase
 from matplotlib.ticker import LogLocator, NullFormatter
 
 KL_LABEL = "KL to the truth (nats a masked token)"
@@ -50,22 +48,20 @@ LEGEND_ROW = 100
 """Letters that fit a row of a legend."""
 
 
-def legend(ax: Axes) -> None:
+def legend(ax: Axes, letters: int = LEGEND_ROW) -> None:
     """Explain the colours and markers of all panels of a figure, above them, in rows that fit a page."""
-    explain(ax.figure, *ax.get_legend_handles_labels(), LEGEND_ROW)
-
-
-def explain(figure: FigureBase, handles: list[Artist], labels: list[str], letters: int) -> None:
-    """Put a legend above a figure, in rows of so many letters."""
+    handles, labels = ax.get_legend_handles_labels()
     fitting = max(1, letters // max(map(len, labels), default=1))
     columns = min(len(labels), fitting)
-    figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+    ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
     """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
-    short = values.max() / values.min() < 10
-    axis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if short else (1,)))
+    span = values.max() / values.min()
+    axis.set_major_locator(
+        LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if span < 10 else (1, 3) if span < 100 else (1,))
+    )
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
     axis.set_tick_params(which="both", labelsize="small")

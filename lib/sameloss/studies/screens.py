@@ -12,7 +12,7 @@ from IPython.display import HTML
 from matplotlib.figure import Figure
 from matplotlib_inline.config import InlineBackend
 
-from sameloss.studies.drawing import explain
+from sameloss.studies.drawing import legend
 
 WIDE = "image/svg+xml"
 
@@ -77,7 +77,8 @@ def stacked(figure: Figure) -> Figure:
     for ax, place in zip(panels, copy.add_gridspec(max(len(panels), 1), 1), strict=False):
         ax.set_subplotspec(place)
         ax.set_title(textwrap.fill(ax.get_title(), 45))
+        ax.tick_params(labelleft=True)
     for words in copy.legends:
         words.remove()
-        explain(copy, words.legend_handles, [text.get_text() for text in words.get_texts()], LEGEND_ROW)
+        legend(panels[0], LEGEND_ROW)
     return copy

@@ -41,7 +41,7 @@ CONSTANT_SGD = {"optimiser": "sgd", "schedule": "constant"}
 
 
 def _from_saturation(objective: Objective, **optimisation: Any) -> Recipe:
-    """Return plain SGD at a constant rate that goes on from the end of `soft`, a saturated point."""
+    """Return plain SGD at a constant rate that goes on after exact labels, a saturated point."""
     changed = {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.3, **optimisation}
     return Recipe(objective, changed, origin="soft", length="treated")
 
@@ -77,13 +77,13 @@ ALGORITHMS: dict[str, Algorithm] = {
         lambda _: Recipe(EXACT, length="saturating"),
     ),
     "sgd-after": Algorithm(
-        "from the end of `adamw`, plain SGD at a constant rate",
+        "from the end of AdamW, plain SGD at a constant rate",
         lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
         0.1,
         "learning rate",
     ),
     "sgd-noise": Algorithm(
-        "from the end of `soft`, plain SGD at a constant rate, label noise scaled by s",
+        "after exact labels, plain SGD at a constant rate, label noise scaled by s",
         lambda scale: _from_saturation(Objective(label_noise=scale)),
         1.0,
         "s",
@@ -101,19 +101,19 @@ ALGORITHMS: dict[str, Algorithm] = {
         "batch",
     ),
     "sam-after": Algorithm(
-        "from the end of `soft`, SGD without label noise on the gradient a radius uphill",
+        "after exact labels, SGD without label noise on the gradient a radius uphill",
         lambda radius: _from_saturation(EXACT, sam_radius=radius),
         0.1,
         "radius",
     ),
     "penalty-after": Algorithm(
-        "from the end of `soft`, SGD without label noise plus μ times the log Fisher trace, batches of 64",
+        "after exact labels, SGD without label noise plus μ times the log Fisher trace, batches of 64",
         lambda weight: _from_saturation(_penalised(weight), batch=64),
         2e-3,
         "μ",
     ),
     "sharpen-after": Algorithm(
-        "from the end of `soft`, SGD without label noise minus μ times the log Fisher trace, batches of 64",
+        "after exact labels, SGD without label noise minus μ times the log Fisher trace, batches of 64",
         lambda weight: _from_saturation(_penalised(-weight), batch=64),
         2e-3,
         "μ",

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
+from torch import Tensor
 
 from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.dyck.language import Inputs, in_words
@@ -14,7 +16,7 @@ from sameloss.studies.dyck.transformer import Transformer, lower_bound, run
 def encoding(inputs: Inputs, which: int, ax: Axes) -> Axes:
     """Draw the encoding of one input: a row a token, a column a feature."""
     tokens, length = inputs.tokens[which], inputs.length
-    ax.imshow(tokens.numpy(), cmap="vlag_r", vmin=-1.3, vmax=1.3, aspect="auto")
+    _signed(tokens, ax)
     ax.axvline(length - 0.5, color="0.3", lw=1)
     ax.set_yticks(range(length), _symbols(in_words(tokens)))
     ax.set_xticks(range(0, 2 * length, 2), map(str, range(1, 2 * length + 1, 2)))
@@ -24,6 +26,12 @@ def encoding(inputs: Inputs, which: int, ax: Axes) -> Axes:
     return ax
 
 
+def _signed(values: Float[Tensor, "row column"], ax: Axes) -> None:
+    """Draw values from -1 to 1 as a map with its colour bar, red positive."""
+    drawn = ax.imshow(values.numpy(), cmap="vlag", vmin=-1, vmax=1, aspect="auto")
+    ax.figure.colorbar(drawn, ax=ax, ticks=[-1, 0, 1])
+
+
 def _symbols(text: str) -> list[str]:
     return [{"M": "mask"}.get(symbol, symbol) for symbol in text.replace("[M]", "M")]
 
@@ -31,7 +39,7 @@ def _symbols(text: str) -> list[str]:
 def values(model: Transformer, title: str, ax: Axes) -> Axes:
     """Draw V, a row a neuron (each divided by its largest entry), marked with the sign of u."""
     rows = model.value / model.value.abs().amax(1, keepdim=True)
-    ax.imshow(rows.numpy(), cmap="vlag_r", vmin=-1.3, vmax=1.3, aspect="auto")
+    _signed(rows, ax)
     ax.axvline(rows.shape[1] / 2 - 0.5, color="0.3", lw=1)
     ax.set_yticks(range(len(rows)), ["u > 0" if u > 0 else "u < 0" for u in model.head], fontsize="small")
     ax.set_xticks(range(0, rows.shape[1], 2), map(str, range(1, rows.shape[1] + 1, 2)))

@@ -64,7 +64,7 @@ class DyckMinimisation(_DyckRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         s = self.settings
-        return 1e-3 * s.restarts * s.minimisation_steps * 4.0 ** ((s.length - 6) / 2)
+        return 2.5e-4 * s.restarts * s.minimisation_steps * 4.0 ** ((s.length - 6) / 2)
 
 
 def _found(model: Transformer, inputs: Inputs) -> dict[str, float]:
@@ -122,7 +122,7 @@ class DyckFeatures(_DyckRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return float(self.settings.feature_seeds)
+        return 0.2 * self.settings.feature_seeds
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class DyckTraining(_DyckRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         s = self.settings
-        return 8e-5 * s.training_steps * s.seeds * len(s.noises)
+        return 1.6e-5 * s.training_steps * s.seeds * len(s.noises)
 
 
 def trained(

@@ -171,7 +171,7 @@ def two_measures(adam: dict[str, pd.DataFrame], ax: Axes) -> Axes:
 
 def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> Axes:
     """Draw KL over the plane of two parameters, the minimisers coloured by trace, and paths of SGD."""
-    x, y = np.linspace(-0.15, 1.55, 180), np.linspace(-0.3, 1.5, 180)
+    x, y = np.linspace(-0.15, 1.55, 70), np.linspace(-0.3, 1.5, 70)
     grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1))
     levels = np.logspace(-5, 0.5, 12)
     ax.contourf(

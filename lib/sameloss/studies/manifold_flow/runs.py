@@ -156,7 +156,7 @@ class SGDDrift(_OnTheManifold):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.1 * self.settings.replicas
+        return 0.04 * self.settings.replicas
 
 
 def _steps(horizon: float, unit: float) -> list[int]:
@@ -285,7 +285,7 @@ class AdamDrift(_OnTheManifold):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.3 * self.settings.adam_replicas
+        return 0.17 * self.settings.adam_replicas
 
 
 @dataclass(frozen=True)

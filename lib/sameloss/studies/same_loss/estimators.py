@@ -67,7 +67,7 @@ class EstimatorComparison(LastCheckpointRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return self.sentences * self.pretraining.shape.d_model / 5e3
+        return self.sentences * self.pretraining.shape.d_model / 2e4
 
 
 ESTIMATORS = {
@@ -168,7 +168,7 @@ class ReparametrisationMeasurement(LastCheckpointRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return self.sentences * self.pretraining.shape.d_model / 5e2
+        return self.sentences * self.pretraining.shape.d_model / 8e1
 
 
 def _forms(model: Encoder, generator: torch.Generator) -> Iterator[tuple[str, Encoder]]:

@@ -1,25 +1,25 @@
 """One function a figure: a tidy frame in, Axes out."""
 
-import itertools
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, legend, panels, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, legend, panels, plain_log_axis
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
-
-if TYPE_CHECKING:
-    from nltk import Tree
 
 BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
 
 
 TRACE_LABEL = "Fisher trace, native parameters"
+
+
+def accuracy_label(task: str) -> str:
+    """Return what an axis of accuracies says."""
+    return f"probe accuracy, {display_name(task)} (%)"
 
 
 def _styles(table: pd.DataFrame, by: str = "size") -> dict[str, dict]:
@@ -42,7 +42,7 @@ def along_training(
     """Draw a quantity against the step, mean and standard deviation over pre-training seeds."""
     for name, style in _styles(table, by).items():
         mean, spread = _averaged(table[table[by] == name], quantity)
-        ax.errorbar(mean.index, mean, spread, label=name, capsize=2, **style)
+        ax.errorbar(mean.index, mean, spread, label=display_name(name), capsize=2, **style)
     ax.set(xlabel="pre-training step", ylabel=label, xscale="log", yscale="log" if log else "linear")
     steps = sorted(table.step.unique())
     ax.set_xticks(steps, [f"{step:g}" for step in steps], rotation=45)
@@ -73,11 +73,12 @@ def accuracy_against_kl(
             ax.plot(run.kl_mean, run[task], alpha=0.5, lw=1, markersize=4, **style)
             last = run.iloc[-1]
             ax.plot(last.kl_mean, last[task], markersize=9, mec="black", ls="none", **style,
-                    label=name if seed == 0 else None)  # fmt: skip
+                    label=display_name(name) if seed == 0 else None)  # fmt: skip
     for _, row in baselines.iterrows():
         ax.axhline(row.accuracy, color="0.35", ls=BASELINE_STYLES[row.representation], lw=1.3,
                    label=row.representation)  # fmt: skip
-    ax.set(xscale="log", xlabel=KL_LABEL, ylabel=f"probe accuracy, {task} (%)")
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel=accuracy_label(task))
+    plain_log_axis(ax.xaxis, table.kl_mean)
     ax.invert_xaxis()
     ax.set_xlim(right=table.kl_mean.min() / 1.5)
     return ax
@@ -113,7 +114,7 @@ def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
                 ax.errorbar(at, own.value, ends, capsize=2, label=f"{name}, {models}", **style | look)
         sizes = part["size"].unique()
         ax.set_xticks(range(len(sizes)), sizes)
-        ax.set(xlabel="size", ylabel=f"probe accuracy, {task} (%)", xlim=(-0.4, len(sizes) - 0.6))
+        ax.set(xlabel="size", ylabel=accuracy_label(task), xlim=(-0.4, len(sizes) - 0.6))
     legend(axes[0])
     return axes
 
@@ -139,7 +140,7 @@ def accuracy_by_labels(table: pd.DataFrame, few: range) -> list[Axes]:
         for name, line in BASELINE_STYLES.items():
             own = part[part.models == name]
             ax.plot(own.sentences, own.value, color="0.35", ls=line, lw=0.8, label=name)
-        ax.set(xlabel="labelled sentences", ylabel=f"probe accuracy, {task} (%)", xscale="log")
+        ax.set(xlabel="labelled sentences", ylabel=accuracy_label(task), xscale="log")
         ax.set_xticks(counts := sorted(part.sentences.unique()), counts, rotation=45)
         ax.minorticks_off()
     legend(axes[0])
@@ -147,7 +148,7 @@ def accuracy_by_labels(table: pd.DataFrame, few: range) -> list[Axes]:
 
 
 def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
-    """Draw effects with their 95 % intervals, one row each; what could not be computed is left blank.
+    """Draw effects with their 95 % intervals, one row each; what could not be compared says so.
 
     Args:
         table: `effect` (its name), value, low, high.
@@ -156,11 +157,13 @@ def effects(table: pd.DataFrame, label: str, ax: Axes) -> Axes:
 
     """
     for at, row in enumerate(table.itertuples()):
-        ends = [[row.value - row.low], [row.high - row.value]]
-        if not np.isnan(row.low):
-            ax.errorbar(row.value, -at, xerr=ends, fmt=MARKERS[at % len(MARKERS)], color="C0", capsize=3)
+        if np.isnan(row.low):
+            ax.text(0, -at, " not comparable", va="center", fontsize="small", color="0.35")
+        else:
+            ends = [[row.value - row.low], [row.high - row.value]]
+            ax.errorbar(row.value, -at, xerr=ends, fmt="o", color="C0", capsize=3)
     ax.axvline(0, color="0.5", lw=1)
-    ax.set_yticks(range(0, -len(table), -1), table.effect, fontsize="small")
+    ax.set_yticks(range(0, -len(table), -1), table.effect.map(display_name), fontsize="small")
     ax.set(xlabel=label, ylim=(0.6 - len(table), 0.6))
     return ax
 
@@ -180,10 +183,14 @@ def accuracy_bought(table: pd.DataFrame) -> list[Axes]:
             across = [[row.trace - row.trace_low], [row.trace_high - row.trace]]
             up = [[row.value - row.low], [row.high - row.value]]
             ax.errorbar(1 + row.trace, row.value, up, across, marker=MARKERS[at % len(MARKERS)], capsize=2,
-                        ls="none", color=colours[row.way], label=row.way)  # fmt: skip
+                        ls="none", color=colours[row.way], label=display_name(row.way))  # fmt: skip
         ax.axhline(0, color="0.5", lw=1)
         ax.axvline(1, color="0.5", lw=1)
-        ax.set(xscale="log", xlabel="trace, relative to the reference", ylabel=f"accuracy, {task} (points)")
+        ax.set(
+            xscale="log",
+            xlabel="trace, relative to the reference",
+            ylabel=f"accuracy, {display_name(task)} (points)",
+        )
         plain_log_axis(ax.xaxis, 1 + part.trace)
     if len(shown):
         legend(axes[0])
@@ -204,7 +211,7 @@ def error_by_labels(table: pd.DataFrame, few: range, ax: Axes) -> Axes:
     for task, style in _styles(counted, "task").items():
         own = counted[counted.task == task]
         apart = [own.factor - own.low, own.high - own.factor]
-        ax.errorbar(own.labels, own.factor, apart, label=task, capsize=2, **style)
+        ax.errorbar(own.labels, own.factor, apart, label=display_name(task), capsize=2, **style)
     ax.axhline(1, color="0.5", lw=1)
     ax.set(xlabel="labelled sentences", ylabel="error, noisy over untreated", xscale="log", yscale="log")
     if len(counted):
@@ -225,7 +232,8 @@ def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> li
     axes = panels(matched.quantity.nunique(), width=4.2)
     for (name, part), ax in zip(matched.groupby("quantity", sort=False), axes, strict=True):
         unit = "relative excess" if name == "trace" else "points"
-        effects(part, f"{name}: {unit} over {reference}", ax)
+        effects(part, f"{display_name(name)}: {unit} over {reference}", ax)
+        ax.tick_params(labelleft=ax is axes[0])
     return axes
 
 
@@ -236,8 +244,8 @@ def accuracy_against_trace(table: pd.DataFrame, task: str, ax: Axes, by: str = "
         end = part[part.step == part.step.max()]
         ax.plot(part.trace, part[task], ls="none", mfc="none", markersize=5, alpha=0.8, **style)
         ax.errorbar(end.trace, end[task], xerr=end.trace_se, ls="none", markersize=8, mec="black",
-                    label=name, **style)  # fmt: skip
-    ax.set(xlabel=TRACE_LABEL, ylabel=f"probe accuracy, {task} (%)", xscale="log")
+                    label=display_name(name), **style)  # fmt: skip
+    ax.set(xlabel=TRACE_LABEL, ylabel=accuracy_label(task), xscale="log")
     plain_log_axis(ax.xaxis, table.trace)
     return ax
 
@@ -250,6 +258,7 @@ def gap_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
         ax.errorbar(part.kl_mean, share, 1.96 * error, ls="none", capsize=2, ms=5, lw=1, label=size, **style)
     ax.axhline(0, color="0.5", lw=1)
     ax.set(xscale="log", xlabel=KL_LABEL, ylabel="Hessian beyond Fisher trace (%)")
+    plain_log_axis(ax.xaxis, table.kl_mean)
     ax.invert_xaxis()
     return ax
 
@@ -264,6 +273,7 @@ def traces_along_training(table: pd.DataFrame, ax: Axes) -> Axes:
     for index, (column, name) in enumerate(names.items()):
         ax.plot(table.kl, table[column], marker=MARKERS[index], ms=5, color=f"C{index}", label=name)
     ax.set(xscale="log", xlabel=KL_LABEL, ylabel="trace")
+    plain_log_axis(ax.xaxis, table.kl)
     ax.invert_xaxis()
     ax.legend()
     return ax
@@ -335,66 +345,4 @@ def trace_by_group(traces: pd.DataFrame, step: int, ax: Axes) -> Axes:
     wide.plot.bar(stacked=True, ax=ax, width=0.65, rot=0, edgecolor="white")
     ax.set(xlabel="size", ylabel=TRACE_LABEL)
     ax.legend(title=None, bbox_to_anchor=(1, 1), loc="upper left")
-    return ax
-
-
-def parse_tree(tree: "Tree", ax: Axes) -> Axes:
-    """Draw a derivation tree, words at the bottom in sentence order."""
-    places = itertools.count()
-
-    def draw(node: "Tree | str", depth: int) -> float:
-        if isinstance(node, str):
-            x = float(next(places))
-            ax.text(x, -tree.height() + 1, node, ha="center", va="center", color="C0")
-            ax.plot([x, x], [-depth + 1, -tree.height() + 1], color="0.8", lw=1, ls=":", zorder=0)
-            return x
-        below = [draw(child, depth + 1) for child in node]
-        x = sum(below) / len(below)
-        for child, at in zip(node, below, strict=True):
-            if not isinstance(child, str):
-                ax.plot([x, at], [-depth, -depth - 1], color="0.6", lw=1, zorder=0)
-        ax.text(x, -depth, node.label(), ha="center", va="center",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
-        return x
-
-    draw(tree, 0)
-    ax.set_axis_off()
-    return ax
-
-
-def sentence_lengths(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
-    """Draw sampled shares of sentence lengths as bars, exact probabilities as points."""
-    ax.bar(table.length, table.sampled, color="C0", alpha=0.4, label="sampled")
-    ax.plot(table.length, table.probability, "o", color="black", ms=3, label="exact")
-    ax.set(xlabel="sentence length (tokens)", ylabel="probability", title=name)
-    return ax
-
-
-def word_frequencies(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
-    """Draw the share of each word, most frequent first."""
-    shares = table.share.sort_values(ascending=False).to_numpy()
-    ax.plot(range(1, len(shares) + 1), shares, ".-", ms=4, label=name)
-    ax.set(xlabel="rank of the word", ylabel="share of tokens", xscale="log", yscale="log")
-    return ax
-
-
-def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name: str, ax: Axes) -> Axes:
-    """Draw the entropy of everything a calibration tried, with the published one and our choice."""
-    tried = tried.sort_values("concentration")
-    ax.errorbar(tried.concentration, tried["mean"], 1.96 * tried.standard_error, fmt="o-", ms=4, capsize=2)
-    ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
-    ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
-    ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats a masked token)", title=name)
-    ax.legend(loc="lower right", fontsize="small")
-    plain_log_axis(ax.xaxis, tried.concentration)
-    return ax
-
-
-def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the entropy of one masked token against the number of masks, one line a language."""
-    for index, (name, part) in enumerate(table.groupby("language", sort=False)):
-        style: Style = {"color": f"C{index}", "marker": MARKERS[index]}
-        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, capsize=2, label=name, **style)
-        ax.axhline(np.log(part.words.iloc[0]), color=f"C{index}", ls=":", lw=1)
-    ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
     return ax

@@ -148,7 +148,7 @@ def test_the_error_from_few_labels_with_noise_over_that_without(few):
     np.testing.assert_allclose(table.loc[table.task == "root", columns], 0.5)
     np.testing.assert_allclose(table.loc[table.task == "span2", columns], 1)
     assert causal.few_labels_in_words(table) == (
-        "root × 0.50 (0.50 to 0.50), fewer errors; span2 × 1.00 (1.00 to 1.00), not told from one"
+        "task A × 0.50 (0.50 to 0.50), fewer errors; span 2 × 1.00 (1.00 to 1.00), not told from one"
     )
 
 
@@ -228,8 +228,8 @@ def test_the_sentence_says_what_each_task_does():
     every = slopes(root=(1, 0.5, 1.5), span4=(-1, -2, -0.25), span2=(0.1, -1, 1))
     assert causal.in_words(every, pd.concat([ways, others])) == (
         "At equal KL, with the trace of one model moved by -50 % to +120 %, accuracy gains for each factor e "
-        "by which the trace falls, in points: root +1.00 (0.50 to 1.50), flatter is better; span4 -1.00 "
-        "(-2.00 to -0.25), flatter is worse; span2 +0.10 (-1.00 to 1.00), no effect is told from zero."
+        "by which the trace falls, in points: task A +1.00 (0.50 to 1.50), flatter is better; task B -1.00 "
+        "(-2.00 to -0.25), flatter is worse; span 2 +0.10 (-1.00 to 1.00), no effect is told from zero."
     )
 
 

@@ -237,5 +237,5 @@ def test_no_saturated_algorithm_predicts_nothing(algorithms):
     )
     assert comparison.predictor_table(algorithms, [ADAMW], ["root"]).empty
     sentence = comparison.unsaturated(algorithms, [ADAMW, SOFT])
-    assert sentence.startswith("Not saturated in all seeds, and so not compared after all steps: adamw. Give")
+    assert sentence.startswith("Not saturated in all seeds, and so not compared after all steps: AdamW. Give")
     assert comparison.unsaturated(algorithms, [SOFT]) == "All end saturated in every seed."

@@ -76,7 +76,7 @@ def test_a_gain_with_labels_is_net_of_the_untrained_models(results, read, bits):
     assert (code.untrained, code.trained, code.value) == pytest.approx((50, 150, 100))
     assert (other.untrained, other.trained, other.value) == pytest.approx((-50, -150, -100))
     assert labels.codes_in_words(control) == (
-        "root +100 (100 to 100), shorter; span2 -100 (-100 to -100), longer"
+        "task A +100 (100 to 100), shorter; span 2 -100 (-100 to -100), longer"
     )
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
@@ -179,7 +180,7 @@ def few_labels_in_words(errors: pd.DataFrame) -> str:
     if few.empty:
         return "not testable here: the two did not come to one KL, a model makes no error, or seeds are few"
     return "; ".join(
-        f"{row.task} × {row.factor:.2f} ({row.low:.2f} to {row.high:.2f}), "
+        f"{display_name(row.task)} × {row.factor:.2f} ({row.low:.2f} to {row.high:.2f}), "
         + ("fewer errors" if row.high < 1 else "more errors" if row.low > 1 else "not told from one")
         for row in few.itertuples()
     )
@@ -196,8 +197,10 @@ def in_words(slopes: pd.DataFrame, bought: pd.DataFrame) -> str:
     slopes, moved = slopes.dropna(), bought[~bought.way.isin([SIZE, ADVERSARY])].trace.dropna()
     if slopes.empty or moved.empty:
         return "Not testable here: too few treatments, or seeds, came to one KL."
-    numbers = "; ".join(f"{row.task} {row.value:+.2f} ({row.low:.2f} to {row.high:.2f}), {_side(row)}"
-                        for row in slopes.itertuples())  # fmt: skip
+    numbers = "; ".join(
+        f"{display_name(row.task)} {row.value:+z.2f} ({row.low:.2f} to {row.high:.2f}), {_side(row)}"
+        for row in slopes.itertuples()
+    )
     return (
         f"At equal KL, with the trace of one model moved by {100 * moved.min():+.0f} % to "
         f"{100 * moved.max():+.0f} %, accuracy gains for each factor e by which the trace falls, in points: "

@@ -9,6 +9,7 @@ import pandas as pd
 from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.association import partial_r2, signed_r2, slope, trajectories_of, within_size_r2
 from sameloss.statistics.bootstrap import Interval, percentile_interval
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, Arm
 from sameloss.studies.same_loss.effects import (
@@ -134,7 +135,7 @@ def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
     (row,) = control[(control.protocol == protocol) & (control.task == task)].itertuples()
     side = "beyond" if row.low > 0 else "below" if row.high < 0 else "not told from"
     return (
-        f"{row.trained:+.1f} points trained and {row.untrained:+.1f} untrained; net {row.value:+.1f} "
+        f"{row.trained:+z.1f} points trained and {row.untrained:+z.1f} untrained; net {row.value:+z.1f} "
         f"({row.low:.1f} to {row.high:.1f}), {side} the control"
     )
 
@@ -172,7 +173,7 @@ def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
 def in_percent(measured: effects.Accuracy) -> Interval:
     """Return an accuracy (%) with its interval."""
     interval = percentile_interval(measured.value, measured.replicates)
-    return Interval(*(100 * end for end in interval))
+    return Interval(*(min(100 * end, 100.0) for end in interval))  # widened ones may go beyond what there is
 
 
 def arm_table(page: ComparisonPage, arms: Iterable[Arm], tasks: Iterable[str]) -> pd.DataFrame:
@@ -279,19 +280,20 @@ def unsaturated(page: ComparisonPage, arms: Iterable[Arm]) -> str:
     apart = [arm.label for arm in arms if not saturated(page.of(arm), *page.of(arm).sizes)]
     if not apart:
         return "All end saturated in every seed."
+    names = "; ".join(map(display_name, apart))
     return (
-        f"Not saturated in all seeds, and so not compared after all steps: {'; '.join(apart)}. "
+        f"Not saturated in all seeds, and so not compared after all steps: {names}. "
         "Give them more steps (parameter steps) or another strength."
     )
 
 
 def wide(differences: pd.DataFrame) -> pd.DataFrame:
     """Return differences with one column a quantity, each as `value (low, high)`."""
-    shown = [
-        "–" if np.isnan(row.low) else f"{row.value:+.2f} ({row.low:.2f}, {row.high:.2f})"
+    cells = [
+        "–" if np.isnan(row.low) else f"{row.value:+z.2f} ({row.low:z.2f}, {row.high:z.2f})"
         for row in differences.itertuples()
     ]
-    table = differences.assign(shown=shown).pivot_table(
-        index=["algorithm", "compared"], columns="quantity", values="shown", aggfunc="first", sort=False
+    table = differences.assign(cell=cells).pivot_table(
+        index=["algorithm", "compared"], columns="quantity", values="cell", aggfunc="first", sort=False
     )
     return table.reset_index().rename_axis(columns=None)

@@ -8,6 +8,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.statistics.bootstrap import Interval, Resamples, percentile_interval
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.effects import accuracy, gain, net_accuracy, saturated_sizes
 from sameloss.studies.same_loss.label_budgets import NO_SIZE, Bits
 from sameloss.studies.same_loss.results import Results
@@ -136,7 +137,7 @@ def codes_in_words(control: pd.DataFrame) -> str:
     if control.empty:
         return "not testable here, because fewer than two sizes end saturated"
     return "; ".join(
-        f"{row.task} {row.value:+,.0f} ({row.low:,.0f} to {row.high:,.0f}), "
+        f"{display_name(row.task)} {row.value:+z,.0f} ({row.low:,.0f} to {row.high:,.0f}), "
         + ("shorter" if row.low > 0 else "longer" if row.high < 0 else "not told apart")
         for row in control[control.measure == BITS_SHORTER].itertuples()
     )

@@ -1,0 +1,52 @@
+"""What tasks, algorithms and columns are called before readers; in code and records they have short names."""
+
+import re
+
+NAMES = {
+    "root": "task A",
+    "span16": "task B",  # the symbol above the first half of a sentence, at the paper's scale
+    "span4": "task B",  # and at the laptop's
+    "span8": "task C",
+    "adamw": "AdamW",
+    "sgd": "SGD",
+    "adversarial": "adversary",
+    "soft": "exact labels",
+    "sgd-after": "SGD after AdamW",
+    "sgd-noise": "SGD, label noise",
+    "noise-rate": "SGD, label noise, other rate",
+    "noise-batch": "SGD, label noise, other batch",
+    "sam-after": "SAM after saturation",
+    "penalty-after": "trace penalty after saturation",
+    "sharpen-after": "sharpened after saturation",
+    "sam": "SAM",
+    "trace-penalty": "trace penalty",
+    "weight-decay": "weight decay",
+    "mask-rate": "random masks",
+    "post-ln": "post-LN",
+    "worst_KL": "worst KL (nats)",
+    "worst_share": "worst KL, share of context",
+    "KL_error": "s.e. of KL",
+    "standard_error": "s.e.",
+    "core_s": "core seconds",
+    "peak_gb": "peak (GB)",
+    "tokens_per_s": "tokens a second",
+    "d_model": "d_model",
+    "d_inter": "d_inter",
+    "printed d_inter": "printed d_inter",
+}
+
+_UNITS = {"s": "(s)", "ms": "(ms)", "h": "(h)", "gb": "(GB)"}
+
+
+def display_name(name: str) -> str:
+    """Return what readers are shown for a name; what has no other name is shown as it is.
+
+    >>> [display_name(name) for name in ("span4", "state5", "adversarial, λ = 0.3", "measured_s", "10K")]
+    ['task B', 'state 5', 'adversary, λ = 0.3', 'measured (s)', '10K']
+    """
+    first, comma, strength = name.partition(", ")
+    if first in NAMES:
+        return NAMES[first] + comma + strength
+    name = re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
+    words, _, unit = name.rpartition("_")
+    return f"{display_name(words)} {_UNITS[unit]}" if unit in _UNITS else name.replace("_", " ")
