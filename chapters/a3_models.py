@@ -279,7 +279,7 @@ with TemporaryDirectory() as folder:
 sentence, masked = torch.tensor([[3, 0, 5]]), torch.tensor([1])
 theirs = opened(sentence).logits.softmax(-1)[0, 1]  # [MASK], words 1 to 16, padding
 ours = model(sentence, masked).softmax(-1)[0]
-print(type(opened).__name__, theirs[:4].numpy().round(4), ours[:3].detach().numpy().round(4))
+print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].detach().numpy().round(4))
 
 # %% [markdown]
 # A trained model goes the same way:
