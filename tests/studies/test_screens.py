@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import pytest
 
 from sameloss.studies.drawing import legend, panels, use_style
-from sameloss.studies.screens import LEGEND_ROW, NARROW, NARROW_IN, WIDE, both_forms, picture, stacked
+from sameloss.studies.screens import LETTERS, NARROW, NARROW_IN, WIDE, both_forms, picture, stacked
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_the_narrow_form_has_its_panels_one_below_the_other(figure):
     assert narrow.get_size_inches().tolist() == [NARROW_IN, 2 * 3.1]
     assert upper.y0 > lower.y1
     assert bar.x0 >= lower.x1
-    assert narrow.legends[0]._ncols == LEGEND_ROW // len("of a small model")
+    assert narrow.legends[0]._ncols == LETTERS // len("of a small model")
     assert len(narrow.legends) == len(figure.legends) == 1
 
 
@@ -66,3 +66,16 @@ def test_a_picture_has_its_words_and_is_the_figure(figure):
     narrow, wide = re.findall(r'="data:image/svg\+xml;base64,([^"]+)"', shown)
     assert words(base64.b64decode(wide)) >= {"of a small model"}
     assert words(base64.b64decode(narrow)) >= {"of a small model"}
+
+
+def test_long_names_are_broken_at_the_side_and_turned_below():
+    (ax,) = panels(1)
+    ax.set_yticks([0, 1], ["short", "a name of very many letters indeed"])
+    ax.set_xticks([0, 1, 2], ["the first way", "the second way", "the third\nway"])
+    (narrow,) = stacked(ax.figure).axes
+    assert [label.get_text() for label in narrow.get_yticklabels()][
+        1
+    ] == "a name of very many\nletters indeed"
+    assert [label.get_rotation() for label in narrow.get_xticklabels()] == [90] * 3
+    assert narrow.get_xticklabels()[2].get_text() == "the third way"
+    assert narrow.get_yticklabels()[0].get_rotation() == 0

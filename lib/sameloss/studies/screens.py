@@ -9,6 +9,7 @@ from io import StringIO
 import matplotlib.pyplot as plt
 from IPython import get_ipython
 from IPython.display import HTML
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib_inline.config import InlineBackend
 
@@ -26,8 +27,8 @@ NARROW_IN = 4.2
 """Inches; a telephone of 390 pixels shows it 1.2 times as large, so that no label has less than 8 pixels."""
 
 
-LEGEND_ROW = 40
-"""Letters that fit a row of a narrow legend."""
+LETTERS = 40
+"""So many fit a row of it."""
 
 
 def show_for_any_screen() -> None:
@@ -76,9 +77,22 @@ def stacked(figure: Figure) -> Figure:
     copy.set_size_inches(NARROW_IN, copy.get_figheight() / rows * max(len(panels), 1))
     for ax, place in zip(panels, copy.add_gridspec(max(len(panels), 1), 1), strict=False):
         ax.set_subplotspec(place)
-        ax.set_title(textwrap.fill(ax.get_title(), 45))
-        ax.tick_params(labelleft=True)
+        _shorten_words(ax)
     for words in copy.legends:
         words.remove()
-        legend(panels[0], LEGEND_ROW)
+        legend(panels[0], LETTERS)
     return copy
+
+
+def _shorten_words(ax: Axes) -> None:
+    """Break the words of a panel that stands alone on a narrow screen; turn those that would overlap."""
+    ax.set_title(textwrap.fill(ax.get_title(), LETTERS))
+    ax.tick_params(labelleft=True)
+    for axis, together in ((ax.yaxis, 2), (ax.xaxis, len(ax.get_xticks()))):
+        names = [label.get_text().replace("\n", " ") for label in axis.get_ticklabels()]
+        if (
+            max(map(len, names), default=0) * together > LETTERS
+            and axis.get_ticklabels()[0].get_rotation() == 0
+        ):
+            axis.set_ticks(axis.get_ticklocs(), [textwrap.fill(name, LETTERS // 2) for name in names])
+            axis.set_tick_params(rotation=90 if axis is ax.xaxis else 0)

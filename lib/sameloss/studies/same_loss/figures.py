@@ -182,8 +182,9 @@ def accuracy_bought(table: pd.DataFrame) -> list[Axes]:
         for at, row in enumerate(part.itertuples()):
             across = [[row.trace - row.trace_low], [row.trace_high - row.trace]]
             up = [[row.value - row.low], [row.high - row.value]]
+            name = display_name(row.way.removesuffix(", cooled"))
             ax.errorbar(1 + row.trace, row.value, up, across, marker=MARKERS[at % len(MARKERS)], capsize=2,
-                        ls="none", color=colours[row.way], label=display_name(row.way))  # fmt: skip
+                        ls="none", color=colours[row.way], label=name)  # fmt: skip
         ax.axhline(0, color="0.5", lw=1)
         ax.axvline(1, color="0.5", lw=1)
         ax.set(
@@ -229,7 +230,7 @@ def differences_at_equal_kl(table: pd.DataFrame, reference: str = "AdamW") -> li
 
     """
     matched = table[table.compared == Compared.EQUAL_KL].rename(columns={"algorithm": "effect"})
-    axes = panels(matched.quantity.nunique(), width=4.2)
+    axes = panels(matched.quantity.nunique())
     for (name, part), ax in zip(matched.groupby("quantity", sort=False), axes, strict=True):
         unit = "relative excess" if name == "trace" else "points"
         effects(part, f"{display_name(name)}: {unit} over {reference}", ax)
