@@ -15,6 +15,9 @@ from sameloss.studies.screens import NARROW, NARROW_SCREEN, WIDE
 FOLDER = Path("_static/narrow")
 """Where the narrow forms of figures are, named as MyST-NB names the wide ones."""
 
+FRONT_TITLE = "An executable reproduction"
+"""Of the front page; its heading is the book's title, which follows anyway."""
+
 _IMAGE = re.compile(r'<img [^>]*src="([./]*)_images/([0-9a-f]{64}\.svg)"[^>]*>')
 
 _THEBE = re.compile(
@@ -39,12 +42,12 @@ def _name(svg: str) -> str:
 
 
 def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
-    """Show each figure as the screen wants it; drop what asks for a server; name the front page once."""
+    """Show each figure as the screen wants it; drop what asks for a server; give the front page a title."""
     context["script_files"] = [script for script in context["script_files"] if not _asks_for_a_server(script)]
     body = _THEBE.sub("", context.get("body", ""))
     context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
     if page == app.config.root_doc:
-        context["docstitle"] = ""
+        context["title"] = FRONT_TITLE
 
 
 def _asks_for_a_server(script: Any) -> bool:

@@ -23,8 +23,8 @@ NARROW = "application/vnd.sameloss.narrow+svg"
 NARROW_SCREEN = "(max-width: 40rem)"
 """Where the narrow form is shown, as CSS says it."""
 
-NARROW_IN = 4.2
-"""Inches; a telephone of 390 pixels shows it 1.2 times as large, so that no label has less than 8 pixels."""
+NARROW_IN = 3.9
+"""Inches; a telephone of 390 pixels shows it so large that no label has less than 8 pixels."""
 
 
 LETTERS = 40
