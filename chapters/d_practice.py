@@ -47,7 +47,7 @@ regularised = page.present([ADAMW, SAM, PENALTY, *REGULARISED])
 tasks = page.tasks
 
 # %% [markdown]
-# ## Explicit regularisers of flatness
+# ## Explicit regularisers of flatness: SAM and a trace penalty
 #
 # SAM takes the gradient not where the parameters are but at a distance $\rho$ uphill,
 # $\nabla L\bigl(\theta + \rho\,\nabla L/\lVert\nabla L\rVert\bigr)$, at twice the price. The penalty adds

@@ -109,6 +109,18 @@ def test_the_line_of_equal_loss_follows_keys_and_the_mouse(html, chromium):
     assert len(set(told)) == 3
 
 
+def test_the_line_of_equal_loss_follows_a_finger(html, chromium):
+    with chromium.new_context(viewport={"width": 390, "height": 800}, has_touch=True) as phone:
+        tab = phone.new_page()
+        tab.goto((html / "chapters" / "01_introduction.html").as_uri())
+        said, drawing = tab.locator(".equal-loss output"), tab.locator(".equal-loss svg")
+        before = said.inner_text()
+        drawing.scroll_into_view_if_needed()
+        box = drawing.bounding_box()
+        tab.touchscreen.tap(box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"])
+        assert said.inner_text() != before
+
+
 def test_sgd_on_the_landscape_follows_keys(html, chromium):
     tab = chromium.new_page()
     tab.goto((html / "chapters" / "03_implicit_bias.html").as_uri())

@@ -55,7 +55,7 @@ def test_claims_stand_under_their_questions_with_a_column_a_source(verdicts, evi
         "it saturates §2 – – ✓ direction confirmed +0.0052 (0.0051 to 0.0053)",
         "Is larger better?",
         "accuracy points",
-        "larger &lt;is&gt; better Fig. 2 · root 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
+        "larger &lt;is&gt; better Fig. 2 · task A 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
         "? not decided +1.00 (-2.00 to 9.00)",
         "Claims",
         "accuracy points",

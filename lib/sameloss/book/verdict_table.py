@@ -8,6 +8,7 @@ import pandas as pd
 
 from sameloss.book import forest
 from sameloss.studies.evidence import strongest
+from sameloss.studies.names import display_name
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import Topic, Verdict, in_unit
 
@@ -134,7 +135,7 @@ def _row(row: Any, rows: pd.DataFrame, scale: forest.Scale, sources: Sequence[An
 
 def _claim(row: Any, home: bool) -> str:
     there = f"{row.page if home else 'verdicts'}.html#claim-{row.id}"
-    task = "" if pd.isna(row.task) else f" · {row.task}"
+    task = "" if pd.isna(row.task) else f" · {display_name(row.task)}"
     return f'<a href="{there}">{escape(row.claim)}</a> <small>{escape(row.place + task)}</small>'
 
 
