@@ -119,7 +119,7 @@ drawing.legend(left)
 # trains with SGD at a constant rate instead. From scratch that does not saturate in a laptop's time
 # ({ref}`algorithms`), so the next panels start where AdamW ended, and show what comes after convergence.
 
-# %% mystnb={"figure": {"caption": "From the end of AdamW, plain SGD at a constant rate, the middle size: trace, KL and accuracy along training, mean and standard deviation over pre-training seeds. Top the grammar (task C), bottom the hidden Markov model (the later position), where the preset has it.", "name": "fig-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for PCFG and HMM."}}
+# %% mystnb={"figure": {"caption": "From the end of AdamW, plain SGD at a constant rate, the middle size: trace, KL and accuracy along training, mean and standard deviation over pre-training seeds. Top the grammar (its last task), bottom the hidden Markov model (the later position), where the preset has it.", "name": "fig-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for PCFG and HMM."}}
 shown = map(page.of, page.others(SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM))
 sgd = {results.group.language: results for results in shown}
 axes = iter(drawing.panels(3 * len(sgd)) if sgd else [])

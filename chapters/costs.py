@@ -75,10 +75,7 @@ from sameloss.book.costs import by_page, totals
 stages = by_page(page.pages)
 render(totals(stages), decimals=1)
 
-# %% [markdown]
-# Stage by stage:
-
-# %% tags=["hide-output"]
+# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Stage by stage"}
 render(stages.drop(columns="device"), decimals=1)
 
 # %% [markdown]

@@ -19,7 +19,7 @@ from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.evidence import answers, strongest
-from sameloss.studies.names import display_name
+from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import parameters_in
 from sameloss.studies.screens import show_for_any_screen
@@ -144,7 +144,7 @@ def show_source(thing: Callable) -> Code:
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Show a table without its index, by the names readers know; numbers rounded, gaps as a dash."""
     table = table.map(lambda value: display_name(value) if isinstance(value, str) else value)
-    table = table.rename(columns=display_name)
+    table = table.rename(columns=column_head)
     formats = {name: _format_of(table[name], decimals) for name in table.select_dtypes("float")}
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
     styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects

@@ -105,7 +105,7 @@ def folded_behind(cell: nbformat.NotebookNode) -> str | None:
         return "Parameters of this chapter"
     if "figure" in cell.metadata.get("mystnb", {}):
         return "Code of this figure"
-    if "show_source(" in cell.source or "remove-cell" in tags:
+    if "show_source(" in cell.source or {"remove-cell", "hide-cell"} & set(tags):
         return None
     found = (label for text, label in FOLDED.items() if text in cell.source)
     return next(found, "Code" if "hide-input" in tags else None)

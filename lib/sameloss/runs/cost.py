@@ -40,8 +40,8 @@ def micro_steps(run: Pretraining) -> int:
     return run.passes * run.expected_steps * each
 
 
-UTILISATION = 0.62
-"""The share of the speed of wide matrix products that training reaches, measured on a laptop's core."""
+UTILISATION = 0.55
+"""The share of the speed of wide matrix products that training reaches, measured where two trained at once."""
 
 BESIDE_PRODUCTS = 30
 """The width at which what is done element by element takes as long as the products, measured there."""

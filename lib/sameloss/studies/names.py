@@ -28,7 +28,6 @@ NAMES = {
     "KL_error": "s.e. of KL",
     "standard_error": "s.e.",
     "core_s": "core seconds",
-    "peak_gb": "peak (GB)",
     "tokens_per_s": "tokens a second",
     "d_model": "d_model",
     "d_inter": "d_inter",
@@ -39,14 +38,24 @@ _UNITS = {"s": "(s)", "ms": "(ms)", "h": "(h)", "gb": "(GB)"}
 
 
 def display_name(name: str) -> str:
-    """Return what readers are shown for a name; what has no other name is shown as it is.
+    """Return what readers are shown for a task or an algorithm; what has no other name is shown as it is.
 
-    >>> [display_name(name) for name in ("span4", "state5", "adversarial, λ = 0.3", "measured_s", "10K")]
-    ['task B', 'state 5', 'adversary, λ = 0.3', 'measured (s)', '10K']
+    >>> [display_name(name) for name in ("span4", "state5", "adversarial, λ = 0.3", "10K")]
+    ['task B', 'state 5', 'adversary, λ = 0.3', '10K']
     """
     first, comma, strength = name.partition(", ")
-    if first in NAMES:
-        return NAMES[first] + comma + strength
-    name = re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
+    return (
+        NAMES[first] + comma + strength if first in NAMES else re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
+    )
+
+
+def column_head(name: str) -> str:
+    """Return what stands over a column: its name in words, its unit behind.
+
+    >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span4", "d_model")]
+    ['measured (s)', 'peak (GB)', 'error few', 'task B', 'd_model']
+    """
+    if name in NAMES:
+        return NAMES[name]
     words, _, unit = name.rpartition("_")
-    return f"{display_name(words)} {_UNITS[unit]}" if unit in _UNITS else name.replace("_", " ")
+    return f"{column_head(words)} {_UNITS[unit]}" if unit in _UNITS else display_name(name).replace("_", " ")
