@@ -41,7 +41,7 @@ def micro_steps(run: Pretraining) -> int:
 
 
 UTILISATION = 0.55
-"""The share of the speed of wide matrix products that training reaches, measured where two trained at once."""
+"""The share of the speed of wide products that training reaches, measured where two shared a machine."""
 
 BESIDE_PRODUCTS = 30
 """The width at which what is done element by element takes as long as the products, measured there."""
