@@ -53,7 +53,7 @@ def widen(model: Encoder, ratio: int, *, tied: Tying = "paper") -> Encoder:
     small = model.shape
     shape = EncoderShape(ratio * small.d_model, ratio * small.heads, small.layers, ratio * small.d_inter)
     state = {name: _replicated(name, value, ratio, tied) for name, value in model.state_dict().items()}
-    return _built(model, shape, state)
+    return built(model, shape, state)
 
 
 def deepen(
@@ -69,8 +69,9 @@ def deepen(
     Args:
         model: the small encoder.
         layers: number of blocks of the result.
-        filling: of the other matrices in the added blocks: `zeros`, or `initial` for N(0, 0.02²);
-            in both cases their biases are 0 and their LayerNorms have gain 1 and bias 0.
+        filling: of the other matrices in the added blocks: `zeros`, from which no gradient would ever move
+            them (see `grow`), or `initial` for N(0, 0.02²); in both cases their biases are 0 and their
+            LayerNorms have gain 1 and bias 0.
         generator: of the initial matrices, on the CPU.
 
     Raises:
@@ -85,7 +86,7 @@ def deepen(
     for name, parameter in _hollow(model, shape).named_parameters():
         if name not in state:
             state[name] = _added(name, parameter.shape, filling, generator).to(model.word.weight)
-    return _built(model, shape, state)
+    return built(model, shape, state)
 
 
 def enlarge(
@@ -213,7 +214,8 @@ def _hollow(model: Encoder, shape: EncoderShape) -> Encoder:
         return Encoder(shape, len(model.head_bias), len(model.position.weight), norm=model.norm)
 
 
-def _built(model: Encoder, shape: EncoderShape, state: dict[str, Tensor]) -> Encoder:
+def built(model: Encoder, shape: EncoderShape, state: dict[str, Tensor]) -> Encoder:
+    """Return an encoder of another shape and of the given weights, in all else like a model."""
     large = _hollow(model, shape)
     large.load_state_dict(state, assign=True)
     return large.train(model.training)

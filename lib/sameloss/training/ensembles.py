@@ -1,0 +1,130 @@
+"""Many models of one shape trained on the same batches as one: what a batch costs is paid once.
+
+It is the same computation as that of `loop.pretrain` for each of them, in another order of the sums.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.func import functional_call, grad_and_value, vmap
+from torch.nn import functional as F
+
+from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.languages.masking import Batch
+from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.training.loop import Optimisation
+from sameloss.training.moments import Moments, stacked_moments
+
+Targets = Callable[[Batch], Float[Tensor, "batch word"]]
+"""What the models are to predict for a batch: words as one-hot rows, or exact conditionals."""
+
+
+class EnsembleStep(NamedTuple):
+    """What a step did."""
+
+    done: int
+    losses: Float[Tensor, " member"]  # nats a masked token, on this batch
+
+
+class Ensemble:
+    """Models of one shape, their weights stacked, members first."""
+
+    def __init__(
+        self, models: Sequence[MaskedLanguageModel], moments: Sequence[dict[str, Moments]] | None = None
+    ) -> None:
+        """Take the models as they are; they are not changed.
+
+        Args:
+            models: at least one, all of one shape.
+            moments: what AdamW knows of each of them; None: nothing yet.
+
+        Raises:
+            ParameterError: for no models, or some of different shapes.
+
+        """
+        shapes = {tuple((n, tuple(p.shape)) for n, p in model.named_parameters()) for model in models}
+        if len(shapes) != 1:
+            raise ParameterError(f"An ensemble is of one shape; got {len(shapes)} shapes.")
+        self._skeleton = models[0]
+        own = [{name: p.detach() for name, p in model.named_parameters()} for model in models]
+        self.weights = {name: torch.stack([member[name] for member in own]) for name in own[0]}
+        self.moments = stacked_moments(
+            moments or [{name: Moments.none(p) for name, p in member.items()} for member in own]
+        )
+
+    def __len__(self) -> int:
+        """Return the number of members."""
+        return len(next(iter(self.weights.values())))
+
+    def member(self, at: int) -> MaskedLanguageModel:
+        """Return the skeleton with one member's weights in it, until it is asked for another."""
+        self._skeleton.load_state_dict({name: stacked[at] for name, stacked in self.weights.items()})
+        return self._skeleton
+
+    def logits(self, batch: Batch) -> Float[Tensor, "member batch word"]:
+        """Return what all members predict."""
+        return vmap(lambda weights: self._apply(weights, batch))(self.weights)
+
+    def _apply(self, weights: dict[str, Tensor], batch: Batch) -> Float[Tensor, "batch word"]:
+        return functional_call(self._skeleton, weights, (batch.masked, batch.positions, batch.lengths))
+
+    def step(
+        self, batch: Batch, targets: Float[Tensor, "batch word"], settings: Optimisation, lr: float
+    ) -> Tensor:
+        """Take a step of AdamW with every member; return their losses on the batch before it."""
+
+        def loss(weights: dict[str, Tensor]) -> Float[Tensor, ""]:
+            return F.cross_entropy(self._apply(weights, batch), targets)
+
+        gradients, losses = vmap(grad_and_value(loss))(self.weights)
+        for name, gradient in gradients.items():
+            self._update(name, gradient, settings, lr)
+        return losses
+
+    def _update(self, name: str, gradient: Tensor, settings: Optimisation, lr: float) -> None:
+        """Change one parameter of all members; each has its own number of steps."""
+        weights, old = self.weights[name], self.moments[name]
+        steps = old.steps + 1
+        by_member = steps.to(weights).reshape(-1, *[1] * (gradient.ndim - 1))
+        mean = old.mean.lerp_(gradient, 1 - settings.beta1)
+        square = old.square.mul_(settings.beta2).addcmul_(gradient, gradient, value=1 - settings.beta2)
+        if settings.weight_decay and gradient.ndim > 2:
+            weights.mul_(1 - lr * settings.weight_decay)
+        scale = (square / (1 - settings.beta2**by_member)).sqrt_().add_(settings.epsilon)
+        weights.sub_(lr / (1 - settings.beta1**by_member) * mean / scale)
+        self.moments[name] = Moments(steps, mean, square)
+
+
+def train_together(
+    ensemble: Ensemble,
+    batch_at: Callable[[int], Batch],
+    targets: Targets,
+    settings: Optimisation,
+    start: int = 0,
+) -> Iterator[EnsembleStep]:
+    """Train all members in place on the same batches, and yield after every step.
+
+    Args:
+        ensemble: what is trained.
+        batch_at: the batch of a step.
+        targets: of a batch.
+        settings: steps, learning rate, schedule; AdamW without SAM.
+        start: number of steps already done.
+
+    Raises:
+        ParameterError: for settings that an ensemble does not train with.
+        NonFiniteLoss: naming the first member whose loss is NaN or infinite.
+
+    """
+    if settings.optimiser != "adamw" or settings.sam_radius:
+        raise ParameterError("An ensemble is trained by AdamW without SAM.")
+    for step in range(start, settings.steps):
+        batch = batch_at(step)
+        losses = ensemble.step(batch, targets(batch).to(torch.float32), settings, settings.lr_at(step))
+        if not losses.isfinite().all():
+            member = int((~losses.isfinite()).nonzero()[0])
+            raise NonFiniteLoss(f"The loss of member {member} is {float(losses[member])} at step {step + 1}")
+        yield EnsembleStep(step + 1, losses)
