@@ -1,0 +1,105 @@
+"""How well early losses of several candidates predict which of them ends best (Karp 2024, Section 5.3).
+
+All functions are of losses, so smaller is better. What has several seeds is computed seed by seed, each with
+the same candidates, and averaged afterwards: pooling seeds would mix how good the seeds are into it.
+"""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata, spearmanr
+
+from sameloss.errors import ParameterError
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+
+FEWEST = 3
+"""Candidates that a correlation is taken over at least."""
+
+PERFECT = 1 - 1e-6
+"""Larger correlations count as this one, whose Fisher z is finite."""
+
+
+def rank_correlation(early: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"]) -> float:
+    """Return Spearman's correlation; NaN where all candidates are equal in one of the two.
+
+    Raises:
+        ParameterError: for fewer than three candidates.
+
+    """
+    if len(early) < FEWEST:
+        raise ParameterError(f"A correlation needs at least {FEWEST} candidates; got {len(early)}.")
+    if np.ptp(early) == 0 or np.ptp(final) == 0:
+        return float("nan")
+    return float(spearmanr(early, final).statistic)
+
+
+def mean_correlation(correlations: Float[np.ndarray, " seed"]) -> Interval:
+    """Return the mean over seeds in Fisher's z, with its interval over seeds; NaN are left out.
+
+    >>> mean_correlation(np.array([0.5, 0.5, 0.5])).value
+    0.5
+    """
+    known = correlations[~np.isnan(correlations)]
+    if not len(known):
+        return UNDEFINED
+    found = seed_interval(np.arctanh(known.clip(-PERFECT, PERFECT)))
+    return Interval(*(round(float(np.tanh(end)), 12) for end in found))
+
+
+def regret(chosen_by: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"]) -> float:
+    """Return by how much what looks best ends above what ends best (equation 5.1)."""
+    return float(final[np.argmin(chosen_by)] - final.min())
+
+
+def relative_regret(
+    chosen_by: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"]
+) -> float:
+    """Return the regret over that of the worst candidate (equation 5.2).
+
+    >>> relative_regret(np.array([1.0, 0.0, 2.0]), np.array([3.0, 4.0, 7.0]))
+    0.25
+    """
+    return regret(chosen_by, final) / float(np.ptp(final))
+
+
+def random_regret(final: Float[np.ndarray, " candidate"]) -> float:
+    """Return the relative regret of a choice by lot, on average: what any choice has to be compared with."""
+    return float((final.mean() - final.min()) / np.ptp(final))
+
+
+def recall(
+    early: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"], among: int
+) -> bool:
+    """Tell whether what ends best is among so many that look best early (Section 5.3.3)."""
+    return bool(rankdata(early, "ordinal")[np.argmin(final)] <= among)
+
+
+def self_correlation(
+    losses: Float[np.ndarray, "look candidate"],
+) -> Float[np.ndarray, "look look"]:
+    """Return the rank correlation between any two looks at the candidates (the map of Figure 5.3)."""
+    ranks = rankdata(losses, axis=1)
+    return np.corrcoef(ranks)
+
+
+def transition(correlations: Float[np.ndarray, "look look"]) -> tuple[int, float]:
+    """Return the look from which on looks agree with each other and not with those before.
+
+    It is where the mean correlation among later looks exceeds that between earlier and later ones the most.
+
+    Returns:
+        The first of the later looks, and by how much.
+
+    >>> block = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.9], [0.0, 0.9, 1.0]])
+    >>> transition(block)
+    (1, 0.9)
+
+    """
+    looks = len(correlations)
+    gains = {at: _contrast(correlations, at) for at in range(1, looks - 1)}
+    best = max(gains, key=lambda at: gains[at])
+    return best, round(gains[best], 12)
+
+
+def _contrast(correlations: Float[np.ndarray, "look look"], at: int) -> float:
+    late = correlations[at:, at:][np.triu_indices(len(correlations) - at, 1)]
+    return float(late.mean() - correlations[:at, at:].mean())
