@@ -31,7 +31,7 @@ The last two preserve the function of a pre-LN model. Their other matrices are n
 ever move them.
 """
 
-PRESERVING = ("silent", "muted")
+PRESERVING: tuple[Filling, ...] = ("silent", "muted")
 
 
 class Place(NamedTuple):

@@ -89,7 +89,11 @@ class Pretraining(Run):
                 resumable.record(step)
                 report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
         if process.leads:
+            self.keep_more(model, optimiser, folder)
             write_history(resumable.history, folder)
+
+    def keep_more(self, model: MaskedLanguageModel, optimiser: torch.optim.Optimizer, folder: Path) -> None:
+        """Write what a kind of pre-training keeps of its end beside the weights: nothing."""
 
     def _first_model(self, store: Store) -> MaskedLanguageModel:
         """Return the model before the first step, where it is trained."""

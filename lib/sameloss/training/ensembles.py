@@ -18,6 +18,9 @@ from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Moments, stacked_moments
 
+ROWS_AT_ONCE = 256
+"""Masked sentences that go through all members at once; more would leave the processor's caches."""
+
 Targets = Callable[[Batch], Float[Tensor, "batch word"]]
 """What the models are to predict for a batch: words as one-hot rows, or exact conditionals."""
 
@@ -65,8 +68,13 @@ class Ensemble:
         return self._skeleton
 
     def logits(self, batch: Batch) -> Float[Tensor, "member batch word"]:
-        """Return what all members predict."""
-        return vmap(lambda weights: self._apply(weights, batch))(self.weights)
+        """Return what all members predict, without gradients."""
+        with torch.no_grad():
+            parts = [self._logits(part) for part in batch.parts(ROWS_AT_ONCE)]
+        return torch.cat(parts, 1)
+
+    def _logits(self, part: Batch) -> Float[Tensor, "member part word"]:
+        return vmap(lambda weights: self._apply(weights, part))(self.weights)
 
     def _apply(self, weights: dict[str, Tensor], batch: Batch) -> Float[Tensor, "batch word"]:
         return functional_call(self._skeleton, weights, (batch.masked, batch.positions, batch.lengths))

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -46,6 +46,14 @@ class Optimisation:
         for name, valid in {"optimiser": ("adamw", "sgd"), "schedule": ("linear", "constant")}.items():
             if getattr(self, name) not in valid:
                 raise ParameterError(f"Unknown {name} {getattr(self, name)!r}; choose {' or '.join(valid)}.")
+
+    def lasting(self, steps: int) -> "Optimisation":
+        """Return the same over another number of steps, with as many of warm-up as before.
+
+        >>> Optimisation(steps=100, batch=1, lr=1.0, warmup=0.1).lasting(400).warmup
+        0.025
+        """
+        return replace(self, steps=steps, warmup=self.warmup * self.steps / steps)
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of step 0, 1, ...

@@ -1,0 +1,131 @@
+"""What the runs of growing found, as arrays over seeds, looks and operators."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float
+
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.statistics.prediction import (
+    FEWEST,
+    mean_correlation,
+    random_regret,
+    rank_correlation,
+    recall,
+    relative_regret,
+    self_correlation,
+)
+from sameloss.studies.growing.settings import GrowingSettings, Operator
+
+EARLY = 0.05
+"""The share of the steps after growing of the thesis' early loss: 5,000 of 100,000 (Figure 5.2)."""
+
+MEASURES = {"gradient": "squared gradient norm", "trace": "Fisher trace", "eigenvalue": "top eigenvalue"}
+
+
+@dataclass(frozen=True)
+class Grown:
+    """KLs of all candidates (nats a masked token) on the pairs to choose by, and on those to judge by."""
+
+    settings: GrowingSettings
+    chosen_by: Float[np.ndarray, "seed look operator"]
+    kl: Float[np.ndarray, "seed look operator"]
+    not_grown: Float[np.ndarray, "seed look"]
+    scratch: Float[np.ndarray, "seed look"]  # trained from nothing at equal FLOPs: its last steps
+    landscape: dict[str, Float[np.ndarray, "seed operator"]]
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """Return the operators, in the order of the last axis."""
+        return self.settings.operators
+
+    @property
+    def steps(self) -> list[int]:
+        """Return the steps after growing of all looks."""
+        return list(self.settings.look_steps)
+
+    @property
+    def final(self) -> Float[np.ndarray, "seed operator"]:
+        """Return the KL at the end."""
+        return self.kl[:, -1]
+
+    def look(self, step: float) -> int:
+        """Return the look that is nearest to a step."""
+        return int(np.argmin(np.abs(np.array(self.steps) - step)))
+
+    @property
+    def early(self) -> int:
+        """Return the look at the thesis' early loss."""
+        return self.look(EARLY * self.settings.steps)
+
+    def of(self, *fillings: str) -> Bool[np.ndarray, " operator"]:
+        """Tell which operators begin new layers so."""
+        return np.array([operator.filling in fillings for operator in self.operators])
+
+    def at(self, operator: Operator) -> int:
+        """Return where an operator stands."""
+        return self.operators.index(operator)
+
+    def correlations(
+        self, look: int, among: Bool[np.ndarray, " operator"] | None = None
+    ) -> Float[np.ndarray, " seed"]:
+        """Return each seed's rank correlation of the KL at a look with that at the end."""
+        kept = slice(None) if among is None else among
+        if np.ones(len(self.operators), dtype=bool)[kept].sum() < FEWEST:
+            return np.full(len(self.kl), np.nan)
+        pairs = zip(self.chosen_by[:, look, kept], self.final[:, kept], strict=True)
+        return np.array([rank_correlation(early, final) for early, final in pairs])
+
+    def regrets(self, look: int) -> Float[np.ndarray, " seed"]:
+        """Return each seed's relative regret of choosing at a look."""
+        pairs = zip(self.chosen_by[:, look], self.final, strict=True)
+        return np.array([relative_regret(early, final) for early, final in pairs])
+
+    def regrets_of(self, operator: Operator) -> Float[np.ndarray, " seed"]:
+        """Return each seed's relative regret of always taking one operator."""
+        best, worst = self.final.min(1), self.final.max(1)
+        return (self.final[:, self.at(operator)] - best) / (worst - best)
+
+    def by_lot(self) -> Float[np.ndarray, " seed"]:
+        """Return each seed's relative regret of a choice by lot."""
+        return np.array([random_regret(final) for final in self.final])
+
+    def chosen(self) -> Float[np.ndarray, " seed"]:
+        """Return the final KL of what LAG chooses."""
+        picked = self.chosen_by[:, self.look(self.settings.lag)].argmin(1)
+        return self.final[np.arange(len(picked)), picked]
+
+    def headroom(self) -> Interval:
+        """Return by how much the best grown model ends below the one that did not grow: the gate."""
+        return seed_interval(self.not_grown[:, -1] - self.final.min(1))
+
+    def correlation_curve(self) -> pd.DataFrame:
+        """Return for each look mean correlation, recalls and relative regret, with intervals over seeds."""
+        rows = []
+        for look, step in enumerate(self.steps):
+            rho, regret = mean_correlation(self.correlations(look)), seed_interval(self.regrets(look))
+            named = {"correlation": rho, "regret": regret}
+            ends = {f"{name}_{end}": v for name, found in named.items() for end, v in found._asdict().items()}
+            rows.append({"step": step, **ends, **{f"recall@{j}": self._recall(look, j) for j in (1, 2, 3)}})
+        return pd.DataFrame(rows)
+
+    def _recall(self, look: int, among: int) -> float:
+        pairs = zip(self.chosen_by[:, look], self.final, strict=True)
+        return float(np.mean([recall(early, final, among) for early, final in pairs]))
+
+    def mean_self_correlation(self) -> Float[np.ndarray, "look look"]:
+        """Return the map of Figure 5.3, mean over seeds."""
+        return np.mean([self_correlation(own) for own in self.chosen_by], 0)
+
+    def shared_order(self) -> Interval:
+        """Return the mean rank correlation of the final orders of two seeds, with an interval over seeds."""
+        seeds = len(self.final)
+        if seeds < 2:
+            return UNDEFINED
+        between = np.full((seeds, seeds), np.nan)
+        for one in range(seeds):
+            for other in range(one):
+                found = rank_correlation(self.final[one], self.final[other])
+                between[one, other] = between[other, one] = found
+        return mean_correlation(np.nanmean(between, 1))
