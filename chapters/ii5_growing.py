@@ -82,7 +82,9 @@ _ = figures.layer_maps(grown, drawing.panels(1, width=6)[0])
 # %%
 from sameloss.book.chapter import render
 
-locality = page.store.get(page.locality).rename(columns={"window": "words beyond a distance of", "mean": "nats"})
+locality = page.store.get(page.locality).rename(
+    columns={"window": "words beyond a distance of", "mean": "nats"}
+)
 render(locality, decimals=4)
 
 # %% [markdown]

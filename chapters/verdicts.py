@@ -45,7 +45,7 @@ page = begin(globals(), "verdicts")
 # %%
 from sameloss.book.chapter import beside_the_paper
 
-verdicts = beside_the_paper(page)
+verdicts = beside_the_paper(page, home=True)
 
 # %% [markdown]
 # How many claims have which verdict:
@@ -55,6 +55,14 @@ from sameloss.book.chapter import render
 from sameloss.book.verdict_table import counts
 
 render(counts(page.evidence(verdicts)), decimals=0)
+
+# %% [markdown]
+# ## Part II
+#
+# The same of the thesis whose chapters Part II reproduces.
+
+# %%
+elsewhere = [beside_the_paper(other, home=True) for other in page.part_two]
 
 # %% [markdown]
 # (verdict-words)=

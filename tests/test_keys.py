@@ -133,7 +133,7 @@ def test_a_changed_default_asks_for_the_schemas_of_the_runs_that_have_it():
     assert sentence.startswith(
         "Optimisation.warmup = 0.06 became 0.5, and a default that is part of keys changed"
     )
-    assert sentence.endswith("or raise the schema of CoolDown, Pretraining.")
+    assert sentence.endswith("or raise the schema of CoolDown, GrowthBase, Pretraining.")
     found["schemas"]["Pretraining"] += 1
     (sentence,) = defaults.changed(recorded, found)
     assert sentence.endswith("or raise the schema of CoolDown.")

@@ -76,21 +76,22 @@ def example_of(page: str) -> str:
     return f"papermill chapters/{page}.ipynb out.ipynb{''.join(known[:1])}"
 
 
-HOME = "verdicts"
-"""The page of all verdicts."""
-
-
-def beside_the_paper(page: Page[Any]) -> pd.DataFrame:
+def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
     """Show paper beside ours and beside recorded runs, and what chance alone would give; return the verdicts.
 
     Each claim is glued as `verdict-<id>` for the prose.
+
+    Args:
+        page: whose claims are shown.
+        home: whether this is the page of all verdicts; rows lead there, or from there to their page.
+
     """
     verdicts = page.verdicts()
     if verdicts.empty:
         print("No claim of the paper is about what this page was asked to show.")
         return verdicts
     evidence = glue_verdicts(page, verdicts)
-    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home=page.name == HOME)))
+    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home)))
     display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
     return verdicts
 

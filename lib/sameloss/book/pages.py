@@ -8,7 +8,7 @@ from sameloss.book.studies import all_studies
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.same_loss import pages as same_loss
-from sameloss.studies.same_loss.pages import WholeStudy
+from sameloss.studies.same_loss.pages import ComparisonPage, WholeStudy
 
 
 @dataclass
@@ -24,6 +24,11 @@ class EveryStudy(WholeStudy):
             for name, plan in study.plans.items()
             if study is not STUDY
         ]
+
+    @property
+    def part_two(self) -> list[Page[Any]]:
+        """Return the pages of other studies that judge claims."""
+        return [page for page in self.pages if page.topics and not isinstance(page, ComparisonPage)]
 
     def _settings_of(self, study: Study[Any]) -> Any:
         own = study is same_loss.STUDY

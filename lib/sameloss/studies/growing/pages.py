@@ -19,12 +19,19 @@ from sameloss.studies.growing.runs import (
     GrowthLandscape,
     LocalityMeasurement,
 )
-from sameloss.studies.growing.settings import PARAMETERS, PRESETS, GrowingSettings, Operator, Settings
+from sameloss.studies.growing.settings import (
+    PARAMETERS,
+    PRESETS,
+    GrowingSettings,
+    Operator,
+    Settings,
+    finished,
+)
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.verdict import Judged, Topic, verdict_table
 from sameloss.training.objectives import Objective
 
-LANDSCAPE_SENTENCES = 128
+LANDSCAPE_SENTENCES = 64
 
 
 @dataclass
@@ -133,4 +140,4 @@ _NAMES = "preset seeds base_steps steps lag label_noise state tolerance max_hour
 
 PLANS = {"ii5_growing": Plan(tuple(_NAMES.split()), GrowingPage)}
 
-STUDY = Study(PRESETS, PARAMETERS, PLANS)
+STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

@@ -1,12 +1,14 @@
 """What is grown, from what, by which operators, and how long it is trained afterwards."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.grow import PRESERVING, Filling
-from sameloss.models.layer_maps import LayerMap, grid, repeated
+from sameloss.models.layer_maps import LayerMap, grid, repeated, stacked
 from sameloss.statistics.prediction import FEWEST
 from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
 from sameloss.studies.same_loss.domains import PAPER_LANGUAGE
@@ -61,17 +63,12 @@ class GrowingSettings:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be grown or ranked."""
+        stacked(self.shape.layers, self.added)  # refuses more layers than there are to repeat
         if len(self.operators) < FEWEST:
-            raise ParameterError(
-                f"A correlation needs at least {FEWEST} operators; got {len(self.operators)}."
-            )
+            count = len(self.operators)
+            raise ParameterError(f"A correlation needs at least {FEWEST} operators; got {count}.")
         for operator in self.operators:
             operator.layers(self.shape.layers, self.added)
-        if not 0 < self.lag < self.steps:
-            raise ParameterError(
-                f"LAG chooses after 1 to {self.steps - 1} of the {self.steps} steps that follow growing; "
-                f"got lag = {self.lag}."
-            )
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -126,7 +123,8 @@ def _controls(*places: tuple[int, int]) -> tuple[Operator, ...]:
 
 LAPTOP_LANGUAGE = HierarchySpec(levels=3, symbols=5, rules=3, smoothing=0.03)
 """A random hierarchy in which depth pays: of four that a pilot tried, the one in which four layers gain most
-over two (KL 0.15 against 0.20 after 2,000 steps on exact labels)."""
+over two (KL 0.15 against 0.20 after 2,000 steps on exact labels). From three layers to five, and with fewer
+steps, depth gained nothing; the gate alone decided on this, with other seeds than those of the presets."""
 
 SMOKE = GrowingSettings(
     language=HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05),
@@ -145,17 +143,17 @@ SMOKE = GrowingSettings(
 
 LAPTOP = GrowingSettings(
     language=LAPTOP_LANGUAGE,
-    shape=EncoderShape(32, 4, 3, 128),
+    shape=EncoderShape(32, 4, 2, 128),
     added=2,
     every=1,
-    steps=400,
+    steps=800,
     lag=40,
-    optimisation=_constant(1500, 64, 2e-3),
+    optimisation=_constant(1000, 64, 2e-3),
     label_noise=0.0,
-    seeds=4,
-    sentences=3072,
-    looks=14,
-    preserving=(Operator(0, 1, "muted"), Operator(1, 2, "silent")),
+    seeds=5,
+    sentences=2048,
+    looks=12,
+    preserving=_controls((0, 1), (0, 2)),
 )
 
 LAPTOP_LONG = GrowingSettings(
@@ -250,3 +248,18 @@ PARAMETERS: dict[str, Parameter] = {
         "relative, of all verdicts; None: each claim's own", float | None, sets=("tolerance",)
     ),
 }
+
+
+def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the settings, after a check of what goes together.
+
+    Raises:
+        ParameterError: where LAG would choose after the training has ended.
+
+    """
+    steps, lag = settings.growing.steps, settings.growing.lag
+    if not lag < steps:
+        raise ParameterError(
+            f"LAG chooses after 1 to {steps - 1} of the {steps} steps that follow growing; got lag = {lag}."
+        )
+    return settings

@@ -1,0 +1,40 @@
+"""A page so small that all of its runs take seconds, and results that were made up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sameloss.store.store import Store
+from sameloss.studies.growing.pages import GrowingPage
+from sameloss.studies.growing.results import MEASURES, Grown
+from sameloss.studies.growing.settings import PRESETS
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory):
+    """A page at work, of two shallow models that are trained for twenty steps."""
+    smoke = PRESETS["smoke"]
+    growing = replace(
+        smoke.growing,
+        optimisation=smoke.growing.optimisation.lasting(20),
+        steps=12,
+        lag=4,
+        sentences=32,
+        looks=5,
+    )
+    store = Store(tmp_path_factory.mktemp("artifacts"))
+    return GrowingPage("ii5_growing", replace(smoke, growing=growing), store)
+
+
+@pytest.fixture
+def made_up():
+    """Three shallow models: operators end in their order, begin backwards, and show it from look 3 on."""
+    settings = PRESETS["smoke"].growing
+    count, looks = len(settings.operators), len(settings.look_steps)
+    final = np.linspace(1.0, 2.0, count)
+    kl = np.stack([final[::-1] if look < 3 else final for look in range(looks)])
+    seeds = np.stack([kl + 0.01 * seed for seed in range(3)])
+    noise = 1e-4 * np.random.default_rng(0).standard_normal(seeds.shape)
+    landscape = {name: np.stack([final] * 3) for name in MEASURES}
+    return Grown(settings, seeds + noise, seeds, seeds[:, :, 0] + 0.5, seeds[:, :, 0] + 0.7, landscape)

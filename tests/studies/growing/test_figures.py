@@ -1,0 +1,52 @@
+"""Figures of growing show what they are given, with labels."""
+
+import numpy as np
+import pytest
+
+from sameloss.studies import drawing
+from sameloss.studies.growing import figures, tables
+
+
+def test_maps_have_a_row_each_and_new_layers_in_brackets(made_up):
+    ax = figures.layer_maps(made_up, drawing.panels(1)[0])
+    assert [text.get_text() for text in ax.texts][:4] == ["0", "(0)", "1", "(1)"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["i = 0, b = 1", "i = 0, b = 2"]
+
+
+def test_every_operator_has_a_line_and_every_way_one_name(made_up):
+    ax = figures.after_growing(made_up, drawing.panels(1)[0])
+    assert len(ax.lines) == len(made_up.operators) + 1
+    names = ax.get_legend_handles_labels()[1]
+    assert names == ["duplicate", "random", "silent", "muted", "not grown"]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), made_up.kl[:, :, 0].mean(0))
+
+
+def test_scatters_are_relative_to_each_shallow_model(made_up):
+    ax = figures.early_against_final(made_up, 0, "right after growing", drawing.panels(1)[0])
+    x, y = (np.concatenate([np.asarray(line.get_data()[at]) for line in ax.lines]) for at in (0, 1))
+    assert len(x) == made_up.final.size
+    assert x.mean() == pytest.approx(1)
+    assert np.corrcoef(x, y)[0, 1] < -0.9
+    assert "right after growing" in ax.get_xlabel()
+
+
+def test_the_four_panels_have_labels_and_their_numbers(made_up):
+    curve = made_up.correlation_curve()
+    one, two, three, four = drawing.panels(4)
+    figures.correlation_by_step(curve, made_up, one)
+    figures.self_correlation_map(made_up.mean_self_correlation(), made_up, two)
+    figures.recall_by_step(curve, made_up, three)
+    figures.regret_by_step(curve, made_up, four)
+    for ax in (one, two, three, four):
+        assert ax.get_xlabel() == "steps after growing"
+        assert ax.get_ylabel()
+    assert [line.get_xdata()[0] for line in two.lines[:1]] == [2.5]
+    assert len(three.lines) == 3
+    assert four.lines[0].get_ydata()[0] == pytest.approx(1)
+
+
+def test_choices_have_a_row_each(made_up):
+    choices = tables.choice_table(made_up)
+    ax = figures.final_losses(choices, drawing.panels(1)[0])
+    assert [label.get_text() for label in ax.get_yticklabels()] == choices.choice.tolist()
+    assert len(ax.containers) == len(choices)
