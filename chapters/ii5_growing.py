@@ -88,8 +88,8 @@ locality = page.store.get(page.locality).rename(
 render(locality, decimals=4)
 
 # %% [markdown]
-# And the gate: by how much the best grown model ends below the shallow one that goes on as it is, on the same
-# batches and at the same rates, {glue:text}`headroom`.
+# And the gate: the share of the KL by which the best grown model ends below the shallow one that goes on as it is, on
+# the same batches and at the same rates, is {glue:text}`headroom`.
 
 # %% tags=["remove-cell"]
 from myst_nb import glue
@@ -209,6 +209,8 @@ for filling in PRESERVING:
 #   language of Part I depth gains nothing, so nothing about growing can be tested there.
 # - Exact labels at the laptop's presets: with sampled ones the models go up and down by more than operators differ. `-p
 #   label_noise 1` has them.
+# - A pilot with five other shallow models chose from the gate how many layers are grown, and LAG's k as the thesis does, by eye, "some
+#   margin" after looks begin to agree. It saw what this page shows; this page's models are new.
 # - After growing the rate falls linearly to zero. The thesis keeps it constant for BERT, and has a cosine for UL2.
 # - What becomes of the moments of new layers the thesis does not say. `-p state reset` forgets all, `-p state stale` keeps
 #   the old number of steps with moments of zero.

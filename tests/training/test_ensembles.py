@@ -32,7 +32,7 @@ def models(count):
 
 
 def one_hot(batch):
-    return F.one_hot(batch.targets, SPEC.words)
+    return F.one_hot(batch.targets, SPEC.words).double()
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])

@@ -41,7 +41,7 @@ class Ensemble:
         """Take the models as they are; they are not changed.
 
         Args:
-            models: at least one, all of one shape.
+            models: at least one, all of one shape and on one device.
             moments: what AdamW knows of each of them; None: nothing yet.
 
         Raises:
@@ -54,9 +54,12 @@ class Ensemble:
         self._skeleton = models[0]
         own = [{name: p.detach() for name, p in model.named_parameters()} for model in models]
         self.weights = {name: torch.stack([member[name] for member in own]) for name in own[0]}
-        self.moments = stacked_moments(
-            moments or [{name: Moments.none(p) for name, p in member.items()} for member in own]
-        )
+        self.device = next(iter(self.weights.values())).device
+        nothing = [{name: Moments.none(p) for name, p in member.items()} for member in own]
+        stacked = stacked_moments(moments or nothing)
+        self.moments = {
+            name: Moments(*(field.to(self.device) for field in known)) for name, known in stacked.items()
+        }
 
     def __len__(self) -> int:
         """Return the number of members."""
@@ -77,7 +80,8 @@ class Ensemble:
         return vmap(lambda weights: self._apply(weights, part))(self.weights)
 
     def _apply(self, weights: dict[str, Tensor], batch: Batch) -> Float[Tensor, "batch word"]:
-        return functional_call(self._skeleton, weights, (batch.masked, batch.positions, batch.lengths))
+        there = batch.to(self.device)
+        return functional_call(self._skeleton, weights, (there.masked, there.positions, there.lengths))
 
     def step(
         self, batch: Batch, targets: Float[Tensor, "batch word"], settings: Optimisation, lr: float
@@ -87,6 +91,7 @@ class Ensemble:
         def loss(weights: dict[str, Tensor]) -> Float[Tensor, ""]:
             return F.cross_entropy(self._apply(weights, batch), targets)
 
+        batch, targets = batch.to(self.device), targets.to(self.device, torch.float32)
         gradients, losses = vmap(grad_and_value(loss))(self.weights)
         for name, gradient in gradients.items():
             self._update(name, gradient, settings, lr)
@@ -131,7 +136,7 @@ def train_together(
         raise ParameterError("An ensemble is trained by AdamW without SAM.")
     for step in range(start, settings.steps):
         batch = batch_at(step)
-        losses = ensemble.step(batch, targets(batch).to(torch.float32), settings, settings.lr_at(step))
+        losses = ensemble.step(batch, targets(batch), settings, settings.lr_at(step))
         if not losses.isfinite().all():
             member = int((~losses.isfinite()).nonzero()[0])
             raise NonFiniteLoss(f"The loss of member {member} is {float(losses[member])} at step {step + 1}")

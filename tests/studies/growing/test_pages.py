@@ -1,8 +1,11 @@
 """The page reads its runs, and judges its claims."""
 
+from dataclasses import replace
+
 import pytest
 
 from sameloss.studies.growing.claims import CLAIMS
+from sameloss.studies.growing.pages import GrowingPage
 from sameloss.studies.growing.runs import Candidates
 
 
@@ -12,7 +15,7 @@ def test_everything_is_computed_beforehand_and_found(page):
     grown = page.grown
     seeds, looks, operators = grown.kl.shape
     assert (seeds, looks, operators) == (2, len(page.growing.look_steps), len(page.growing.operators))
-    table = page.store.get(page.candidates(1))
+    table = page.store.get(page.candidates(1)[0])
     name = grown.operators[2].name
     own = table[table.operator == name]
     assert grown.kl[1, :, 2] == pytest.approx(own.kl.to_numpy())
@@ -27,3 +30,16 @@ def test_every_seed_has_its_own_runs(page):
     runs = page.runs()
     assert len({run.key for run in runs}) == len(runs) == 1 + 4 * 2
     assert sum(isinstance(run, Candidates) for run in runs) == 6
+
+
+def test_candidates_that_do_not_fit_are_trained_in_parts(page):
+    """With the same results, since a candidate is the same alone as among others."""
+    parted = GrowingPage(
+        page.name, replace(page.settings, growing=replace(page.growing, together=4)), page.store
+    )
+    assert [len(run.operators) for run in parted.candidates(0)] == [4, 2]
+    assert sum((run.operators for run in parted.candidates(0)), ()) == page.growing.operators
+    for run in parted.runs():
+        page.store.get(run)
+    assert parted.grown.kl == pytest.approx(page.grown.kl, rel=1e-3)
+    assert parted.grown.landscape["trace"] == pytest.approx(page.grown.landscape["trace"], rel=1e-6)

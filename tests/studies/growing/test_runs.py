@@ -12,7 +12,7 @@ from sameloss.studies.growing.runs import NOT_GROWN, Pairs
 
 @pytest.fixture(scope="module")
 def table(page):
-    return page.store.get(page.candidates(0))
+    return page.store.get(page.candidates(0)[0])
 
 
 def test_a_base_keeps_what_its_optimiser_knows(page):
@@ -33,7 +33,7 @@ def test_every_operator_is_looked_at_at_every_look(page, table):
 
 
 def test_preserving_operators_begin_where_the_shallow_model_ended(page, table):
-    alone = page.store.get(page.candidates(0, ()))
+    alone = page.store.get(page.not_grown(0))
     assert set(alone.operator) == {NOT_GROWN}
     before = alone[alone.step == 0].kl.item()
     first = table[table.step == 0].set_index("operator").kl
@@ -44,7 +44,7 @@ def test_preserving_operators_begin_where_the_shallow_model_ended(page, table):
 
 def test_all_candidates_see_the_batches_that_the_shallow_model_would(page, table):
     """One that preserves the function has the shallow model's loss on the first batch."""
-    alone = page.store.get(page.candidates(0, ()))
+    alone = page.store.get(page.not_grown(0))
     assert 1 in page.growing.look_steps
     loss = alone[alone.step == 1].loss.item()
     silent = next(o.name for o in page.growing.operators if o.filling == "silent")
@@ -53,7 +53,7 @@ def test_all_candidates_see_the_batches_that_the_shallow_model_would(page, table
 
 def test_a_candidate_alone_is_the_same_as_among_the_others(page, table):
     chosen = page.growing.operators[1]
-    alone = page.store.get(page.candidates(0, (chosen,)))
+    alone = page.store.get(page.grown_by(0, (chosen,)))
     among = table[table.operator == chosen.name]
     pd.testing.assert_frame_equal(
         alone.reset_index(drop=True), among.reset_index(drop=True), check_exact=False, rtol=1e-3, atol=1e-5
@@ -86,7 +86,7 @@ def test_training_from_nothing_costs_no_more(page):
 
 
 def test_the_landscape_of_operators_that_preserve_the_function(page):
-    found = page.store.get(page.landscape(0)).set_index("operator")
+    found = page.store.get(page.landscape(0)[0]).set_index("operator")
     assert (found > 0).to_numpy().all()
     assert len(found) == len(page.growing.operators)
 

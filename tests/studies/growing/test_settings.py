@@ -82,7 +82,7 @@ def test_parameters_reach_the_runs(tmp_path):
         "state": "reset",
     }
     page = STUDY.open("ii5_growing", {**given, "artifacts": str(tmp_path)})
-    candidates = page.candidates(0)
+    (candidates,) = page.candidates(0)
     assert candidates.base.optimisation.steps == 30
     assert candidates.base.objective.label_noise == 1
     assert (candidates.steps, candidates.carried) == (20, "reset")

@@ -99,7 +99,7 @@ GAIN = Topic(
     "Growing: is there depth to gain?",
     (
         GrowthClaim("grow-headroom", OURS, "the best grown model ends below the one that did not grow", PAGE,
-                    Grown.headroom, False, unit=NATS),
+                    Grown.headroom, False, unit="log KL"),
         _claim("scratch", OURS, "at equal FLOPs, LAG's choice ends below a model trained from nothing",
                lambda grown: seed_interval(grown.scratch[:, -1] - grown.chosen()), NATS),
     ),

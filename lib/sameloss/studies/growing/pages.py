@@ -1,5 +1,6 @@
 """The page of this study: what it may set, which runs it reads, and what it found."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +32,7 @@ from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.verdict import Judged, Topic, verdict_table
 from sameloss.training.objectives import Objective
 
-LANDSCAPE_SENTENCES = 64
+LANDSCAPE_SENTENCES = 32
 
 
 @dataclass
@@ -83,42 +84,59 @@ class GrowingPage(Page[Settings]):
         shallow, deep = (s.flops(g.language.words, g.language.max_length) for s in (g.shape, g.deep))
         return int((shallow * g.optimisation.steps + deep * g.steps) / deep)
 
-    def candidates(self, seed: int, operators: tuple[Operator, ...] | None = None) -> Candidates:
-        """Return a shallow model grown by every operator, or by those that are named; by none: not grown."""
+    def candidates(self, seed: int) -> list[Candidates]:
+        """Return a shallow model grown by every operator, so many of them as one."""
+        operators, most = self.growing.operators, self.growing.together
+        firsts = range(0, len(operators), most)
+        return [self.grown_by(seed, operators[first : first + most]) for first in firsts]
+
+    def grown_by(self, seed: int, operators: tuple[Operator, ...]) -> Candidates:
+        """Return a shallow model grown by some operators; by none: not grown."""
         g = self.growing
-        chosen = g.operators if operators is None else operators
-        return Candidates(self.base(seed), chosen, g.added, g.steps, g.look_steps, g.carried, self.held_out)
+        return Candidates(
+            self.base(seed), operators, g.added, g.steps, g.look_steps, g.carried, self.held_out
+        )
 
-    def landscape(self, seed: int) -> GrowthLandscape:
+    def landscape(self, seed: int) -> list[GrowthLandscape]:
         """Return the landscape where each operator puts the model."""
-        return GrowthLandscape(self.candidates(seed), LANDSCAPE_SENTENCES)
+        return [GrowthLandscape(grown, LANDSCAPE_SENTENCES) for grown in self.candidates(seed)]
 
-    def _of_seed(self, seed: int) -> tuple[Candidates, Candidates, Candidates, GrowthLandscape]:
-        return self.candidates(seed), self.candidates(seed, ()), self.scratch(seed), self.landscape(seed)
+    def not_grown(self, seed: int) -> Candidates:
+        """Return the shallow model that goes on as it is."""
+        return self.grown_by(seed, ())
+
+    def _tables(self, runs: Iterable[Run]) -> pd.DataFrame:
+        """Return the tables of some runs under each other."""
+        return pd.concat([self.store.get(run) for run in runs], ignore_index=True)
 
     def runs(self) -> list[Run]:
         """Return all of them."""
         return [self.locality, *(run for seed in self.growing.all_seeds for run in self._of_seed(seed))]
 
+    def _of_seed(self, seed: int) -> list[Run]:
+        return [*self.candidates(seed), self.not_grown(seed), self.scratch(seed), *self.landscape(seed)]
+
     @cached_property
     def grown(self) -> Grown:
         """Return what was found, seeds first."""
-        found = [[self.store.get(run) for run in self._of_seed(seed)] for seed in self.growing.all_seeds]
-        tables, alone, scratch, landscape = zip(*found, strict=True)
-        names = [operator.name for operator in self.growing.operators]
+        seeds, names = self.growing.all_seeds, [operator.name for operator in self.growing.operators]
+        tables = [self._tables(self.candidates(seed)) for seed in seeds]
+        landscape = [self._tables(self.landscape(seed)).set_index("operator").loc[names] for seed in seeds]
 
-        def kls(column: str) -> np.ndarray:
-            wide = [t.pivot(index="step", columns="operator", values=column)[names] for t in tables]
-            return np.stack([table.to_numpy() for table in wide])
+        def wide(column: str) -> np.ndarray:
+            found = [table.pivot(index="step", columns="operator", values=column)[names] for table in tables]
+            return np.stack([table.to_numpy() for table in found])
 
-        measured = {m: np.stack([t.set_index("operator")[m][names] for t in landscape]) for m in MEASURES}
+        def alone(control: Callable[[int], Candidates]) -> np.ndarray:
+            return np.stack([self.store.get(control(seed)).kl.to_numpy() for seed in seeds])
+
         return Grown(
             self.growing,
-            kls("chosen_by"),
-            kls("kl"),
-            np.stack([t.kl.to_numpy() for t in alone]),
-            np.stack([t.kl.to_numpy() for t in scratch]),
-            measured,
+            wide("chosen_by"),
+            wide("kl"),
+            alone(self.not_grown),
+            alone(self.scratch),
+            {measure: np.stack([table[measure] for table in landscape]) for measure in MEASURES},
         )
 
     def verdicts(self) -> pd.DataFrame:

@@ -97,8 +97,11 @@ class Grown:
         return self.final[np.arange(len(picked)), picked]
 
     def headroom(self) -> Interval:
-        """Return by how much the best grown model ends below the one that did not grow: the gate."""
-        return seed_interval(self.not_grown[:, -1] - self.final.min(1))
+        """Return by how much the best grown model's log KL ends below that of the one not grown: the gate.
+
+        The KLs of shallow models differ by factors, and so do the gains in nats.
+        """
+        return seed_interval(np.log(self.not_grown[:, -1] / self.final.min(1)))
 
     def correlation_curve(self) -> pd.DataFrame:
         """Return for each look mean correlation, recalls and relative regret, with intervals over seeds."""

@@ -51,7 +51,7 @@ class GrowthBase(Pretraining):
         """Return the model after all steps, and its moments."""
         checkpoints = store.get(self)
         tensors = load_file(checkpoints.folder / MOMENTS)
-        model = checkpoints.last().cpu()
+        model = checkpoints.last()
         fields = Moments._fields
         return model, {
             name: Moments(*(tensors[f"{name}/{field}"] for field in fields))
@@ -74,7 +74,7 @@ class Pairs:
     @torch.no_grad()
     def kl(self, logits: Float[Tensor, "member row word"]) -> tuple[Tensor, Tensor]:
         """Return the KL of each member on the two halves, in nats a masked token."""
-        log_q = logits.double().log_softmax(-1)
+        log_q = logits.double().cpu().log_softmax(-1)
         found = (torch.xlogy(self.truth, self.truth) - self.truth * log_q).sum(-1)
         return found[:, : self.half].mean(1), found[:, self.half :].mean(1)
 
@@ -152,7 +152,9 @@ class Candidates(_Table):
     def _look(self, ensemble: Ensemble, pairs: Pairs, step: int, losses: Tensor) -> pd.DataFrame:
         chosen_by, kl = pairs.kl(ensemble.logits(pairs.batch))
         found = {"chosen_by": chosen_by, "kl": kl, "loss": losses.detach()}
-        return pd.DataFrame({"operator": self.names, "step": step} | {n: v.numpy() for n, v in found.items()})
+        return pd.DataFrame(
+            {"operator": self.names, "step": step} | {n: v.cpu().numpy() for n, v in found.items()}
+        )
 
     @property
     def effort(self) -> float:
@@ -198,6 +200,8 @@ class GrowthLandscape(_Table):
 def _landscape(
     model: MaskedLanguageModel, masked: Batch, truth: Float[Tensor, "batch word"]
 ) -> dict[str, float]:
+    device = next(model.parameters()).device
+    masked, truth = masked.to(device), truth.to(device)
     logits = model(masked.masked, masked.positions, masked.lengths)
     loss = torch.nn.functional.cross_entropy(logits, truth.to(logits))
     gradients = torch.autograd.grad(loss, list(model.parameters()))

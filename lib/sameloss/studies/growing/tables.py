@@ -116,7 +116,8 @@ def transition_in_words(grown: Grown) -> str:
 
 def headroom_in_words(headroom: Interval) -> str:
     """Say whether depth gains anything, on which all other claims rest."""
-    found = f"{headroom.value:+z.4f} ({headroom.low:z.4f} to {headroom.high:z.4f}) nats"
+    share, *ends = (100 * (1 - np.exp(-end)) for end in headroom)
+    found = f"{share:.0f} % ({ends[0]:.0f} to {ends[1]:.0f})"
     if headroom.low > 0:
         return f"{found}: there is depth to gain, so operators can be compared"
     return f"{found}: depth gains nothing that is told from zero, so what depends on it is not testable here"
