@@ -161,7 +161,7 @@ class Candidates(_Table):
         """Return a rough number of seconds."""
         language = self.base.corpus.language
         rows = self.steps * self.base.optimisation.batch + len(self.looks) * self.held_out.sentences / 3
-        return len(self.names) * rows * self.base.shape.flops(language.words, language.max_length) / 1e10
+        return len(self.names) * rows * self.base.shape.flops(language.words, language.max_length) / 7e9
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class GrowthLandscape(_Table):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 2e-2 * self.sentences * len(self.candidates.names)
+        return 3.5e-2 * self.sentences * len(self.candidates.names)
 
 
 def _landscape(
