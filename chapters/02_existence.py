@@ -154,7 +154,7 @@ glue("worst-share", f"{models.worst_share.max():.1%}", display=False)
 # %% mystnb={"figure": {"caption": "KL and probe accuracy along pre-training: mean and standard deviation over pre-training seeds. The paper's Figure 1 shows one run of one size.", "name": "fig-steps"}, "image": {"alt": "Left, KL falls with the pre-training step for every size; right, probe accuracy against the step."}}
 from sameloss.studies import drawing, screens
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 
 axes = drawing.panels(1 + len(page.tasks))
 figures.along_training(checkpoints, "kl_mean", "KL (nats a masked token)", axes[0], log=True)

@@ -105,7 +105,7 @@ checkpoints = with_hessian(results)
 
 # %% mystnb={"figure": {"caption": "Fisher trace (left) and KL (right) along pre-training with AdamW: mean and standard deviation over pre-training seeds. Below the grey line checkpoints are saturated, and the Fisher trace is close to the trace of the Hessian.", "name": "fig-trace-steps"}, "image": {"alt": "Fisher trace and KL against the pre-training step for every size."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 
 left, right = drawing.panels(2)
 figures.along_training(checkpoints, "trace", figures.TRACE_LABEL, left, log=True)

@@ -57,7 +57,7 @@ found = {name: page.store.get(run) for name, run in measurements(page.settings).
 import torch
 
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import language_figures as figures
+from sameloss.studies.same_loss.figures import languages as figures
 
 language = page.group.domain.language.build()
 derived = language.derive(4, torch.Generator().manual_seed(0))

@@ -128,7 +128,7 @@ render(scientific(several, "difference"), decimals=1)
 
 # %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens for PCFG and HMM."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import language_figures as figures
+from sameloss.studies.same_loss.figures import languages as figures
 from sameloss.studies.same_loss.tables.languages import entropy_by_masks
 
 table = entropy_by_masks(page, page.settings.evaluation.language_sentences)

@@ -132,7 +132,7 @@ Markdown(unsaturated(page, trained))
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL by algorithm: one line a pre-training, one point a checkpoint, the last outlined; training goes from left to right. Where lines of different colour have the same KL, the loss is the same.", "name": "fig-algorithms"}, "image": {"alt": "Probe accuracy against KL, one colour an algorithm, one panel a task."}}
 from sameloss.studies import drawing, screens
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
 results = page.of(ADAMW)

@@ -61,7 +61,7 @@ identity = page.store.get(identity_run())
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 
 (ax,) = drawing.panels(1, width=5)
 _ = figures.traces_along_training(identity, ax)

@@ -120,7 +120,7 @@ render(ladder)
 
 # %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 from sameloss.studies.same_loss.tables.flatness import inflation_table
 
 (ax,) = drawing.panels(1, width=5)

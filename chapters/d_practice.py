@@ -98,7 +98,7 @@ Markdown(unsaturated(page, regularised))
 
 # %% mystnb={"figure": {"caption": "Each regulariser minus plain AdamW at exactly equal KL: the trace (relative) and the accuracies (points), 95 % intervals; of the recorded run where the preset leaves regularisers out.", "name": "fig-regularisers"}, "image": {"alt": "Differences in trace and accuracy of SAM, trace penalty, dropout and weight decay from AdamW."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 from sameloss.studies.same_loss.tables.comparison import differences_or_recorded, wide
 
 differences, origin = differences_or_recorded(page, [SAM, PENALTY, *REGULARISED], tasks)

@@ -89,7 +89,7 @@ render(both.reset_index().rename(columns={"kl_mean": "KL"}), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy against KL (evaluated with one mask) of models trained with 15 % masks: one line a pre-training, one point a checkpoint, the last outlined. Figure 11, left.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy against KL for models trained with 15 % masking, one colour a size."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
+from sameloss.studies.same_loss.figures import models as figures
 
 results = page.of(MASK_RATE)
 axes = drawing.panels(len(tasks))

@@ -9,7 +9,7 @@ from sameloss.languages.calibration import calibrate, entropy_of, hmm_family, pc
 from sameloss.languages.entropy import entropies, length_distribution
 from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.languages.hmm import HMMSpec
-from sameloss.studies.same_loss.domains import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_LANGUAGE, PAPER_SHAPE
+from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_LANGUAGE, PAPER_SHAPE
 
 SHAPE = PCFGSpec(3, 2, 3, 2, 4, 10, 5, 1.0, 1.0, smoothing=0.01, seed=4)
 

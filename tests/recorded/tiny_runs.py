@@ -5,6 +5,7 @@ fine-tuning is fast enough for its answers, right or wrong, to depend on every s
 """
 
 from dataclasses import fields, replace
+from tempfile import gettempdir
 
 from toy_runs import TINY
 
@@ -30,9 +31,11 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.runs.saturation import SaturationMeasurement
-from sameloss.store.store import Run
+from sameloss.store.store import Run, Store
 from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
 from sameloss.studies.dyck.settings import DyckSettings
+from sameloss.studies.growing.pages import GrowingPage
+from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
 from sameloss.studies.same_loss.estimators import (
@@ -246,6 +249,26 @@ def flows() -> dict[str, Run]:
     }
 
 
+def growing() -> dict[str, Run]:
+    """Return the runs of growing."""
+    smoke = GROWING["smoke"].growing
+    settings = replace(
+        smoke, optimisation=smoke.optimisation.lasting(12), steps=6, lag=2, sentences=16, looks=3
+    )
+    page = GrowingPage("ii5_growing", replace(GROWING["smoke"], growing=settings), Store(gettempdir()))
+    (candidates,), (landscape,) = page.candidates(0), page.landscape(0)
+    return {
+        "growing, corpus": page.base(0).corpus,
+        "growing, held out": page.held_out,
+        "growing, base": page.base(0),
+        "growing, candidates": candidates,
+        "growing, not grown": page.not_grown(0),
+        "growing, landscape": landscape,
+        "growing, locality": page.locality,
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    return {**sampled(), **measured_languages(), **trainings(), **measured(), **dyck(), **flows()}
+    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing)
+    return {name: run for runs in own for name, run in runs().items()}

@@ -2,6 +2,7 @@
 
 import base64
 import pickle
+import re
 import textwrap
 from html import escape
 from io import StringIO
@@ -64,7 +65,7 @@ def as_svg(figure: Figure) -> str:
     figure.set_layout_engine("none")
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return file.getvalue()
+    return re.sub(r"(\.\d\d)\d+", r"\1", file.getvalue())  # a hundredth of a point is enough
 
 
 def stacked(figure: Figure) -> Figure:

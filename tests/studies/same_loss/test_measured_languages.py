@@ -1,7 +1,8 @@
 """The runs that measure languages: which, on how many sentences, and under honest names."""
 
+from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.studies.parameters import replaced
-from sameloss.studies.same_loss.domains import PAPER, PAPER_HMM_SHAPE, PAPER_SHAPE
+from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.measured_languages import calibrations, language_runs, measurements, opt_name
 from sameloss.studies.same_loss.paper import ENTROPY
 from sameloss.studies.same_loss.settings import PRESETS

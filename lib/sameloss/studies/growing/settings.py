@@ -6,12 +6,12 @@ from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.languages import HierarchySpec, LanguageSpec
+from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.grow import PRESERVING, Filling
 from sameloss.models.layer_maps import LayerMap, grid, repeated, stacked
 from sameloss.statistics.prediction import FEWEST
 from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
-from sameloss.studies.same_loss.domains import PAPER_LANGUAGE
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Carried
 

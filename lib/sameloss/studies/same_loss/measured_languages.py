@@ -1,9 +1,10 @@
 """The runs that measure the languages of this study themselves (Appendix A.1)."""
 
 from sameloss.languages import LanguageSpec, TeacherSpec
+from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.runs.languages import Calibration, LanguageMeasurement
 from sameloss.store.store import Run
-from sameloss.studies.same_loss.domains import PAPER, PAPER_HMM_SHAPE, PAPER_SHAPE
+from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.studies.same_loss.settings import Settings
 

@@ -10,8 +10,8 @@ from sameloss.models.sizes import LADDER
 from sameloss.runs.flatness import MEASURES
 from sameloss.studies import drawing
 from sameloss.studies.parameters import replaced
-from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.estimators import ESTIMATORS
+from sameloss.studies.same_loss.figures import models as figures
 from sameloss.studies.same_loss.tables import flatness
 
 mpl.use("agg")

@@ -6,12 +6,12 @@ import pytest
 from nltk import Tree
 
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import language_figures
+from sameloss.studies.same_loss.figures import languages
 
 
 def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
     tree = Tree.fromstring("(S (A (B x) (C y)) (D z))")
-    language_figures.parse_tree(tree, ax)
+    languages.parse_tree(tree, ax)
     texts = {text.get_text(): text.get_position() for text in ax.texts}
     assert set(texts) == {"S", "A", "B", "C", "D", "x", "y", "z"}
     assert [texts[word][0] for word in "xyz"] == [0, 1, 2]
@@ -21,17 +21,17 @@ def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
 def test_language_figures_draw_what_they_are_given():
     axes = drawing.panels(4)
     lengths = pd.DataFrame({"length": [1, 2], "probability": [0.4, 0.6], "sampled": [0.5, 0.5]})
-    language_figures.sentence_lengths(lengths, "PCFG", axes[0])
+    languages.sentence_lengths(lengths, "PCFG", axes[0])
     assert [bar.get_height() for bar in axes[0].patches] == [0.5, 0.5]
     assert axes[0].lines[0].get_ydata().tolist() == [0.4, 0.6]
-    language_figures.word_frequencies(pd.DataFrame({"word": [1, 2], "share": [0.3, 0.7]}), "PCFG", axes[1])
+    languages.word_frequencies(pd.DataFrame({"word": [1, 2], "share": [0.3, 0.7]}), "PCFG", axes[1])
     assert list(axes[1].lines[0].get_ydata()) == [0.7, 0.3]
     tried = pd.DataFrame({"concentration": [1.0, 0.1], "mean": [3.0, 2.0], "standard_error": [0.1, 0.1]})
-    language_figures.calibration_curve(tried, 2.5, 0.4, "PCFG", axes[2])
+    languages.calibration_curve(tried, 2.5, 0.4, "PCFG", axes[2])
     assert axes[2].containers[0].lines[0].get_xdata().tolist() == [0.1, 1.0]
     masks = pd.DataFrame(
         {"language": "HMM", "words": 8, "masks": [1, 2], "entropy": [1.0, 1.5], "standard_error": 0.1}
     )
-    language_figures.entropy_by_masks(masks, axes[3])
+    languages.entropy_by_masks(masks, axes[3])
     assert axes[3].lines[-1].get_ydata()[0] == pytest.approx(np.log(8))
     assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes)

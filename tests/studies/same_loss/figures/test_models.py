@@ -7,9 +7,9 @@ import pandas as pd
 import pytest
 
 from sameloss.studies import drawing
-from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.effects import Compared
 from sameloss.studies.same_loss.enlargement import WAYS
+from sameloss.studies.same_loss.figures import models as figures
 
 
 def values(container):
