@@ -79,3 +79,12 @@ def test_long_names_are_broken_at_the_side_and_turned_below():
     assert [label.get_rotation() for label in narrow.get_xticklabels()] == [90] * 3
     assert narrow.get_xticklabels()[2].get_text() == "the third way"
     assert narrow.get_yticklabels()[0].get_rotation() == 0
+
+
+def test_what_nobody_sees_is_left_out(figure):
+    svg = both_forms(figure)[WIDE]
+    assert "\n" not in svg
+    assert "<!--" not in svg
+    assert not re.search(r"\.\d{3}", svg)
+    image = re.search(r'href="data:image/png;base64,([^"]+)"', svg)[1]
+    assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")

@@ -65,7 +65,14 @@ def as_svg(figure: Figure) -> str:
     figure.set_layout_engine("none")
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
-    return re.sub(r"(\.\d\d)\d+", r"\1", file.getvalue())  # a hundredth of a point is enough
+    return _short(file.getvalue())
+
+
+def _short(svg: str) -> str:
+    """Leave out of an SVG what nobody sees: digits beyond a hundredth of a point, line ends, comments."""
+    svg = re.sub(r"(\.\d\d)\d+", r"\1", svg)
+    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
 
 
 def stacked(figure: Figure) -> Figure:
