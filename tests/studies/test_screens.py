@@ -85,6 +85,6 @@ def test_what_nobody_sees_is_left_out(figure):
     svg = both_forms(figure)[WIDE]
     assert "\n" not in svg
     assert "<!--" not in svg
-    assert not re.search(r"\.\d{3}", svg)
+    assert not re.search(r"\.\d{2}", svg)
     image = re.search(r'href="data:image/png;base64,([^"]+)"', svg)[1]
     assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")
