@@ -85,6 +85,12 @@ def test_what_nobody_sees_is_left_out(figure):
     svg = both_forms(figure)[WIDE]
     assert "\n" not in svg
     assert "<!--" not in svg
-    assert not re.search(r"\.\d{2}", svg)
+    assert not re.search(r"\.\d{3}", svg)
     image = re.search(r'href="data:image/png;base64,([^"]+)"', svg)[1]
     assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")
+
+
+def test_shades_are_kept():
+    (ax,) = panels(1)
+    ax.fill_between([0, 1], [0, 1], alpha=0.18)
+    assert all("opacity: 0.18" in svg for svg in both_forms(ax.figure).values())

@@ -69,8 +69,8 @@ def as_svg(figure: Figure) -> str:
 
 
 def _short(svg: str) -> str:
-    """Leave out of an SVG what nobody sees: digits beyond a tenth of a point, line ends, comments."""
-    svg = re.sub(r"(\.\d)\d+", r"\1", svg)
+    """Leave out of an SVG what nobody sees: coordinates beyond a tenth of a point, line ends, comments."""
+    svg = re.sub(r"(\.\d)\d\d+", r"\1", svg)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     return re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
 

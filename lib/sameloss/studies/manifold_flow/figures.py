@@ -171,7 +171,7 @@ def two_measures(adam: dict[str, pd.DataFrame], ax: Axes) -> Axes:
 
 def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> Axes:
     """Draw KL over the plane of two parameters, the minimisers coloured by trace, and paths of SGD."""
-    x, y = np.linspace(-0.15, 1.55, 50), np.linspace(-0.3, 1.5, 50)
+    x, y = np.linspace(-0.15, 1.55, 40), np.linspace(-0.3, 1.5, 40)
     grid = torch.as_tensor(np.stack(np.meshgrid(x, y), -1))
     levels = np.logspace(-5, 0.5, 12)
     ax.contourf(
@@ -200,7 +200,7 @@ def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> Axes:
     return ax
 
 
-def manifold_of(population: Population, points: int = 200) -> pd.DataFrame:
+def manifold_of(population: Population, points: int = 120) -> pd.DataFrame:
     """Return minimisers of the two-parameter model θ₁³ + θ₂³ and the trace of the Hessian there."""
     logit = float((population.conditionals[0, 0] / population.conditionals[0, 1]).log())
     angle = torch.linspace(-0.35, torch.pi / 2 + 0.35, points, dtype=torch.float64)
