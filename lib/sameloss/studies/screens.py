@@ -69,9 +69,9 @@ def as_svg(figure: Figure) -> str:
 
 
 def _short(svg: str) -> str:
-    """Leave out of an SVG what nobody sees: coordinates beyond a tenth of a point, line ends, comments."""
-    svg = re.sub(r"(\.\d)\d\d+", r"\1", svg)
+    """Leave out of an SVG what nobody sees: comments, line ends, coordinates beyond a tenth of a point."""
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # not in words
     return re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
 
 
