@@ -35,6 +35,10 @@ SHOWN_FIGURES = """() => Promise.all([...document.querySelectorAll("picture img"
     })))"""
 """For each figure: by what it is scaled, and which of its forms is shown."""
 
+BRIGHT = """() => [...document.querySelectorAll("picture img")]
+    .filter(image => !getComputedStyle(image).filter.includes("invert")).length"""
+"""Figures that are bright in the dark."""
+
 WIDER = "() => document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
@@ -86,6 +90,8 @@ def test_every_page_can_be_read(html, chromium, width, scheme):
         tab.goto(page.as_uri())
         tab.wait_for_function("() => !window.MathJax || window.MathJax.startup?.promise")
         tab.evaluate("() => window.MathJax?.startup?.promise")
+        if scheme == "dark" and tab.evaluate(BRIGHT):
+            faults.append(f"{page.name}: a figure is bright in the dark")
         errors = [text for text in heard if not text.startswith(ERRORS_OF_THE_THEME)]
         faults += [f"{page.name}: {fault}" for fault in (*errors, *faults_of(tab))]
         heard.clear()
