@@ -51,7 +51,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
 
 
 def _asks_for_a_server(script: Any) -> bool:
-    """Tell the scripts of sphinx-thebe, which run code elsewhere; Sphinx' are strings or have a body."""
+    """Tell the scripts of sphinx-thebe, which would run code elsewhere, by their file or their text."""
     return "thebe" in f"{script.filename} {script.attributes.get('body', '')}".lower()
 
 
