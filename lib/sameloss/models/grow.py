@@ -152,13 +152,22 @@ def check_filling(filling: str, generator: torch.Generator | None) -> None:
         raise ParameterError(f"Filling {filling} draws weights; give it a generator.")
 
 
+def begins_as_copy(name: str, filling: Filling, names: LayerNames = ENCODER) -> bool:
+    """Tell whether a parameter of a new layer, by its name there, is that of the layer it repeats."""
+    return filling in ("duplicate", "muted") and not _is_silenced(name, filling, names)
+
+
+def _is_silenced(name: str, filling: Filling, names: LayerNames) -> bool:
+    return filling in PRESERVING and name.rpartition(".")[0] in names.outputs
+
+
 def _new(
     name: str, source: Tensor, filling: Filling, names: LayerNames, generator: torch.Generator | None
 ) -> Tensor:
     """Return what a parameter of a new layer begins with."""
-    if filling in PRESERVING and name.rpartition(".")[0] in names.outputs:
+    if _is_silenced(name, filling, names):
         return torch.zeros_like(source)
-    if filling in ("duplicate", "muted"):
+    if begins_as_copy(name, filling, names):
         return source.clone()
     if names.norm in name:
         return torch.full_like(source, float(name.endswith("weight")))

@@ -59,12 +59,16 @@ def check_frame(found: pd.DataFrame) -> None:
         raise ValueError("An estimate needs a positive count, and a standard error that is not negative.")
 
 
-class Measurement(Run):
-    """A run that measures checkpoints of a pre-training; all of them store and return such a frame."""
+class Tabled(Run):
+    """A run whose result is one table."""
 
     def load(self, folder: Path) -> pd.DataFrame:
-        """Return the frame, one row for each part of a checkpoint."""
+        """Return the table."""
         return pd.read_csv(folder / TABLE)
+
+
+class Measurement(Tabled):
+    """A run that measures checkpoints of a pre-training; its table is such a frame."""
 
     def save(self, frames: Iterable[pd.DataFrame], folder: Path) -> None:
         """Write the frames of all checkpoints as one, after a check."""

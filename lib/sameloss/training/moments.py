@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
-from sameloss.models.grow import ENCODER, PRESERVING, Filling, grow_tensors
+from sameloss.models.grow import Filling, begins_as_copy, grow_tensors
 from sameloss.models.layer_maps import LayerMap
 
 Carried = Literal["mapped", "reset", "stale"]
@@ -73,10 +73,7 @@ def grown_moments(
         )
 
     def new(name: str, source: Tensor) -> Tensor:
-        copied = filling in ("duplicate", "muted") and not (
-            filling in PRESERVING and name.rpartition(".")[0] in ENCODER.outputs
-        )
-        return source.clone() if copied else torch.zeros_like(source)
+        return source.clone() if begins_as_copy(name, filling) else torch.zeros_like(source)
 
     fields = [
         grow_tensors({name: found[at] for name, found in moments.items()}, layers, new) for at in range(3)

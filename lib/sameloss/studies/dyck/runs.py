@@ -8,6 +8,7 @@ import pandas as pd
 import torch
 from scipy.stats import binomtest
 
+from sameloss.runs.frames import TABLE, Tabled
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.dyck import random_features as random_features
 from sameloss.studies.dyck.downstream import (
@@ -36,12 +37,8 @@ from sameloss.studies.dyck.transformer import (
 
 
 @dataclass(frozen=True)
-class _DyckRun(Run):
+class _DyckRun(Tabled):
     settings: DyckSettings
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return the table."""
-        return pd.read_csv(folder / "table.csv")
 
 
 @dataclass(frozen=True)
@@ -58,7 +55,7 @@ class DyckMinimisation(_DyckRun):
         inputs = pretraining_inputs(s.length)
         models = [found.model(restart) for restart in range(s.restarts)]
         rows = [{"width": self.width, "restart": at, **_found(m, inputs)} for at, m in enumerate(models)]
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
 
     @property
     def effort(self) -> float:
@@ -88,7 +85,7 @@ class DyckTransfer(_DyckRun):
         cases = [("solution (1)", length, transferable_solution(length, s.width)) for length in s.lengths]
         cases.append(("kinked solution", s.length, kinked_solution(s.length, "token")))
         rows = [row for name, length, model in cases for row in self._rows(name, length, model)]
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
 
     def _rows(self, name: str, length: int, model: Transformer) -> Iterator[dict]:
         s, inputs = self.settings, downstream_inputs(length)
@@ -117,7 +114,7 @@ class DyckFeatures(_DyckRun):
                 measured = random_features.measured(inputs, downstream, width, s.few, generator)
                 rows.append({"width": width, "seed": seed, **measured})
             report(len(rows) / (len(s.feature_widths) * s.feature_seeds), f"width {width}")
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
 
     @property
     def effort(self) -> float:
@@ -143,7 +140,7 @@ class DyckTraining(_DyckRun):
         for step, model in training:
             rows += self._measured(model, step)
             report(step / s.training_steps, f"step {step}")
-        pd.DataFrame(rows).to_csv(folder / "table.csv", index=False)
+        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
 
     def _measured(self, models: Transformer, step: int) -> list[dict]:
         s, inputs = self.settings, pretraining_inputs(self.settings.length)
@@ -198,4 +195,4 @@ class DyckChecks(_DyckRun):
         s = self.settings
         tables = found, store.get(self.transfer), store.get(self.features)
         checks = all_checks(s.length, s.width, *tables, s.generator("checks"))
-        checks.to_csv(folder / "table.csv", index=False)
+        checks.to_csv(folder / TABLE, index=False)

@@ -91,9 +91,10 @@ class Grown:
         """Return each seed's relative regret of a choice by lot."""
         return np.array([random_regret(final) for final in self.final])
 
-    def chosen(self) -> Float[np.ndarray, " seed"]:
-        """Return the final KL of what LAG chooses."""
-        picked = self.chosen_by[:, self.look(self.settings.lag)].argmin(1)
+    def chosen(self, step: int | None = None) -> Float[np.ndarray, " seed"]:
+        """Return the final KL of what is chosen after some steps; None: after LAG's."""
+        look = self.look(self.settings.lag if step is None else step)
+        picked = self.chosen_by[:, look].argmin(1)
         return self.final[np.arange(len(picked)), picked]
 
     def headroom(self) -> Interval:

@@ -17,11 +17,12 @@ from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.grow import grow
 from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.runs.frames import TABLE, Tabled
 from sameloss.runs.held_out import HeldOutConditionals, held_out
 from sameloss.runs.pretraining import Pretraining
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.files import write_atomically
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Report, Store
 from sameloss.studies.growing.settings import Operator
 from sameloss.training.ensembles import Ensemble, train_together
 from sameloss.training.loop import Optimisation
@@ -29,7 +30,6 @@ from sameloss.training.masked_loss import noisy_targets
 from sameloss.training.moments import Carried, Moments, grown_moments, moments_of
 
 MOMENTS = "moments.safetensors"
-TABLE = "table.csv"
 
 NOT_GROWN = "not grown"
 """The name of a model that goes on as it is."""
@@ -79,16 +79,8 @@ class Pairs:
         return found[:, : self.half].mean(1), found[:, self.half :].mean(1)
 
 
-class _Table(Run):
-    """A run that stores one table."""
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return the table."""
-        return pd.read_csv(folder / TABLE)
-
-
 @dataclass(frozen=True)
-class Candidates(_Table):
+class Candidates(Tabled):
     """One shallow model grown by every operator, and all of them trained on the same batches.
 
     Without operators the model goes on as it is. A row is an operator at a look: `chosen_by` and `kl`
@@ -165,7 +157,7 @@ class Candidates(_Table):
 
 
 @dataclass(frozen=True)
-class GrowthLandscape(_Table):
+class GrowthLandscape(Tabled):
     """What the landscape is like where each operator puts the model, before any step.
 
     One row an operator: squared norm of the gradient of the loss on exact labels, Fisher trace, and the
@@ -213,7 +205,7 @@ def _landscape(
 
 
 @dataclass(frozen=True)
-class LocalityMeasurement(_Table):
+class LocalityMeasurement(Tabled):
     """How much of a masked word is told by words beyond its neighbours."""
 
     language: LanguageSpec
