@@ -54,8 +54,8 @@ notebooks: twins  ## Execute what is committed at the default preset and make it
 	$(RUN) -m sameloss.book.build adopt
 
 record: PRESET := laptop-long
-record: .venv/installed  ## Compute a long preset (PRESET=laptop-long) and write its tables to results/
-	$(RUN) -m sameloss.book.build record --preset $(PRESET)
+record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/
+	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE))
 
 snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk
 

@@ -231,7 +231,7 @@ for at, name in enumerate(names):
 # %%
 from IPython.display import Markdown
 
-from sameloss.studies.same_loss.recorded import record_in_words, recorded
+from sameloss.studies.recorded import record_in_words, recorded
 
 many = recorded("control")
 render(scientific(many, "gradient").rename(columns={"value": "net"}))

@@ -163,7 +163,7 @@ _ = figures.differences_at_equal_kl(differences)
 # seeds:
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
-from sameloss.studies.same_loss.recorded import record_in_words, recorded
+from sameloss.studies.recorded import record_in_words, recorded
 
 over_adamw = recorded("differences").query("reference == 'adamw'")
 _ = figures.differences_at_equal_kl(over_adamw)

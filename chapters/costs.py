@@ -85,7 +85,7 @@ render(stages.drop(columns="device"), decimals=1)
 # chapters show them beside their own numbers.
 
 # %%
-from sameloss.studies.same_loss.recorded import record_in_words, records
+from sameloss.studies.recorded import record_in_words, records
 
 print(*map(record_in_words, records()), sep="\n")
 

@@ -16,7 +16,7 @@ from sameloss.book.cost_tables import (
 from sameloss.book.studies import open_page
 from sameloss.runs.cost import Speed, training_flops
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.recorded import records
+from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.settings import PRESETS
 
 BOOK = Path(__file__).parents[2]

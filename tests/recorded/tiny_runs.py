@@ -34,7 +34,8 @@ from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run, Store
 from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
 from sameloss.studies.dyck.settings import DyckSettings
-from sameloss.studies.growing.pages import GrowingPage
+from sameloss.studies.growing.pages import GrowingPage, StackingPage
+from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
@@ -265,7 +266,18 @@ def growing() -> dict[str, Run]:
         "growing, not grown": page.not_grown(0),
         "growing, landscape": landscape,
         "growing, locality": page.locality,
+        "growing, member": Member(candidates, 1),
+        **stages(),
     }
+
+
+def stages() -> dict[str, Run]:
+    """Return the last stage of stacking by LAG, and what it grows from."""
+    smoke = GROWING["smoke"].stacking
+    settings = replace(smoke, steps=6, last_steps=8, lag=1, sentences=16)
+    page = StackingPage("ii5_stacking", replace(GROWING["smoke"], stacking=settings), Store(gettempdir()))
+    first, last = page.stages(0, "adaptive")
+    return {"stacking, base": first.base, "stacking, first": first, "stacking, last": last}
 
 
 def tiny_runs() -> dict[str, Run]:

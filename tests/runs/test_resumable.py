@@ -14,15 +14,16 @@ STEPS = [TrainingStep(done, 2.0 / done, 0.1 * done) for done in range(1, 8)]
 
 def resumable(folder, width=8, seed=0, **options):
     model = Encoder(EncoderShape(width, 2, 1, 16), 3, 4, seed)
-    return Resumable(folder, model, make_optimiser(model, SETTINGS), every=3, **options)
+    parts = {"model": model, "optimiser": make_optimiser(model, SETTINGS)}
+    return Resumable(folder, parts, every=3, **options)
 
 
 def stepped(state):
     """Take optimiser steps, so that there are moments to keep."""
     for step in STEPS:
-        for parameter in state.model.parameters():
+        for parameter in state.parts["model"].parameters():
             parameter.grad = torch.full_like(parameter, 0.1 * step.done)
-        state.optimiser.step()
+        state.parts["optimiser"].step()
         state.record(step)
     return state
 
@@ -37,10 +38,11 @@ def test_what_was_saved_comes_back_bit_for_bit(saved, tmp_path):
     other = resumable(tmp_path, seed=1)
     assert other.load() == saved.saved == other.saved == 6
     assert other.history == STEPS[:6]
-    for parameter in other.model.parameters():
+    for parameter in other.parts["model"].parameters():
         parameter.grad = torch.full_like(parameter, 0.1 * 7)
-    other.optimiser.step()
-    for a, b in zip(other.model.parameters(), saved.model.parameters(), strict=True):
+    other.parts["optimiser"].step()
+    models = (state.parts["model"].parameters() for state in (other, saved))
+    for a, b in zip(*models, strict=True):
         assert torch.equal(a, b)
 
 

@@ -1,5 +1,7 @@
 """An ensemble is the ordinary loop, model by model."""
 
+from io import BytesIO
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -99,12 +101,68 @@ def test_the_models_it_was_made_of_stay_as_they_are():
     assert torch.equal(given[1].word.weight, before)
 
 
-def test_a_member_that_diverges_is_named():
-    given = models(3)
+def broken(count, at):
+    """Return models of which some are not finite."""
+    given = models(count)
     with torch.no_grad():
-        given[1].head_bias.fill_(float("nan"))
-    with pytest.raises(NonFiniteLoss, match=r"^The loss of member 1 is nan at step 1$"):
-        list(train_together(Ensemble(given), batch_at, one_hot, SETTINGS))
+        for member in at:
+            given[member].head_bias.fill_(float("nan"))
+    return given
+
+
+def test_a_member_that_diverges_leaves_the_others_alone():
+    few = Optimisation(steps=3, batch=16, lr=0.01)
+    whole, together = Ensemble(models(3)), Ensemble(broken(3, at=[1]))
+    list(train_together(whole, batch_at, one_hot, few))
+    steps = list(train_together(together, batch_at, one_hot, few))
+    assert [step.losses.isfinite().tolist() for step in steps] == [[True, False, True]] * 3
+    for name, weights in whole.weights.items():
+        assert torch.equal(together.weights[name][[0, 2]], weights[[0, 2]])
+
+
+def test_where_all_members_diverge_the_training_ends():
+    with pytest.raises(NonFiniteLoss, match=r"^The loss is nan at step 1 with lr = 0\.00"):
+        list(train_together(Ensemble(broken(2, at=[0, 1])), batch_at, one_hot, SETTINGS))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_from_a_saved_state_training_goes_on_as_if_it_had_not_stopped(count):
+    whole, first, second = (Ensemble(models(count)) for _ in range(3))
+    list(train_together(whole, batch_at, one_hot, SETTINGS))
+    for step in train_together(first, batch_at, one_hot, SETTINGS):
+        if step.done == 20:
+            break
+    buffer = BytesIO()
+    torch.save(first.state_dict(), buffer)
+    buffer.seek(0)
+    second.load_state_dict(torch.load(buffer, weights_only=True))
+    list(train_together(second, batch_at, one_hot, SETTINGS, start=20))
+    for name in whole.weights:
+        assert torch.equal(second.weights[name], whole.weights[name])
+
+
+def test_a_state_of_another_shape_is_refused():
+    wider = Ensemble([Encoder(EncoderShape(16, 2, 1, 16), SPEC.words, SPEC.max_length, 0)])
+    with pytest.raises(RuntimeError, match=r"^The state is not one of this shape: "):
+        Ensemble(models(1)).load_state_dict(wider.state_dict())
+
+
+def test_some_members_go_on_without_the_others():
+    whole = Ensemble(models(3))
+    few = Optimisation(steps=4, batch=16, lr=0.01)
+    steps = train_together(whole, batch_at, one_hot, few)
+    next(steps)
+    one = whole.kept([2])
+    before = {name: weights.clone() for name, weights in one.weights.items()}
+    moments = one.moments_of(0)
+    list(steps)
+    assert len(one) == 1
+    assert {float(own.steps) for own in moments.values()} == {1.0}
+    for name, weights in one.weights.items():
+        assert torch.equal(weights, before[name])  # shares nothing with what it was taken from
+    list(train_together(one, batch_at, one_hot, few, start=1))
+    for name, weights in one.weights.items():
+        torch.testing.assert_close(weights[0], whole.weights[name][2], rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("wrong", [{"optimiser": "sgd"}, {"sam_radius": 0.1}])

@@ -41,7 +41,9 @@ def arguments() -> argparse.ArgumentParser:
     commands.add_parser("html").add_argument("--committed", action="store_true")
     commands.add_parser("twins").add_argument("--sync", action="store_true")
     commands.add_parser("adopt")
-    commands.add_parser("record").add_argument("--preset", default="laptop-long")
+    record = commands.add_parser("record")
+    record.add_argument("--preset", default="laptop-long")
+    record.add_argument("--page", help="only this page's record")
     return parser
 
 

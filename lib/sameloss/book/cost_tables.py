@@ -10,9 +10,9 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import book_root
 from sameloss.store.provenance import origin_of
 from sameloss.store.store import Store, with_ancestors
+from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.recorded import records
 from sameloss.studies.same_loss.settings import PRESETS, Settings
 
 ON_A_GPU = ("gpu", "paper")

@@ -4,29 +4,66 @@ from pathlib import Path
 
 from sameloss.book.adopt import refuse_uncommitted
 from sameloss.book.costs import announce
-from sameloss.book.studies import open_page
+from sameloss.book.studies import all_studies, open_page
+from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
-from sameloss.store.provenance import uncommitted_runs
+from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.store import Run, Store
+from sameloss.studies.page import Page
+from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.record import record as write_record
+from sameloss.studies.same_loss.record import record as write_whole
+
+PART_I = "verdicts"
+"""The page whose record is of all comparisons of Part I."""
+
+RESULTS = Path("results")
 
 
-def record(preset: str) -> None:
-    """Compute every comparison at a preset and write its tables to `results/`.
+def record(preset: str, page: str | None = None) -> None:
+    """Compute everything that has a record at a preset, or one page's, and write its tables to `results/`.
 
     Raises:
         SystemExit: where the tree, or the source of a finished run, was not committed.
-        ParameterError: for a preset that is none, or would take longer than it may.
+        ParameterError: for a preset that is none, a page that has no record, or what would take longer than
+            it may.
 
     """
+    names = (PART_I, *recorded_pages())
+    if page not in (None, *names):
+        raise ParameterError(f"Page {page!r} has no record; choose one of {', '.join(names)}.")
     refuse_uncommitted()
-    opened = open_page("verdicts", preset=preset)
+    for name in names if page is None else [page]:
+        if name == PART_I:
+            _record_part_i(preset)
+        else:
+            _record_page(name, preset)
+
+
+def recorded_pages() -> tuple[str, ...]:
+    """Return the pages that have a record of their own."""
+    plans = {name: plan for study in all_studies().values() for name, plan in study.plans.items()}
+    return tuple(name for name, plan in plans.items() if plan.recorded)
+
+
+def _record_part_i(preset: str) -> None:
+    opened = open_page(PART_I, preset=preset)
     page = WholeStudy(opened.name, opened.settings, opened.store)
+    _compute(page)
+    print(f"Recorded in {write_whole(page, RESULTS)}")
+
+
+def _record_page(name: str, preset: str) -> None:
+    page = open_page(name, preset=preset)
+    _compute(page)
+    origin = origin_of(page.store, page.runs()) | {"seeds": page.seeds}
+    print(f"Recorded in {write_record(page.record_tables(), origin, RESULTS / preset / name)}")
+
+
+def _compute(page: Page) -> None:
     refuse_uncommitted_runs(page.store, page.runs())
     print(announce(page), flush=True)
     compute_all(page.store, page.runs(), page.settings.limits.workers)
-    print(f"Recorded in {write_record(page, Path('results'))}")
 
 
 def refuse_uncommitted_runs(store: Store, runs: list[Run]) -> None:

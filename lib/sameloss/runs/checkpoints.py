@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 from safetensors.torch import load_file, save
@@ -9,7 +10,10 @@ from safetensors.torch import load_file, save
 from sameloss.device import best_device
 from sameloss.errors import StoreError
 from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.models.shape import Shape
+from sameloss.runs.sampling import CorpusSampling
 from sameloss.store.files import write_atomically
+from sameloss.store.store import Run
 from sameloss.training.loop import TrainingStep
 
 HISTORY = "history.csv"
@@ -55,6 +59,28 @@ class Checkpoints:
     def history(self) -> pd.DataFrame:
         """Return the loss on the batch (nats a masked token) and the learning rate of each step."""
         return pd.read_csv(self.folder / HISTORY)
+
+
+class TrainedRun(Run):
+    """A run whose result is checkpoints of one model: what measurements of models read."""
+
+    if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
+
+        @property
+        def corpus(self) -> CorpusSampling:
+            """Return what the model is trained on."""
+
+        @property
+        def shape(self) -> Shape:
+            """Return its shape."""
+
+        @property
+        def checkpoints(self) -> tuple[int, ...]:
+            """Return the steps after which weights are kept."""
+
+    def load(self, folder: Path) -> Checkpoints:
+        """Open the checkpoints."""
+        raise NotImplementedError
 
 
 def weights_name(step: int) -> str:

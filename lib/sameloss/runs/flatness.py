@@ -20,9 +20,9 @@ from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.enlarge import Tying, kind_of, trace_law
+from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.frames import Measurement, frame
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
-from sameloss.runs.pretraining import Pretraining
 from sameloss.seeds import generator_for
 from sameloss.statistics.estimate import Estimate
 from sameloss.store.store import Report, Run, Store
@@ -44,7 +44,7 @@ MEASURES = {
 class LastCheckpointRun(Run):
     """A run about the last checkpoint of a pre-training."""
 
-    pretraining: Pretraining
+    pretraining: TrainedRun
     sentences: int
     seed: int
 
@@ -175,7 +175,7 @@ class TraceMeasurement(Measurement):
     the trace.
     """
 
-    pretraining: Pretraining
+    pretraining: TrainedRun
     sentences: int
     labels: int
     estimator: str
@@ -214,7 +214,7 @@ class HessianGapMeasurement(Measurement):
     Its frame has one part, `gap`.
     """
 
-    pretraining: Pretraining
+    pretraining: TrainedRun
     sentences: int
     batch: int  # sentences that share a random direction
     seed: int

@@ -13,12 +13,12 @@ from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.shape import Norm, Shape, asked_of_model
-from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name, write_history
-from sameloss.runs.resumable import Resumable
+from sameloss.runs.checkpoints import Checkpoints, TrainedRun, save_weights, weights_name, write_history
+from sameloss.runs.resumable import Resumable, Stateful
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.store.store import SCRATCH, Report, Store
 from sameloss.training.adversary import TaskExamples, one_hot_classes
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser, pretrain
@@ -28,7 +28,7 @@ from sameloss.training.process import ALONE, Process
 
 
 @dataclass(frozen=True)
-class Pretraining(Run):
+class Pretraining(TrainedRun):
     """One pre-training and its checkpoints."""
 
     corpus: CorpusSampling
@@ -79,7 +79,8 @@ class Pretraining(Run):
         """Train from the last resumable state, if there is one; the leading process writes."""
         model = self._first_model(store)
         optimiser = make_optimiser(model, self.optimisation)
-        resumable = Resumable(folder / SCRATCH, model, optimiser, self.resume_every, writes=process.leads)
+        parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser}
+        resumable = Resumable(folder / SCRATCH, parts, self.resume_every, writes=process.leads)
         kept = self.checkpoints if process.leads else ()
         steps = self._steps(model, optimiser, store, resumable.load(), process)
         with _global_generators_kept(), self._divergence_explained(resumable):

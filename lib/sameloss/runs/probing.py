@@ -17,7 +17,7 @@ from sameloss.measures.downstream.features import contextual_features, lookup_fe
 from sameloss.measures.downstream.online_code import code_lengths, doubling, probes_by_count
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import Probe
-from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.sampling import LabelledSampling, LabelledSentences
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Report, Run, Store
@@ -86,7 +86,7 @@ class _Probing(Run):
 class Probing(_Probing):
     """Linear probes of some checkpoints of a pre-training."""
 
-    pretraining: Pretraining
+    pretraining: TrainedRun
     steps: tuple[int, ...]
     labelled: LabelledSampling
     probe: Probe

@@ -2,16 +2,28 @@
 
 import hashlib
 import io
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from sameloss.device import device_name
+from sameloss.device import best_device, device_name
 from sameloss.errors import StoreError
 from sameloss.store.files import write_atomically
 from sameloss.store.store import log
 from sameloss.training.loop import TrainingStep
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """What can be saved and brought back: a model, an optimiser, an ensemble."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all that training changes."""
+
+    def load_state_dict(self, state: dict[str, Any], /) -> Any:
+        """Take it over."""
 
 
 class Resumable:
@@ -24,8 +36,7 @@ class Resumable:
     def __init__(
         self,
         folder: Path,
-        model: torch.nn.Module,
-        optimiser: torch.optim.Optimizer,
+        parts: Mapping[str, Stateful],
         every: int,
         *,
         writes: bool = True,
@@ -34,17 +45,15 @@ class Resumable:
 
         Args:
             folder: where the state is kept.
-            model: whose parameters are trained.
-            optimiser: whose moments belong to them.
+            parts: what training changes, by name: model and optimiser, or an ensemble.
             every: number of steps after which the state is saved.
             writes: whether this process writes; of several that share a training one does.
 
         """
         self.path, self.every, self.writes = folder / "resume.pt", every, writes
-        self.model, self.optimiser = model, optimiser
+        self.parts = parts
         self.history: list[TrainingStep] = []
         self.saved = 0
-        self.device = next(model.parameters()).device
         self.origin = f"torch {torch.__version__} on {device_name()}"
 
     def record(self, step: TrainingStep) -> None:
@@ -62,8 +71,7 @@ class Resumable:
             "step": self.saved,
             "origin": self.origin,
             "history": torch.tensor(self.history, dtype=torch.float64),
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            **{name: part.state_dict() for name, part in self.parts.items()},
         }
         buffer = io.BytesIO()
         torch.save(state, buffer)
@@ -71,7 +79,7 @@ class Resumable:
         write_atomically(self.path, hashlib.sha256(content).digest(), content)
 
     def load(self) -> int:
-        """Bring model, optimiser and history to the saved state, if there is one; return its step.
+        """Bring all parts and the history to the saved state, if there is one; return its step.
 
         Raises:
             StoreError: where the state was saved elsewhere, or is not one of this model.
@@ -81,8 +89,8 @@ class Resumable:
         if state is None:
             return 0
         try:
-            self.model.load_state_dict(state["model"])
-            self.optimiser.load_state_dict(state["optimiser"])
+            for name, part in self.parts.items():
+                part.load_state_dict(state[name])
         except (RuntimeError, ValueError):  # torch lists every name and shape
             raise self._foreign(state, "a model of another shape or version of the code") from None
         self.saved = int(state["step"])
@@ -96,7 +104,7 @@ class Resumable:
         if hashlib.sha256(content[32:]).digest() != content[:32]:
             log.warning("The resumable state %s is damaged; training starts over.", self.path.name)
             return None
-        state = torch.load(io.BytesIO(content[32:]), map_location=self.device, weights_only=True)
+        state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
         if state["origin"] != self.origin:
             raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state

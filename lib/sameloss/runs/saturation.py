@@ -8,9 +8,9 @@ from typing import ClassVar
 from sameloss.languages.entropy import context_information
 from sameloss.languages.enumeration import enumerable
 from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.frames import Measurement, frame
 from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import Report, Store
 
 
@@ -22,7 +22,7 @@ class SaturationMeasurement(Measurement):
     in nats a masked token.
     """
 
-    pretraining: Pretraining
+    pretraining: TrainedRun
     held_out: HeldOutConditionals
 
     schema: ClassVar[int] = 3

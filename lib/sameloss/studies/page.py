@@ -49,6 +49,15 @@ class Page(Generic[S]):
         """Return verdicts of this page, and of recorded runs where there are any: see `side_by_side`."""
         return side_by_side({Source(self.settings.name): verdicts})
 
+    @property
+    def seeds(self) -> int | None:
+        """Return the number of seeds behind its numbers; None: no number of them says how strong they are."""
+        return None
+
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return what a record of this page keeps; see `Plan.recorded`."""
+        return {}
+
     def statements(self) -> pd.DataFrame:
         """Return the lemmas and theorems of this page, judged: see `statement.statement_table`."""
         return pd.DataFrame()
@@ -61,6 +70,7 @@ class Plan(Generic[S]):
     parameters: tuple[str, ...]  # names in the study's table, in the order of the parameters cell
     page: Callable[[str, S, Store], Page[S]]  # makes the page from its name, its settings and the store
     defaults: Mapping[str, Any] = field(default_factory=dict)  # where they are not the table's
+    recorded: bool = False  # whether `results/` may hold its tables at longer presets
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ It is the same computation as that of `loop.pretrain` for each of them, in anoth
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from typing import NamedTuple
 
 import torch
@@ -23,6 +24,10 @@ ROWS_AT_ONCE = 256
 
 Targets = Callable[[Batch], Float[Tensor, "batch word"]]
 """What the models are to predict for a batch: words as one-hot rows, or exact conditionals."""
+
+
+Loss = Callable[[dict[str, Tensor]], Float[Tensor, ""]]
+"""The loss of a member with such weights."""
 
 
 class EnsembleStep(NamedTuple):
@@ -70,6 +75,39 @@ class Ensemble:
         self._skeleton.load_state_dict({name: stacked[at] for name, stacked in self.weights.items()})
         return self._skeleton
 
+    def moments_of(self, at: int) -> dict[str, Moments]:
+        """Return what AdamW knows of one member."""
+        return {name: Moments(*(field[at] for field in own)) for name, own in self.moments.items()}
+
+    def kept(self, members: Sequence[int]) -> "Ensemble":
+        """Return an ensemble of some members, with what AdamW knows of them."""
+        chosen, at = copy(self), torch.tensor(members, device=self.device)
+        parts = self.state_dict().items()
+        chosen.load_state_dict({part: {name: all_[at] for name, all_ in own.items()} for part, own in parts})
+        return chosen
+
+    def state_dict(self) -> dict[str, dict[str, Tensor]]:
+        """Return all that training changes: weights, and each field of the moments."""
+        fields = {
+            field: {name: getattr(own, field) for name, own in self.moments.items()}
+            for field in Moments._fields
+        }
+        return {"weights": dict(self.weights), **fields}
+
+    def load_state_dict(self, state: dict[str, dict[str, Tensor]]) -> None:
+        """Take over what `state_dict` returned, of as many members as there are in it.
+
+        Raises:
+            RuntimeError: where it is of another shape.
+
+        """
+        for name, weights in self.weights.items():
+            if name not in state["weights"] or state["weights"][name].shape[1:] != weights.shape[1:]:
+                raise RuntimeError(f"The state is not one of this shape: {name}.")
+        self.weights = dict(state["weights"])
+        fields = [state[field] for field in Moments._fields]
+        self.moments = {name: Moments(*(field[name] for field in fields)) for name in self.weights}
+
     def logits(self, batch: Batch) -> Float[Tensor, "member batch word"]:
         """Return what all members predict, without gradients."""
         with torch.no_grad():
@@ -87,15 +125,24 @@ class Ensemble:
         self, batch: Batch, targets: Float[Tensor, "batch word"], settings: Optimisation, lr: float
     ) -> Tensor:
         """Take a step of AdamW with every member; return their losses on the batch before it."""
-
-        def loss(weights: dict[str, Tensor]) -> Float[Tensor, ""]:
-            return F.cross_entropy(self._apply(weights, batch), targets)
-
         batch, targets = batch.to(self.device), targets.to(self.device, torch.float32)
-        gradients, losses = vmap(grad_and_value(loss))(self.weights)
+        found = self._alone if len(self) == 1 else self._together
+        gradients, losses = found(lambda weights: F.cross_entropy(self._apply(weights, batch), targets))
         for name, gradient in gradients.items():
             self._update(name, gradient, settings, lr)
         return losses
+
+    def _together(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
+        """Return gradients and losses of all members."""
+        return vmap(grad_and_value(loss))(self.weights)
+
+    def _alone(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
+        """Return the same of a single member, in half of the time."""
+        weights = {name: stacked[0].requires_grad_() for name, stacked in self.weights.items()}
+        found = loss(weights)
+        gradients = torch.autograd.grad(found, list(weights.values()))
+        named = zip(weights, gradients, strict=True)
+        return {name: gradient[None] for name, gradient in named}, found.detach()[None]
 
     def _update(self, name: str, gradient: Tensor, settings: Optimisation, lr: float) -> None:
         """Change one parameter of all members; each has its own number of steps."""
@@ -129,7 +176,8 @@ def train_together(
 
     Raises:
         ParameterError: for settings that an ensemble does not train with.
-        NonFiniteLoss: naming the first member whose loss is NaN or infinite.
+        NonFiniteLoss: where the loss of every member is NaN or infinite. One that diverges among others
+            goes on as it is, and its loss says so.
 
     """
     if settings.optimiser != "adamw" or settings.sam_radius:
@@ -137,7 +185,7 @@ def train_together(
     for step in range(start, settings.steps):
         batch = batch_at(step)
         losses = ensemble.step(batch, targets(batch), settings, settings.lr_at(step))
-        if not losses.isfinite().all():
-            member = int((~losses.isfinite()).nonzero()[0])
-            raise NonFiniteLoss(f"The loss of member {member} is {float(losses[member])} at step {step + 1}")
+        if not losses.isfinite().any():
+            loss, lr = float(losses[0]), settings.lr_at(step)
+            raise NonFiniteLoss(f"The loss is {loss} at step {step + 1} with lr = {lr:.3g}")
         yield EnsembleStep(step + 1, losses)

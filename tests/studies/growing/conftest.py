@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sameloss.store.store import Store
-from sameloss.studies.growing.pages import GrowingPage
+from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.results import MEASURES, Grown
 from sameloss.studies.growing.settings import PRESETS
 
@@ -24,7 +24,18 @@ def page(tmp_path_factory):
         looks=5,
     )
     store = Store(tmp_path_factory.mktemp("artifacts"))
-    return GrowingPage("ii5_growing", replace(smoke, growing=growing), store)
+    aged = replace(growing, measured=0, seeds=1)
+    settings = replace(smoke, growing=growing, ages=(8, 20), aged=aged)
+    return GrowingPage("ii5_growing", settings, store)
+
+
+@pytest.fixture(scope="session")
+def stacking(tmp_path_factory):
+    """The other page, of two first stages that grow from one layer to three."""
+    smoke = PRESETS["smoke"]
+    stages = replace(smoke.stacking, steps=12, last_steps=24, lag=4, sentences=32)
+    store = Store(tmp_path_factory.mktemp("artifacts"))
+    return StackingPage("ii5_stacking", replace(smoke, stacking=stages), store)
 
 
 @pytest.fixture
@@ -37,4 +48,9 @@ def made_up():
     seeds = np.stack([kl + 0.01 * seed for seed in range(3)])
     noise = 1e-4 * np.random.default_rng(0).standard_normal(seeds.shape)
     landscape = {name: np.stack([final] * 3) for name in MEASURES}
-    return Grown(settings, seeds + noise, seeds, seeds[:, :, 0] + 0.5, seeds[:, :, 0] + 0.7, landscape)
+    accuracy = np.stack([100 - 10 * final] * 3)
+    controls = seeds[:, :, 0] + 0.5, seeds[:, :, 0] + 0.7
+    grown = Grown(settings, seeds + noise, seeds, *controls, landscape, accuracy)
+    final_alone = np.repeat(seeds[:, -1:], looks, 1)
+    sooner = replace(grown, chosen_by=final_alone, kl=1 + seeds / 10)
+    return replace(grown, aged={10: grown, 100: sooner})

@@ -29,7 +29,13 @@ def test_without_depth_to_gain_nothing_but_the_gate_is_testable(made_up):
     flat = replace(made_up, not_grown=made_up.not_grown - 1.0)
     assert judge(GAIN.claims[0].compute(flat), GAIN.claims[0]) == Verdict.CONTRADICTED
     for claim in CLAIMS[1:]:
-        assert judge(claim.compute(flat), claim) == Verdict.NOT_TESTABLE
+        untestable = judge(claim.compute(flat), claim) == Verdict.NOT_TESTABLE
+        assert untestable == claim.gated
+    assert {claim.id for claim in CLAIMS if not claim.gated} == {
+        "grow-headroom",
+        "grow-age-spread",
+        "grow-age-tells",
+    }
 
 
 @pytest.mark.parametrize(
@@ -43,6 +49,9 @@ def test_without_depth_to_gain_nothing_but_the_gate_is_testable(made_up):
         ("grow-lag-lot", Verdict.DIRECTION),
         ("grow-lag-initial", Verdict.LARGER),
         ("grow-shared", Verdict.DIRECTION),
+        ("grow-knows-initial", Verdict.DIRECTION),
+        ("grow-age-spread", Verdict.DIRECTION),
+        ("grow-age-tells", Verdict.DIRECTION),
     ],
 )
 def test_claims_that_were_planted_are_found(name, expected, made_up):
@@ -65,5 +74,6 @@ def test_where_all_operators_preserve_or_none_does_they_are_not_compared(made_up
         chosen_by=made_up.chosen_by[..., :kept],
         kl=made_up.kl[..., :kept],
         landscape={name: own[:, :kept] for name, own in made_up.landscape.items()},
+        accuracy=made_up.accuracy[:, :kept],
     )
     assert np.isnan(BY_ID["grow-preserving"].compute(fewer).value)

@@ -28,8 +28,10 @@ def test_everything_is_computed_beforehand_and_found(page):
 
 def test_every_seed_has_its_own_runs(page):
     runs = page.runs()
-    assert len({run.key for run in runs}) == len(runs) == 1 + 4 * 2
-    assert sum(isinstance(run, Candidates) for run in runs) == 6
+    distinct = 1 + (4 + 9) * 2 + 2
+    assert len(runs) == distinct + 2  # one of the two ages is that of the page
+    assert len({(run.kind, run.key) for run in runs}) == distinct
+    assert sum(isinstance(run, Candidates) for run in runs) == 6 + 2 * 2
 
 
 def test_candidates_that_do_not_fit_are_trained_in_parts(page):

@@ -41,7 +41,8 @@ def test_seeds_that_agree_share_an_order_and_others_do_not(made_up):
     shuffled = made_up.kl.copy()
     shuffled[1, -1] = shuffled[1, -1, ::-1]
     assert replace(made_up, kl=shuffled).shared_order().value < 0
-    alone = {name: getattr(made_up, name)[:1] for name in ("chosen_by", "kl", "not_grown", "scratch")}
+    names = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
+    alone = {name: getattr(made_up, name)[:1] for name in names}
     landscape = {name: own[:1] for name, own in made_up.landscape.items()}
     assert np.isnan(replace(made_up, **alone, landscape=landscape).shared_order().value)
 

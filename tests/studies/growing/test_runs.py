@@ -1,5 +1,7 @@
 """The runs, at a tiny scale, against what they are made of."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,7 +9,11 @@ import torch
 
 from sameloss.measures.saturation import divergences
 from sameloss.models.grow import PRESERVING
-from sameloss.studies.growing.runs import NOT_GROWN, Pairs
+from sameloss.store.store import SCRATCH, Store
+from sameloss.studies.growing import runs
+from sameloss.studies.growing.operators import NOT_GROWN
+from sameloss.studies.growing.pages import GrowingPage
+from sameloss.studies.growing.runs import Member, Pairs, read_moments
 
 
 @pytest.fixture(scope="module")
@@ -16,7 +22,8 @@ def table(page):
 
 
 def test_a_base_keeps_what_its_optimiser_knows(page):
-    model, moments = page.base(0).grown_from(page.store)
+    checkpoints = page.store.get(page.base(0))
+    model, moments = checkpoints.last(), read_moments(checkpoints.folder)
     assert set(moments) == {name for name, _ in model.named_parameters()}
     assert {float(own.steps) for own in moments.values()} == {20.0}
     assert all(own.square.any() for name, own in moments.items() if "word" in name)
@@ -64,7 +71,7 @@ def test_the_pairs_kl_is_that_of_all_positions_on_average(page):
     """Each sentence has one of its positions masked, and every position comes equally often."""
     pairs = Pairs(page.store, page.held_out)
     sentences, conditionals = page.store.get(page.held_out)
-    model, _ = page.base(0).grown_from(page.store)
+    model = page.store.get(page.base(0)).last()
     b = pairs.batch
     with torch.no_grad():
         chosen_by, judged = pairs.kl(model(b.masked, b.positions, b.lengths)[None])
@@ -85,14 +92,61 @@ def test_training_from_nothing_costs_no_more(page):
     assert scratch.base.shape.layers == 4
 
 
-def test_the_landscape_of_operators_that_preserve_the_function(page):
-    found = page.store.get(page.landscape(0)[0]).set_index("operator")
-    assert (found > 0).to_numpy().all()
-    assert len(found) == len(page.growing.operators)
+def killed(*_):
+    raise KeyboardInterrupt
 
 
-def test_information_beyond_the_neighbours_falls_with_the_window(page):
-    found = page.store.get(page.locality)
-    assert found["mean"].is_monotonic_decreasing
-    assert found["mean"].iloc[-1] == pytest.approx(0, abs=1e-9)  # sentences of four words
-    assert np.isfinite(found.standard_error).all()
+def test_killed_candidates_go_on_where_they_were_saved(page, table, tmp_path, monkeypatch):
+    """Killed after step 12, the last look: what was saved after step 10 makes the same of it."""
+    store, wanted = Store(tmp_path), page.candidates(0)[0]
+    often = replace(wanted, base=replace(wanted.base, resume_every=5))
+    with monkeypatch.context() as patched:
+        patched.setattr(runs.pd, "concat", killed)
+        with pytest.raises(KeyboardInterrupt):
+            store.compute(often)
+    assert (store.partial(often) / SCRATCH / "resume.pt").exists()
+    taken = []
+    trained = runs.train_together
+
+    def told(*given):
+        for step in trained(*given):
+            taken.append(step.done)
+            yield step
+
+    monkeypatch.setattr(runs, "train_together", told)
+    found = store.get(often)
+    assert taken == [11, 12]
+    pd.testing.assert_frame_equal(found, table)
+
+
+def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, tmp_path):
+    """The first operator's model is made of NaN after its first step; the page goes on."""
+    trained = runs.train_together
+
+    def breaking(ensemble, *given):
+        for step in trained(ensemble, *given):
+            if len(ensemble) > 1:
+                for weights in ensemble.weights.values():
+                    weights[0] = torch.nan
+            yield step
+
+    monkeypatch.setattr(runs, "train_together", breaking)
+    lost = GrowingPage(page.name, replace(page.settings, ages=()), Store(tmp_path))
+    found = lost.grown
+    assert found.diverged == (page.growing.operators[0].name,)
+    assert (found.final[:, 0] == found.kl.max((1, 2))).all()
+    assert (found.picked() > 0).all()
+    assert found.final[:, 1:] == pytest.approx(page.grown.final[:, 1:], rel=1e-3)
+    assert np.isfinite(lost.verdicts().ours.dropna()).all()
+
+
+def test_a_member_is_the_model_of_its_row(page, table):
+    run = page.candidates(0)[0]
+    pairs = Pairs(page.store, page.held_out)
+    for at, operator in enumerate(run.operators):
+        model = page.store.get(Member(run, at)).last()
+        b = pairs.batch
+        with torch.no_grad():
+            _, kl = pairs.kl(model(b.masked, b.positions, b.lengths)[None])
+        row = table[(table.operator == operator.name) & (table.step == run.steps)]
+        assert float(kl) == pytest.approx(row.kl.item(), rel=1e-4)

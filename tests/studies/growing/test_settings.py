@@ -6,8 +6,9 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.models.layer_maps import stacked
+from sameloss.studies.growing.operators import Operator
 from sameloss.studies.growing.pages import STUDY
-from sameloss.studies.growing.settings import PRESETS, Operator
+from sameloss.studies.growing.settings import PRESETS
 
 SMOKE = PRESETS["smoke"].growing
 

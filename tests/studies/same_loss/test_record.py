@@ -6,8 +6,8 @@ import pytest
 from made_up import fill
 
 from sameloss.statistics.bootstrap import Interval
+from sameloss.studies import recorded
 from sameloss.studies.same_loss import record as module
-from sameloss.studies.same_loss import recorded
 from sameloss.studies.same_loss.arms import EVERYTHING
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.pages import WholeStudy

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sameloss.studies import recorded as kept
 from sameloss.studies.evidence import Source
 from sameloss.studies.same_loss import recorded
 from sameloss.studies.same_loss.claims import CLAIMS
@@ -33,8 +34,8 @@ def a_record(tmp_path, monkeypatch):
     pd.DataFrame(rows | {"verdict": ["not seen", "not seen"]}).to_csv(folder / "verdicts.csv")
     origin = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
     origin |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
-    (folder / recorded.ORIGIN).write_text(json.dumps(origin))
-    monkeypatch.setattr(recorded, "book_root", lambda: tmp_path)
+    (folder / kept.ORIGIN).write_text(json.dumps(origin))
+    monkeypatch.setattr(kept, "book_root", lambda: tmp_path)
 
 
 def page_of(*names):
@@ -71,8 +72,8 @@ def test_a_record_speaks_for_a_claim_only_in_the_same_words(a_record):
 
 def test_a_record_keeps_numbers_and_is_judged_as_a_page_is(a_record):
     """A verdict written down under another rule would not be comparable."""
-    kept = recorded.recorded("verdicts").set_index("id")
-    assert kept.verdict["fig2"] == "not seen"
+    found = kept.recorded("verdicts").set_index("id")
+    assert found.verdict["fig2"] == "not seen"
     assert of_the_record(page_of("fig2")).verdict["fig2"] == "reproduced"
 
 
@@ -84,24 +85,24 @@ def test_and_under_the_readers_tolerance(a_record):
 
 def test_a_record_says_where_it_comes_from(a_record):
     """Preset, seeds, device, days and revision are in its line."""
-    said = recorded.record_in_words("laptop-long")
+    said = kept.record_in_words("laptop-long")
     for word in ("preset laptop-long", "5 pre-training seeds", "cpu", "2026-01-01 to 2026-01-02", "abc"):
         assert word in said
 
 
 def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):
     (tmp_path / "results" / "unfinished").mkdir()
-    assert list(recorded.records()) == ["laptop-long"]
+    assert list(kept.records()) == ["laptop-long"]
 
 
 def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
-    assert recorded.recorded("doses").empty
-    assert len(recorded.recorded("verdicts")) == 2
+    assert kept.recorded("doses").empty
+    assert len(kept.recorded("verdicts")) == 2
 
 
 def test_the_committed_record_answers_every_claim(monkeypatch):
     """Each claim has a row, and so has each of the tables a chapter shows."""
     monkeypatch.chdir(BOOK)
-    assert {claim.id for claim in CLAIMS} <= set(recorded.recorded("verdicts").id)
-    assert {"algorithm", "compared", "quantity", "low", "high"} <= set(recorded.recorded("differences"))
-    assert recorded.records()["laptop-long"]["seeds"] >= 3
+    assert {claim.id for claim in CLAIMS} <= set(kept.recorded("verdicts").id)
+    assert {"algorithm", "compared", "quantity", "low", "high"} <= set(kept.recorded("differences"))
+    assert kept.records()["laptop-long"]["seeds"] >= 3

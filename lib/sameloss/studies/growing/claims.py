@@ -4,18 +4,21 @@ Losses are KLs here, so their scale is another: numbers are compared where they 
 regrets, and elsewhere only directions. Tolerances are fixed before the runs that they judge.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.statistics.prediction import mean_correlation, rank_correlation
-from sameloss.studies.growing.results import MEASURES, Grown
-from sameloss.studies.verdict import Claim, Topic
+from sameloss.studies.growing.operators import Operator
+from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
+from sameloss.studies.growing.stacks import PAID, Stacks
+from sameloss.studies.verdict import Claim, Judged, Topic
 
-PAGE = "ii5_growing"
+PAGE, STACKING = "ii5_growing", "ii5_stacking"
 
 OURS = "this book"
 
@@ -29,12 +32,12 @@ Seeds = Float[np.ndarray, " seed"]
 class GrowthClaim(Claim):
     """A claim about growing, judged where growing gains anything."""
 
-    effect: Callable[[Grown], Interval]
+    effect: Callable[[Any], Interval]  # of `Grown`, on the page on stacking of `Stacks`
     gated: bool = True  # whether it means nothing where depth gains nothing
 
-    def compute(self, grown: Grown) -> Interval:
+    def compute(self, found: Grown | Stacks) -> Interval:
         """Return the effect; undefined where depth gains nothing and the claim is about who gains most."""
-        return UNDEFINED if self.gated and not grown.headroom().low > 0 else self.effect(grown)
+        return UNDEFINED if self.gated and not found.headroom().low > 0 else self.effect(found)
 
 
 def early_correlation(grown: Grown) -> Interval:
@@ -82,10 +85,41 @@ def beyond_landscape(grown: Grown) -> Interval:
     return seed_interval(grown.correlations(grown.early) - np.max(found, 0))
 
 
+def follows_loss(other: Callable[[Grown], Int[np.ndarray, " seed"]]) -> Callable[[Grown], Interval]:
+    """Return by how many points LAG's choice reads downstream tasks better than another, mean over tasks."""
+    return lambda grown: seed_interval(grown.accuracy_of(grown.picked()) - grown.accuracy_of(other(grown)))
+
+
+def _always(operator: Callable[[Grown], Operator]) -> Callable[[Grown], Int[np.ndarray, " seed"]]:
+    return lambda grown: np.full(len(grown.final), grown.at(operator(grown)))
+
+
+def operators_agree(grown: Grown) -> Interval:
+    """Return by how much less operators differ (log of their spread) at the last age than at the first."""
+    if not grown.aged:
+        return UNDEFINED
+    young, old = (grown.aged[age] for age in (min(grown.aged), max(grown.aged)))
+    return seed_interval(np.log(young.spread() / old.spread()))
+
+
+def told_sooner(grown: Grown) -> Interval:
+    """Return by which factor (its log) fewer steps tell the end at the last age than at the first."""
+    if not grown.aged:
+        return UNDEFINED
+    young, old = (grown.aged[age].tells_from() for age in (min(grown.aged), max(grown.aged)))
+    return seed_interval(np.log((1 + young) / (1 + old)))
+
+
 def _claim(
-    id: str, place: str, text: str, effect: Callable[[Grown], Interval], unit: str, value: float | None = None
+    id: str,
+    place: str,
+    text: str,
+    effect: Callable[[Grown], Interval],
+    unit: str,
+    value: float | None = None,
+    gated: bool = True,
 ) -> GrowthClaim:
-    return GrowthClaim(f"grow-{id}", place, text, PAGE, effect, value=value, unit=unit)
+    return GrowthClaim(f"grow-{id}", place, text, PAGE, effect, gated, value=value, unit=unit)
 
 
 def _regret_below(other: Callable[[Grown], Seeds]) -> Callable[[Grown], Interval]:
@@ -93,7 +127,7 @@ def _regret_below(other: Callable[[Grown], Seeds]) -> Callable[[Grown], Interval
     return lambda grown: seed_interval(other(grown) - _lag(grown))
 
 
-RANKS, REGRET, NATS = "Spearman", "relative regret", "nats"
+RANKS, REGRET, NATS, POINTS, LOG = "Spearman", "relative regret", "nats", "points", "log ratio"
 
 GAIN = Topic(
     "Growing: is there depth to gain?",
@@ -145,7 +179,85 @@ CHOICE = Topic(
     ),
 )  # fmt: skip
 
-TOPICS = (GAIN, INITIAL, EARLY_LOSS, CHOICE)
+KNOWS = Topic(
+    "Growing: does what a model knows follow its loss?",
+    (
+        _claim("knows-initial", "Tab. C.1", "LAG's choice reads tasks better than that by the initial loss",
+               follows_loss(lambda grown: grown.picked(0)), POINTS),
+        _claim("knows-last", "Tab. C.1", "LAG's choice reads them better than the last layers on top",
+               follows_loss(_always(lambda grown: grown.settings.last)), POINTS),
+        _claim("knows-random", "Tab. C.1", "LAG's choice reads them better than random layers on top",
+               follows_loss(_always(lambda grown: grown.settings.random_top)), POINTS),
+    ),
+)  # fmt: skip
+
+AGE = Topic(
+    "Growing: does it matter how long the shallow model was trained?",
+    (
+        _claim("age-spread", OURS, "the longer, the less operators differ in the end (log of the ratio)",
+               operators_agree, LOG, gated=False),
+        _claim("age-tells", "§5.1", "the longer, the sooner the end can be told (log of the ratio of steps)",
+               told_sooner, LOG, gated=False),
+    ),
+)  # fmt: skip
+
+TOPICS = (GAIN, INITIAL, EARLY_LOSS, CHOICE, KNOWS, AGE)
 """Questions and the claims about each, the most direct one first."""
 
 CLAIMS = tuple(claim for topic in TOPICS for claim in topic.claims)
+
+
+def _stacking(
+    id: str, place: str, text: str, effect: Callable[[Stacks], Interval], unit: str, gated: bool = True
+) -> GrowthClaim:
+    return GrowthClaim(f"stack-{id}", place, text, STACKING, effect, gated, unit=unit)
+
+
+def _below(way: str, other: str) -> Callable[[Stacks], Interval]:
+    return lambda stacks: stacks.below(way, other)
+
+
+def _equal_kl(what: str) -> Callable[[Stacks], Interval]:
+    return lambda stacks: stacks.at_equal_kl("last", FROM_NOTHING, what)
+
+
+STAGES = Topic(
+    "Stacking: does it pay to choose at every stage?",
+    (
+        _stacking("adaptive", "Tab. C.2", "adaptive stacking ends below stacking the last layers",
+                  _below("adaptive", "last"), NATS),
+        _stacking("adaptive-paid", OURS, "it still does at equal FLOPs, its trials counted",
+                  _below(PAID, "last"), NATS),
+        _stacking("adaptive-middle", OURS, "adaptive stacking ends below repeating the middle",
+                  _below("adaptive", "middle"), NATS),
+        _stacking("adaptive-random", OURS, "adaptive stacking ends below random layers on top",
+                  _below("adaptive", "random"), NATS),
+    ),
+)  # fmt: skip
+
+WORTH = Topic(
+    "Stacking: is it worth it?",
+    (
+        _stacking("headroom", OURS, "a model that grows in the last stage ends below one that does not",
+                  Stacks.headroom, LOG, gated=False),
+        _stacking("scratch", OURS, "stacking the last layers ends below training from nothing, equal FLOPs",
+                  _below("last", FROM_NOTHING), NATS),
+    ),
+)  # fmt: skip
+
+SAME_KL = Topic(
+    "Stacking: does a grown model know the same at the same KL?",
+    (
+        _stacking("knows", OURS, "it reads tasks better than one trained from nothing, mean over tasks",
+                  _equal_kl("accuracy"), POINTS, gated=False),
+        _stacking("flatter", OURS, "its trace is smaller (minus the difference of logarithms)",
+                  lambda stacks: stacks.at_equal_kl(FROM_NOTHING, "last", "trace"), LOG, gated=False),
+    ),
+)  # fmt: skip
+
+STACKING_TOPICS = (STAGES, WORTH, SAME_KL)
+
+
+def judged(topics: Iterable[Topic[GrowthClaim]], found: Grown | Stacks) -> list[Judged]:
+    """Return the claims of some questions with their effects."""
+    return [Judged(claim, claim.compute(found)) for topic in topics for claim in topic.claims]

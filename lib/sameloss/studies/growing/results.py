@@ -1,10 +1,11 @@
 """What the runs of growing found, as arrays over seeds, looks and operators."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.statistics.prediction import (
@@ -16,7 +17,8 @@ from sameloss.statistics.prediction import (
     relative_regret,
     self_correlation,
 )
-from sameloss.studies.growing.settings import GrowingSettings, Operator
+from sameloss.studies.growing.operators import Operator
+from sameloss.studies.growing.settings import GrowingSettings
 
 EARLY = 0.05
 """The share of the steps after growing of the thesis' early loss: 5,000 of 100,000 (Figure 5.2)."""
@@ -24,16 +26,29 @@ EARLY = 0.05
 MEASURES = {"gradient": "squared gradient norm", "trace": "Fisher trace", "eigenvalue": "top eigenvalue"}
 
 
+FROM_NOTHING = "from nothing"
+"""The name of a deep model that is trained from nothing, at equal FLOPs."""
+
+TELLS = 0.8
+"""The rank correlation with the final KL from which on a look counts as telling (the thesis' at step 200)."""
+
+
 @dataclass(frozen=True)
 class Grown:
-    """KLs of all candidates (nats a masked token) on the pairs to choose by, and on those to judge by."""
+    """KLs of all candidates (nats a masked token) on the pairs to choose by, and on those to judge by.
+
+    A candidate that diverged has, from then on, the largest KL of its shallow model's.
+    """
 
     settings: GrowingSettings
     chosen_by: Float[np.ndarray, "seed look operator"]
     kl: Float[np.ndarray, "seed look operator"]
     not_grown: Float[np.ndarray, "seed look"]
     scratch: Float[np.ndarray, "seed look"]  # trained from nothing at equal FLOPs: its last steps
-    landscape: dict[str, Float[np.ndarray, "seed operator"]]
+    landscape: Mapping[str, Float[np.ndarray, "seed operator"]]
+    accuracy: Float[np.ndarray, "seed operator"]  # at the end, mean over the tasks, %
+    aged: Mapping[int, "Grown"] = field(default_factory=dict)  # by the steps of the shallow models
+    diverged: tuple[str, ...] = ()
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -91,18 +106,36 @@ class Grown:
         """Return each seed's relative regret of a choice by lot."""
         return np.array([random_regret(final) for final in self.final])
 
+    def picked(self, step: int | None = None) -> Int[np.ndarray, " seed"]:
+        """Return which operator is chosen after some steps; None: after LAG's."""
+        return self.chosen_by[:, self.look(self.settings.lag if step is None else step)].argmin(1)
+
     def chosen(self, step: int | None = None) -> Float[np.ndarray, " seed"]:
         """Return the final KL of what is chosen after some steps; None: after LAG's."""
-        look = self.look(self.settings.lag if step is None else step)
-        picked = self.chosen_by[:, look].argmin(1)
+        picked = self.picked(step)
         return self.final[np.arange(len(picked)), picked]
+
+    def accuracy_of(self, picked: Int[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
+        """Return the mean accuracy (%) of one operator a seed at the end."""
+        return self.accuracy[np.arange(len(picked)), picked]
 
     def headroom(self) -> Interval:
         """Return by how much the best grown model's log KL ends below that of the one not grown: the gate.
 
-        The KLs of shallow models differ by factors, and so do the gains in nats.
+        The best one is chosen by the other half of the sentences: the least of many noisy numbers would
+        gain where nothing is. The KLs of shallow models differ by factors, and so do the gains in nats.
         """
-        return seed_interval(np.log(self.not_grown[:, -1] / self.final.min(1)))
+        return seed_interval(np.log(self.not_grown[:, -1] / self.chosen(self.settings.steps)))
+
+    def spread(self) -> Float[np.ndarray, " seed"]:
+        """Return each seed's standard deviation of the final log KL over operators."""
+        return np.log(self.final).std(1)
+
+    def tells_from(self) -> Float[np.ndarray, " seed"]:
+        """Return the step from which on each seed's looks order operators nearly as the last one does."""
+        found = np.stack([self.correlations(look) for look in range(len(self.steps))], 1) >= TELLS
+        told = np.flip(np.cumprod(np.flip(found, 1), 1), 1)
+        return np.array(self.steps, dtype=float)[told.argmax(1)]
 
     def correlation_curve(self) -> pd.DataFrame:
         """Return for each look mean correlation, recalls and relative regret, with intervals over seeds."""

@@ -1,45 +1,22 @@
 """What is grown, from what, by which operators, and how long it is trained afterwards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
-from sameloss.models.grow import PRESERVING, Filling
-from sameloss.models.layer_maps import LayerMap, grid, repeated, stacked
+from sameloss.models.grow import PRESERVING
+from sameloss.models.layer_maps import grid, stacked
+from sameloss.runs.sampling import Downstream
 from sameloss.statistics.prediction import FEWEST
+from sameloss.studies.growing.operators import PUBLISHED, Operator
+from sameloss.studies.growing.ways import StackingSettings
 from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Carried
-
-
-@dataclass(frozen=True)
-class Operator:
-    """One way to grow a model: a growth operator of the thesis, or one of the field beside them."""
-
-    index: int  # i, from 0
-    block: int  # b
-    filling: Filling
-
-    def layers(self, shallow: int, added: int) -> LayerMap:
-        """Return where each layer comes from."""
-        return repeated(shallow, added, self.index, self.block)
-
-    @property
-    def name(self) -> str:
-        """Return what tables call it.
-
-        >>> Operator(2, 1, "duplicate").name
-        'duplicate, i = 2, b = 1'
-        """
-        return f"{self.filling}, i = {self.index}, b = {self.block}"
-
-
-PUBLISHED: tuple[Filling, ...] = ("duplicate", "random")
-"""The thesis' two ways to begin new layers; the others are a control."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +38,7 @@ class GrowingSettings:
     looks: int = 24  # at the losses after growing, at about equal ratios of steps
     carried: Carried = "mapped"
     first_seed: int = 0
+    measured: int = 32  # sentences of the landscape's measures; 0: neither they nor the control of nothing
 
     def __post_init__(self) -> None:
         """Refuse what cannot be grown or ranked."""
@@ -92,6 +70,7 @@ class GrowingSettings:
     def look_steps(self) -> tuple[int, ...]:
         """Return the steps after growing at which losses are looked at, 0 and the last among them.
 
+        >>> from sameloss.studies.growing.settings import PRESETS
         >>> smoke = PRESETS["smoke"].growing
         >>> smoke.look_steps[:4], smoke.look_steps[-1] == smoke.steps
         ((0, 1, 2, 3), True)
@@ -110,6 +89,25 @@ class GrowingSettings:
     def all_seeds(self) -> range:
         """Return the seeds of the shallow models."""
         return range(self.first_seed, self.first_seed + self.seeds)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A preset of the page."""
+
+    name: str
+    growing: GrowingSettings
+    stacking: StackingSettings
+    downstream: Downstream
+    limits: Limits
+    ages: tuple[int, ...] = ()  # steps of shallow models that are grown at several ages
+    aged: GrowingSettings | None = None  # how they are grown
+    tolerance: float | None = None
+
+    def at_age(self, steps: int) -> GrowingSettings:
+        """Return how models are grown whose shallow ones were trained for so many steps."""
+        aged = self.aged or self.growing
+        return replace(aged, optimisation=aged.optimisation.lasting(steps))
 
 
 def _constant(steps: int, batch: int, lr: float) -> Optimisation:
@@ -152,26 +150,35 @@ LAPTOP = GrowingSettings(
     lag=160,
     optimisation=_constant(1000, 64, 2e-3),
     label_noise=0.0,
-    seeds=5,
+    seeds=4,
     sentences=2048,
     looks=12,
     preserving=_controls((0, 1), (0, 2)),
     first_seed=10,
 )
 
+LONG_LANGUAGE = HierarchySpec(levels=4, symbols=4, rules=2, smoothing=0.03)
+"""A hierarchy of sentences twice as long, in which a pilot saw depth pay up to ten layers: KL 0.160, 0.127,
+0.115, 0.109 and 0.095 of 2, 4, 5, 7 and 10 layers after 2,000 steps on exact labels, means of two seeds."""
+
 LAPTOP_LONG = GrowingSettings(
-    language=LAPTOP_LANGUAGE,
+    language=LONG_LANGUAGE,
     shape=EncoderShape(32, 4, 6, 128),
     added=4,
     every=1,
-    steps=2000,
-    lag=100,
-    optimisation=_constant(4000, 64, 1e-3),
+    steps=800,
+    lag=160,
+    optimisation=_constant(2000, 64, 2e-3),
     label_noise=0.0,
-    seeds=5,
-    sentences=2000,
-    preserving=_controls((0, 1), (2, 4)),
+    seeds=3,
+    sentences=1024,
+    preserving=_controls(*((index, block) for index in range(3) for block in (1, 4))),
+    together=15,
+    first_seed=20,
 )
+"""Thirty operators: the eighteen of the thesis' design space, and twelve that preserve the function."""
+
+AGED = replace(LAPTOP, seeds=3, first_seed=20, measured=0)
 
 GPU = GrowingSettings(
     language=PAPER_LANGUAGE,
@@ -205,22 +212,73 @@ PAPER = GrowingSettings(
 """BERT-BASE's shape and the thesis' thirty operators, on the paper's grammar."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """A preset of the page."""
+def _stacking(growing: GrowingSettings, depth: int, added: int, steps: int, **more: Any) -> StackingSettings:
+    """Return stages on a page's language and with its rate, of one layer or a few each."""
+    given: dict[str, Any] = {
+        "language": growing.language,
+        "shape": replace(growing.shape, layers=added),
+        "added": added,
+        "every": (1,) * (depth // added - 1),
+        "steps": steps,
+        "last_steps": 2 * steps,
+        "lag": steps // 10,
+        "optimisation": growing.optimisation.lasting(steps),
+        "label_noise": growing.label_noise,
+        "seeds": growing.seeds,
+        "sentences": growing.sentences,
+        "first_seed": growing.first_seed,
+    }
+    return StackingSettings(**{**given, **more})
 
-    name: str
-    growing: GrowingSettings
-    limits: Limits
-    tolerance: float | None = field(default=None)
 
+def _downstream(train: int, test: int) -> Downstream:
+    """Return what representations are read for: all tasks of the language."""
+    return Downstream(tasks=(), label_kind="posterior", train=train, test=test, probe_seeds=1, seed=0)
+
+
+THESIS_STAGES = (1, 1, 1, 2, 2)
+"""Of BERT-LARGE's six stages of four layers: at every so many-th index (93 operators in all)."""
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
-    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
-    "laptop-long": Settings("laptop-long", LAPTOP_LONG, Limits(max_hours=24.0)),
-    "gpu": Settings("gpu", GPU, Limits(max_hours=24.0)),
-    "paper": Settings("paper", PAPER, Limits(max_hours=24.0)),
+    "smoke": Settings(
+        "smoke",
+        SMOKE,
+        _stacking(SMOKE, depth=3, added=1, steps=30, lag=5),
+        _downstream(200, 200),
+        Limits(max_hours=1.0),
+        ages=(20, 60),
+        aged=replace(SMOKE, measured=0),
+    ),
+    "laptop": Settings(
+        "laptop",
+        LAPTOP,
+        _stacking(LAPTOP, depth=4, added=1, steps=400, first_seed=30),
+        _downstream(1000, 4000),
+        Limits(max_hours=1.0),
+    ),
+    "laptop-long": Settings(
+        "laptop-long",
+        LAPTOP_LONG,
+        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30),
+        _downstream(1000, 4000),
+        Limits(max_hours=24.0),
+        ages=(250, 1000, 4000, 16_000),
+        aged=AGED,
+    ),
+    "gpu": Settings(
+        "gpu",
+        GPU,
+        _stacking(GPU, depth=24, added=4, steps=3000, every=THESIS_STAGES, last_steps=4000, lag=200),
+        _downstream(2000, 4000),
+        Limits(max_hours=24.0),
+    ),
+    "paper": Settings(
+        "paper",
+        PAPER,
+        _stacking(PAPER, depth=24, added=4, steps=10_000, every=THESIS_STAGES, last_steps=12_500, lag=200),
+        _downstream(2000, 4000),
+        Limits(max_hours=24.0),
+    ),
 }
 
 PARAMETERS: dict[str, Parameter] = {
@@ -238,14 +296,29 @@ PARAMETERS: dict[str, Parameter] = {
     "label_noise": Parameter(
         "of the labels: 0 exact, 1 sampled as in the thesis; None: the preset's",
         float | None,
-        sets=("growing.label_noise",),
+        sets=("growing.label_noise", "stacking.label_noise"),
         may_be_zero=True,
     ),
     "state": Parameter(
         "of the optimiser: mapped, reset or stale; None: mapped",
         str | None,
         choices=("mapped", "reset", "stale"),
-        sets=("growing.carried",),
+        sets=("growing.carried", "stacking.carried"),
+    ),
+    "stacks": Parameter(
+        "first stages; None: the preset's", int | None, sets=("stacking.seeds",), example="8"
+    ),
+    "stage_steps": Parameter(
+        "of each stage but the last; None: the preset's", int | None, sets=("stacking.steps",)
+    ),
+    "last_steps": Parameter(
+        "of the last stage; None: the preset's", int | None, sets=("stacking.last_steps",)
+    ),
+    "stage_lag": Parameter(
+        "steps after which a stage's operator is chosen; None: the preset's",
+        int | None,
+        sets=("stacking.lag",),
+        may_be_zero=True,
     ),
     "tolerance": Parameter(
         "relative, of all verdicts; None: each claim's own", float | None, sets=("tolerance",)

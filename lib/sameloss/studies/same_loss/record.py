@@ -1,16 +1,14 @@
 """Writes the small tables of a preset that is too long to wait for to `results/`, with their origin."""
 
-import json
 from pathlib import Path
 
 import pandas as pd
 
-from sameloss.store.files import write_atomically
 from sameloss.store.provenance import origin_of
+from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.arms import ADAMW, EVERYWHERE, NOISE, PENALTY, POST_LN, SAM, TRAINED
 from sameloss.studies.same_loss.groups import readings
 from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.recorded import ORIGIN
 from sameloss.studies.same_loss.results import by_protocol
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.same_loss.tables.comparison import (
@@ -44,13 +42,8 @@ def record(page: WholeStudy, folder: Path) -> Path:
         "bought": causal.bought_flatness(page, page.tasks),
         "doses": causal.dose_table(page, page.tasks),
     }
-    target = folder / page.settings.name
-    target.mkdir(parents=True, exist_ok=True)
-    for name, table in tables.items():
-        table.to_csv(target / f"{name}.csv", index=False, float_format="%.6g")
     origin = origin_of(page.store, page.runs()) | {"seeds": page.settings.training.seeds}
-    write_atomically(target / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
-    return target
+    return write_record(tables, origin, folder / page.settings.name)
 
 
 def all_checkpoints(page: WholeStudy) -> pd.DataFrame:

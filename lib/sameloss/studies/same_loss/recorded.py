@@ -1,45 +1,17 @@
-"""Reads recorded runs: the small tables of presets that are too long to wait for, kept in `results/`."""
+"""Judges what records of Part I say as its pages are judged."""
 
-import json
 from typing import Any
 
 import pandas as pd
 
 from sameloss.statistics.bootstrap import Interval
-from sameloss.store.location import book_root
 from sameloss.studies.evidence import Source, side_by_side
+from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.settings import Settings
 from sameloss.studies.verdict import Verdict, judge
 
-ORIGIN = "record.json"
-"""The file that makes a folder a record; written last."""
-
 BY_ID = {claim.id: claim for claim in CLAIMS}
-
-
-def records() -> dict[str, dict[str, Any]]:
-    """Return the origin of every record, by preset."""
-    found = sorted((book_root() / "results").glob(f"*/{ORIGIN}"))
-    return {path.parent.name: json.loads(path.read_text()) for path in found}
-
-
-def recorded(table: str, preset: str = "laptop-long") -> pd.DataFrame:
-    """Return a table that `record` wrote; an empty one where the record is of a time that had none such."""
-    path = book_root() / "results" / preset / f"{table}.csv"
-    return pd.read_csv(path) if path.exists() else pd.DataFrame()
-
-
-def record_in_words(preset: str) -> str:
-    """Return one line on where a record comes from."""
-    origin = records()[preset]
-    days = " to ".join(dict.fromkeys(origin["days"]))
-    return (
-        f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
-        f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
-        f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
-        + origin.get("note", "")
-    )
 
 
 def recorded_verdicts(verdicts: pd.DataFrame, preset: str, tolerance: float | None = None) -> pd.DataFrame:

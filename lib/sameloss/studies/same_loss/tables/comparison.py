@@ -10,6 +10,7 @@ from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.association import partial_r2, signed_r2, slope, trajectories_of, within_size_r2
 from sameloss.statistics.bootstrap import Interval, percentile_interval
 from sameloss.studies.names import display_name
+from sameloss.studies.recorded import record_in_words, recorded
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, Arm
 from sameloss.studies.same_loss.effects import (
@@ -22,7 +23,6 @@ from sameloss.studies.same_loss.effects import (
 )
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
 from sameloss.studies.same_loss.pages import ComparisonPage
-from sameloss.studies.same_loss.recorded import record_in_words, recorded
 from sameloss.studies.same_loss.results import (
     KEYS,
     Results,

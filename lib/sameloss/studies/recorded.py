@@ -1,0 +1,52 @@
+"""Recorded runs: the small tables of presets that are too long to wait for, kept in `results/`.
+
+A record is a folder of a preset, `results/laptop-long/`, or for a page with tables of its own a folder
+within it, `results/laptop-long/ii5_growing/`.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from sameloss.store.files import write_atomically
+from sameloss.store.location import book_root
+
+ORIGIN = "record.json"
+"""The file that makes a folder a record; written last."""
+
+
+def write_record(tables: Mapping[str, pd.DataFrame], origin: Mapping[str, Any], folder: Path) -> Path:
+    """Write tables, and where they come from; return their folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    write_atomically(folder / ORIGIN, (json.dumps(origin, indent=1) + "\n").encode())
+    return folder
+
+
+def records(page: str = "") -> dict[str, dict[str, Any]]:
+    """Return the origin of every record, by preset: of Part I, or of a page with tables of its own."""
+    results = book_root() / "results"
+    presets = sorted(folder.name for folder in results.glob("*") if (folder / page / ORIGIN).exists())
+    return {preset: json.loads((results / preset / page / ORIGIN).read_text()) for preset in presets}
+
+
+def recorded(table: str, preset: str = "laptop-long", page: str = "") -> pd.DataFrame:
+    """Return a recorded table; an empty one where the record is of a time that had none such."""
+    path = book_root() / "results" / preset / page / f"{table}.csv"
+    return pd.read_csv(path) if path.exists() else pd.DataFrame()
+
+
+def record_in_words(preset: str, page: str = "") -> str:
+    """Return one line on where a record comes from."""
+    origin = records(page)[preset]
+    days = " to ".join(dict.fromkeys(origin["days"]))
+    return (
+        f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
+        f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
+        f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
+        + origin.get("note", "")
+    )
