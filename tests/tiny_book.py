@@ -21,6 +21,7 @@ FILES = {
     "_static/book.css": "",
     "_static/movable_accuracy.js": "",
     "_static/movable_landscape.js": "",
+    "_static/movable_growth.js": "",
     "_static/favicon.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>",
     "constraints.txt": "numpy==1\n",
     "results/a.csv": "1\n",

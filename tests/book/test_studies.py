@@ -72,7 +72,7 @@ def test_an_unknown_page_is_refused_with_those_there_are():
     assert sentence.startswith(
         "No study has a page '02_existance'; pages are 01_introduction, 02_existence, "
     )
-    assert sentence.endswith("costs, d_practice, e_mask_rate, ii5_growing, verdicts.")
+    assert sentence.endswith("costs, d_practice, e_mask_rate, ii5_growing, ii5_stacking, verdicts.")
 
 
 # A study of its own, in a folder that the library does not know

@@ -3,12 +3,15 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from sameloss.store.store import Store
+from sameloss.studies.growing.operators import NOT_GROWN
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
-from sameloss.studies.growing.results import MEASURES, Grown
+from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
 from sameloss.studies.growing.settings import PRESETS
+from sameloss.studies.growing.stacks import PAID, Stacks
 
 
 @pytest.fixture(scope="session")
@@ -54,3 +57,33 @@ def made_up():
     final_alone = np.repeat(seeds[:, -1:], looks, 1)
     sooner = replace(grown, chosen_by=final_alone, kl=1 + seeds / 10)
     return replace(grown, aged={10: grown, 100: sooner})
+
+
+ENDS = {"adaptive": 0.1, PAID: 0.11, "last": 0.12, "middle": 0.13, "random": 0.14}
+ENDS |= {NOT_GROWN: 0.3, FROM_NOTHING: 0.15}
+
+
+@pytest.fixture
+def stacked():
+    """Ways end in their order; at equal KL the last one reads 2 points more, at a third of the trace."""
+    stages, known = [], []
+    for seed in range(3):
+        for way, end in ENDS.items():
+            for step, factor in ((30, 4.0), (60, 1.0)):
+                kl = factor * end * (1 + seed / 10)
+                about = {"seed": seed, "way": way, "layers": 3, "operator": f"{way}, i = {seed}"}
+                stages.append({**about, "step": step, "kl": kl, "flops": 1.0 * step})
+                better, flatter = (2.0, 3.0) if way == "last" else (0.0, 1.0)
+                known.append(
+                    {
+                        "seed": seed,
+                        "way": way,
+                        "step": step,
+                        "kl": kl,
+                        "trace": kl / flatter,
+                        "root": 90 - 10 * np.log(kl) + better,
+                        "span2": 80 - 10 * np.log(kl) + better,
+                    }
+                )
+    settings = replace(PRESETS["smoke"].stacking, seeds=3)
+    return Stacks(settings, pd.DataFrame(stages), pd.DataFrame(known))

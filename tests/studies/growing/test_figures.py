@@ -5,6 +5,7 @@ import pytest
 
 from sameloss.studies import drawing
 from sameloss.studies.growing import figures, tables
+from sameloss.studies.growing.stacks import WAY_NAMES
 
 
 def test_maps_have_a_row_each_and_new_layers_in_brackets(made_up):
@@ -50,3 +51,35 @@ def test_choices_have_a_row_each(made_up):
     ax = figures.final_losses(choices, drawing.panels(1)[0])
     assert [label.get_text() for label in ax.get_yticklabels()] == choices.choice.tolist()
     assert len(ax.containers) == len(choices)
+
+
+def test_regret_against_cost_has_a_series_for_each_kind(made_up):
+    choices = tables.selection_table(made_up)
+    ax = figures.regret_by_cost(choices, 0.5, drawing.panels(1)[0])
+    names = ax.get_legend_handles_labels()[1]
+    assert names == ["by lot", "LAG@k", "halving", "when settled"]
+    assert len(ax.containers[0].lines[0].get_xdata()) == choices.choice.str.startswith("LAG").sum()
+    assert "cost" in ax.get_xlabel()
+
+
+def test_ages_are_labelled_with_their_steps(made_up):
+    left, right = drawing.panels(2)
+    figures.spread_by_age(made_up, left)
+    figures.correlation_by_age(made_up, right)
+    assert [label.get_text() for label in left.get_xticklabels()] == ["10", "100"]
+    assert left.get_legend_handles_labels()[1] == ["spread of operators", "gain of depth"]
+    assert right.get_legend_handles_labels()[1] == ["10 steps", "100 steps"]
+    np.testing.assert_allclose(right.lines[1].get_ydata(), 1, atol=1e-5)
+
+
+def test_every_way_to_stack_has_its_line_over_flops(stacked):
+    ax = figures.stacks_by_flops(stacked, drawing.panels(1)[0])
+    assert ax.get_legend_handles_labels()[1] == list(WAY_NAMES.values())
+    last = ax.lines[list(WAY_NAMES).index("last")]
+    np.testing.assert_allclose(last.get_xydata(), [[30, 0.528], [60, 0.132]])
+
+
+def test_differences_at_equal_kl_stand_in_a_row_a_task(stacked):
+    ax = figures.at_same_kl(tables.same_kl_table(stacked), drawing.panels(1)[0])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["root", "span2", "mean"]
+    assert len(ax.containers) == 4

@@ -5,7 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sameloss.studies.growing.results import EARLY
+from sameloss.studies.growing.results import EARLY, Grown
+from sameloss.studies.growing.settings import PRESETS
+
+SEEDS_FIRST = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
 
 
 def test_correlations_turn_at_the_planted_look(made_up):
@@ -49,3 +52,44 @@ def test_seeds_that_agree_share_an_order_and_others_do_not(made_up):
 
 def test_the_early_look_is_at_the_thesis_share(made_up):
     assert made_up.steps[made_up.early] == made_up.look(EARLY * 40) == 2
+
+
+def test_operators_share_all_variance_where_shallow_models_agree(made_up):
+    assert made_up.operator_share() == pytest.approx(1, abs=1e-3)
+    rng = np.random.default_rng(0)
+    alone = made_up.kl.copy()
+    alone[:, -1] = np.exp(rng.standard_normal(alone[:, -1].shape))
+    assert abs(replace(made_up, kl=alone).operator_share()) < 0.6
+
+
+def test_the_share_is_that_of_a_two_way_layout():
+    """Against the variances that were planted: operators 0.09, the rest 0.01."""
+    rng = np.random.default_rng(1)
+    settings = replace(PRESETS["laptop-long"].growing, seeds=40)
+    shape = (40, len(settings.look_steps), len(settings.operators))
+    kl = np.ones(shape)
+    order, noise = 0.3 * rng.standard_normal(shape[2]), 0.1 * rng.standard_normal((shape[0], shape[2]))
+    kl[:, -1] = np.exp(order + noise + rng.standard_normal((40, 1)))
+    nothing = np.ones(shape[:2])
+    planted = Grown(settings, kl, kl, nothing, nothing, {}, np.ones((40, shape[2])))
+    expected = order.var(ddof=1) / (order.var(ddof=1) + 0.01)
+    assert planted.operator_share() == pytest.approx(expected, abs=0.01)
+    few = replace(planted, **{name: getattr(planted, name)[:1] for name in SEEDS_FIRST})
+    assert np.isnan(few.operator_share())
+
+
+def test_it_tells_the_end_from_the_planted_look(made_up):
+    assert made_up.tells_from().tolist() == [made_up.steps[3]] * 3
+
+
+def test_what_was_picked_has_its_accuracy(made_up):
+    assert made_up.accuracy_of(made_up.picked()) == pytest.approx([90] * 3)
+    assert made_up.accuracy_of(made_up.picked(0)) == pytest.approx([80] * 3)
+
+
+def test_the_gate_is_not_fooled_by_the_least_of_many(made_up):
+    """Where all end like the one not grown, but for noise, the best by other sentences gains nothing."""
+    rng = np.random.default_rng(0)
+    noisy = {name: np.exp(0.1 * rng.standard_normal((3, 10, 6))) for name in ("chosen_by", "kl")}
+    gate = replace(made_up, **noisy, not_grown=np.ones((3, 10))).headroom()
+    assert gate.low < 0

@@ -63,13 +63,15 @@ def test_what_cannot_be_grown_or_ranked_is_refused(change, sentence):
         ({"state": "lost"}, "Unknown state 'lost'; choose one of mapped, reset, stale"),
         ({"lag": 40}, r"^LAG chooses after 1 to 39 of the 40 steps that follow growing; got lag = 40\.$"),
         ({"steps": 5}, "after 1 to 4 of the 5 steps that follow growing; got lag = 10"),
+        ({"stage_lag": 15}, r"chosen after 0 to 14 of its steps, .* at most; got 15\.$"),
         ({"label_noise": -1}, "label_noise must be positive; got -1"),
         ({"layers": 3}, "Unknown parameter 'layers'"),
     ],
 )
 def test_a_page_says_what_is_valid(given, sentence, tmp_path):
+    page = "ii5_stacking" if "stage_lag" in given else "ii5_growing"
     with pytest.raises(ParameterError, match=sentence):
-        STUDY.open("ii5_growing", {"preset": "smoke", "artifacts": str(tmp_path), **given})
+        STUDY.open(page, {"preset": "smoke", "artifacts": str(tmp_path), **given})
 
 
 def test_parameters_reach_the_runs(tmp_path):

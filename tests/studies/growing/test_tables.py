@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 
 from sameloss.studies.growing import tables
+from sameloss.studies.growing.settings import PRESETS
+
+SEEDS_FIRST = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
 
 
 def test_operators_are_ordered_by_their_end(made_up):
@@ -43,8 +47,6 @@ def test_correlations_are_given_for_all_and_within(made_up):
 
 def test_lags_overhead_is_what_the_thesis_would_have(made_up):
     """Thirty operators, 200 of 100,000 steps: 5.8 %; 2,000 of them: 58 %."""
-    from sameloss.studies.growing.settings import PRESETS
-
     for lag, share in ((200, 5.8), (2000, 58.0)):
         published = replace(PRESETS["paper"].growing, steps=100_000, lag=lag)
         table = tables.flops_table(published)
@@ -60,3 +62,72 @@ def test_sentences(made_up):
     assert tables.transition_in_words(made_up).startswith(
         "Looks agree with each other more than with those before from step 3 on (7.5 % of the steps"
     )
+
+
+def test_ways_to_choose_have_their_regret_and_their_cost(made_up):
+    """It turns at look 3: before, the worst is chosen; 5 others for 10 of 40 steps are 125 %."""
+    table = tables.selection_table(made_up).set_index("choice")
+    assert table["relative regret"]["LAG@0"] == pytest.approx(1)
+    assert table["relative regret"]["LAG@10"] == pytest.approx(0)
+    assert table["cost (%)"][["LAG@0", "LAG@10"]].to_list() == pytest.approx([0, 125])
+    assert table["relative regret"]["halving from step 5"] == pytest.approx(0)
+    assert table["cost (%)"]["halving from step 5"] < 125
+    assert table["relative regret"]["when settled for half of the steps"] == pytest.approx(1)
+
+
+def test_what_models_know_is_told_by_choice_and_task(made_up):
+    names = [operator.name for operator in made_up.operators]
+    controls = {"not grown": 50.0, "from nothing": 60.0, "untrained": 30.0}
+    known = dict(zip(names, made_up.accuracy[0], strict=True)) | controls
+    accuracies = pd.DataFrame(
+        {"seed": seed, "operator": name, "task": task, "accuracy": accuracy - (task == "b")}
+        for seed in made_up.settings.all_seeds
+        for name, accuracy in known.items()
+        for task in "ab"
+    )
+    two = replace(made_up, landscape={}, **{name: getattr(made_up, name)[:2] for name in SEEDS_FIRST})
+    table = tables.downstream_table(two, accuracies).set_index("model")
+    assert table.a[["oracle", "LAG@10", "LAG@0"]].to_list() == pytest.approx([90, 90, 80])
+    assert table.b["oracle"] == pytest.approx(89)
+    assert table.a[list(controls)].to_list() == list(controls.values())
+
+
+def test_ages_have_a_row_each(made_up):
+    table = tables.age_table(made_up)
+    assert table["steps before growing"].to_list() == [10, 100]
+    spread = table["spread of operators (%)"]
+    assert spread[0] > 5 * spread[1]
+    assert table["Spearman at first"].to_list() == pytest.approx([-1, 1], abs=1e-5)
+    assert table["tells from step"].to_list() == [made_up.steps[3], 0]
+    assert tables.age_table(replace(made_up, aged={})).empty
+
+
+def test_stacks_are_measured_from_the_last_layers_way(stacked):
+    table = tables.stack_table(stacked).set_index("way")
+    assert table.index[0] == "adaptive (LAG at every stage)"
+    assert table["over last"]["last layers on top"] == 0
+    assert table["over last"]["from nothing, equal FLOPs"] == pytest.approx(0.033)
+    assert (table["FLOPs (%)"] == 100).all()
+    chosen = tables.choices_of_stages(stacked)
+    assert chosen.to_numpy().tolist() == [[3, *(f"adaptive, i = {seed}" for seed in range(3))]]
+
+
+def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacked):
+    table = tables.same_kl_table(stacked).set_index(["way", "of"]).value
+    assert table["last layers on top", "root (points)"] == pytest.approx(2)
+    assert table["last layers on top", "trace (ratio)"] == pytest.approx(1 / 3)
+    assert table["random layers on top", "mean of the tasks (points)"] == pytest.approx(0, abs=1e-9)
+
+
+def test_ways_are_told_by_their_maps(stacked):
+    table = tables.way_table(stacked.settings).set_index("way")
+    assert table.loc["adaptive (LAG at every stage)"].to_list() == ["0 (0)", "0 (0) 1; 0 1 (1)"]
+    assert table.loc["middle layers repeated"].to_list() == ["0 (0)", "0 (0) 1"]
+    many = tables.way_table(PRESETS["gpu"].stacking)
+    assert "; and 9 more" in many[12][0]
+
+
+def test_a_candidate_that_diverged_is_named(made_up):
+    name = made_up.operators[0].name
+    lost = replace(made_up, diverged=(name,))
+    assert f"{name} (diverged)" in tables.operator_table(lost).operator.to_list()

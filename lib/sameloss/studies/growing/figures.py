@@ -6,9 +6,12 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-from sameloss.statistics.prediction import transition
+from sameloss.statistics.bootstrap import seed_interval
+from sameloss.statistics.prediction import mean_correlation, transition
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.growing.results import Grown
+from sameloss.studies.growing.operators import NOT_GROWN
+from sameloss.studies.growing.results import FROM_NOTHING, Grown
+from sameloss.studies.growing.stacks import WAY_NAMES, Stacks
 
 COLOURS = {"duplicate": "C0", "random": "C1", "silent": "C2", "muted": "C3"}
 STYLES: dict[str, Style] = {
@@ -122,6 +125,86 @@ def final_losses(choices: pd.DataFrame, ax: Axes) -> Axes:
     ax.set_yticks(range(0, -len(choices), -1), choices.choice)
     ax.set(xlabel="final KL over that of the best operator (nats)")
     ax.axvline(0, color="0.5", lw=1)
+    return ax
+
+
+def regret_by_cost(choices: pd.DataFrame, lot: float, ax: Axes) -> Axes:
+    """Draw the relative regret of each way to choose against its cost, with intervals, beside a lot."""
+    styles = {"LAG": ("o-", "C0"), "halving": ("s", "C1"), "when": ("^", "C2")}
+    for kind, (form, colour) in styles.items():
+        own = choices[choices.choice.str.startswith(kind)]
+        ends = [own["relative regret"] - own.low, own.high - own["relative regret"]]
+        cost = own["cost (%)"].clip(lower=0.1)
+        name = {"LAG": "LAG@k", "when": "when settled"}.get(kind, kind)
+        ax.errorbar(
+            cost, own["relative regret"], yerr=ends, fmt=form, color=colour, capsize=2, ms=5, label=name
+        )
+    ax.axhline(lot, color="0.35", ls="--", label="by lot")
+    ax.set(xscale="log", xlabel="cost over that of one grown model (%; 0 stands at 0.1)")
+    ax.set(ylabel="relative regret", ylim=(-0.05, 1.05))
+    ax.xaxis.set_major_formatter("{x:g}")
+    return ax
+
+
+def spread_by_age(grown: Grown, ax: Axes) -> Axes:
+    """Draw how much operators differ at the end, and what depth gains, by the age of the shallow models."""
+    ages = sorted(grown.aged)
+    series = {
+        "spread of operators": [seed_interval(grown.aged[age].spread()) for age in ages],
+        "gain of depth": [grown.aged[age].headroom() for age in ages],
+    }
+    for (name, found), form in zip(series.items(), ("o-", "s--"), strict=True):
+        value, low, high = 100 * np.array(found).T
+        ax.errorbar(ages, value, yerr=[value - low, high - value], fmt=form, capsize=3, label=name)
+    ax.axhline(0, color="0.5", lw=1)
+    ax.set(xscale="log", xlabel="steps before growing", ylabel="log ratio of final KLs (%)")
+    _label_ages(ages, ax)
+    return ax
+
+
+def correlation_by_age(grown: Grown, ax: Axes) -> Axes:
+    """Draw the rank correlation with the final KL by step, one line an age of the shallow models."""
+    for (age, own), marker in zip(sorted(grown.aged.items()), MARKERS, strict=False):
+        mean = [mean_correlation(own.correlations(look)).value for look in range(len(own.steps))]
+        ax.plot(_shifted(own), mean, marker=marker, ms=4, label=f"{age:,} steps")
+        last = own
+    ax.axhline(0, color="0.5", lw=1)
+    ax.set(xscale="log", ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
+    _label_steps(last, ax)
+    return ax
+
+
+def _label_ages(ages: list[int], ax: Axes) -> None:
+    ax.set_xticks(ages, [f"{age:,}" for age in ages])
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def stacks_by_flops(stacks: Stacks, ax: Axes) -> Axes:
+    """Draw the KL in the last stage against everything that was computed until then, one line a way."""
+    for (way, name), marker in zip(WAY_NAMES.items(), MARKERS, strict=False):
+        own = stacks.stages[stacks.stages.way == way]
+        deepest = own[own.layers == own.layers.max()]
+        mean = deepest.groupby("step")[["flops", "kl"]].mean()
+        grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_NOTHING) else {}
+        ax.plot(mean.flops, mean.kl, marker=marker, ms=5, label=name, **grey)
+    ax.set(yscale="log", xlabel="FLOPs since the first weights were drawn", ylabel=KL)
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.yaxis.set_minor_formatter("{x:g}")
+    ax.tick_params(axis="y", which="both", labelsize="small")
+    return ax
+
+
+def at_same_kl(table: pd.DataFrame, ax: Axes) -> Axes:
+    """Draw by how many points each way reads better than a model from nothing at equal KL, by task."""
+    points = table[table.of.str.contains("points")]
+    for (way, own), marker in zip(points.groupby("way", sort=False), MARKERS, strict=False):
+        place = -np.arange(len(own)) - 0.15 * MARKERS.index(marker)
+        ends = [own.value - own.low, own.high - own.value]
+        ax.errorbar(own.value, place, xerr=ends, fmt=marker, ms=5, capsize=2, label=way)
+    names = points.of.drop_duplicates().str.removesuffix(" (points)").str.replace(" of the tasks", "")
+    ax.set_yticks(-np.arange(len(names)) - 0.22, names)
+    ax.axvline(0, color="0.5", lw=1)
+    ax.set(xlabel="accuracy minus that from nothing, at equal KL (points)")
     return ax
 
 

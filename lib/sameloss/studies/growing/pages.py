@@ -19,7 +19,7 @@ from sameloss.studies.growing.claims import STACKING_TOPICS, TOPICS, GrowthClaim
 from sameloss.studies.growing.found import found_by_record, found_in, stacks_in
 from sameloss.studies.growing.landscape import GrowthLandscape, LocalityMeasurement
 from sameloss.studies.growing.operators import NOT_GROWN, Operator
-from sameloss.studies.growing.results import FROM_NOTHING, Grown
+from sameloss.studies.growing.results import FROM_NOTHING, UNTRAINED, Grown
 from sameloss.studies.growing.runs import Candidates, GrowthBase, Member, Stage
 from sameloss.studies.growing.settings import PARAMETERS, PRESETS, GrowingSettings, Settings, finished
 from sameloss.studies.growing.stacks import PAID, Stacks
@@ -32,8 +32,6 @@ from sameloss.training.objectives import Objective
 RESUME_EVERY = 250  # steps after which a training's state is saved
 
 TRACE_SENTENCES = 256
-
-UNTRAINED = "untrained"
 
 NO_AGES = pd.DataFrame({"age": []})
 

@@ -1,6 +1,6 @@
 """What the runs of growing found, as arrays over seeds, looks and operators."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,6 +17,7 @@ from sameloss.statistics.prediction import (
     relative_regret,
     self_correlation,
 )
+from sameloss.statistics.selection import Choice
 from sameloss.studies.growing.operators import Operator
 from sameloss.studies.growing.settings import GrowingSettings
 
@@ -29,8 +30,15 @@ MEASURES = {"gradient": "squared gradient norm", "trace": "Fisher trace", "eigen
 FROM_NOTHING = "from nothing"
 """The name of a deep model that is trained from nothing, at equal FLOPs."""
 
+UNTRAINED = "untrained"
+"""The name of a deep model as it was drawn."""
+
 TELLS = 0.8
 """The rank correlation with the final KL from which on a look counts as telling (the thesis' at step 200)."""
+
+
+Rule = Callable[[Float[np.ndarray, "look operator"], Int[np.ndarray, " look"]], Choice]
+"""A way to choose among candidates, from what is seen of them: see `statistics.selection`."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +122,30 @@ class Grown:
         """Return the final KL of what is chosen after some steps; None: after LAG's."""
         picked = self.picked(step)
         return self.final[np.arange(len(picked)), picked]
+
+    def selected(self, rule: Rule) -> pd.DataFrame:
+        """Return each seed's relative regret of a rule, and its cost over that of one grown model."""
+        steps = np.array(self.steps)
+        choices = [rule(own, steps) for own in self.chosen_by]
+        picked = np.array([choice.candidate for choice in choices])
+        best, worst = self.final.min(1), self.final.max(1)
+        regret = (self.final[np.arange(len(picked)), picked] - best) / (worst - best)
+        cost = np.array([choice.others for choice in choices]) / self.settings.steps
+        return pd.DataFrame({"regret": regret, "cost": cost})
+
+    def operator_share(self) -> float:
+        """Return the share of the final log KL's variance within shallow models that all of them agree on.
+
+        It is the intraclass correlation of operators, from a two-way layout without repetition: 1 where one
+        order serves every shallow model, 0 and below where it is the shallow model's own. One seed has none.
+        """
+        seeds, operators = self.final.shape
+        if seeds < 2:
+            return float("nan")
+        log = np.log(self.final) - np.log(self.final).mean(1, keepdims=True)
+        between = seeds * log.mean(0).var(ddof=1)
+        rest = ((log - log.mean(0)) ** 2).sum() / ((seeds - 1) * (operators - 1))
+        return float((between - rest) / (between + (seeds - 1) * rest))
 
     def accuracy_of(self, picked: Int[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
         """Return the mean accuracy (%) of one operator a seed at the end."""

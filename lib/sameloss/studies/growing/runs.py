@@ -172,7 +172,7 @@ class _Grown(Run):
         """Return a rough number of seconds."""
         root = self.base.root
         rows = self.steps * root.optimisation.batch + len(self.looks) * self.held_out.sentences / 3
-        return len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 7e9
+        return len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
 
 
 def _look(names: Sequence[str], ensemble: Ensemble, pairs: Pairs, step: int, losses: Tensor) -> pd.DataFrame:

@@ -330,12 +330,17 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Return the settings, after a check of what goes together.
 
     Raises:
-        ParameterError: where LAG would choose after the training has ended.
+        ParameterError: where LAG would choose after the training, or a stage, has ended.
 
     """
-    steps, lag = settings.growing.steps, settings.growing.lag
+    steps, lag, stages = settings.growing.steps, settings.growing.lag, settings.stacking
     if not lag < steps:
         raise ParameterError(
             f"LAG chooses after 1 to {steps - 1} of the {steps} steps that follow growing; got lag = {lag}."
+        )
+    if stages.lag > stages.longest_lag:
+        raise ParameterError(
+            f"A stage's operator is chosen after 0 to {stages.longest_lag} of its steps, a quarter of "
+            f"the last stage at most; got {stages.lag}."
         )
     return settings

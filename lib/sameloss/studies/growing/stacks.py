@@ -10,10 +10,19 @@ from sameloss.errors import UnreachableKL
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.ways import StackingSettings
+from sameloss.studies.growing.results import FROM_NOTHING
+from sameloss.studies.growing.ways import WAYS, StackingSettings
 
 PAID = "adaptive, trials paid"
 """The adaptive way whose last stage is shorter by what its trials took."""
+
+WAY_NAMES = {
+    **WAYS,
+    PAID: "adaptive, its trials paid for",
+    NOT_GROWN: "not grown in the last stage",
+    FROM_NOTHING: "from nothing, equal FLOPs",
+}
+"""Ways to stack and what they are compared with, as tables call them."""
 
 LEADING = ("seed", "way", "step", "kl", "trace")
 

@@ -1,5 +1,7 @@
 """Tables of growing, and sentences on them."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import torch
@@ -8,8 +10,15 @@ from jaxtyping import Float
 from sameloss.statistics.bootstrap import Interval, seed_interval
 from sameloss.statistics.estimate import Estimate
 from sameloss.statistics.prediction import mean_correlation, rank_correlation, transition
-from sameloss.studies.growing.results import MEASURES, Grown
+from sameloss.statistics.selection import choose_at, halve, when_settled
+from sameloss.studies.growing.operators import NOT_GROWN
+from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, UNTRAINED, Grown, Rule
 from sameloss.studies.growing.settings import GrowingSettings
+from sameloss.studies.growing.stacks import WAY_NAMES, Stacks
+from sameloss.studies.growing.ways import WAYS, StackingSettings
+
+MAPS = 6
+"""Maps of one stage that a table lists."""
 
 Seeds = Float[np.ndarray, " seed"]
 
@@ -18,7 +27,7 @@ def operator_table(grown: Grown) -> pd.DataFrame:
     """Return each operator's mean KL (nats) right after growing, early and at the end, the best first."""
     rows = [
         {
-            "operator": operator.name,
+            "operator": operator.name + " (diverged)" * (operator.name in grown.diverged),
             "layers": str(operator.layers(grown.settings.shape.layers, grown.settings.added)),
             "KL at first": grown.kl[:, 0, at].mean(),
             f"after {grown.steps[grown.early]}": grown.kl[:, grown.early, at].mean(),
@@ -48,6 +57,124 @@ def choice_table(grown: Grown) -> pd.DataFrame:
         over = seed_interval(final - best)
         rows.append({"choice": choice, "KL": over.value, "low": over.low, "high": over.high,
                      "relative regret": float(((final - best) / spread).mean())})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def rules(grown: Grown) -> dict[str, Rule]:
+    """Return ways to choose: at LAG's step and before, by halving, and when a choice has settled."""
+    lag = grown.settings.lag
+    looks = [look for look, step in enumerate(grown.steps) if step <= lag]
+    fixed: dict[str, Rule] = {f"LAG@{grown.steps[look]}": partial(choose_at, look=look) for look in looks}
+    halving: dict[str, Rule] = {
+        f"halving from step {first}": partial(halve, first=first) for first in (lag // 8, lag // 2) if first
+    }
+    return fixed | halving | {"when settled for half of the steps": when_settled}
+
+
+def selection_table(grown: Grown) -> pd.DataFrame:
+    """Return relative regret, with intervals over shallow models, and cost (%) of ways to choose."""
+    rows = []
+    for name, rule in rules(grown).items():
+        found = grown.selected(rule)
+        regret = seed_interval(found.regret.to_numpy())
+        cost = 100 * found.cost.mean()
+        rows.append({"choice": name, "relative regret": regret.value, **_ends(regret), "cost (%)": cost})
+    return pd.DataFrame(rows)
+
+
+def _ends(found: Interval) -> dict[str, float]:
+    return {"low": found.low, "high": found.high}
+
+
+def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
+    """Return accuracies (%) at the end by task, mean over shallow models (Table C.1).
+
+    Args:
+        grown: what was found.
+        accuracies: with the columns `seed`, `operator`, `task`, `accuracy`.
+
+    """
+    names, seeds = [operator.name for operator in grown.operators], grown.settings.all_seeds
+    picks = {
+        "oracle": grown.final.argmin(1),
+        f"LAG@{grown.settings.lag}": grown.picked(),
+        "LAG@0": grown.picked(0),
+        "last layers once more, on top": [grown.at(grown.settings.last)] * len(seeds),
+        "random layers on top": [grown.at(grown.settings.random_top)] * len(seeds),
+    }
+    wanted = {name: [names[at] for at in picked] for name, picked in picks.items()}
+    wanted |= {name: [name] * len(seeds) for name in (NOT_GROWN, FROM_NOTHING, UNTRAINED)}
+    by_model = accuracies.pivot_table("accuracy", ["seed", "operator"], "task", sort=False)
+    rows = [
+        {"model": name, **by_model.loc[list(zip(seeds, own, strict=True))].mean()}
+        for name, own in wanted.items()
+    ]
+    return pd.DataFrame(rows)
+
+
+def age_table(grown: Grown) -> pd.DataFrame:
+    """Return how the picture changes with the steps of the shallow models, means over these."""
+    rows = []
+    for age, own in sorted(grown.aged.items()):
+        rows.append(
+            {
+                "steps before growing": age,
+                "KL before": own.not_grown[:, 0].mean(),
+                "KL at the end": own.final.min(1).mean(),
+                "gain of depth (%)": 100 * (1 - np.exp(-own.headroom().value)),
+                "spread of operators (%)": 100 * own.spread().mean(),
+                "Spearman at first": mean_correlation(own.correlations(0)).value,
+                f"at step {own.settings.lag}": mean_correlation(
+                    own.correlations(own.look(own.settings.lag))
+                ).value,
+                "tells from step": own.tells_from().mean(),
+                "shared order": own.operator_share(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def way_table(settings: StackingSettings) -> pd.DataFrame:
+    """Return which maps each way chooses among in each stage."""
+    rows = []
+    for way, name in WAYS.items():
+        for stage, layers in enumerate(settings.depths[:-1], start=1):
+            operators = settings.tried(way, stage)
+            maps = "; ".join(str(operator.layers(layers, settings.added)) for operator in operators[:MAPS])
+            more = f"; and {len(operators) - MAPS} more" if len(operators) > MAPS else ""
+            rows.append({"way": name, "layers": layers + settings.added, "maps": maps + more})
+    return pd.DataFrame(rows).pivot_table("maps", "way", "layers", aggfunc="first", sort=False).reset_index()
+
+
+def stack_table(stacks: Stacks) -> pd.DataFrame:
+    """Return how each way to stack ends (Table C.2): KL over that of stacking the last layers, and FLOPs."""
+    fixed = stacks.ends("last")
+    rows = []
+    for way, name in WAY_NAMES.items():
+        end, over = stacks.ends(way), stacks.below("last", way)
+        cost = 100 * (end.flops / fixed.flops).mean()
+        about = {"way": name, "KL": end.kl.mean(), "over last": over.value}
+        rows.append({**about, **_ends(over), "FLOPs (%)": cost})
+    return pd.DataFrame(rows).sort_values("KL", ignore_index=True)
+
+
+def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
+    """Return which layers adaptive stacking repeated, stage by stage, one column a seed."""
+    own = stacks.stages[stacks.stages.way == "adaptive"]
+    chosen = own.groupby(["layers", "seed"]).operator.last().unstack()
+    return chosen.rename(columns=lambda seed: f"seed {seed}").reset_index(names="layers after growing")
+
+
+def same_kl_table(stacks: Stacks) -> pd.DataFrame:
+    """Return each way minus the model trained from nothing at equal KL: points by task, trace as a ratio."""
+    rows = []
+    for way in ("adaptive", "last", "middle", "random"):
+        for what in (*stacks.tasks, "accuracy", "trace"):
+            found = stacks.at_equal_kl(way, FROM_NOTHING, what)
+            ends = [float(np.exp(end)) if what == "trace" else end for end in found]
+            named = {"accuracy": "mean of the tasks (points)", "trace": "trace (ratio)"}
+            about = {"way": WAY_NAMES[way], "of": named.get(what, f"{what} (points)")}
+            rows.append(about | dict(zip(Interval._fields, ends, strict=True)))
     return pd.DataFrame(rows)
 
 

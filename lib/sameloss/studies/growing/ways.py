@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.grow import Filling
@@ -31,14 +30,9 @@ class StackingSettings:
     first_seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse stages that cannot be, and a choice that comes after the stage."""
+        """Refuse stages that cannot be."""
         for layers in self.depths[:-1]:
             stacked(layers, self.added)
-        most = min(self.steps, self.looks[0] - 1)
-        if not self.lag <= most:
-            raise ParameterError(
-                f"A stage's operator is chosen after 0 to {most} of its steps; got {self.lag}."
-            )
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -49,6 +43,11 @@ class StackingSettings:
         (1, 2, 3, 4)
         """
         return tuple(self.shape.layers + self.added * stage for stage in range(len(self.every) + 1))
+
+    @property
+    def longest_lag(self) -> int:
+        """Return the largest number of steps after which a stage's operator can be chosen."""
+        return min(self.steps, self.looks[0] - 1)
 
     @property
     def looks(self) -> tuple[int, ...]:

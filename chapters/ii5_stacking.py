@@ -1,0 +1,161 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#   kernelspec:
+#     display_name: Python 3
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# (stacking)=
+# # II.5b Growing in stages, and what grown models know
+#
+# **The claim** (Chapter 5 and Appendix C of {cite}`karp2024thesis`): a deep model can be trained in stages, each of which adds
+# layers to the one before. The usual way repeats the last layers on top (*gradual stacking*, {cite}`reddi2023efficient`);
+# choosing at every stage by landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six
+# stages (Table C.2, one trial each).
+#
+# **What you will see**: models of one layer that grow by one a stage, on a language whose entropy is known, in four ways on
+# the same batches; what the trials of the adaptive way cost, and what is left of its gain where they are paid for; whether
+# stacking is worth it beside training the deep model from nothing with as many operations. Then the question of Part I,
+# which the thesis does not ask: **does a grown model know the same as one trained from nothing, at the same KL?**
+# {cite}`saunshi2024inductive` found that models which repeat their middle layers reason better at equal loss.
+
+# %% tags=["parameters"]
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+stacks: int = None  # first stages; None: the preset's
+stage_steps: int = None  # of each stage but the last; None: the preset's
+last_steps: int = None  # of the last stage; None: the preset's
+stage_lag: int = None  # steps after which a stage's operator is chosen; None: the preset's
+label_noise: float = None  # of the labels: 0 exact, 1 sampled as in the thesis; None: the preset's
+state: str = None  # of the optimiser: mapped, reset or stale; None: mapped
+tolerance: float = None  # relative, of all verdicts; None: each claim's own
+max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+workers: int = None  # runs at once; None: one a core
+device: str = "auto"  # cpu or cuda; auto takes the best there is
+artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
+
+# %%
+from sameloss.book.chapter import begin
+
+page = begin(globals(), "ii5_stacking")
+
+# %% [markdown]
+# ## Ways to stack
+#
+# Which layers each way may repeat, stage by stage, new ones in brackets. The thesis' stages add four layers each, and try 3,
+# 15, 27, 21 and 27 operators.
+
+# %%
+from sameloss.book.chapter import render
+from sameloss.studies.growing import tables
+
+render(tables.way_table(page.stacking))
+
+# %% [markdown]
+# All ways have the same first stage, batches and rates; the rate stays where it is until the last stage, in which it falls to zero.
+# The adaptive way trains all candidates of a stage for a few steps and goes on with the one whose KL is the
+# smallest then; a second adaptive arm has a last stage that is shorter by what all trials took. Two controls: a model that
+# does not grow in the last stage, and one of all layers from nothing, of as many operations as stacking takes.
+#
+# ## How each way ends (Table C.2)
+
+# %% mystnb={"figure": {"caption": "KL in the last stage against everything computed since the first weights were drawn, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line a way to stack, dashed for the controls."}}
+from sameloss.studies import drawing
+from sameloss.studies.growing import figures
+
+stacks_ = page.stacks
+ax = figures.stacks_by_flops(stacks_, drawing.panels(1, width=6.5)[0])
+drawing.legend(ax, letters=90)
+
+# %% [markdown]
+# Differences are taken within each first stage; their intervals, 95 %, are over first stages.
+
+# %%
+render(tables.stack_table(stacks_), decimals=4)
+
+# %% [markdown]
+# What the adaptive way has chosen:
+
+# %%
+render(tables.choices_of_stages(stacks_))
+
+# %% [markdown]
+# ## The same KL, the same knowledge?
+#
+# Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that a stacked model and
+# the one from nothing both reach in their last stage, and then compared. Both are of one shape, and an untrained model of that
+# shape is the same to both: what is left is the way of training.
+
+# %% mystnb={"figure": {"caption": "At equal KL: accuracy of each way to stack minus that of the model from nothing, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row a task and one for their mean, one marker a way, with intervals around zero."}}
+same = tables.same_kl_table(stacks_)
+ax = figures.at_same_kl(same, drawing.panels(1, width=6.5)[0])
+drawing.legend(ax, letters=90)
+
+# %%
+render(same, decimals=3)
+
+# %% [markdown]
+# ## Six layers, recorded
+#
+# {glue:}`record`
+
+# %% tags=["remove-cell"]
+from myst_nb import glue
+
+from sameloss.studies.growing.found import found_by_record
+from sameloss.studies.recorded import record_in_words
+
+glue("record", record_in_words("laptop-long", "ii5_stacking"), display=False)
+deeper = found_by_record("ii5_stacking", "laptop-long")
+
+# %%
+render(tables.stack_table(deeper), decimals=4)
+
+# %%
+render(tables.same_kl_table(deeper), decimals=3)
+
+# %% [markdown]
+# ## Thesis beside ours
+
+# %%
+from sameloss.book.chapter import beside_the_paper
+
+verdicts = beside_the_paper(page)
+
+# %% [markdown]
+# **What it shows.** Does choosing at every stage end better? {glue:}`verdict-stack-adaptive`; where its trials are paid for?
+# {glue:}`verdict-stack-adaptive-paid`. Is stacking better than training from nothing, at equal FLOPs?
+# {glue:}`verdict-stack-scratch`. At equal KL, does a stacked model read more? {glue:}`verdict-stack-knows`; is it flatter?
+# {glue:}`verdict-stack-flatter`.
+
+# %% tags=["hide-input"]
+# NBVAL_CHECK_OUTPUT
+from sameloss.models.layer_maps import grid
+
+tried = [len(grid(layers, 4, every)) for layers, every in zip((4, 8, 12, 16, 20), (1, 1, 1, 2, 2))]
+print("The thesis' stages try", ", ".join(map(str, tried)), "operators:", sum(tried), "in all.")
+steps = 200 * sum(count * layers for count, layers in zip(tried, (8, 12, 16, 20, 24)))
+whole = 160_000 * (4 + 8 + 12 + 16 + 20) + 200_000 * 24
+print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winners' own steps among them.")
+
+# %% [markdown]
+# ## Deviations
+#
+# - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that falls in the last stage, as on the
+#   page before: {ref}`growing`.
+# - The thesis' batch, masks and validation sentences are its own; its moments of new layers are not said. Here they begin without.
+# - The second adaptive arm, the middle layers, and both controls are not in the thesis.
+#
+# ## Exercises
+#
+# 1. Choose at once: `-p stage_lag 0` is stacking by the initial loss.
+# 2. Is the order of the ways the same for more first stages? `-p stacks 8`.
+# 3. Longer stages come closer to saturation: `-p stage_steps 1600 -p last_steps 3200`.
+
+# %% tags=["hide-input"]
+from sameloss.book.chapter import close
+
+close(page, same)
