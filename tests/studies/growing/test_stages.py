@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.studies.growing.operators import NOT_GROWN
 from sameloss.studies.growing.results import FROM_NOTHING
@@ -77,6 +78,18 @@ def test_trials_are_counted(stacking, adaptive):
     paid = stacking.last_stage(0, PAID)
     assert fixed.flops - deep < paid.flops <= fixed.flops
     assert stacking.store.get(adaptive).table.flops.iloc[-1] == pytest.approx(adaptive.flops)
+
+
+def test_operations_are_those_that_pytorch_counts(stacking, adaptive):
+    """The trial of two candidates, then one of them to the end; the exact labels take 1 % more."""
+    ensemble = adaptive.ensemble(stacking.store)
+    with FlopCounterMode(display=False) as counter:
+        trial = adaptive.trained(ensemble, stacking.store)
+        for _ in range(adaptive.lag):
+            next(trial)
+        for _ in adaptive.trained(ensemble.kept([1]), stacking.store, adaptive.lag):
+            pass
+    assert counter.get_total_flops() == pytest.approx(adaptive.flops - adaptive.base.flops, rel=0.02)
 
 
 def test_what_it_is_compared_with_costs_no_more(stacking):
