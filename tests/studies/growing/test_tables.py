@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.growing import tables
 from sameloss.studies.growing.settings import PRESETS
 
@@ -59,6 +61,8 @@ def test_sentences(made_up):
     assert tables.headroom_in_words(made_up.headroom()).endswith("so operators can be compared")
     flat = replace(made_up, not_grown=made_up.not_grown - 0.5).headroom()
     assert "not testable here" in tables.headroom_in_words(flat)
+    alone = tables.headroom_in_words(Interval(0.1, np.nan, np.nan))
+    assert alone.startswith("10 %, of one shallow model: without an interval")
     assert tables.transition_in_words(made_up).startswith(
         "Looks agree with each other more than with those before from step 3 on (7.5 % of the steps"
     )

@@ -243,6 +243,10 @@ def transition_in_words(grown: Grown) -> str:
 def headroom_in_words(headroom: Interval) -> str:
     """Say whether depth gains anything, on which all other claims rest."""
     share, *ends = (100 * (1 - np.exp(-end)) for end in headroom)
+    if np.isnan(headroom.low):
+        return (
+            f"{share:.0f} %, of one shallow model: without an interval nothing that depends on it is testable"
+        )
     found = f"{share:.0f} % ({ends[0]:.0f} to {ends[1]:.0f})"
     if headroom.low > 0:
         return f"{found}: there is depth to gain, so operators can be compared"
