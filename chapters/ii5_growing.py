@@ -145,6 +145,7 @@ _ = figures.regret_by_step(curve, grown, right)
 # %%
 from sameloss.book.movable_growth import movable_growth
 from sameloss.studies.growing.found import found_by_record
+from sameloss.studies.recorded import record_in_words, recorded
 
 thirty = found_by_record("ii5_growing", "laptop-long")
 movable_growth({f"preset {page.settings.name}": grown, "recorded, thirty operators": thirty})
@@ -227,9 +228,20 @@ _ = figures.regret_by_step(many, thirty, right)
 # %%
 render(tables.choice_table(thirty), decimals=4)
 
-# %% tags=["remove-cell"]
-from sameloss.studies.recorded import record_in_words
+# %% [markdown]
+# With nine maps a way, correlations within each way to begin say more than with two; and again the landscape, and what the models
+# know:
 
+# %%
+render(tables.correlation_table(thirty))
+
+# %%
+render(tables.landscape_table(thirty))
+
+# %%
+render(tables.downstream_table(thirty, recorded("downstream", page="ii5_growing")), decimals=2)
+
+# %% tags=["remove-cell"]
 glue("record", record_in_words("laptop-long", "ii5_growing"), display=False)
 glue("headroom-thirty", tables.headroom_in_words(thirty.headroom()), display=False)
 

@@ -3,10 +3,14 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
+from sameloss.runs.cost import H200
+from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.growing.claims import CLAIMS
-from sameloss.studies.growing.pages import GrowingPage
-from sameloss.studies.growing.runs import Candidates
+from sameloss.studies.growing.pages import GrowingPage, StackingPage
+from sameloss.studies.growing.runs import Candidates, GrowthBase, Stage
+from sameloss.studies.growing.settings import PRESETS
 
 
 def test_everything_is_computed_beforehand_and_found(page):
@@ -45,3 +49,21 @@ def test_candidates_that_do_not_fit_are_trained_in_parts(page):
         page.store.get(run)
     assert parted.grown.kl == pytest.approx(page.grown.kl, rel=1e-3)
     assert parted.grown.landscape["trace"] == pytest.approx(page.grown.landscape["trace"], rel=1e-6)
+
+
+def operations(run):
+    """Return what the training of a run takes itself."""
+    if isinstance(run, Candidates):
+        return len(run.names) * run.steps * run.base.root.flops_of_step(run.shape)
+    return run.flops - run.base.flops if isinstance(run, Stage) else run.flops
+
+
+def test_the_gpu_preset_takes_an_hour_of_an_h200_at_most(tmp_path):
+    """Training alone, in float32: products at the assumed share of the data sheet, and handing out blocks."""
+    settings, store = PRESETS["gpu"], Store(tmp_path)
+    pages = [GrowingPage("ii5_growing", settings, store), StackingPage("ii5_stacking", settings, store)]
+    ancestors = with_ancestors(run for page in pages for run in page.runs())
+    runs = [run for run in ancestors if isinstance(run, GrowthBase | Candidates | Stage)]
+    products = sum(map(operations, runs)) / H200.products(settings.growing.shape.d_model, torch.float32)
+    blocks = sum((run.done if isinstance(run, GrowthBase) else run.steps) * run.shape.layers for run in runs)
+    assert 1800 < products + blocks * H200.block_s < 3600
