@@ -175,7 +175,10 @@ def test_a_grammar_of_ones_own(tmp_path, smoke_store):
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"grammar": "{folder}/mine.txt"}, "LanguageError: The grammar is recursive, .* give length_limit"),
+        (
+            {"grammar": "{folder}/mine.txt"},
+            r"LanguageError: In .*mine\.txt: The grammar is recursive, .* give length_limit",
+        ),
         ({"grammar": "{folder}/none.txt"}, "ParameterError: The grammar file .*none.txt cannot be read"),
         (
             {"opt": "{folder}/no-model"},

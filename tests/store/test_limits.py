@@ -3,6 +3,7 @@
 import errno
 from contextlib import suppress
 
+import numpy as np
 import pytest
 import torch
 
@@ -28,6 +29,14 @@ def test_a_lack_of_memory_is_one_sentence_with_advice():
         raise torch.OutOfMemoryError
 
 
+@pytest.mark.parametrize(
+    "computed", [lambda: torch.empty(10**15), lambda: np.empty(10**17), lambda: bytearray(10**18)]
+)
+def test_so_is_one_of_a_processor(computed):
+    with pytest.raises(StoreError, match="is too small for Squaring"), small_memory_explained("Squaring", ""):
+        computed()
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
 def test_a_full_disk_is_one_sentence_with_the_folder(tmp_path, number):
     sentence = f"^No space left in the artifacts folder {tmp_path}; .*parameter `artifacts`"
@@ -39,3 +48,5 @@ def test_other_faults_stay_what_they_are(tmp_path):
     for guard in (full_disk_explained(tmp_path), small_memory_explained("Squaring", "")):
         with pytest.raises(PermissionError), guard:
             raise PermissionError(errno.EACCES, "not yours")
+    with pytest.raises(RuntimeError, match=r"^another$"), small_memory_explained("Squaring", ""):
+        raise RuntimeError("another")

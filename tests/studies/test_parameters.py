@@ -11,6 +11,7 @@ from papermill.translators import PythonTranslator
 
 from sameloss.errors import ParameterError
 from sameloss.studies.parameters import (
+    MOST_SEEDS,
     OF_EVERY_PAGE,
     PRESETS,
     Limits,
@@ -29,6 +30,7 @@ TABLE = {
     "labels": Parameter("a or b; None: neither", str | None, choices=("a", "b")),
     "steps": Parameter("of training", int | None, sets=("inner.steps", "inner.others")),
     "rate": Parameter("of learning", float | None, sets=("rate",)),
+    "seeds": Parameter("of pre-training", int | None, most=MOST_SEEDS),
     "strength": Parameter("of an algorithm", float | None, sets=("rate",), may_be_zero=True),
 }
 
@@ -56,6 +58,11 @@ class Toy:
         ("steps", True, "steps must be a whole number; got True."),
         ("steps", math.nan, "steps must be positive; got nan."),
         ("steps", math.inf, "steps must be a whole number; got inf."),
+        ("steps", 1e308, "steps is at most 2,147,483,648; got 1e+308."),
+        ("rate", math.inf, "rate is at most 2,147,483,648; got inf."),
+        ("seeds", 1001, "seeds is at most 1,000; got 1001."),
+        ("size", "", "size is empty; leave it out, or give a name."),
+        ("size", "a\0b", "size holds a NUL character; give a name without."),
         ("steps", [1], "steps must be a whole number; got [1]."),
         ("rate", "1h", "rate must be a number; got '1h'."),
         ("rate", 0, "rate must be positive; got 0."),
@@ -78,7 +85,7 @@ def test_a_bad_value_is_refused_in_one_sentence(name, value, sentence):
 
 
 def test_what_is_not_given_has_its_default():
-    defaults = {"size": "all", "corpus": "fixed", "labels": None, "steps": None, "rate": None}
+    defaults = {"size": "all", "corpus": "fixed", "labels": None, "steps": None, "rate": None, "seeds": None}
     assert checked(TABLE, {"strength": 0}) == {**defaults, "strength": 0}
 
 

@@ -22,6 +22,10 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+NO_MEMORY = "can't allocate memory"
+"""What torch's allocator says on a CPU, among other things."""
+
+
 @contextmanager
 def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
     """Turn a lack of memory into one sentence that says what takes less.
@@ -31,12 +35,15 @@ def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
         advice: what would take less memory.
 
     Raises:
-        StoreError: in the place of torch's `OutOfMemoryError`.
+        StoreError: in the place of torch's `OutOfMemoryError`, on a CPU a plain `RuntimeError`, and of
+            Python's and NumPy's `MemoryError`.
 
     """
     try:
         yield
-    except torch.OutOfMemoryError as error:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and NO_MEMORY not in str(error):
+            raise
         raise StoreError(
             f"The memory of this device ({device_name()}) is too small for {kind}; {advice}. "
             "What was computed before is kept."

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import pandas as pd
@@ -105,7 +106,8 @@ class Study(Generic[S]):
         values = checked(self.table(page), given)
         use_device(values.get("device", "auto"))
         settings = self.resolve(values)
-        return self.plans[page].page(page, settings, Store(values.get("artifacts") or default_artifacts()))
+        root = Path(values.get("artifacts") or default_artifacts()).expanduser()
+        return self.plans[page].page(page, settings, Store(root))
 
     def resolve(self, values: Mapping[str, Any]) -> S:
         """Return the settings that checked parameters ask for.

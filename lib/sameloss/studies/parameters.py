@@ -4,6 +4,7 @@ Every study has one table of parameters. From it `-p` is checked, and the parame
 written; so what a reader can set, what it means and what it changes stand in one place.
 """
 
+import os
 import types
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -37,6 +38,16 @@ class Settings(Protocol):
 S = TypeVar("S")
 
 
+MOST = 2**31
+"""No number of anything here, and no strength, is larger."""
+
+MOST_SEEDS = 1000
+"""Of anything that is repeated, so that what is asked for can be counted before it is computed."""
+
+MOST_WORKERS = 8 * (os.cpu_count() or 1)
+"""More processes would wait for each other, and fill the memory: each takes some 0.4 GB."""
+
+
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a page."""
@@ -47,6 +58,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()  # the fields of the settings that a value replaces, as dotted paths
     may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
+    most: float = MOST  # larger numbers mean nothing here
     example: str = ""  # a value worth trying, for the command at the end of a page
 
     def checked(self, name: str, value: Any) -> Any:
@@ -70,15 +82,29 @@ class Parameter:
 
     def _converted(self, name: str, value: Any) -> Any:
         wanted, *optional = get_args(self.kind) or (self.kind,)
-        if (value is None and optional) or (wanted is str and isinstance(value, str)):
+        if value is None and optional:
             return value
+        if wanted is str and isinstance(value, str):
+            return self._named(name, value)
         if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
             if not (value > 0 or (value == 0 and self.may_be_zero)):
                 raise ParameterError(f"{name} must be positive; got {value}.")
             if wanted is float or float(value).is_integer():
-                return wanted(value)
+                return wanted(self._bounded(name, value))
         kinds = {str: "a name", int: "a whole number", float: "a number"}
         raise ParameterError(f"{name} must be {kinds[wanted]}; got {value!r}.")
+
+    def _named(self, name: str, value: str) -> str:
+        if not value.strip():
+            raise ParameterError(f"{name} is empty; leave it out, or give a name.")
+        if "\0" in value:
+            raise ParameterError(f"{name} holds a NUL character; give a name without.")
+        return value
+
+    def _bounded(self, name: str, value: float) -> float:
+        if value > self.most:
+            raise ParameterError(f"{name} is at most {self.most:,}; got {value:g}.")
+        return value
 
     def line(self, name: str) -> str:
         """Return the parameter's line in a parameters cell, in the form that papermill's help reads."""
@@ -97,7 +123,9 @@ OF_EVERY_PAGE = {
         float | None,
         sets=("limits.max_hours",),
     ),
-    "workers": Parameter("runs at once; None: one a core", int | None, sets=("limits.workers",)),
+    "workers": Parameter(
+        "runs at once; None: one a core", int | None, sets=("limits.workers",), most=MOST_WORKERS
+    ),
     "device": Parameter("cpu or cuda; auto takes the best there is", default="auto", choices=DEVICES),
     "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
 }

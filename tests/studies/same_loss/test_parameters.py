@@ -52,6 +52,14 @@ def open_settings(page="02_existence", **given):
         ({"length_limit": 9}, "length_limit has an effect only together with grammar; give both or none"),
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
+            {"grammar": "/dev/zero"},
+            r"^/dev/zero is no file of a grammar, which is text of up to 10,000,000 bytes",
+        ),
+        ({"grammar": "/"}, r"^/ is no file of a grammar"),
+        ({"grammar": ""}, r"^grammar is empty; leave it out"),
+        ({"workers": 10**9}, r"^workers is at most [\d,]+; got 1e\+09\.$"),
+        ({"seeds": 10**9}, r"^seeds is at most 1,000; got 1e\+09\.$"),
+        (
             {"preset": "laptop", "size": "235M"},
             "Size 235M does not belong to preset laptop, whose sizes are 10K, .*goes with preset paper",
         ),

@@ -19,8 +19,11 @@ from sameloss.errors import LanguageError
 from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.grammars.pcfg import PCFG
 
-WRITTEN_TOLERANCE = 1e-6
-"""How far from one written probabilities may sum; they are then divided by their sum."""
+WRITTEN_TOLERANCE = 0.01
+"""How far from one written probabilities may sum, NLTK's own; they are then divided by their sum."""
+
+ROUNDING = 1e-9
+"""How far they may be off without a word."""
 
 
 class Rule(NamedTuple):
@@ -30,6 +33,7 @@ class Rule(NamedTuple):
     children: tuple[str, ...]
     lexical: bool  # whether the children are one word
     probability: float
+    line: int | None = None  # where it is written, from 1; NLTK does not say
 
     @property
     def unary(self) -> bool:
@@ -37,7 +41,8 @@ class Rule(NamedTuple):
         return len(self.children) == 1 and not self.lexical
 
     def __str__(self) -> str:
-        return f"{self.parent} -> {' '.join(self.children)}"
+        where = f" (line {self.line})" if self.line else ""
+        return f"{self.parent} -> {' '.join(self.children)}{where}"
 
 
 @dataclass(frozen=True)
@@ -83,10 +88,34 @@ def read_grammar(text: str) -> Grammar:
     [0.5, 0.5]
 
     """
-    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
-    start, rules = _read_nltk(text) if "->" in text else _read_lines(text)
+    start, rules = _read(text)
     _check_form(start, rules)
     return _grammar(start, rules)
+
+
+def rescaled_in_words(text: str) -> str:
+    r"""Return one line on what was divided by its sum because it did not sum to one as written.
+
+    >>> print(rescaled_in_words("S A A 1\nA x 0.333\nA y 0.333\nA z 0.333"))
+    Divided by what they sum to as written: A (0.999).
+
+    """
+    off = {s: total for s, total in _sums(_read(text)[1]).items() if abs(total - 1) > ROUNDING}
+    if not off:
+        return "All probabilities sum to one as they are written."
+    return f"Divided by what they sum to as written: {', '.join(f'{s} ({t:.6g})' for s, t in off.items())}."
+
+
+def _read(text: str) -> tuple[str, list[Rule]]:
+    """Return the start symbol and the rules of either notation; comments become empty lines and ends."""
+    lines = ["" if line.lstrip().startswith("#") else _without_comment(line) for line in text.splitlines()]
+    nltks = any("->" in line for line in lines)
+    return _read_nltk("\n".join(lines)) if nltks else _read_lines(lines)
+
+
+def _without_comment(line: str) -> str:
+    """Return a line without what a # opens behind its last probability; words may hold one."""
+    return re.sub(r"(\]|\s[-+.\deE]+)\s+#.*$", r"\1", line)
 
 
 def _read_nltk(text: str) -> tuple[str, list[Rule]]:
@@ -108,20 +137,20 @@ def _read_nltk(text: str) -> tuple[str, list[Rule]]:
     return str(parsed.start()), rules
 
 
-def _read_lines(text: str) -> tuple[str, list[Rule]]:
-    lines = [line.split() for line in text.splitlines() if line.strip()]
+def _read_lines(text: Sequence[str]) -> tuple[str, list[Rule]]:
+    lines = [(number, line.split()) for number, line in enumerate(text, start=1) if line.strip()]
     if not lines:
         raise LanguageError("The grammar has no rules.")
-    parents = {line[0] for line in lines}
+    parents = {line[0] for _, line in lines}
     rules = []
-    for parent, *children in lines:
+    for number, (parent, *children) in lines:
         try:
             probability = float(children.pop())
         except (IndexError, ValueError):
-            raise LanguageError(f"A line of {parent} does not end in a probability.") from None
+            raise LanguageError(f"Line {number}, of {parent}, does not end in a probability.") from None
         lexical = len(children) == 1 and children[0] not in parents
-        rules.append(Rule(parent, tuple(children), lexical, probability))
-    return lines[0][0], rules
+        rules.append(Rule(parent, tuple(children), lexical, probability, number))
+    return lines[0][1][0], rules
 
 
 def _check_form(start: str, rules: Sequence[Rule]) -> None:
@@ -172,14 +201,24 @@ def _grammar(start: str, rules: Sequence[Rule]) -> Grammar:
 
 
 def _check_sums(rules: Sequence[Rule]) -> None:
-    totals: dict[str, float] = defaultdict(float)
     for rule in rules:
         if not 0 <= rule.probability <= 1:
             raise LanguageError(f"The probability of rule {rule} is {rule.probability}; it lies in [0, 1].")
-        totals[rule.parent] += rule.probability
-    for parent, total in totals.items():
+    for parent, total in _sums(rules).items():
         if abs(total - 1) > WRITTEN_TOLERANCE:
-            raise LanguageError(f"Probabilities of {parent} sum to {total:.9g}; they must sum to 1.")
+            lines = [str(rule.line) for rule in rules if rule.parent == parent and rule.line]
+            where = f" (lines {', '.join(lines)})" if lines else ""
+            raise LanguageError(
+                f"Probabilities of {parent}{where} sum to {total:.9g}; they must sum to 1, up to "
+                f"{WRITTEN_TOLERANCE}, and are then divided by their sum."
+            )
+
+
+def _sums(rules: Sequence[Rule]) -> dict[str, float]:
+    totals: dict[str, float] = defaultdict(float)
+    for rule in rules:
+        totals[rule.parent] += rule.probability
+    return totals
 
 
 def _natural(word: str) -> tuple:

@@ -89,7 +89,10 @@ PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
     "sentence_length": Parameter("T, even, 6 to 10; None: 6", int | None, sets=("dyck.length",), example="8"),
     "width": Parameter(
-        "m, neurons of the trained models, from 2; None: the preset's", int | None, sets=("dyck.width",)
+        "m, neurons of the trained models, from 2; None: the preset's",
+        int | None,
+        sets=("dyck.width",),
+        most=100_000,
     ),
     "steps": Parameter("of SGD; None: the preset's", int | None, sets=("dyck.training_steps",)),
 }

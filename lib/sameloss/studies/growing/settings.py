@@ -14,7 +14,7 @@ from sameloss.runs.sampling import Downstream
 from sameloss.statistics.prediction import FEWEST
 from sameloss.studies.growing.operators import PUBLISHED, Operator
 from sameloss.studies.growing.ways import StackingSettings
-from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Carried
 
@@ -285,7 +285,11 @@ PRESETS = {
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
     "seeds": Parameter(
-        "shallow models; None: the preset's", int | None, sets=("growing.seeds",), example="8"
+        "shallow models; None: the preset's",
+        int | None,
+        sets=("growing.seeds",),
+        example="8",
+        most=MOST_SEEDS,
     ),
     "base_steps": Parameter(
         "before growing; None: the preset's", int | None, sets=("growing.optimisation.steps",)
@@ -307,7 +311,11 @@ PARAMETERS: dict[str, Parameter] = {
         sets=("growing.carried", "stacking.carried"),
     ),
     "stacks": Parameter(
-        "first stages; None: the preset's", int | None, sets=("stacking.seeds",), example="8"
+        "first stages; None: the preset's",
+        int | None,
+        sets=("stacking.seeds",),
+        example="8",
+        most=MOST_SEEDS,
     ),
     "stage_steps": Parameter(
         "of each stage but the last; None: the preset's", int | None, sets=("stacking.steps",)

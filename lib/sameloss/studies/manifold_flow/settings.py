@@ -101,6 +101,9 @@ PARAMETERS: dict[str, Parameter] = {
         example="0.1",
     ),
     "replicas": Parameter(
-        "independent runs of SGD at each rate; None: the preset's", int | None, sets=("flow.replicas",)
+        "independent runs of SGD at each rate; None: the preset's",
+        int | None,
+        sets=("flow.replicas",),
+        most=100_000,
     ),
 }

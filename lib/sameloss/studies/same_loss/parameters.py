@@ -5,11 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
-from sameloss.errors import ParameterError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.labels import LabelKind
 from sameloss.store.pool import usable_workers
-from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter, replaced
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Parameter, replaced
 from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_SHARE, Settings
 from sameloss.training.algorithms import ALGORITHMS, check_algorithm
 
@@ -52,12 +52,17 @@ PARAMETERS: dict[str, Parameter] = {
         sets=("training.optimisation.steps", "training.compared_steps"),
     ),
     "seeds": Parameter(
-        "pre-training seeds; None: the preset's", int | None, sets=("training.seeds",), example="5"
+        "pre-training seeds; None: the preset's",
+        int | None,
+        sets=("training.seeds",),
+        example="5",
+        most=MOST_SEEDS,
     ),
     "probe_seeds": Parameter(
         "probe seeds, each with training sentences of its own; None: the preset's",
         int | None,
         sets=("evaluation.downstream.probe_seeds",),
+        most=MOST_SEEDS,
     ),
     "trace_sentences": Parameter(
         "masked sentences an estimate of the trace uses; None: the preset's",
@@ -198,15 +203,26 @@ def _with_domain(settings: Settings, name: str, **changes: Any) -> Settings:
     return replace(settings, domains={**settings.domains, name: changed})
 
 
+LONGEST_GRAMMAR = 10_000_000  # bytes
+
+
 def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
     from sameloss.languages.grammars.formats import GrammarText
 
+    file = Path(path).expanduser()
+    if file.exists() and not (file.is_file() and file.stat().st_size <= LONGEST_GRAMMAR):
+        raise ParameterError(
+            f"{path} is no file of a grammar, which is text of up to {LONGEST_GRAMMAR:,} bytes."
+        )
     try:
-        text = Path(path).read_text("utf-8-sig")
+        text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"The grammar file {path} cannot be read ({error}).") from None
+        raise ParameterError(f"The grammar file {path} cannot be read as UTF-8 ({error}).") from None
     spec = GrammarText(text, length_limit)
-    spec.build()  # what is wrong with it is said here
+    try:
+        spec.build()
+    except LanguageError as error:
+        raise LanguageError(f"In {path}: {error}") from None
     return spec
 
 
