@@ -59,6 +59,7 @@ class Parameter:
     sets: tuple[str, ...] = ()  # the fields of the settings that a value replaces, as dotted paths
     may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
     most: float = MOST  # larger numbers mean nothing here
+    least: float = 0.0  # nor do smaller ones
     example: str = ""  # a value worth trying, for the command at the end of a page
 
     def checked(self, name: str, value: Any) -> Any:
@@ -104,6 +105,8 @@ class Parameter:
     def _bounded(self, name: str, value: float) -> float:
         if value > self.most:
             raise ParameterError(f"{name} is at most {self.most:,}; got {value:g}.")
+        if value < self.least:
+            raise ParameterError(f"{name} is at least {self.least:,}; got {value:g}.")
         return value
 
     def line(self, name: str) -> str:

@@ -26,6 +26,11 @@ class Recipe:
     origin: str | None = None  # the algorithm whose last checkpoint this one starts from
     length: Length = "ordinary"
 
+    def __post_init__(self) -> None:
+        """Refuse a dropout rate that is none."""
+        if not 0 <= self.dropout < 1:
+            raise ParameterError(f"A dropout rate lies in [0, 1); got {self.dropout:g}.")
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -161,6 +166,8 @@ def check_algorithm(name: str, strength: float | None) -> None:
     if strength is not None and ALGORITHMS[name].strength is None:
         strong = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
         raise ParameterError(f"Algorithm {name} has no strength; those that have are {strong}.")
+    if strength is not None:
+        ALGORITHMS[name].recipe(strength)  # refuses what is out of its range
 
 
 def recipe(name: str, strength: float | None = None) -> Recipe:

@@ -202,3 +202,9 @@ def test_the_content_of_local_folders_is_in_the_key(spec):
     (Path(spec.corpus) / "lines.txt").write_text(CORPUS + "more\n")
     assert HubTeacherSpec.of(spec.model, spec.corpus).fingerprint != first.fingerprint
     assert HubTeacherSpec.of("facebook/opt-125m", None) == HubTeacherSpec()
+
+
+def test_a_folder_without_a_model_is_refused_before_it_is_read(tmp_path):
+    (tmp_path / "large").write_bytes(b"0")
+    with pytest.raises(LanguageError, match=r"^The folder .* holds no model: it has no config\.json\.$"):
+        HubTeacherSpec.of(str(tmp_path), None)

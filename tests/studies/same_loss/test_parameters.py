@@ -57,6 +57,7 @@ def open_settings(page="02_existence", **given):
         ),
         ({"grammar": "/"}, r"^/ is no file of a grammar"),
         ({"grammar": ""}, r"^grammar is empty; leave it out"),
+        ({"algorithm": "dropout", "strength": 1.5}, r"^A dropout rate lies in \[0, 1\); got 1\.5\.$"),
         ({"workers": 10**9}, r"^workers is at most [\d,]+; got 1e\+09\.$"),
         ({"seeds": 10**9}, r"^seeds is at most 1,000; got 1e\+09\.$"),
         (
@@ -128,6 +129,8 @@ def test_every_value_reaches_its_place():
     assert (evaluation.saturated_share, evaluation.tolerance, training.micro_batch) == (0.1, 0.5, 16)
     assert (s.limits.max_hours, s.limits.workers) == (7, 3)
     assert (s.shown.task, s.shown.algorithm, s.shown.strength) == ("span4", "adversarial", 0.1)
+    with pytest.raises(ParameterError, match=r"^trace_sentences is at least 2; got 1\.$"):
+        open_settings("04_flatness", trace_sentences=1)
     assert open_settings("04_flatness", trace_sentences=50).evaluation.flatness.trace_sentences == 50
     assert open_settings("a2_conditionals").evaluation.language_sentences == 2000  # this page's default
 

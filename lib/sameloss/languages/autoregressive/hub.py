@@ -49,7 +49,14 @@ class HubTeacherSpec:
 
     @classmethod
     def of(cls, model: str, corpus: str | None) -> "HubTeacherSpec":
-        """Name a model and a text (None: the default one), local ones with what is in them."""
+        """Name a model and a text (None: the default one), local ones with what is in them.
+
+        Raises:
+            LanguageError: for a local folder that holds no model.
+
+        """
+        if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
+            raise LanguageError(f"The folder {model} holds no model: it has no config.json.")
         folders = [Path(name) for name in (model, corpus) if name and Path(name).is_dir()]
         digest = hashlib.sha256()
         for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):

@@ -68,6 +68,7 @@ PARAMETERS: dict[str, Parameter] = {
         "masked sentences an estimate of the trace uses; None: the preset's",
         int | None,
         sets=("evaluation.flatness.trace_sentences",),
+        least=2,  # one has no standard error
     ),
     "sentences": Parameter(
         "sentences that statistics of languages are taken on; None: the preset's",
