@@ -34,6 +34,16 @@ def test_a_process_that_watches_ends_with_its_parent():
         time.sleep(0.05)
 
 
+def test_so_does_one_whose_parent_had_died_before_it_could_look():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    code = (
+        WATCHING.replace("end_with_parent();", f"end_with_parent({gone.pid});")
+        + "import time; time.sleep(1000)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 1
+
+
 def test_another_one_does_not():
     child = child_of_a_killed("")
     with pytest.raises(psutil.TimeoutExpired):

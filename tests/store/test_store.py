@@ -4,6 +4,7 @@ import json
 import logging
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -107,6 +108,72 @@ def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path,
     assert f"{run.kind}/{run.key}/{victim.name} is damaged" in caplog.text
     assert len(list(store.folder(run).parent.glob("*.damaged-*"))) == 1
     assert computations(run) == 2
+
+
+@pytest.mark.parametrize(
+    "content", ["null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []}', "[" * 100_000]
+)
+def test_a_manifest_that_is_none_is_damage_like_any_other(store, tmp_path, content):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(content)
+    assert store.get(run) == 144
+    assert computations(run) == 2
+
+
+@pytest.mark.parametrize("content", ["", "null", "[" * 100_000])
+def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
+    """Of a run whose result nobody asks for, as a page does where it tells what all runs took."""
+    run = Squaring(12)
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(content)
+    with pytest.raises(StoreError, match=r"manifest\.json cannot be read; delete its folder"):
+        store.manifest(run)
+
+
+def test_another_runs_result_is_not_believed(store, tmp_path, caplog):
+    """Two folders that were swapped, or one that was copied over the other."""
+    one, other = (Squaring(number, notes=str(tmp_path / "notes")) for number in (3, 4))
+    store.get(one)
+    store.get(other)
+    shutil.rmtree(store.folder(one))
+    shutil.copytree(store.folder(other), store.folder(one))
+    assert Store(store.root).get(one) == 9
+    assert "is damaged" in caplog.text
+
+
+def test_what_a_manifest_does_not_list_is_no_result(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = store.manifest(run)
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**manifest, "files": {}}))
+    assert store.get(run) == 144
+    assert computations(run) == 2
+
+
+def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = store.manifest(run)
+    older = {name: value for name, value in manifest["parameters"].items() if name != "notes"}
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**manifest, "parameters": older}))
+    assert store.get(run) == 144
+    assert computations(run) == 1
+
+
+def test_nothing_of_the_computation_is_left_where_it_is_killed_behind_the_renaming(store, monkeypatch):
+    run = Squaring(5)
+    renamed = Path.rename
+
+    def killed(self, target):
+        renamed(self, target)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "rename", killed)
+    (store.partial(run) / SCRATCH).mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt):
+        store.get(run)
+    assert sorted(path.name for path in store.folder(run).iterdir()) == [MANIFEST, "result.txt"]
 
 
 def test_a_result_without_manifest_does_not_exist(store, tmp_path):

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.seeds import generator_for
+from sameloss.store.files import write_atomically
 from sameloss.store.store import Report, Run, Store
 
 HELD_OUT = "held_out.safetensors"
@@ -56,7 +57,8 @@ class HeldOutConditionals(Run):
         language = self.language.build()
         sentences = held_out(language, self.sentences, self.seed, "saturation")
         tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
-        save_file({name: value.contiguous() for name, value in tensors.items()}, folder / HELD_OUT)
+        content = save({name: value.contiguous() for name, value in tensors.items()})
+        write_atomically(folder / HELD_OUT, content)
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         """Return the sentences and their conditionals."""

@@ -46,7 +46,8 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
         return
     workers = workers or usable_workers()
     # A forked child would inherit torch's thread pool in an undefined state.
-    pool = ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent)
+    spawn, here = get_context("spawn"), (os.getpid(),)
+    pool = ProcessPoolExecutor(workers, spawn, initializer=end_with_parent, initargs=here)
     try:
         _keep_busy(pool, workers, store, missing)
     except BrokenProcessPool:

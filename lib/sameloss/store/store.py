@@ -166,7 +166,7 @@ class Store:
         with full_disk_explained(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_suffix(".lock")):
-                if not self._intact(folder):
+                if not self._intact(run, folder):
                     self._compute(run, report or write_progress(self.partial(run)))
 
     def has(self, run: Run) -> bool:
@@ -175,13 +175,19 @@ class Store:
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Return what is recorded of a finished run: parameters, versions, device, time, files."""
-        return json.loads((self.folder(run) / MANIFEST).read_text())
+        path = self.folder(run) / MANIFEST
+        try:
+            return dict(json.loads(path.read_text()))
+        except (*UNREADABLE, OSError):
+            raise StoreError(
+                f"{path} cannot be read; delete its folder, and what it holds is computed again."
+            ) from None
 
-    def _intact(self, folder: Path) -> bool:
-        """Check every file against its hash; set a damaged result aside and say so."""
+    def _intact(self, run: Run, folder: Path) -> bool:
+        """Check that a result is the run's, file by file; set another aside, and say so."""
         if not folder.exists():
             return False
-        wrong = _first_damage(folder)
+        wrong = _first_damage(run, folder)
         if wrong is None:
             return True
         aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
@@ -197,17 +203,17 @@ class Store:
         """Compute in the partial folder, unless a kill struck just before it was renamed."""
         folder = self.partial(run)
         folder.mkdir(exist_ok=True)
-        if _first_damage(folder) is not None:
+        if _first_damage(run, folder) is not None:
             started = time.perf_counter()
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
                 run.compute(folder, self, report)
             self._write_manifest(run, folder, time.perf_counter() - started)
+        _discard_unlisted(folder)
         for path in folder.iterdir():
             write_through(path)
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
-        _discard_unlisted(self.folder(run))
 
     def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
         kept = [path for path in sorted(folder.iterdir()) if _is_result(path)]
@@ -239,17 +245,34 @@ def _discard_unlisted(folder: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def _first_damage(folder: Path) -> str | None:
-    """Return the name of the first file that is not as its manifest says."""
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a manifest can raise that somebody else has written, beside faults of the system."""
+
+
+def _first_damage(run: Run, folder: Path) -> str | None:
+    """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
     try:
-        files = json.loads((folder / MANIFEST).read_text())["files"]
-    except (OSError, ValueError, KeyError):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        files = dict(manifest["files"])
+        unlisted = {path.name for path in folder.iterdir() if _is_result(path)} - set(files)
+        if unlisted or not _same(manifest["parameters"], json.loads(json.dumps(run.parameters()))):
+            return MANIFEST
+    except (*UNREADABLE, OSError):
         return MANIFEST
     for name, expected in files.items():
         path = folder / name
         if not path.is_file() or sha256(path) != expected:
             return name
     return None
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Tell whether recorded parameters are a run's; it may have fields that are younger than the record."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        return all(_same(value, wanted[name]) for name, value in found.items() if name in wanted)
+    if isinstance(found, list) and isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(_same, found, wanted))
+    return found == wanted
 
 
 def write_progress(folder: Path) -> Report:
