@@ -133,7 +133,7 @@ def regret_by_cost(choices: pd.DataFrame, lot: float, ax: Axes) -> Axes:
     styles = {"LAG": ("o-", "C0"), "halving": ("s", "C1"), "when": ("^", "C2")}
     for kind, (form, colour) in styles.items():
         own = choices[choices.choice.str.startswith(kind)]
-        ends = [own["relative regret"] - own.low, own.high - own["relative regret"]]
+        ends = [own["relative regret"] - own.low.clip(0), own.high.clip(upper=1) - own["relative regret"]]
         cost = own["cost (%)"].clip(lower=0.1)
         name = {"LAG": "LAG@k", "when": "when settled"}.get(kind, kind)
         ax.errorbar(
@@ -187,7 +187,7 @@ def stacks_by_flops(stacks: Stacks, ax: Axes) -> Axes:
         mean = deepest.groupby("step")[["flops", "kl"]].mean()
         grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_NOTHING) else {}
         ax.plot(mean.flops, mean.kl, marker=marker, ms=5, label=name, **grey)
-    ax.set(yscale="log", xlabel="FLOPs since the first weights were drawn", ylabel=KL)
+    ax.set(yscale="log", xlabel="FLOPs since the first weights were drawn", ylabel="KL (nats a masked token)")
     ax.yaxis.set_major_formatter("{x:g}")
     ax.yaxis.set_minor_formatter("{x:g}")
     ax.tick_params(axis="y", which="both", labelsize="small")
@@ -204,6 +204,7 @@ def at_same_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     names = points.of.drop_duplicates().str.removesuffix(" (points)").str.replace(" of the tasks", "")
     ax.set_yticks(-np.arange(len(names)) - 0.22, names)
     ax.axvline(0, color="0.5", lw=1)
+    ax.set_ylim(-len(names) + 0.2, 0.4)
     ax.set(xlabel="accuracy minus that from nothing, at equal KL (points)")
     return ax
 
