@@ -2,7 +2,13 @@
 
 import pytest
 import torch
-from transformers import BertConfig, BertForMaskedLM, OPTConfig, OPTForCausalLM
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    OPTConfig,
+    OPTForCausalLM,
+)
 
 from sameloss.errors import ModelError
 from sameloss.models.huggingface import HuggingFaceModel
@@ -48,3 +54,10 @@ def test_a_vocabulary_that_is_too_small_is_refused(model):
     HuggingFaceModel(model, WORDS + 1)
     with pytest.raises(ModelError, match=r"has 7 ids, too few for \[MASK\] and 7 words; it needs at least 8"):
         HuggingFaceModel(model, WORDS + 2)
+
+
+def test_another_head_is_refused_in_one_sentence():
+    config = BertConfig(**SIZES, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    wrapped = HuggingFaceModel(BertForSequenceClassification(config).eval(), WORDS)
+    with pytest.raises(ModelError, match=r"^The model returned logits of shape \(2, 2\) for tokens of shape"):
+        wrapped(TOKENS, POSITIONS)

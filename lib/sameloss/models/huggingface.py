@@ -44,4 +44,9 @@ class HuggingFaceModel(nn.Module):
         if lengths is not None:
             inside = (torch.arange(masked.shape[1], device=masked.device) < lengths[:, None]).long()
         logits = self.model(input_ids=masked, attention_mask=inside).logits
+        if logits.ndim != 3 or logits.shape[:2] != masked.shape:
+            raise ModelError(
+                f"The model returned logits of shape {tuple(logits.shape)} for tokens of shape "
+                f"{tuple(masked.shape)}; it needs a head that predicts a word at every token."
+            )
         return logits[torch.arange(len(masked), device=masked.device), positions, 1 : self.words + 1]

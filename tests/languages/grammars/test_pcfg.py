@@ -227,6 +227,11 @@ def test_bad_input_says_what_is_wrong(tiny_language):
     recursive = read_grammar("S S S 0.5\nS A A 0.5\nA a 1")
     with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give length_limit"):
         PCFG(recursive)
+    for wrong in (0, -3):
+        with pytest.raises(LanguageError, match=r"^length_limit is a whole number of tokens, from 1 on; got"):
+            PCFG(recursive, length_limit=wrong)
+    with pytest.raises(LanguageError, match=r"^Sentences have up to 2,000 tokens, .* of at most 512\.$"):
+        PCFG(recursive, length_limit=2000)
     with pytest.raises(LanguageError, match="No sentence has at most 1 tokens; raise length_limit"):
         PCFG(recursive, length_limit=1)
     rarely_short = read_grammar("S S S 0.9999\nS a 0.0001")

@@ -33,6 +33,12 @@ def test_weights_that_are_not_finite_are_named(broken, masked):
         check(broken, masked)
 
 
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_half_precision_is_refused_for_its_rounding(tiny_model, masked, half):
+    with pytest.raises(ModelError, match=r"is in b?float16, whose rounding .* call model.float\(\) before"):
+        check(tiny_model.to(half), masked)
+
+
 def test_no_sentences_are_refused(tiny_model, masked):
     with pytest.raises(ModelError, match="no masked sentences to measure on"):
         check(tiny_model, masked.rows(slice(0)))

@@ -21,6 +21,9 @@ CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 30}
 LARGEST_TABLE = 1 << 27
 """Most entries of a table of binary rules (1 GB)."""
 
+LONGEST = 512
+"""Tokens of the longest sentence that a table of all spans is made for."""
+
 LEAST_ACCEPTANCE = 1e-3
 """Least probability of a sentence within the `length_limit`."""
 
@@ -300,9 +303,16 @@ class PCFG:
 
 
 def _limit(grammar: Grammar, length_limit: int | None) -> int:
+    if length_limit is not None and not (isinstance(length_limit, int) and length_limit >= 1):
+        raise LanguageError(f"length_limit is a whole number of tokens, from 1 on; got {length_limit!r}.")
     limits = [x for x in (grammar.longest, length_limit) if x is not None]
     if not limits:
         raise LanguageError("The grammar is recursive, so no sentence is the longest; give length_limit.")
+    if min(limits) > LONGEST:
+        raise LanguageError(
+            f"Sentences have up to {min(limits):,} tokens, and exact conditionals take minutes from "
+            f"{LONGEST} on; give a length_limit of at most {LONGEST}."
+        )
     return min(limits)
 
 

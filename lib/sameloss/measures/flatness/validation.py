@@ -11,8 +11,8 @@ def check(model: nn.Module, masked: Batch) -> None:
     """Refuse a model or sentences whose measure would be a wrong number.
 
     Raises:
-        ModelError: for dropout at work, weights that are not finite, no sentences, or a mask outside
-            its sentence.
+        ModelError: for dropout at work, weights that are not finite or in half precision, no sentences, or
+            a mask outside its sentence.
 
     """
     if any(_drops(module) for module in model.modules()):
@@ -21,6 +21,11 @@ def check(model: nn.Module, masked: Batch) -> None:
         if not parameter.isfinite().all():
             raise ModelError(
                 f"Parameter {name} holds values that are not finite; a measure needs finite ones."
+            )
+        if parameter.dtype in (torch.bfloat16, torch.float16):
+            raise ModelError(
+                f"Parameter {name} is in {str(parameter.dtype).removeprefix('torch.')}, whose rounding is no "
+                "smaller than what is measured; call model.float() before measuring it."
             )
     if not len(masked.masked):
         raise ModelError("There are no masked sentences to measure on; give at least one.")
