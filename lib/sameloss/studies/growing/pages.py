@@ -1,6 +1,6 @@
 """The pages of this study: what they may set, which runs they read, and what they found."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil
@@ -67,11 +67,20 @@ class _Growing(Page[Settings]):
         table = pd.DataFrame(found, pd.Index(probing.steps, name="step"), probing.labelled.downstream.tasks)
         return table.reset_index().melt("step", var_name="task", value_name="accuracy")
 
-    def beside_the_record(self, verdicts: pd.DataFrame, topics: Iterable[Topic[GrowthClaim]]) -> pd.DataFrame:
-        """Return this page's verdicts, and those of every record, judged as this page is."""
+    @property
+    def found(self) -> Grown | Stacks:
+        """Return what the page's claims are about."""
+        raise NotImplementedError
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return the thesis beside ours, one row a claim."""
+        return verdict_table(judged(self.topics, self.found), self.settings.tolerance)
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return the page's verdicts, and those of every record, judged as this page is."""
         judged_so = {Source(self.settings.name, self.seeds): verdicts}
         for preset, origin in records(self.name).items():
-            found = judged(topics, found_by_record(self.name, preset))
+            found = judged(self.topics, found_by_record(self.name, preset))
             judged_so[Source(preset, origin["seeds"], True)] = verdict_table(found, self.settings.tolerance)
         return side_by_side(judged_so)
 
@@ -207,18 +216,15 @@ class GrowingPage(_Growing):
         """Return what was found, seeds first."""
         return found_in(self.settings, self.record_tables())
 
-    def verdicts(self) -> pd.DataFrame:
-        """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(TOPICS, self.grown), self.settings.tolerance)
+    @property
+    def found(self) -> Grown:
+        """Return the same, as claims ask for it."""
+        return self.grown
 
     @property
     def topics(self) -> tuple[Topic[GrowthClaim], ...]:
         """Return the questions that the claims are about."""
         return TOPICS
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return the page's verdicts beside the record's, with the number of shallow models behind them."""
-        return self.beside_the_record(verdicts, TOPICS)
 
 
 @dataclass
@@ -332,18 +338,15 @@ class StackingPage(_Growing):
         """Return what was found."""
         return stacks_in(self.settings, self.record_tables())
 
-    def verdicts(self) -> pd.DataFrame:
-        """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(STACKING_TOPICS, self.stacks), self.settings.tolerance)
+    @property
+    def found(self) -> Stacks:
+        """Return the same, as claims ask for it."""
+        return self.stacks
 
     @property
     def topics(self) -> tuple[Topic[GrowthClaim], ...]:
         """Return the questions that the claims are about."""
         return STACKING_TOPICS
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return the page's verdicts beside the record's, with the number of first stages behind them."""
-        return self.beside_the_record(verdicts, STACKING_TOPICS)
 
 
 _EVERY = "max_hours workers device artifacts"
