@@ -184,7 +184,23 @@ def slices_and_bare_biases(model, h):
     return F.linear(h, model.matrix[2:8], model.bias[1:7]) + model.bias[:6]
 
 
+def relative_positions(model, h):
+    """Scores with a bias for each distance and head, which has axes of its own before any of a sentence's."""
+    distance = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH) + LENGTH
+    bias = model.distances(distance).permute(2, 0, 1)[None]
+    heads = h.unflatten(-1, (2, 3)).transpose(1, 2)
+    return ((heads @ heads.mT + bias).softmax(-1) @ heads).transpose(1, 2).flatten(-2)
+
+
+def second_flattened(model, h):
+    """One row a token, but position after position."""
+    rows = h.transpose(0, 1)
+    return model.inner(rows.reshape(-1, 6)).view(rows.shape).transpose(0, 1)
+
+
 UNUSUAL = {
+    "tokens in another order": (second_flattened, {"inner": lambda: nn.Linear(6, 6)}),
+    "relative positions": (relative_positions, {"distances": lambda: nn.Embedding(2 * LENGTH, 2)}),
     "flattened": (flattened, {"inner": lambda: nn.Linear(6, 6)}),
     "shared": (
         positions_from_a_table,
@@ -206,6 +222,16 @@ def test_unusual_uses_match_a_naive_loop(name):
     middle, parts = UNUSUAL[name]
     model = Odd(middle, **{key: make() for key, make in parts.items()}).double()
     masked, cotangents = batch_of(ragged=False), cotangents_of(model)
+    found, expected = ours(model, masked, cotangents), naive(model, masked, cotangents)
+    for parameter, norms in expected.items():
+        torch.testing.assert_close(found[parameter], norms, rtol=1e-10, atol=1e-12)
+
+
+def test_sentences_of_one_token_match_a_naive_loop():
+    """Positions of one token have the shape of one sentence's own output."""
+    model, long = model_of("encoder"), batch_of(ragged=False)
+    masked = Batch(0 * long.masked[:, :1], 0 * long.positions, long.targets, None)
+    cotangents = cotangents_of(model)
     found, expected = ours(model, masked, cotangents), naive(model, masked, cotangents)
     for parameter, norms in expected.items():
         torch.testing.assert_close(found[parameter], norms, rtol=1e-10, atol=1e-12)
@@ -264,12 +290,6 @@ def second(model, h):
     return model.inner(h.transpose(0, 1)).transpose(0, 1)
 
 
-def second_flattened(model, h):
-    """One row a token, but position after position."""
-    rows = h.transpose(0, 1)
-    return model.inner(rows.reshape(-1, 6)).view(rows.shape).transpose(0, 1)
-
-
 def scale():
     return nn.Parameter(torch.ones(6))
 
@@ -286,8 +306,6 @@ REFUSED = {
     "attention's dropout": (lambda m, h: F.scaled_dot_product_attention(h, h, h, dropout_p=0.1), {},
                             "drops units at random; call model.eval"),
     "sentences second": (second, {"inner": lambda: nn.Linear(6, 6)}, "Sentences must be the first axis"),
-    "in another order": (second_flattened, {"inner": lambda: nn.Linear(6, 6)},
-                         "is .* by autograd and .* here"),
     "packed LSTM": (
         lambda m, h: nn.utils.rnn.pad_packed_sequence(m.lstm(nn.utils.rnn.pack_padded_sequence(
             h, torch.full((len(h),), LENGTH), batch_first=True))[0], batch_first=True)[0],

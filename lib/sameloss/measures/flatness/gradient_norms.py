@@ -157,11 +157,7 @@ def recordings(
     check(model, masked)
     device = next(model.parameters()).device
     masked = masked.to(device)
-    two = _two_sentences(masked)
-    probe = Recording(model, two, _shared(model, two))
-    _self_check(model, two, probe)
-    chunk = chunk or max(1, CHUNK_BYTES[device.type] * 2 // max(1, probe.bytes))
-    del probe
+    chunk = _at_once(model, _two_sentences(masked), chunk)
     layouts: dict[tuple[int, bool], list] = {}  # by width, and whether there is padding
     for rows in _by_length(masked).split(chunk):
         part = masked.rows(rows).narrowed()
@@ -169,6 +165,23 @@ def recordings(
         if layout not in layouts:
             layouts[layout] = _shared(model, _two_sentences(part))
         yield rows.cpu(), Recording(model, part, layouts[layout])
+
+
+def _at_once(model: nn.Module, two: Batch, wanted: int | None) -> int:
+    """Return how many sentences go through the model at once: as many as wanted, or as memory has room for.
+
+    It is one where the model does more to an output that all sentences share than add it to their own: to
+    relative position biases, say.
+    """
+    try:
+        probe = Recording(model, two, _shared(model, two))
+        _self_check(model, two, probe)
+    except (ModelError, RuntimeError):
+        for row in range(2):
+            one = two.rows(slice(row, row + 1))
+            _self_check(model, one, Recording(model, one, _shared(model, two)))
+        return 1
+    return wanted or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
 
 
 def _by_length(masked: Batch) -> Int[Tensor, " row"]:
@@ -197,12 +210,13 @@ def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
     return [a if a == b else None for a, b in zip(one, both, strict=True)]
 
 
-def _self_check(model: nn.Module, two: Batch, recording: Recording) -> None:
+def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
     """Compare with autograd, sentence by sentence, so that no use of a parameter is ever missed."""
-    cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits).expand(2, -1)
+    cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits)
+    cotangents = cotangents.expand(len(recording.logits), -1)
     ours = recording.squared_norms(cotangents)
-    for row in range(2):
-        norms = _by_autograd(model, two.rows(slice(row, row + 1)), cotangents[:1])
+    for row in range(len(some.masked)):
+        norms = _by_autograd(model, some.rows(slice(row, row + 1)), cotangents[:1])
         slack = SELF_CHECK * sum(norms.values())
         for name, norm in norms.items():
             mine = ours[name][row] if name in ours else torch.zeros_like(norm)

@@ -178,7 +178,7 @@ class Recorder(TorchFunctionMode):
     def _output(self, output: Tensor) -> Tensor:
         """Note an output's shape; return it with rows of its own for every sentence."""
         self.outputs.append(output.shape)
-        if self.shared is None or output.shape != self.shared[len(self.outputs) - 1]:
+        if self.shared is None or self.sentences == 1 or output.shape != self.shared[len(self.outputs) - 1]:
             return output
         rows = output if len(output) == 1 else output[None]
         return rows.expand(self.sentences, *rows.shape[1:])
