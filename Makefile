@@ -2,7 +2,7 @@
 PRESET ?= laptop
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
-RUN := PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
+RUN := exec env PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
 .PHONY: help book html test lint unit chapters-test book-test twins notebooks record snakemake freeze clean
 
