@@ -38,6 +38,17 @@ def test_without_depth_to_gain_nothing_but_the_gate_is_testable(made_up):
     }
 
 
+def test_where_sentences_are_too_few_to_order_operators_nothing_about_order_is_testable(made_up):
+    """The gate is open, but one half of the sentences orders operators by chance."""
+    chance = np.random.default_rng(0).permuted(made_up.chosen_by, axis=2)
+    chance[:, -1, 0] = chance[:, -1].min(1) - 0.01  # the best is found all the same
+    blind = replace(made_up, chosen_by=chance)
+    assert blind.headroom().low > 0
+    untestable = {claim.id for claim in CLAIMS if np.isnan(claim.compute(blind).value)}
+    assert untestable >= {claim.id for claim in CLAIMS if claim.ranks}
+    assert untestable.isdisjoint({"grow-headroom", "grow-scratch", "grow-disruption", "grow-preserving"})
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -7,6 +7,7 @@ import torch
 
 from sameloss.runs.cost import H200
 from sameloss.store.store import Store, with_ancestors
+from sameloss.studies.growing import pages
 from sameloss.studies.growing.claims import CLAIMS
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Candidates, GrowthBase, Stage
@@ -26,8 +27,18 @@ def test_everything_is_computed_beforehand_and_found(page):
     assert grown.chosen_by[1, :, 2] == pytest.approx(own.chosen_by.to_numpy())
     verdicts = page.verdicts()
     assert verdicts.id.tolist() == [claim.id for claim in CLAIMS]
+
+
+def test_records_stand_beside_a_page_judged_as_it_is(page, monkeypatch):
+    """A record that found what the page did, with five seeds, says the same under the page's tolerance."""
+    verdicts = page.verdicts()
+    monkeypatch.setattr(pages, "records", lambda name: {"laptop-long": {"seeds": 5}})
+    monkeypatch.setattr(pages, "found_by_record", lambda name, preset: page.grown)
     evidence = page.evidence(verdicts)
-    assert [str(source) for source in evidence.source.unique()] == ["smoke, this page, 2 seeds"]
+    sources = [str(source) for source in evidence.source.unique()]
+    assert sources == ["laptop-long, recorded, 5 seeds", "smoke, this page, 2 seeds"]
+    recorded, own = (evidence[evidence.source == source] for source in evidence.source.unique())
+    assert recorded.verdict.tolist() == own.verdict.tolist()
 
 
 def test_every_seed_has_its_own_runs(page):
@@ -61,8 +72,8 @@ def operations(run):
 def test_the_gpu_preset_takes_an_hour_of_an_h200_at_most(tmp_path):
     """Training alone, in float32: products at the assumed share of the data sheet, and handing out blocks."""
     settings, store = PRESETS["gpu"], Store(tmp_path)
-    pages = [GrowingPage("ii5_growing", settings, store), StackingPage("ii5_stacking", settings, store)]
-    ancestors = with_ancestors(run for page in pages for run in page.runs())
+    both = GrowingPage("ii5_growing", settings, store), StackingPage("ii5_stacking", settings, store)
+    ancestors = with_ancestors(run for page in both for run in page.runs())
     runs = [run for run in ancestors if isinstance(run, GrowthBase | Candidates | Stage)]
     products = sum(map(operations, runs)) / H200.products(settings.growing.shape.d_model, torch.float32)
     blocks = sum((run.done if isinstance(run, GrowthBase) else run.steps) * run.shape.layers for run in runs)

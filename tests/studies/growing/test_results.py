@@ -80,6 +80,9 @@ def test_the_share_is_that_of_a_two_way_layout():
 
 def test_it_tells_the_end_from_the_planted_look(made_up):
     assert made_up.tells_from().tolist() == [made_up.steps[3]] * 3
+    never = replace(made_up, chosen_by=made_up.chosen_by[..., ::-1])
+    assert np.isnan(never.tells_from()).all()
+    assert never.ceiling() < -0.9 < 0.9 < made_up.ceiling()
 
 
 def test_what_was_picked_has_its_accuracy(made_up):

@@ -61,6 +61,9 @@ def test_sentences(made_up):
     assert tables.headroom_in_words(made_up.headroom()).endswith("so operators can be compared")
     flat = replace(made_up, not_grown=made_up.not_grown - 0.5).headroom()
     assert "not testable here" in tables.headroom_in_words(flat)
+    assert tables.ceiling_in_words(made_up).endswith("1.00: the most that any look could have")
+    blind = replace(made_up, chosen_by=made_up.chosen_by[..., ::-1])
+    assert tables.ceiling_in_words(blind).endswith("no claim about an order is testable here")
     alone = tables.headroom_in_words(Interval(0.1, np.nan, np.nan))
     assert alone.startswith("10 %, of one shallow model: without an interval")
     assert tables.transition_in_words(made_up).startswith(

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.statistics.prediction import mean_correlation, rank_correlation
 from sameloss.studies.growing.operators import Operator
-from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
+from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, TELLS, Grown
 from sameloss.studies.growing.stacks import PAID, Stacks
 from sameloss.studies.verdict import Claim, Judged, Topic
 
@@ -34,10 +34,15 @@ class GrowthClaim(Claim):
 
     effect: Callable[[Any], Interval]  # of `Grown`, on the page on stacking of `Stacks`
     gated: bool = True  # whether it means nothing where depth gains nothing
+    ranks: bool = False  # whether it means nothing where sentences are too few to order operators
 
     def compute(self, found: Grown | Stacks) -> Interval:
-        """Return the effect; undefined where depth gains nothing and the claim is about who gains most."""
-        return UNDEFINED if self.gated and not found.headroom().low > 0 else self.effect(found)
+        """Return the effect; undefined where depth gains nothing, or no look could order what it orders."""
+        if self.gated and not found.headroom().low > 0:
+            return UNDEFINED
+        if self.ranks and isinstance(found, Grown) and not found.ceiling() >= TELLS:
+            return UNDEFINED
+        return self.effect(found)
 
 
 def early_correlation(grown: Grown) -> Interval:
@@ -107,7 +112,9 @@ def told_sooner(grown: Grown) -> Interval:
     if not grown.aged:
         return UNDEFINED
     young, old = (grown.aged[age].tells_from() for age in (min(grown.aged), max(grown.aged)))
-    return seed_interval(np.log((1 + young) / (1 + old)))
+    found = np.log((1 + young) / (1 + old))
+    known = found[~np.isnan(found)]
+    return seed_interval(known) if len(known) else UNDEFINED
 
 
 def _claim(
@@ -119,7 +126,8 @@ def _claim(
     value: float | None = None,
     gated: bool = True,
 ) -> GrowthClaim:
-    return GrowthClaim(f"grow-{id}", place, text, PAGE, effect, gated, value=value, unit=unit)
+    ranks = unit in (RANKS, REGRET)
+    return GrowthClaim(f"grow-{id}", place, text, PAGE, effect, gated, ranks, value=value, unit=unit)
 
 
 def _regret_below(other: Callable[[Grown], Seeds]) -> Callable[[Grown], Interval]:

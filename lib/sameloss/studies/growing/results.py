@@ -164,10 +164,17 @@ class Grown:
         return np.log(self.final).std(1)
 
     def tells_from(self) -> Float[np.ndarray, " seed"]:
-        """Return the step from which on each seed's looks order operators nearly as the last one does."""
+        """Return the step from which on each seed's looks order operators nearly as the end does, or NaN."""
         found = np.stack([self.correlations(look) for look in range(len(self.steps))], 1) >= TELLS
         told = np.flip(np.cumprod(np.flip(found, 1), 1), 1)
-        return np.array(self.steps, dtype=float)[told.argmax(1)]
+        return np.where(told[:, -1], np.array(self.steps, dtype=float)[told.argmax(1)], np.nan)
+
+    def ceiling(self) -> float:
+        """Return the rank correlation of the last look with the end: of the two halves of the sentences.
+
+        No earlier look can be expected to reach more.
+        """
+        return mean_correlation(self.correlations(len(self.steps) - 1)).value
 
     def correlation_curve(self) -> pd.DataFrame:
         """Return for each look mean correlation, recalls and relative regret, with intervals over seeds."""

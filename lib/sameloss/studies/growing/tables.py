@@ -12,7 +12,7 @@ from sameloss.statistics.estimate import Estimate
 from sameloss.statistics.prediction import mean_correlation, rank_correlation, transition
 from sameloss.statistics.selection import choose_at, halve, when_settled
 from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, UNTRAINED, Grown, Rule
+from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, TELLS, UNTRAINED, Grown, Rule
 from sameloss.studies.growing.settings import GrowingSettings
 from sameloss.studies.growing.stacks import WAY_NAMES, Stacks
 from sameloss.studies.growing.ways import WAYS, StackingSettings
@@ -127,7 +127,8 @@ def age_table(grown: Grown) -> pd.DataFrame:
                 f"at step {own.settings.lag}": mean_correlation(
                     own.correlations(own.look(own.settings.lag))
                 ).value,
-                "tells from step": own.tells_from().mean(),
+                "tells from step": _known_mean(own.tells_from()),
+                "ceiling": own.ceiling(),
                 "shared order": own.operator_share(),
             }
         )
@@ -144,6 +145,19 @@ def way_table(settings: StackingSettings) -> pd.DataFrame:
             more = f"; and {len(operators) - MAPS} more" if len(operators) > MAPS else ""
             rows.append({"way": name, "layers": layers + settings.added, "maps": maps + more})
     return pd.DataFrame(rows).pivot_table("maps", "way", "layers", aggfunc="first", sort=False).reset_index()
+
+
+def _known_mean(values: Seeds) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def ceiling_in_words(grown: Grown) -> str:
+    """Say how well the last look orders operators, which no earlier one can be expected to exceed."""
+    found = f"At the end the two halves of the sentences order operators alike up to {grown.ceiling():.2f}"
+    if grown.ceiling() >= TELLS:
+        return f"{found}: the most that any look could have"
+    return f"{found}, less than {TELLS}: they are too few, and no claim about an order is testable here"
 
 
 def stack_table(stacks: Stacks) -> pd.DataFrame:
