@@ -95,6 +95,7 @@ ax = figures.at_same_kl(same, drawing.panels(1, width=6.5)[0])
 drawing.legend(ax, letters=90)
 
 # %%
+print(tables.without_common_kl(stacks_))
 render(same, decimals=3)
 
 # %% [markdown]
@@ -115,7 +116,7 @@ deeper = found_by_record("ii5_stacking", "laptop-long")
 render(tables.stack_table(deeper), decimals=4)
 
 # %%
-render(tables.same_kl_table(deeper), decimals=3)
+print(tables.without_common_kl(deeper))
 
 # %% [markdown]
 # ## Thesis beside ours

@@ -126,6 +126,14 @@ def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacked):
     assert table["random layers on top", "mean of the tasks (points)"] == pytest.approx(0, abs=1e-9)
 
 
+def test_ways_without_a_common_kl_are_named_and_left_out(stacked):
+    assert tables.without_common_kl(stacked).startswith("In the last stage every way to stack has a KL in")
+    far = stacked.known.kl.where(stacked.known.way != "random", 9 * stacked.known.kl)
+    apart = replace(stacked, known=stacked.known.assign(kl=far))
+    assert tables.without_common_kl(apart).endswith("the model from nothing: random layers on top.")
+    assert "random layers on top" not in set(tables.same_kl_table(apart).way)
+
+
 def test_ways_are_told_by_their_maps(stacked):
     table = tables.way_table(stacked.settings).set_index("way")
     assert table.loc["adaptive (LAG at every stage)"].to_list() == ["0 (0)", "0 (0) 1; 0 1 (1)"]

@@ -180,7 +180,10 @@ def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
 
 
 def same_kl_table(stacks: Stacks) -> pd.DataFrame:
-    """Return each way minus the model trained from nothing at equal KL: points by task, trace as a ratio."""
+    """Return each way minus the model trained from nothing at equal KL: points by task, trace as a ratio.
+
+    Ways that have no KL in common with it are left out: see `without_common_kl`.
+    """
     rows = []
     for way in ("adaptive", "last", "middle", "random"):
         for what in (*stacks.tasks, "accuracy", "trace"):
@@ -189,7 +192,16 @@ def same_kl_table(stacks: Stacks) -> pd.DataFrame:
             named = {"accuracy": "mean of the tasks (points)", "trace": "trace (ratio)"}
             about = {"way": WAY_NAMES[way], "of": named.get(what, f"{what} (points)")}
             rows.append(about | dict(zip(Interval._fields, ends, strict=True)))
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).dropna(subset="value", ignore_index=True)
+
+
+def without_common_kl(stacks: Stacks) -> str:
+    """Say which ways to stack cannot be compared with the model from nothing at equal KL."""
+    undefined = [way for way in WAYS if np.isnan(stacks.at_equal_kl(way, FROM_NOTHING, "accuracy").value)]
+    if not undefined:
+        return "In the last stage every way to stack has a KL in common with the model from nothing."
+    names = "; ".join(WAYS[way] for way in undefined)
+    return f"In the last stage these have no KL in common with the model from nothing: {names}."
 
 
 PUBLISHED_CHOICES = pd.DataFrame(
