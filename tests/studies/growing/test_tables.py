@@ -139,7 +139,7 @@ def test_ways_are_told_by_their_maps(stacked):
     assert table.loc["adaptive (LAG at every stage)"].to_list() == ["0 (0)", "0 (0) 1; 0 1 (1)"]
     assert table.loc["middle layers repeated"].to_list() == ["0 (0)", "0 (0) 1"]
     many = tables.way_table(PRESETS["gpu"].stacking)
-    assert "; and 9 more" in many[12][0]
+    assert "; and 9 more" in many["12 layers"][0]
 
 
 def test_a_candidate_that_diverged_is_named(made_up):

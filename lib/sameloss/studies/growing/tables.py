@@ -143,8 +143,9 @@ def way_table(settings: StackingSettings) -> pd.DataFrame:
             operators = settings.tried(way, stage)
             maps = "; ".join(str(operator.layers(layers, settings.added)) for operator in operators[:MAPS])
             more = f"; and {len(operators) - MAPS} more" if len(operators) > MAPS else ""
-            rows.append({"way": name, "layers": layers + settings.added, "maps": maps + more})
-    return pd.DataFrame(rows).pivot_table("maps", "way", "layers", aggfunc="first", sort=False).reset_index()
+            rows.append({"way": name, "layers": f"{layers + settings.added} layers", "maps": maps + more})
+    table = pd.DataFrame(rows)
+    return table.pivot_table("maps", "way", "layers", aggfunc="first", sort=False).reset_index()
 
 
 def _known_mean(values: Seeds) -> float:
