@@ -212,7 +212,7 @@ render(tables.landscape_table(grown))
 # %% [markdown]
 # ## Thirty operators, and how the picture fades
 #
-# {glue:}`record`
+# {glue:text}`record`
 #
 # The recorded run grows six layers to ten, on a language of sentences twice as long, by the thirty operators of eighteen maps
 # and fillings of the thesis' and twelve that preserve the function. Depth gains {glue:text}`headroom-thirty`.

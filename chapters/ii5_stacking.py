@@ -87,7 +87,7 @@ render(tables.choices_of_stages(stacks_))
 #
 # Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that a stacked model and
 # the one from nothing both reach in their last stage, and then compared. Both are of one shape, and an untrained model of that
-# shape is the same to both: what is left is the way of training.
+# shape is the same to both: what is left is the way of training. {glue:text}`without`
 
 # %% mystnb={"figure": {"caption": "At equal KL: accuracy of each way to stack minus that of the model from nothing, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row a task and one for their mean, one marker a way, with intervals around zero."}}
 same = tables.same_kl_table(stacks_)
@@ -95,13 +95,12 @@ ax = figures.at_same_kl(same, drawing.panels(1, width=6.5)[0])
 drawing.legend(ax, letters=90)
 
 # %%
-print(tables.without_common_kl(stacks_))
 render(same, decimals=3)
 
 # %% [markdown]
 # ## Six layers, recorded
 #
-# {glue:}`record`
+# {glue:text}`record` {glue:text}`without-deeper`
 
 # %% tags=["remove-cell"]
 from myst_nb import glue
@@ -109,14 +108,13 @@ from myst_nb import glue
 from sameloss.studies.growing.found import found_by_record
 from sameloss.studies.recorded import record_in_words
 
+glue("without", tables.without_common_kl(stacks_), display=False)
 glue("record", record_in_words("laptop-long", "ii5_stacking"), display=False)
 deeper = found_by_record("ii5_stacking", "laptop-long")
+glue("without-deeper", tables.without_common_kl(deeper), display=False)
 
 # %%
 render(tables.stack_table(deeper), decimals=4)
-
-# %%
-print(tables.without_common_kl(deeper))
 
 # %% [markdown]
 # ## Thesis beside ours

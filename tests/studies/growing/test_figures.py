@@ -81,5 +81,5 @@ def test_every_way_to_stack_has_its_line_over_flops(stacked):
 
 def test_differences_at_equal_kl_stand_in_a_row_a_task(stacked):
     ax = figures.at_same_kl(tables.same_kl_table(stacked), drawing.panels(1)[0])
-    assert [label.get_text() for label in ax.get_yticklabels()] == ["root", "span2", "mean"]
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["whole sentence", "first 2 words", "mean"]
     assert len(ax.containers) == 4

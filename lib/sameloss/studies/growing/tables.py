@@ -86,6 +86,17 @@ def _ends(found: Interval) -> dict[str, float]:
     return {"low": found.low, "high": found.high}
 
 
+def task_name(task: str) -> str:
+    """Return what readers call a task: whose hidden symbol is asked for.
+
+    >>> task_name("root"), task_name("span4"), task_name("model")
+    ('whole sentence', 'first 4 words', 'model')
+    """
+    if task == "root":
+        return "whole sentence"
+    return f"first {task.removeprefix('span')} words" if task.startswith("span") else task
+
+
 def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
     """Return accuracies (%) at the end by task, mean over shallow models (Table C.1).
 
@@ -109,7 +120,7 @@ def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
         {"model": name, **by_model.loc[list(zip(seeds, own, strict=True))].mean()}
         for name, own in wanted.items()
     ]
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).rename(columns=task_name)
 
 
 def age_table(grown: Grown) -> pd.DataFrame:
@@ -169,14 +180,14 @@ def stack_table(stacks: Stacks) -> pd.DataFrame:
         end, over = stacks.ends(way), stacks.below("last", way)
         cost = 100 * (end.flops / fixed.flops).mean()
         about = {"way": name, "KL": end.kl.mean(), "over last": over.value}
-        rows.append({**about, **_ends(over), "FLOPs (%)": cost})
+        rows.append({**about, **_ends(over), "FLOPs (%)": f"{cost:.1f}"})
     return pd.DataFrame(rows).sort_values("KL", ignore_index=True)
 
 
 def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
     """Return which layers adaptive stacking repeated, stage by stage, one column a seed."""
     own = stacks.stages[stacks.stages.way == "adaptive"]
-    chosen = own.groupby(["layers", "seed"]).operator.last().unstack()
+    chosen = own.groupby(["layers", "seed"]).operator.last().str.removeprefix("duplicate, ").unstack()
     return chosen.rename(columns=lambda seed: f"seed {seed}").reset_index(names="layers after growing")
 
 
@@ -191,7 +202,7 @@ def same_kl_table(stacks: Stacks) -> pd.DataFrame:
             found = stacks.at_equal_kl(way, FROM_NOTHING, what)
             ends = [float(np.exp(end)) if what == "trace" else end for end in found]
             named = {"accuracy": "mean of the tasks (points)", "trace": "trace (ratio)"}
-            about = {"way": WAY_NAMES[way], "of": named.get(what, f"{what} (points)")}
+            about = {"way": WAY_NAMES[way], "of": named.get(what, f"{task_name(what)} (points)")}
             rows.append(about | dict(zip(Interval._fields, ends, strict=True)))
     return pd.DataFrame(rows).dropna(subset="value", ignore_index=True)
 
