@@ -134,9 +134,10 @@ verdicts = beside_the_paper(page)
 # NBVAL_CHECK_OUTPUT
 from sameloss.models.layer_maps import grid
 
-tried = [len(grid(layers, 4, every)) for layers, every in zip((4, 8, 12, 16, 20), (1, 1, 1, 2, 2))]
-print("The thesis' stages try", ", ".join(map(str, tried)), "operators:", sum(tried), "in all.")
-steps = 200 * sum(count * layers for count, layers in zip(tried, (8, 12, 16, 20, 24)))
+stages = {4: 1, 8: 1, 12: 1, 16: 2, 20: 2}  # layers before growing: at every so many-th index
+tried = {layers: len(grid(layers, 4, every)) for layers, every in stages.items()}
+print("The thesis' stages try", *tried.values(), "operators:", sum(tried.values()), "in all.")
+steps = 200 * sum(count * (layers + 4) for layers, count in tried.items())
 whole = 160_000 * (4 + 8 + 12 + 16 + 20) + 200_000 * 24
 print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winners' own steps among them.")
 
