@@ -36,6 +36,12 @@
     return product(a, b) / Math.sqrt(product(a, a) * product(b, b));
   }
 
+  /* What `statistics/prediction.py` does: the mean in Fisher's z, where correlations can be averaged. */
+  function meanCorrelation(found) {
+    const most = 1 - 1e-6;
+    return Math.tanh(mean(found.map((one) => Math.atanh(Math.max(-most, Math.min(most, one))))));
+  }
+
   /* Index of the smallest number, the first one of several. */
   const argmin = (numbers) => numbers.indexOf(Math.min(...numbers));
 
@@ -121,14 +127,15 @@
 
     tell(look) {
       const { seen, final, operators, steps } = this.runs;
-      const all = (found) => mean(final.map((own, seed) => found(seen[seed][look], own)));
+      const all = (found) => final.map((own, seed) => found(seen[seed][look], own));
       const chosen = argmin(this.seen);
       const trying = (100 * (operators.length - 1) * steps[look]) / steps.at(-1);
       const lot = (_, own) => (mean(own) - span(own)[0]) / (span(own)[1] - span(own)[0]);
-      const numbers = (found) => [found(this.seen, this.final), all(found)].map((number) => number.toFixed(2));
+      const numbers = (found, middle = mean) =>
+        [found(this.seen, this.final), middle(all(found))].map((number) => number.toFixed(2));
       this.rows.replaceChildren(
         this.row("best so far (ringed)", operators[chosen][0], ""),
-        this.row("Spearman with the end", ...numbers(spearman)),
+        this.row("Spearman with the end", ...numbers(spearman, meanCorrelation)),
         this.row("relative regret of choosing now", ...numbers(regret)),
         this.row("the same by lot", ...numbers(lot)),
         this.row("trying the others, over one grown model", `${trying.toFixed(0)} %`, ""),

@@ -244,12 +244,13 @@ render(tables.downstream_table(thirty, recorded("downstream", page="ii5_growing"
 
 # %% tags=["remove-cell"]
 glue("record", record_in_words("laptop-long", "ii5_growing"), display=False)
+glue("ages", tables.ages_in_words(thirty), display=False)
 glue("ceiling-thirty", tables.ceiling_in_words(thirty), display=False)
 glue("headroom-thirty", tables.headroom_in_words(thirty.headroom()), display=False)
 
 # %% [markdown]
 # The thesis grows after 83 % and 75 % of the pre-training. Here the shallow models of this page's preset are grown at several ages,
-# up to sixteen times as long: towards saturation, where a model has learnt what it can hold.
+# up to sixteen times as long: towards saturation, where a model has learnt what it can hold. {glue:text}`ages`.
 
 # %% mystnb={"figure": {"caption": "Recorded: by the steps of the shallow models, what depth gains and how much operators differ at the end (left), and when the end can be told (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line an age."}}
 left, right = drawing.panels(2, width=4.5)

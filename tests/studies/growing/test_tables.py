@@ -107,6 +107,8 @@ def test_ages_have_a_row_each(made_up):
     assert table["Spearman at first"].to_list() == pytest.approx([-1, 1], abs=1e-5)
     assert table["tells from step"].to_list() == [made_up.steps[3], 0]
     assert tables.age_table(replace(made_up, aged={})).empty
+    told = tables.ages_in_words(made_up)
+    assert "-1.00 (-1.00, -1.00) after 10 steps; 1.00 (1.00, 1.00) after 100 steps" in told
 
 
 def test_stacks_are_measured_from_the_last_layers_way(stacked):

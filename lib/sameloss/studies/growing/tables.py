@@ -172,6 +172,15 @@ def ceiling_in_words(grown: Grown) -> str:
     return f"{found}, less than {TELLS}: they are too few, and no claim about an order is testable here"
 
 
+def ages_in_words(grown: Grown) -> str:
+    """Say how the initial loss orders operators, by the age at which models are grown."""
+    found = {age: mean_correlation(own.correlations(0)) for age, own in sorted(grown.aged.items())}
+    told = [
+        f"{rho.value:.2f} ({rho.low:.2f}, {rho.high:.2f}) after {age:,} steps" for age, rho in found.items()
+    ]
+    return f"By the steps before growing, the initial loss correlates with the end by {'; '.join(told)}"
+
+
 def stack_table(stacks: Stacks) -> pd.DataFrame:
     """Return how each way to stack ends (Table C.2): KL over that of stacking the last layers, and FLOPs."""
     fixed = stacks.ends("last")
