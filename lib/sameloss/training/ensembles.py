@@ -137,7 +137,7 @@ class Ensemble:
         return vmap(grad_and_value(loss))(self.weights)
 
     def _alone(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
-        """Return the same of a single member, in half of the time."""
+        """Return the same of a single member, in two thirds of the time."""
         weights = {name: stacked[0].requires_grad_() for name, stacked in self.weights.items()}
         found = loss(weights)
         gradients = torch.autograd.grad(found, list(weights.values()))
