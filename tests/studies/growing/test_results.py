@@ -21,7 +21,7 @@ def test_correlations_turn_at_the_planted_look(made_up):
 def test_regrets_are_those_of_the_worst_and_of_the_best(made_up):
     assert made_up.regrets(0) == pytest.approx([1] * 3)
     assert made_up.regrets(4) == pytest.approx([0] * 3)
-    assert made_up.regrets_of(made_up.operators[0]) == pytest.approx([0] * 3)
+    assert made_up.regret_of(made_up.always(made_up.operators[0])) == pytest.approx([0] * 3)
     assert made_up.by_lot() == pytest.approx([0.5] * 3)
     assert made_up.chosen() == pytest.approx(made_up.final[:, 0])
 

@@ -14,7 +14,6 @@ from sameloss.statistics.prediction import (
     random_regret,
     rank_correlation,
     recall,
-    relative_regret,
     self_correlation,
 )
 from sameloss.statistics.selection import Choice
@@ -100,15 +99,18 @@ class Grown:
         pairs = zip(self.chosen_by[:, look, kept], self.final[:, kept], strict=True)
         return np.array([rank_correlation(early, final) for early, final in pairs])
 
+    def always(self, operator: Operator) -> Int[np.ndarray, " seed"]:
+        """Return the choice that is one operator, whatever the seed."""
+        return np.full(len(self.final), self.at(operator))
+
+    def regret_of(self, picked: Int[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
+        """Return each seed's relative regret of a choice (equation 5.2)."""
+        best, worst = self.final.min(1), self.final.max(1)
+        return (_of_each(self.final, picked) - best) / (worst - best)
+
     def regrets(self, look: int) -> Float[np.ndarray, " seed"]:
         """Return each seed's relative regret of choosing at a look."""
-        pairs = zip(self.chosen_by[:, look], self.final, strict=True)
-        return np.array([relative_regret(early, final) for early, final in pairs])
-
-    def regrets_of(self, operator: Operator) -> Float[np.ndarray, " seed"]:
-        """Return each seed's relative regret of always taking one operator."""
-        best, worst = self.final.min(1), self.final.max(1)
-        return (self.final[:, self.at(operator)] - best) / (worst - best)
+        return self.regret_of(self.chosen_by[:, look].argmin(1))
 
     def by_lot(self) -> Float[np.ndarray, " seed"]:
         """Return each seed's relative regret of a choice by lot."""
@@ -120,16 +122,13 @@ class Grown:
 
     def chosen(self, step: int | None = None) -> Float[np.ndarray, " seed"]:
         """Return the final KL of what is chosen after some steps; None: after LAG's."""
-        picked = self.picked(step)
-        return self.final[np.arange(len(picked)), picked]
+        return _of_each(self.final, self.picked(step))
 
     def selected(self, rule: Rule) -> pd.DataFrame:
         """Return each seed's relative regret of a rule, and its cost over that of one grown model."""
         steps = np.array(self.steps)
         choices = [rule(own, steps) for own in self.chosen_by]
-        picked = np.array([choice.candidate for choice in choices])
-        best, worst = self.final.min(1), self.final.max(1)
-        regret = (self.final[np.arange(len(picked)), picked] - best) / (worst - best)
+        regret = self.regret_of(np.array([choice.candidate for choice in choices]))
         cost = np.array([choice.others for choice in choices]) / self.settings.steps
         return pd.DataFrame({"regret": regret, "cost": cost})
 
@@ -149,7 +148,7 @@ class Grown:
 
     def accuracy_of(self, picked: Int[np.ndarray, " seed"]) -> Float[np.ndarray, " seed"]:
         """Return the mean accuracy (%) of one operator a seed at the end."""
-        return self.accuracy[np.arange(len(picked)), picked]
+        return _of_each(self.accuracy, picked)
 
     def headroom(self) -> Interval:
         """Return by how much the best grown model's log KL ends below that of the one not grown: the gate.
@@ -205,3 +204,10 @@ class Grown:
                 found = rank_correlation(self.final[one], self.final[other])
                 between[one, other] = between[other, one] = found
         return mean_correlation(np.nanmean(between, 1))
+
+
+def _of_each(
+    values: Float[np.ndarray, "seed operator"], picked: Int[np.ndarray, " seed"]
+) -> Float[np.ndarray, " seed"]:
+    """Return each seed's value of the operator that it picked."""
+    return values[np.arange(len(picked)), picked]

@@ -110,8 +110,8 @@ def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
         "oracle": grown.final.argmin(1),
         f"LAG@{grown.settings.lag}": grown.picked(),
         "LAG@0": grown.picked(0),
-        "last layers once more, on top": [grown.at(grown.settings.last)] * len(seeds),
-        "random layers on top": [grown.at(grown.settings.random_top)] * len(seeds),
+        "last layers once more, on top": grown.always(grown.settings.last),
+        "random layers on top": grown.always(grown.settings.random_top),
     }
     wanted = {name: [names[at] for at in picked] for name, picked in picks.items()}
     wanted |= {name: [name] * len(seeds) for name in (NOT_GROWN, FROM_NOTHING, UNTRAINED)}
