@@ -171,12 +171,17 @@ LAPTOP_LONG = GrowingSettings(
     optimisation=_constant(2000, 64, 2e-3),
     label_noise=0.0,
     seeds=3,
-    sentences=1024,
+    sentences=16_384,
+    looks=8,
     preserving=_controls(*((index, block) for index in range(3) for block in (1, 4))),
     together=15,
-    first_seed=20,
+    first_seed=40,
 )
-"""Thirty operators: the eighteen of the thesis' design space, and twelve that preserve the function."""
+"""Thirty operators: the eighteen of the thesis' design space, and twelve that preserve the function.
+
+With 1,024 sentences (seeds 20 to 22) two halves ordered operators alike at 0.31 only: by Spearman and Brown's
+formula sixteen times as many reach 0.88, above what claims about an order ask for. Looks are fewer instead.
+"""
 
 AGED = replace(LAPTOP, seeds=3, first_seed=20, measured=0)
 
@@ -260,7 +265,7 @@ PRESETS = {
     "laptop-long": Settings(
         "laptop-long",
         LAPTOP_LONG,
-        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30),
+        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=50),
         _downstream(1000, 4000),
         Limits(max_hours=24.0),
         ages=(250, 1000, 4000, 16_000),
