@@ -9,12 +9,13 @@ import pytest
 from library import ROOT, dotted, folders, imported, parsed, sources
 from setuptools import find_packages
 
-BOTTOM = {"errors", "seeds", "device"}
+BOTTOM = {"errors", "checks", "seeds", "device"}
 
 BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
 
 MAY_IMPORT = {
     "errors": set(),
+    "checks": {"errors"},
     "seeds": {"errors"},
     "device": {"errors"},
     "statistics": {"errors", "seeds"},

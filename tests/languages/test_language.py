@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from enumeration import as_sentences, enumerated
+from toy_runs import TINY
 
-from sameloss.errors import LanguageError
-from sameloss.languages import Sentences, substituted_conditionals
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.languages import HMMSpec, Sentences, TeacherSpec, substituted_conditionals
 from sameloss.languages.language import check_possible, check_tokens
 
 RAGGED = Sentences(torch.tensor([[1, 2, 3], [3, 9, 9], [2, 1, 9], [1, 9, 9]]), torch.tensor([3, 1, 2, 1]))
@@ -68,3 +69,15 @@ def test_a_sentence_that_cannot_occur_is_named():
     check_possible(torch.ones(2, 3).bool(), rows)
     with pytest.raises(LanguageError, match=r"Sentence 7 cannot occur .* whatever its token 2 is"):
         check_possible(torch.tensor([[True] * 3, [True, True, False]]), rows)
+
+
+def test_a_sentence_longer_than_its_columns_is_refused(tiny_language):
+    tokens = torch.ones(2, 4, dtype=torch.long)
+    with pytest.raises(LanguageError, match=r"^A sentence of 9 tokens does not stand in 4 columns\.$"):
+        tiny_language.conditionals(Sentences(tokens, torch.tensor([4, 9])))
+
+
+@pytest.mark.parametrize("spec", [TINY, HMMSpec(2, 3, 3, 1, 1.0, 1.0), TeacherSpec(words=3, max_length=2)])
+def test_less_than_no_sentences_is_refused(spec):
+    with pytest.raises(ParameterError, match=r"^count must be a whole number, at least 0; got -1"):
+        spec.build().sample(-1, torch.Generator())

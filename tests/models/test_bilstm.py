@@ -77,8 +77,9 @@ def test_forward_reads_the_masked_position(model, tokens):
 
 
 def test_head_is_the_encoders(model):
-    encoder = Encoder(EncoderShape(8, 1, 0, 8), WORDS, LENGTH, norm="post").double()
-    encoder.load_state_dict({name: w for name, w in model.state_dict().items() if "blocks" not in name})
+    encoder = Encoder(EncoderShape(8, 1, 1, 8), WORDS, LENGTH, norm="post").double()
+    shared = {name: w for name, w in model.state_dict().items() if "blocks" not in name}
+    encoder.load_state_dict(shared, strict=False)
     h = torch.randn(3, 8, generator=torch.Generator().manual_seed(3)).double()
     torch.testing.assert_close(model.head(h), encoder.head(h))
 
@@ -113,3 +114,9 @@ def test_initial_scales():
 def test_an_odd_width_is_refused():
     with pytest.raises(ParameterError, match="d_model = 7 is odd; two directions need an even width"):
         BiLSTMShape(7, 1)
+
+
+@pytest.mark.parametrize("shape", [(0, 1), (8, 0)])
+def test_a_stack_of_nothing_is_refused(shape):
+    with pytest.raises(ParameterError, match="must be a whole number, at least 1; got 0"):
+        BiLSTMShape(*shape)

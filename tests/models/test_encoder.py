@@ -60,3 +60,10 @@ def test_initial_weights_are_those_of_earlier_checkpoints():
     }
     first = {name: weights[f"{name}.weight"][0, 0].item() for name in expected}
     assert first == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("wrong", ["d_model", "heads", "layers", "d_inter"])
+@pytest.mark.parametrize("count", [0, -1])
+def test_a_shape_has_something_of_everything(wrong, count):
+    with pytest.raises(ParameterError, match=f"^{wrong} must be a whole number, at least 1; got {count}"):
+        EncoderShape(**{"d_model": 8, "heads": 2, "layers": 1, "d_inter": 16, wrong: count})

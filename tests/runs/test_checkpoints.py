@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sameloss.errors import StoreError
+from sameloss.errors import ParameterError, StoreError
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs.checkpoints import Checkpoints, save_weights, weights_name, write_history
 from sameloss.store.store import Store
@@ -54,3 +54,12 @@ def test_weights_of_another_shape_are_refused_in_one_sentence(tiny_run, tmp_path
     with pytest.raises(StoreError, match=r"step-0000060.safetensors are not those of the model"):
         other.load(store.folder(tiny_run)).last()
     assert store.has(tiny_run)
+
+
+def test_a_step_that_left_no_weights_is_refused_with_those_that_did(tiny_run, tmp_path):
+    checkpoints = Store(tmp_path).get(tiny_run)
+    kept = ", ".join(map(str, checkpoints.steps))
+    with pytest.raises(
+        ParameterError, match=rf"^No weights are kept after 7777 steps; choose one of 0, {kept}\.$"
+    ):
+        checkpoints.model(7777)

@@ -8,6 +8,7 @@ import torch
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.runs import cost
 from sameloss.runs.cost import H200, Speed, micro_steps, this_device, training_bytes, training_flops
+from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.training.adversary import Adversary
 from sameloss.training.execution import Execution
 from sameloss.training.objectives import Objective
@@ -32,7 +33,8 @@ def test_flops_by_hand(tiny_run):
 )
 def test_an_algorithm_costs_its_passes(tiny_run, objective, radius, passes):
     optimisation = replace(tiny_run.optimisation, sam_radius=radius)
-    other = replace(tiny_run, objective=objective, optimisation=optimisation)
+    tasks = LabelledSampling(tiny_run.corpus.language, Downstream(("root",), "posterior", 4, 4, 1, 0))
+    other = replace(tiny_run, objective=objective, optimisation=optimisation, downstream=tasks)
     assert training_flops(other) == passes * training_flops(tiny_run)
     assert micro_steps(other) == passes * micro_steps(tiny_run) == passes * 60
 

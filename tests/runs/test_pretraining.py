@@ -15,6 +15,7 @@ from sameloss.models.masked_model import MaskedLanguageModel, chosen
 from sameloss.models.shape import Shape, asked_of_model
 from sameloss.runs.cost import training_bytes, training_flops
 from sameloss.store.store import Store
+from sameloss.training.adversary import Adversary
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective
@@ -89,6 +90,29 @@ def test_a_plain_execution_keeps_the_key_and_every_other_changes_it(tiny_run):
 def test_a_batch_that_processes_cannot_share_is_refused(tiny_run):
     with pytest.raises(ParameterError, match="16 sentences cannot be shared equally by 3 processes"):
         replace(tiny_run, execution=Execution(processes=3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            {"checkpoints": ()},
+            r"^Checkpoints are kept after steps from 0 to \d+ in rising order, .*; got \(\)",
+        ),
+        ({"checkpoints": (2, 1)}, r"in rising order, one at least; got \(2, 1\)\.$"),
+        ({"checkpoints": (1, 1)}, r"in rising order, one at least; got \(1, 1\)\.$"),
+        ({"checkpoints": (-1,)}, r"one at least; got \(-1,\)\.$"),
+        ({"checkpoints": (10**9,)}, r"one at least; got \(1000000000,\)\.$"),
+        ({"resume_every": 0}, "^resume_every must be a whole number, at least 1; got 0"),
+        ({"micro_batch": -1}, "^micro_batch must be a whole number, at least 1; got -1"),
+        ({"dropout": -0.1}, r"^dropout must lie in \[0, 1\]; got -0.1"),
+        ({"dtype": "float99"}, "^Unknown dtype 'float99'; choose float32 or float64"),
+        ({"objective": Objective(adversary=Adversary(1.0))}, "^An adversary needs `downstream`"),
+    ],
+)
+def test_what_could_not_be_trained_or_kept_is_refused_beforehand(tiny_run, changes, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        replace(tiny_run, **changes)
 
 
 def test_only_ordinary_training_is_compiled_or_shared(tiny_run):

@@ -60,3 +60,33 @@ def test_unseen_needs_a_fixed_corpus(store, tiny_spec):
     for corpus in (None, CorpusSampling(tiny_spec, None, 0)):
         with pytest.raises(ParameterError, match="need a corpus of a fixed size"):
             store.get(LabelledSampling(tiny_spec, replace(DOWNSTREAM, unseen_test=True), corpus))
+
+
+@pytest.mark.parametrize("sentences", [0, -1])
+def test_a_corpus_of_no_sentences_is_refused(tiny_spec, sentences):
+    with pytest.raises(
+        ParameterError, match=f"^sentences must be a whole number, at least 1; got {sentences}"
+    ):
+        CorpusSampling(tiny_spec, sentences, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"train": 0}, "^train must be a whole number"),
+        ({"test": -1}, "^test must be a whole number"),
+        ({"probe_seeds": 0}, "^probe_seeds must be a whole number"),
+        ({"tasks": ()}, "^Labelled sentences need at least one task"),
+    ],
+)
+def test_labelled_sentences_are_of_some_task_and_in_every_part(tiny_spec, changes, sentence):
+    given = {
+        "tasks": ("root",),
+        "label_kind": "likelihood",
+        "train": 4,
+        "test": 4,
+        "probe_seeds": 1,
+        "seed": 0,
+    }
+    with pytest.raises(ParameterError, match=sentence):
+        LabelledSampling(tiny_spec, Downstream(**{**given, **changes}))

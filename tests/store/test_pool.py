@@ -13,7 +13,7 @@ import pytest
 import toy_runs
 from toy_runs import Sleeping, Squaring
 
-from sameloss.errors import NonFiniteLoss, StoreError
+from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
 from sameloss.store.pool import _bar, _Queue, compute_all, get_all
 from sameloss.store.store import Run, Store, with_ancestors
 
@@ -113,6 +113,12 @@ def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path)
     assert caught.value.__cause__ is None
     assert store.has(Squaring(2))
     assert not store.has(Failing("nan"))
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_a_number_of_workers_that_is_none_is_refused(tmp_path, workers):
+    with pytest.raises(ParameterError, match=f"^workers must be a whole number, at least 1; got {workers}"):
+        get_all(Store(tmp_path), [Squaring(2)], workers)
 
 
 def test_a_killed_worker_is_one_sentence(tmp_path):

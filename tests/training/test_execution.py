@@ -84,7 +84,7 @@ def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
 
 
 def test_impossible_executions():
-    with pytest.raises(ParameterError, match="processes must be at least 1; got 0"):
+    with pytest.raises(ParameterError, match="processes must be a whole number, at least 1; got 0"):
         Execution(processes=0)
     with pytest.raises(ParameterError, match="compiled needs by_length"):
         Execution(compiled=True)

@@ -67,8 +67,30 @@ def test_a_diverging_run_stops_before_the_weights_are_spoiled(corpus):
 
 @pytest.mark.parametrize("name", ["steps", "batch", "lr"])
 def test_settings_must_be_positive(name):
-    with pytest.raises(ParameterError, match=f"{name} must be positive; got 0"):
+    with pytest.raises(ParameterError, match=f"{name} must be .*; got 0"):
         Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, name: 0.0 if name == "lr" else 0})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"beta1": 2.0},
+        {"warmup": 6.0},
+        {"weight_decay": -1.0},
+        {"sam_radius": -1.0},
+        {"lr": float("inf")},
+        {"schedule": "cosine"},
+        {"optimiser": "adam"},
+    ],
+)
+def test_settings_that_mean_nothing_are_refused_by_name(wrong):
+    ((name, value),) = wrong.items()
+    with pytest.raises(ParameterError, match=f"{name}.*{value}"):
+        Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, **wrong})
+
+
+def test_a_training_shorter_than_its_warm_up_is_all_warm_up():
+    assert Optimisation(steps=100, batch=1, lr=1.0, warmup=0.5).lasting(10).warmup == 1.0
 
 
 def test_weight_decay_spares_vectors():

@@ -58,7 +58,7 @@ def test_exact_targets_keep_their_digits_under_autocast(tiny_language, tiny_mode
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label_noise": -0.5}, r"label_noise must not be negative; got -0.5"),
+        ({"label_noise": -0.5}, r"label_noise must be finite and not negative; got -0.5"),
         ({"mask_rate": 1.0}, r"mask_rate must lie between 0 and 1; got 1.0"),
     ],
 )

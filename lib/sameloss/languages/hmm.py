@@ -19,6 +19,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.linalg import block_diag
 from torch import Tensor
 
+from sameloss.checks import check_count
 from sameloss.errors import LanguageError
 from sameloss.languages.draws import AliasTables, dirichlet, tables_of_rows
 from sameloss.languages.language import Sentences, check_possible, check_tokens
@@ -175,6 +176,7 @@ class HMM:
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
         """Draw independent sentences, on the generator's device."""
+        check_count("count", count, least=0)
         tokens = torch.empty(count, self.length, dtype=torch.long, device=generator.device)
         for rows, words, _ in self._draws(count, generator):
             tokens[rows] = words
@@ -184,6 +186,7 @@ class HMM:
         self, count: int, generator: torch.Generator
     ) -> tuple[Sentences, Int[Tensor, "batch seq"]]:
         """Draw the sentences that `sample` draws, with their hidden states 0..states - 1."""
+        check_count("count", count, least=0)
         tokens = torch.empty(count, self.length, dtype=torch.long, device=generator.device)
         states = torch.empty_like(tokens)
         for rows, words, path in self._draws(count, generator):

@@ -30,7 +30,15 @@ class Sentences(NamedTuple):
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
     def buckets(self) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield the sentences of each length: their rows, and their tokens cut to this length."""
+        """Yield the sentences of each length: their rows, and their tokens cut to this length.
+
+        Raises:
+            LanguageError: for a length that is more than the columns there are.
+
+        """
+        if len(self.lengths) and self.lengths.max() > self.tokens.shape[1]:
+            most, columns = int(self.lengths.max()), self.tokens.shape[1]
+            raise LanguageError(f"A sentence of {most} tokens does not stand in {columns} columns.")
         for length in self.lengths.unique().tolist():
             rows = (self.lengths == length).nonzero().squeeze(1)
             yield rows, self.tokens[rows, :length]

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
 from sameloss.models.shape import Norm, Option, Shape, asked_of_model
@@ -23,7 +24,8 @@ class BiLSTMShape(Shape):
     layers: int
 
     def __post_init__(self) -> None:
-        """Refuse a width that cannot be halved."""
+        """Refuse what is no shape, and a width that cannot be halved."""
+        check_counts(self, "d_model", "layers")
         if self.d_model % 2:
             raise ParameterError(f"d_model = {self.d_model} is odd; two directions need an even width.")
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
 from sameloss.models.shape import Norm, Option, Shape
@@ -31,7 +32,8 @@ class EncoderShape(Shape):
     d_inter: int
 
     def __post_init__(self) -> None:
-        """Refuse a width that the heads do not divide."""
+        """Refuse what is no shape, and a width that the heads do not divide."""
+        check_counts(self, "d_model", "heads", "layers", "d_inter")
         if self.d_model % self.heads:
             raise ParameterError(f"heads = {self.heads} does not divide d_model = {self.d_model}.")
 

@@ -8,7 +8,7 @@ import pandas as pd
 from safetensors.torch import load_file, save
 
 from sameloss.device import best_device
-from sameloss.errors import StoreError
+from sameloss.errors import ParameterError, StoreError
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.shape import Shape
 from sameloss.runs.sampling import CorpusSampling
@@ -40,7 +40,16 @@ class Checkpoints:
         return self.model(self.steps[-1])
 
     def model(self, step: int) -> MaskedLanguageModel:
-        """Return the model after `step` steps, on the best device at hand; 0: as it was drawn, untrained."""
+        """Return the model after `step` steps, on the best device at hand; 0: as it was drawn, untrained.
+
+        Raises:
+            ParameterError: for a step after which no weights were kept.
+            StoreError: where the weights are not those of this version's model.
+
+        """
+        if step not in (0, *self.steps):
+            kept = ", ".join(map(str, self.steps))
+            raise ParameterError(f"No weights are kept after {step} steps; choose one of 0, {kept}.")
         model = self.new_model()
         if step == 0:
             return model.to(best_device()).eval()

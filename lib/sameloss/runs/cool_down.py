@@ -6,6 +6,7 @@ from typing import ClassVar, cast
 
 import torch
 
+from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -39,8 +40,8 @@ class CoolDown(Pretraining):
         super().__post_init__()
         if self.origin is None or self.reference is None or self.held_out is None:
             raise ParameterError("A cool-down needs a treated model, a reference and held-out sentences.")
-        if not self.target_share > 0:
-            raise ParameterError(f"target_share must be positive; got {self.target_share}.")
+        check_positive(self, "target_share")
+        check_counts(self, "look_every")
         if self.checkpoints != (self.optimisation.steps,):
             raise ParameterError("A cool-down keeps its last model alone.")
 

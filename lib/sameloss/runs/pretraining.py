@@ -4,11 +4,13 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
 import torch
 
+from sameloss.checks import check_choice, check_counts, check_shares
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -49,7 +51,13 @@ class Pretraining(TrainedRun):
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse what the shape's family lacks, and an execution that objective or batch do not go with."""
+        """Refuse what cannot be trained or kept, and an execution that objective or batch do not go with."""
+        check_counts(self, "micro_batch", "resume_every")
+        check_shares(self, "dropout")
+        check_choice(self, "dtype", ("float32", "float64"))
+        self._check_checkpoints()
+        if self.objective.adversary is not None and self.downstream is None:
+            raise ParameterError("An adversary needs `downstream`: the tasks that it is to spoil.")
         self.shape.check_options(asked_of_model(self.norm, self.dropout) + self.execution.options)
         processes, batch = self.execution.processes, self.optimisation.batch
         if batch % processes:
@@ -59,6 +67,15 @@ class Pretraining(TrainedRun):
             )
         if self.execution != self.execution.eager_in_one_process() and self.objective != ORDINARY:
             raise ParameterError("Only ordinary training can be compiled or run in several processes.")
+
+    def _check_checkpoints(self) -> None:
+        """Refuse, before anything is trained, checkpoints that no step would leave."""
+        steps, kept = self.optimisation.steps, self.checkpoints
+        if not kept or kept[-1] > steps or any(a >= b for a, b in pairwise((-1, *kept))):
+            raise ParameterError(
+                f"Checkpoints are kept after steps from 0 to {steps} in rising order, one at least; "
+                f"got {kept}."
+            )
 
     def new_model(self) -> MaskedLanguageModel:
         """Return the initial model of a training that starts from nothing."""

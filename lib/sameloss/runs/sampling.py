@@ -3,11 +3,12 @@
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 import torch
 
+from sameloss.checks import check_choice, check_counts
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.labels import NO_LABEL, LabelKind, labels
@@ -29,6 +30,10 @@ class CorpusSampling(Run):
     seed: int
 
     schema: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        """Refuse a corpus of no sentences."""
+        check_counts(self, "sentences")
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw the sentences and write them as shards."""
@@ -60,6 +65,11 @@ class Downstream:
     seed: int
     unseen_test: bool = False  # test on distinct sentences that the pre-training corpus does not hold
 
+    def __post_init__(self) -> None:
+        """Refuse parts without sentences, and labels of no kind."""
+        check_counts(self, "train", "test", "probe_seeds")
+        check_choice(self, "label_kind", get_args(LabelKind))
+
 
 class LabelledSentences(NamedTuple):
     """Sentences with one column of labels for each task."""
@@ -80,6 +90,11 @@ class LabelledSampling(Run):
     corpus: CorpusSampling | None = None  # what an unseen test set must avoid
 
     schema: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        """Refuse sentences that would be labelled for nothing."""
+        if not self.downstream.tasks:
+            raise ParameterError("Labelled sentences need at least one task.")
 
     @property
     def classes(self) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from sameloss.checks import check_count
 from sameloss.device import best_device
 from sameloss.errors import BookError, StoreError
 from sameloss.store.orphans import end_with_parent
@@ -36,11 +37,14 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
         workers: processes, each on one thread; `usable_workers` where None.
 
     Raises:
+        ParameterError: for a number of workers that is none.
         BookError: the first fault of a run; those that had begun are finished and kept.
         StoreError: where a worker process was killed; finished runs are kept, a training goes on
             from its last resumable state next time.
 
     """
+    if workers is not None:
+        check_count("workers", workers)
     missing = [run for run in with_ancestors(runs) if not store.has(run)]
     if not missing:
         return

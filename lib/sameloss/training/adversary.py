@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
 from sameloss.languages import Sentences
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -35,9 +36,8 @@ class Adversary:
 
     def __post_init__(self) -> None:
         """Refuse what is no adversary."""
-        for name in ("weight", "sentences", "ridge"):
-            if not getattr(self, name) > 0:
-                raise ParameterError(f"An adversary's {name} must be positive; got {getattr(self, name)}.")
+        check_counts(self, "sentences")
+        check_positive(self, "weight", "ridge")
 
     def term(
         self, generator: torch.Generator, examples: TaskExamples | None

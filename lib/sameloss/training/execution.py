@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
+from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.shape import Option, Shape
@@ -34,8 +35,7 @@ class Execution:
 
     def __post_init__(self) -> None:
         """Refuse an impossible number of processes, and compilation for every width there is."""
-        if self.processes < 1:
-            raise ParameterError(f"processes must be at least 1; got {self.processes}.")
+        check_counts(self, "processes")
         if self.compiled and not self.by_length:
             raise ParameterError("compiled needs by_length: else each width of a batch would be compiled.")
 

@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.checks import check_choice, check_counts, check_not_negative, check_positive, check_shares
+from sameloss.errors import NonFiniteLoss
 from sameloss.languages.masking import Batch
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.training.execution import PLAIN, Execution
@@ -40,20 +41,20 @@ class Optimisation:
 
     def __post_init__(self) -> None:
         """Refuse settings no training has."""
-        for name in ("steps", "batch", "lr"):
-            if not getattr(self, name) > 0:
-                raise ParameterError(f"{name} must be positive; got {getattr(self, name)}.")
-        for name, valid in {"optimiser": ("adamw", "sgd"), "schedule": ("linear", "constant")}.items():
-            if getattr(self, name) not in valid:
-                raise ParameterError(f"Unknown {name} {getattr(self, name)!r}; choose {' or '.join(valid)}.")
+        check_counts(self, "steps", "batch")
+        check_positive(self, "lr", "epsilon")
+        check_not_negative(self, "weight_decay", "sam_radius")
+        check_shares(self, "warmup", "beta1", "beta2")
+        check_choice(self, "optimiser", ("adamw", "sgd"))
+        check_choice(self, "schedule", ("linear", "constant"))
 
     def lasting(self, steps: int) -> "Optimisation":
-        """Return the same over another number of steps, with as many of warm-up as before.
+        """Return the same over another number of steps, with as many of warm-up as before, or all.
 
         >>> Optimisation(steps=100, batch=1, lr=1.0, warmup=0.1).lasting(400).warmup
         0.025
         """
-        return replace(self, steps=steps, warmup=self.warmup * self.steps / steps)
+        return replace(self, steps=steps, warmup=min(1.0, self.warmup * self.steps / steps))
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of step 0, 1, ...

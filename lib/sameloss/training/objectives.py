@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_counts, check_not_negative
 from sameloss.errors import ParameterError
 from sameloss.languages import Language
 from sameloss.languages.masking import Batch
@@ -33,12 +34,10 @@ class Objective:
 
     def __post_init__(self) -> None:
         """Refuse what is no objective."""
-        if self.label_noise < 0:
-            raise ParameterError(f"label_noise must not be negative; got {self.label_noise}.")
+        check_not_negative(self, "label_noise")
         if self.mask_rate is not None and not 0 < self.mask_rate < 1:
             raise ParameterError(f"mask_rate must lie between 0 and 1; got {self.mask_rate}.")
-        if self.exact_steps < 0:
-            raise ParameterError(f"exact_steps must not be negative; got {self.exact_steps}.")
+        check_counts(self, "exact_steps", least=0)
 
     def at(self, step: int) -> "Objective":
         """Return what step 0, 1, ... minimises.

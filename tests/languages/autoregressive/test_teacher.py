@@ -3,8 +3,10 @@
 import math
 from dataclasses import replace
 
+import pytest
 import torch
 
+from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.autoregressive.teacher import TeacherSpec
 
@@ -56,3 +58,9 @@ def test_weights_have_the_deviations_of_their_spec():
         assert abs(entries.var() / deviation**2 - 1) < 4 * (2 / len(entries)) ** 0.5
     assert (weights["model.decoder.layers.1.fc1.bias"] == 0).all()
     assert (weights["model.decoder.layers.1.final_layer_norm.weight"] == 1).all()
+
+
+@pytest.mark.parametrize("name", ["words", "max_length", "topics", "d_model", "layers", "heads"])
+def test_a_teacher_of_nothing_is_refused(name):
+    with pytest.raises(ParameterError, match=f"^{name} must be a whole number, at least 1; got 0"):
+        TeacherSpec(**{name: 0})

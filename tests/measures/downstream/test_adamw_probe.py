@@ -118,5 +118,5 @@ def test_a_projection_bounds_what_a_probe_can_learn_by_heart():
 
 
 def test_a_projection_to_nothing_is_refused():
-    with pytest.raises(ParameterError, match="projection must be positive; got 0"):
+    with pytest.raises(ParameterError, match="projection must be a whole number, at least 1; got 0"):
         AdamWProbe(projection=0)

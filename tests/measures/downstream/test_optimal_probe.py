@@ -130,8 +130,8 @@ def test_probes_of_a_projection_read_as_many_dimensions():
         ({"ridges": ()}, r"ridges must be positive numbers, one at least; got \(\)"),
         ({"ridges": (0.0, 1.0)}, "ridges must be positive numbers"),
         ({"held_out": 1.0}, "held_out must lie between 0 and 1; got 1.0"),
-        ({"tolerance": 0.0}, "tolerance must be positive; got 0.0"),
-        ({"projection": 0}, "projection must be positive; got 0"),
+        ({"tolerance": 0.0}, "tolerance must be positive and finite; got 0.0"),
+        ({"projection": 0}, "projection must be a whole number, at least 1; got 0"),
     ],
 )
 def test_what_has_no_optimum_is_refused(wrong, message):

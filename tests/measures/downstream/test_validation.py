@@ -1,12 +1,10 @@
 """What a downstream classifier refuses before it trains."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.validation import check_labels, check_positive
+from sameloss.measures.downstream.validation import check_labels
 
 
 def test_every_seed_and_task_is_checked():
@@ -35,10 +33,3 @@ def test_a_class_for_which_no_seed_has_sentences_passes():
 def test_labels_that_teach_nothing_are_refused(labels, fault):
     with pytest.raises(ParameterError, match=fault):
         check_labels(labels, [3], ["A"])
-
-
-@pytest.mark.parametrize("wrong", [0, -1.0, float("nan")])
-def test_the_first_that_is_not_positive_is_named(wrong):
-    check_positive(SimpleNamespace(lr=0.1, batch=2), "lr", "batch")
-    with pytest.raises(ParameterError, match=f"batch must be positive; got {wrong}"):
-        check_positive(SimpleNamespace(lr=0.1, batch=wrong, epochs=0), "lr", "batch", "epochs")

@@ -125,7 +125,10 @@ def test_what_cannot_be_measured_is_refused(tiny_model, broken, masked):
     [
         ("from 10 to the number of sentences, here 12; got 13", {"groups": 13}),
         ("from 10 to the number of sentences, here 12; got 9", {"groups": 9}),
-        ("labels must be positive; got 0", {"groups": 10, "generator": seeded(), "labels": 0}),
+        (
+            "labels must be a whole number, at least 1; got 0",
+            {"groups": 10, "generator": seeded(), "labels": 0},
+        ),
         ("Sampled labels need a generator", {"groups": 10}),
     ],
 )

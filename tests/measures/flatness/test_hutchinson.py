@@ -223,11 +223,11 @@ def test_a_single_batch_is_refused(tiny_model, masked):
 
 def test_bad_requests_say_what_is_valid(tiny_model, masked, truth):
     arguments = {"batch": 6, "generator": seeded()}
-    with pytest.raises(ParameterError, match="draws must be positive; got 0"):
+    with pytest.raises(ParameterError, match="draws must be a whole number, at least 1; got 0"):
         fisher_gap(tiny_model, masked, truth, draws=0, **arguments)
-    with pytest.raises(ParameterError, match="rank must be positive; got 0"):
+    with pytest.raises(ParameterError, match="rank must be a whole number, at least 1; got 0"):
         hutch_plus_plus_trace(tiny_model, masked, rank=0, **arguments)
-    with pytest.raises(ParameterError, match="batch must be positive; got 0"):
+    with pytest.raises(ParameterError, match="batch must be a whole number, at least 1; got 0"):
         hutchinson_trace(tiny_model, masked, batch=0, generator=seeded())
     with pytest.raises(ParameterError, match="Unknown vectors 'normal'; choose rademacher or gaussian"):
         _check("normal", draws=1)

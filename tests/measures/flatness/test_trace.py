@@ -132,7 +132,7 @@ def test_standard_error_covers_the_truth(tiny_language, estimator):
 
 
 def test_bad_requests_say_what_is_valid(tiny_model, masked):
-    with pytest.raises(ParameterError, match="labels must be positive; got 0"):
+    with pytest.raises(ParameterError, match="labels must be a whole number, at least 1; got 0"):
         fisher_trace(tiny_model, masked, labels=0)
     with pytest.raises(ParameterError, match="The estimator rademacher draws; give it a generator"):
         fisher_trace(tiny_model, masked, estimator="rademacher")

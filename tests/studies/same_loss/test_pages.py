@@ -306,6 +306,12 @@ def test_a_parameter_of_another_page_is_refused_with_this_pages_own(page, given,
     assert str(refused.value) == f"Unknown parameter {name!r}; valid here are {valid}."
 
 
+@pytest.mark.parametrize("page", ["b1_trace", "b2_enlargement"])
+def test_a_page_about_maps_of_transformers_refuses_an_lstm_before_it_trains(page, opened):
+    with pytest.raises(ParameterError, match=r"^Size L856 is an LSTM, .*; choose one of 1K, 3K\.$"):
+        opened(page, size="L856")
+
+
 def test_every_page_with_runs_has_a_plan():
     assert set(ARMS) | set(BESIDE) <= set(PLANS) == set(STUDY.plans)
 

@@ -57,6 +57,10 @@ def open_settings(page="02_existence", **given):
         ),
         ({"grammar": "/"}, r"^/ is no file of a grammar"),
         ({"grammar": ""}, r"^grammar is empty; leave it out"),
+        (
+            {"grammar": "my.txt", "language": "HMM"},
+            "^grammar stands in the place of the PCFG, and language = HMM",
+        ),
         ({"algorithm": "dropout", "strength": 1.5}, r"^A dropout rate lies in \[0, 1\); got 1\.5\.$"),
         ({"workers": 10**9}, r"^workers is at most [\d,]+; got 1e\+09\.$"),
         ({"seeds": 10**9}, r"^seeds is at most 1,000; got 1e\+09\.$"),

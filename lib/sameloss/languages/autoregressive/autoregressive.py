@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
+from sameloss.checks import check_count
 from sameloss.errors import LanguageError
 from sameloss.languages.autoregressive.fillings import fillings, sum_of_fillings
 from sameloss.languages.autoregressive.restricted import RestrictedModel
@@ -98,6 +99,7 @@ class AutoregressiveLanguage:
     @torch.no_grad()
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
         """Draw independent sentences; tokens after a sentence's end are zero."""
+        check_count("count", count, least=0)
         uniform = torch.rand(count, 1 + self.max_length, dtype=torch.float64, generator=generator)
         tokens = torch.zeros(count, self.max_length, dtype=torch.long)
         for rows in torch.arange(count).split(self._rows):

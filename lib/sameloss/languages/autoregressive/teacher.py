@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from sameloss.checks import check_counts, check_positive
+
 if TYPE_CHECKING:
     from transformers import OPTConfig, OPTForCausalLM
 
@@ -40,6 +42,11 @@ class TeacherSpec:
     scale: float = 2.0
     logit_scale: float = 1.0
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse what is no transformer."""
+        check_counts(self, "words", "max_length", "topics", "d_model", "layers", "heads")
+        check_positive(self, "scale", "logit_scale")
 
     def build(self) -> "AutoregressiveLanguage":
         """Draw the weights, in float64; the global random state stays as it is."""

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from sameloss.checks import check_count
 from sameloss.languages.draws import alias_tables
 from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.language import Sentences
@@ -67,6 +68,7 @@ class Sampler:
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
         """Draw sentences."""
+        check_count("count", count, least=0)
         result = Sentences(torch.zeros(count, self.max_length, dtype=torch.long), torch.zeros(count).long())
         rng, done = _fast(generator), 0
         while done < count:
@@ -76,6 +78,7 @@ class Sampler:
 
     def derive(self, count: int, generator: torch.Generator) -> Derivations:
         """Draw sentences with their trees."""
+        check_count("count", count, least=0)
         result = Sentences(torch.zeros(count, self.max_length, dtype=torch.long), torch.zeros(count).long())
         rng = _fast(generator)
         trees: list[Tree] = []

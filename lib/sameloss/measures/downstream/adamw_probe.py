@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from sameloss.checks import check_counts, check_positive
 from sameloss.measures.downstream.probe import (
     LinearProbes,
     draw_projection,
@@ -15,7 +16,7 @@ from sameloss.measures.downstream.probe import (
     scaling,
     sum_of_losses,
 )
-from sameloss.measures.downstream.validation import check_labels, check_positive
+from sameloss.measures.downstream.validation import check_labels
 
 
 @dataclass(frozen=True)
@@ -37,9 +38,8 @@ class AdamWProbe:
 
     def __post_init__(self) -> None:
         """Refuse settings with which nothing would be trained."""
-        check_positive(self, "epochs", "batch", "lr")
-        if self.projection is not None:
-            check_positive(self, "projection")
+        check_counts(self, "epochs", "batch", "projection")
+        check_positive(self, "lr")
 
     @property
     def passes(self) -> int:

@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_counts, check_not_negative, check_positive
 from sameloss.errors import NonFiniteLoss
 from sameloss.languages import Sentences
-from sameloss.measures.downstream.validation import check_labels, check_positive
+from sameloss.measures.downstream.validation import check_labels
 from sameloss.models.masked_model import MaskedLanguageModel
 
 CHUNK = 4096
@@ -34,7 +35,9 @@ class FinetuneSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings with which nothing would be trained."""
-        check_positive(self, "epochs", "batch", "lr")
+        check_counts(self, "epochs", "batch")
+        check_positive(self, "lr")
+        check_not_negative(self, "warmup_steps", "weight_decay")
 
     def lr_at(self, step: int) -> float:
         """Return the learning rate of step 0, 1, ...: it rises over the warm-up, then stays constant.

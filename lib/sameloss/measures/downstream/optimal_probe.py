@@ -12,9 +12,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.probe import LinearProbes, draw_projection, projected, scaling
-from sameloss.measures.downstream.validation import check_labels, check_positive
+from sameloss.measures.downstream.validation import check_labels
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,8 @@ class OptimalProbe:
 
     def __post_init__(self) -> None:
         """Refuse settings with which there is no optimum, or none that could be found."""
-        check_positive(self, "tolerance", "iterations")
-        if self.projection is not None:
-            check_positive(self, "projection")
+        check_positive(self, "tolerance")
+        check_counts(self, "iterations", "projection")
         if not self.ridges or min(self.ridges) <= 0:
             raise ParameterError(f"ridges must be positive numbers, one at least; got {self.ridges}.")
         if not 0 < self.held_out < 1:

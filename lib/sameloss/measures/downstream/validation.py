@@ -1,24 +1,11 @@
-"""What a downstream classifier asks of its settings and labels before it trains."""
+"""What a downstream classifier asks of its labels before it trains."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from jaxtyping import Int
 from torch import Tensor
 
 from sameloss.errors import ParameterError
-
-
-def check_positive(settings: Any, *names: str) -> None:
-    """Refuse settings with which nothing would be trained, such as batches without examples.
-
-    Raises:
-        ParameterError: naming the first attribute that is not positive.
-
-    """
-    for name in names:
-        if not getattr(settings, name) > 0:
-            raise ParameterError(f"{name} must be positive; got {getattr(settings, name)}.")
 
 
 def check_labels(

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, unflattened
@@ -177,8 +178,7 @@ def _labelled(
 def _check_sampling(generator: torch.Generator | None, labels: int, estimator: str) -> None:
     if estimator != "sampled":
         raise ParameterError(f"Unknown estimator {estimator!r}; choose exact or sampled.")
-    if labels < 1:
-        raise ParameterError(f"labels must be positive; got {labels}.")
+    check_count("labels", labels)
     if generator is None:
         raise ParameterError("Sampled labels need a generator; give one or choose the exact estimator.")
 

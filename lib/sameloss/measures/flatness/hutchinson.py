@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
@@ -184,8 +185,7 @@ def fisher_gap(
 
 def _check(vectors: str = "rademacher", **counts: int) -> None:
     for name, value in counts.items():
-        if value < 1:
-            raise ParameterError(f"{name} must be positive; got {value}.")
+        check_count(name, value)
     if vectors not in ("rademacher", "gaussian"):
         raise ParameterError(f"Unknown vectors {vectors!r}; choose rademacher or gaussian.")
 

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
@@ -63,8 +64,7 @@ def fisher_trace(
     """
     if estimator not in COTANGENTS:
         raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(COTANGENTS)}.")
-    if labels < 1:
-        raise ParameterError(f"labels must be positive; got {labels}.")
+    check_count("labels", labels)
     if generator is None and estimator != "exact":
         raise ParameterError(f"The estimator {estimator} draws; give it a generator, or choose exact.")
     started, backward = time.perf_counter(), 0

@@ -7,6 +7,8 @@ from typing import Any
 
 import pandas as pd
 
+from sameloss.errors import ParameterError
+from sameloss.models.encoder import EncoderShape
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.same_loss.arms import (
@@ -132,6 +134,27 @@ class ComparisonPage(Page[Settings]):
         return f"preset {self.settings.name}, size {', '.join(self.group.sizes)}"
 
 
+@dataclass
+class EncoderPage(ComparisonPage):
+    """A page about maps from one model to another that only transformers have."""
+
+    def __post_init__(self) -> None:
+        """Refuse sizes of another kind before anything is trained.
+
+        Raises:
+            ParameterError: for an LSTM's size.
+
+        """
+        shapes = self.group.domain.shapes
+        others = [size for size in self.group.sizes if not isinstance(shapes[size], EncoderShape)]
+        if others:
+            known = [name for name, shape in shapes.items() if isinstance(shape, EncoderShape)]
+            raise ParameterError(
+                f"Size {others[0]} is an LSTM, and {self.name} is about maps that only transformers have; "
+                f"choose one of {', '.join(known)}."
+            )
+
+
 class WholeStudy(ComparisonPage):
     """A page on which every claim of the study is judged."""
 
@@ -189,9 +212,9 @@ QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
 """Pages whose claims another page quotes."""
 
 
-def _plan(names: str, **defaults: Any) -> Plan[Settings]:
+def _plan(names: str, page: type[ComparisonPage] = ComparisonPage, **defaults: Any) -> Plan[Settings]:
     """Return the plan of a page from the names of its parameters."""
-    return Plan(tuple(names.split()), ComparisonPage, defaults)
+    return Plan(tuple(names.split()), page, defaults)
 
 
 _SHOWN = "preset size task language algorithm strength"
@@ -214,9 +237,9 @@ PLANS: dict[str, Plan[Settings]] = {
     "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
     "a3_models": _plan(f"preset size seeds {_TRAINED}"),
     "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
-    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}"),
+    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}", EncoderPage),
     "b2_enlargement": _plan(
-        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {_JUDGED} {_TRAINED}"
+        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {_JUDGED} {_TRAINED}", EncoderPage
     ),
     "d_practice": _plan(f"preset size task steps seeds {_JUDGED} {_TRAINED}"),
     "e_mask_rate": _plan(f"preset task steps seeds {_JUDGED} {_TRAINED}"),

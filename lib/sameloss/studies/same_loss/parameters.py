@@ -191,6 +191,11 @@ def _with_languages(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
         real = HubTeacherSpec.of(opt, values.get("opt_corpus"))
         settings = _with_domain(settings, "OPT", language=real, tasks=())  # it is tested on GLUE
+    if grammar and settings.shown.domain != "PCFG":
+        raise ParameterError(
+            f"grammar stands in the place of the PCFG, and language = {settings.shown.domain} shows another; "
+            "leave one of them out."
+        )
     if grammar:
         own = _own_grammar(grammar, values.get("length_limit"))
         settings = _with_domain(settings, "PCFG", language=own, tasks=own.build().tasks, exact_share=0.0)
