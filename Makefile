@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 RUN := exec env PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
-.PHONY: help book html test lint unit chapters-test book-test twins notebooks record snakemake freeze clean
+.PHONY: help book html test lint unit chapters-test book-test campaign twins notebooks record snakemake freeze clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,9 @@ chapters-test: .venv/installed  ## Execute the chapters again, two at a time, an
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -rs -n 2 --dist loadfile -m book tests
+
+campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals: an hour; FLAGS="--only training"
+	cd tests && exec env PATH="$(CURDIR)/$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync

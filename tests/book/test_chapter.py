@@ -156,6 +156,13 @@ def test_tables_have_no_index_rounded_numbers_and_dashes_for_gaps():
     assert 'class="dataframe"' in render(table).to_html()  # else every second row is unreadable in the dark
 
 
+def test_words_of_a_reader_are_no_markup():
+    shown = render(pd.DataFrame({"<b>": ["<script>alert(1)</script>"], "b": [1.0]})).to_html()
+    assert "&lt;script&gt;" in shown
+    assert "&lt;b&gt;" in shown
+    assert "<script" not in shown
+
+
 def test_the_same_table_is_the_same_page():
     """So that executing a notebook again changes nothing in it; two tables of a page have two names."""
     table = pd.DataFrame({"a": [1]})

@@ -117,6 +117,8 @@ REFUSALS = [
     ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
     ({"steps": "-1"}, "steps must be positive; got -1."),
     ({"workers": "1.5"}, "workers must be a whole number; got 1.5."),
+    ({"artifacts": ""}, "artifacts is empty; leave it out, or give a name."),
+    ({"out": "{x}"}, "out is a folder whose name has no braces; got {x}."),
 ]
 
 
@@ -128,6 +130,19 @@ def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence
     assert str(refused.value).startswith(sentence)
     assert str(refused.value).endswith(".")
     assert "\n" not in str(refused.value)
+
+
+def test_an_axis_is_given_once():
+    with pytest.raises(ParameterError, match=r"^sizes is given twice; write sizes=1K,3K\.$"):
+        grid_of(["sizes=1K", "sizes=3K"])
+
+
+def test_a_grid_with_a_cell_that_takes_too_long_is_refused_whole(tmp_path):
+    words = ["preset=smoke", "sizes=1K,3K", "steps=1000000000", f"artifacts={tmp_path}"]
+    done = run([sys.executable, "-m", "sameloss.book.grid", *words])
+    assert done.returncode == 1
+    assert "above max_hours = " in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.book
@@ -151,11 +166,11 @@ def test_all_sizes_are_those_of_each_language(tmp_path):
     expected = [
         f"paper/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
     ]
-    assert cells(grid) == [f"{cell}/adamw/seeds-1" for cell in expected]
+    assert list(cells(grid)) == [f"{cell}/adamw/seeds-1" for cell in expected]
 
 
 def cells_of(tmp_path, **given):
-    return cells(grid_of(f"{name}={value}" for name, value in {"artifacts": tmp_path, **given}.items()))
+    return list(cells(grid_of(f"{name}={value}" for name, value in {"artifacts": tmp_path, **given}.items())))
 
 
 def test_axes_are_multiplied_and_no_cell_is_there_twice(tmp_path):

@@ -83,6 +83,13 @@ def test_a_notebook_with_an_error_is_not_staged():
         presentable(made, PAGE)
 
 
+def test_warnings_with_their_folders_are_not_staged():
+    made = notebook()
+    kept = list(made.cells[1].outputs)
+    made.cells[1].outputs.append(nbformat.v4.new_output("stream", name="stderr", text="/home/me/lib/x.py:3"))
+    assert presentable(made, PAGE).cells[1].outputs == kept
+
+
 def test_parameters_are_folded_behind_their_name():
     cells = presentable(notebook(), PAGE).cells
     assert [cell.metadata.get("tags") for cell in cells[:3]] == [None, ["hide-input", "parameters"], None]

@@ -1,5 +1,6 @@
 """A training in two processes: the same loss, resumption after a kill bit for bit, and all speed options."""
 
+import os
 import pickle
 import shutil
 import signal
@@ -67,7 +68,7 @@ def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(shared, tmp_path
     whole.get(shared)
     store.get(shared.corpus)
     command = [sys.executable, "-c", ONE, str(store.root), pickle.dumps(shared).hex()]
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)})
     state = store.partial(shared) / "scratch" / "resume.pt"
     while not state.exists():
         assert process.poll() is None, "it ended before it could be killed"
@@ -75,7 +76,7 @@ def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(shared, tmp_path
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not store.has(shared)
-    _wait_until_nothing_runs(store.partial(shared))
+    _wait_until_nothing_runs(tmp_path)
     store.get(shared)
     assert store.manifest(shared)["files"] == whole.manifest(shared)["files"]
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sameloss.errors import StoreError
-from sameloss.store.limits import full_disk_explained, one_thread, small_memory_explained
+from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
 
 
 def test_one_thread_and_then_as_many_as_before():
@@ -40,12 +40,24 @@ def test_so_is_one_of_a_processor(computed):
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
 def test_a_full_disk_is_one_sentence_with_the_folder(tmp_path, number):
     sentence = f"^No space left in the artifacts folder {tmp_path}; .*parameter `artifacts`"
-    with pytest.raises(StoreError, match=sentence), full_disk_explained(tmp_path):
+    with pytest.raises(StoreError, match=sentence), disk_faults_explained(tmp_path):
         raise OSError(number, "full")
 
 
+def test_something_in_the_way_is_one_sentence_with_its_path(tmp_path):
+    (tmp_path / "file").touch()
+    sentence = rf"^{tmp_path}/file/run cannot be used \(Not a directory\); what was computed before is kept"
+    with pytest.raises(StoreError, match=sentence), disk_faults_explained(tmp_path):
+        (tmp_path / "file" / "run").mkdir()
+
+
+def test_a_sentence_is_not_said_twice(tmp_path):
+    with pytest.raises(StoreError, match=r"^said$"), disk_faults_explained(tmp_path):
+        raise StoreError("said")
+
+
 def test_other_faults_stay_what_they_are(tmp_path):
-    for guard in (full_disk_explained(tmp_path), small_memory_explained("Squaring", "")):
+    for guard in (disk_faults_explained(tmp_path), small_memory_explained("Squaring", "")):
         with pytest.raises(PermissionError), guard:
             raise PermissionError(errno.EACCES, "not yours")
     with pytest.raises(RuntimeError, match=r"^another$"), small_memory_explained("Squaring", ""):

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -187,6 +187,54 @@ def test_a_result_without_manifest_does_not_exist(store, tmp_path):
     assert sorted(path.name for path in store.folder(run).iterdir()) == [MANIFEST, "result.txt"]
     assert store.get(run) == 9
     assert computations(run) == 1
+
+
+@dataclass(frozen=True)
+class Continued(Squaring):
+    """A run that goes on from what it kept."""
+
+    kept = frozenset({"kept.txt"})
+
+    def compute(self, folder, store, report):
+        super().compute(folder, store, report)
+        found = {path.name for path in folder.iterdir()} - {PROGRESS}
+        (folder / "found.txt").write_text(" ".join(sorted(found)))
+
+
+def test_a_computation_begins_with_nothing_but_what_it_kept(store, tmp_path):
+    run = Continued(3)
+    (tmp_path / "aside").mkdir()
+    folder = store.partial(run)
+    (folder / SCRATCH / "state").mkdir(parents=True)
+    (folder / "strange folder" / "x").mkdir(parents=True)
+    (folder / "link").symlink_to(tmp_path / "aside")
+    for name in ("kept.txt", "strange.txt"):
+        (folder / name).write_text("before")
+    store.get(run)
+    assert sorted(store.manifest(run)["files"]) == ["found.txt", "kept.txt", "result.txt"]
+    assert (store.folder(run) / "found.txt").read_text() == f"kept.txt result.txt {SCRATCH}"
+    assert (tmp_path / "aside").exists()
+
+
+@pytest.mark.parametrize("strange", ["a file", "a link"])
+@pytest.mark.parametrize("place", ["folder", "partial"])
+def test_what_is_no_folder_gives_way(store, tmp_path, strange, place):
+    run = Squaring(3)
+    path = getattr(store, place)(run)
+    path.parent.mkdir()
+    path.write_text("x") if strange == "a file" else path.symlink_to(tmp_path / "nowhere")
+    assert store.get(run) == 9
+    assert store.get(run) == 9
+
+
+def test_what_cannot_give_way_is_one_sentence(store):
+    run = Squaring(3)
+    store.folder(run).with_suffix(".lock").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"\.lock cannot be used \(.*\); what was computed before is kept"):
+        store.get(run)
+    (store.root / "Slow").write_text("x")
+    with pytest.raises(StoreError, match=r"Slow cannot be used \(.*\); what was computed before is kept"):
+        store.get(Slow(3))
 
 
 def test_a_kill_just_before_the_end_loses_nothing(store, tmp_path):

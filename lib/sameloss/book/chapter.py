@@ -149,7 +149,8 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     formats = {name: _format_of(table[name], decimals) for name in table.select_dtypes("float")}
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
     styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
-    return styled.hide(axis="index").format(formats, na_rep="–", thousands=",")
+    styled = styled.hide(axis="index").format_index(escape="html", axis="columns")  # a reader's own words
+    return styled.format(formats, na_rep="–", thousands=",", escape="html")
 
 
 def _format_of(numbers: pd.Series, decimals: int) -> str:

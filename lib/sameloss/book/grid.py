@@ -14,8 +14,10 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+from sameloss.book.costs import announce
 from sameloss.book.studies import open_page
 from sameloss.errors import BookError, ParameterError
+from sameloss.studies.parameters import replaced
 from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.training.algorithms import ALGORITHMS
@@ -56,19 +58,26 @@ def grid_of(words: Iterable[str]) -> Grid:
     """Read words like `sizes=2M,5M`.
 
     Raises:
-        ParameterError: for a name that no grid has.
+        ParameterError: for a name that no grid has or that is given twice, and for a folder whose name is a
+            pattern to Snakemake.
 
     """
-    given = dict(word.partition("=")[::2] for word in words)
     known = [field.name for field in fields(Grid)]
-    for name in given:
+    given: dict[str, str] = {}
+    for name, _, value in (word.partition("=") for word in words):
         if name not in known:
             raise ParameterError(f"A grid has no {name!r}; valid are {', '.join(known)}.")
-    return Grid(**given)
+        if name in given:
+            raise ParameterError(f"{name} is given twice; write {name}={given[name]},{value}.")
+        given[name] = value
+    grid = Grid(**given)
+    if {"{", "}"} & set(grid.out):
+        raise ParameterError(f"out is a folder whose name has no braces; got {grid.out}.")
+    return grid
 
 
-def cells(grid: Grid) -> list[str]:
-    """Return the cells as `preset/language/size/algorithm/seeds-N`, each one a chapter can be run with.
+def cells(grid: Grid) -> dict[str, ComparisonPage]:
+    """Return the cells by name, `preset/language/size/algorithm/seeds-N`: a page each.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
@@ -76,11 +85,12 @@ def cells(grid: Grid) -> list[str]:
 
     """
     axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.algorithms, grid.seeds))
-    found = (cell for values in product(*axes) for cell in _cells_at(grid, *values))
-    return list(dict.fromkeys(found))
+    return {name: page for values in product(*axes) for name, page in _cells_at(grid, *values)}
 
 
-def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
+def _cells_at(
+    grid: Grid, language: str, size: str, algorithm: str, seeds: str
+) -> Iterator[tuple[str, ComparisonPage]]:
     """Yield the cell of one size, or of all sizes of the language."""
     shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
     opened = open_page(
@@ -95,7 +105,8 @@ def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) 
     page = cast(ComparisonPage, opened)
     for one in page.group.sizes:
         _check_trains(page.group, one)
-        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
+        own = replace(page, settings=replaced(page.settings, "shown.size", one))
+        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}", own
 
 
 def _number(text: str) -> Any:
@@ -128,11 +139,13 @@ def main() -> None:
     try:
         grid = grid_of(sys.argv[1:])
         found = cells(grid)
+        for page in found.values():
+            announce(page)  # which refuses what would take too long
     except BookError as fault:
         raise SystemExit(str(fault)) from None
     # Chapters run in the book's folder, wherever Snakemake was called.
     whole = {"artifacts": str(Path(grid.artifacts).absolute()), "workers": int(_number(grid.workers) or 1)}
-    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))
+    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": list(found)}))
 
 
 if __name__ == "__main__":

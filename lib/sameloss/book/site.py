@@ -73,13 +73,18 @@ def _executed(path: Path, committed: bool) -> nbformat.NotebookNode:
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
-    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs."""
+    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs.
+
+    Warnings and progress go: no page shows them, and in the notebooks that readers can download they would
+    name folders of this machine.
+    """
     forget_execution(notebook)
     for cell in code_cells(notebook):
         if any(output.output_type == "error" for output in cell.outputs):
             raise SystemExit(f"{path}: a cell ended in an error; execute the chapter again.")
         if cell.source.strip() and cell.execution_count is None:
             raise SystemExit(f"{path}: a cell was not executed; run `make book` first.")
+        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
         label = folded_behind(cell)
         if label:
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})

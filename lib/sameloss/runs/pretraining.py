@@ -77,6 +77,11 @@ class Pretraining(TrainedRun):
                 f"got {kept}."
             )
 
+    @property
+    def kept(self) -> frozenset[str]:
+        """Return the names of the weights: a training that goes on behind a checkpoint has it already."""
+        return frozenset(map(weights_name, self.checkpoints))
+
     def new_model(self) -> MaskedLanguageModel:
         """Return the initial model of a training that starts from nothing."""
         language, seed = self.corpus.language, stream_seed("initial weights", self.seed)

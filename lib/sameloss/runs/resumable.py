@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import pickle
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -101,10 +102,13 @@ class Resumable:
         if not self.path.exists():
             return None
         content = memoryview(self.path.read_bytes())
-        if hashlib.sha256(content[32:]).digest() != content[:32]:
+        try:
+            if hashlib.sha256(content[32:]).digest() != content[:32]:
+                raise pickle.UnpicklingError
+            state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
+        except (pickle.UnpicklingError, EOFError):
             log.warning("The resumable state %s is damaged; training starts over.", self.path.name)
             return None
-        state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
         if state["origin"] != self.origin:
             raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state

@@ -6,8 +6,8 @@ is started by a run, while the store holds the run's lock.
 
 Runs and faults are handed over as pickles. JSON would need a registry of all classes that a run can consist
 of (languages, shapes, settings, also those that a test or a notebook defines) and of all faults. A pickle
-runs what is in it, so it is only read by the processes of this computation: it lies in the run's own folder,
-is written anew for each start, and no run reads one that another wrote.
+runs what is in it, so it is only read by the processes of this computation: it lies in a folder that this
+user alone can open and that is gone afterwards, never in the store, which may be someone else's.
 """
 
 import ctypes
@@ -18,6 +18,7 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -52,14 +53,13 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
     gpus = torch.cuda.device_count()
     if best_device() == "cuda" and processes > gpus:
         raise ParameterError(f"processes = {processes} needs as many GPUs; this machine has {gpus}.")
-    scratch = folder / SCRATCH
-    scratch.mkdir(exist_ok=True)
-    for old in scratch.glob(FAULT.format(rank="*")):
-        old.unlink()
-    (scratch / JOB).write_bytes(pickle.dumps((run, folder, root)))
-    done = _torchrun(scratch / JOB, processes)
-    for fault in sorted(scratch.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
-        raise pickle.loads(fault.read_bytes())
+    (folder / SCRATCH).mkdir(exist_ok=True)
+    with TemporaryDirectory(prefix="sameloss-") as own:
+        job = Path(own) / JOB
+        job.write_bytes(pickle.dumps((run, folder, root)))
+        done = _torchrun(job, processes)
+        for fault in sorted(job.parent.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
+            raise pickle.loads(fault.read_bytes())
     if done.returncode:
         raise StoreError(
             f"The {processes} processes of a training ended with code {done.returncode} and did not say "
@@ -103,7 +103,7 @@ def main(job: Path) -> None:
         write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
         os._exit(1)  # torchrun ends the others; waiting for them here might be in vain
     if process.leads:
-        (job.parent / PEAK).write_text(str(peak_bytes()))
+        (folder / SCRATCH / PEAK).write_text(str(peak_bytes()))
     distributed.destroy_process_group()
 
 

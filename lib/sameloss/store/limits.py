@@ -51,8 +51,8 @@ def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
 
 
 @contextmanager
-def full_disk_explained(folder: Path) -> Iterator[None]:
-    """Turn a lack of space into one sentence that says which folder is full.
+def disk_faults_explained(folder: Path) -> Iterator[None]:
+    """Turn a lack of space, or something in this folder that is not as it should be, into one sentence.
 
     Raises:
         StoreError: in the place of the system's error.
@@ -61,9 +61,14 @@ def full_disk_explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+            raise StoreError(
+                f"No space left in the artifacts folder {folder}; what was computed before is kept. "
+                "Free some space, or choose another folder with the parameter `artifacts`."
+            ) from error
+        if isinstance(error, StoreError) or not Path(str(error.filename)).is_relative_to(folder):
             raise
         raise StoreError(
-            f"No space left in the artifacts folder {folder}; what was computed before is kept. "
-            "Free some space, or choose another folder with the parameter `artifacts`."
+            f"{error.filename} cannot be used ({error.strerror}); what was computed before is kept. "
+            "Move it away, or choose another folder with the parameter `artifacts`."
         ) from error

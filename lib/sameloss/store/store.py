@@ -24,7 +24,7 @@ from sameloss.device import forget_peak, peak_bytes
 from sameloss.errors import StoreError
 from sameloss.store.environment import environment
 from sameloss.store.files import sha256, write_atomically, write_through
-from sameloss.store.limits import full_disk_explained, one_thread, small_memory_explained
+from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
 
 log = logging.getLogger("sameloss")
 
@@ -55,12 +55,20 @@ class Run:
     schema: ClassVar[int] = 1
 
     def compute(self, folder: Path, store: "Store", report: Report) -> None:
-        """Write the result into `folder`; go on from what an interrupted call left there."""
+        """Write the result into `folder`; go on from what an interrupted call left there.
+
+        That is what lies in its folder `SCRATCH`, and the files named in `kept`; all else is gone by then.
+        """
         raise NotImplementedError
 
     def load(self, folder: Path) -> Any:
         """Read the result that `compute` wrote."""
         raise NotImplementedError
+
+    @property
+    def kept(self) -> frozenset[str]:
+        """Names of those files of the result that an interrupted computation need not make again."""
+        return frozenset()
 
     @property
     def effort(self) -> float:
@@ -158,12 +166,13 @@ class Store:
     def get(self, run: Run, report: Report | None = None) -> Any:
         """Return the run's result, computing it only if it is missing or damaged."""
         self.compute(run, report)
-        return run.load(self.folder(run))
+        with disk_faults_explained(self.root):
+            return run.load(self.folder(run))
 
     def compute(self, run: Run, report: Report | None = None) -> None:
         """Compute the run's result, if it is missing or damaged, without reading it."""
         folder = self.folder(run)
-        with full_disk_explained(self.root):
+        with disk_faults_explained(self.root):
             folder.parent.mkdir(parents=True, exist_ok=True)
             with FileLock(folder.with_suffix(".lock")):
                 if not self._intact(run, folder):
@@ -185,7 +194,7 @@ class Store:
 
     def _intact(self, run: Run, folder: Path) -> bool:
         """Check that a result is the run's, file by file; set another aside, and say so."""
-        if not folder.exists():
+        if not (folder.exists() or folder.is_symlink()):
             return False
         wrong = _first_damage(run, folder)
         if wrong is None:
@@ -202,8 +211,8 @@ class Store:
     def _compute(self, run: Run, report: Report) -> None:
         """Compute in the partial folder, unless a kill struck just before it was renamed."""
         folder = self.partial(run)
-        folder.mkdir(exist_ok=True)
         if _first_damage(run, folder) is not None:
+            _clear(folder, run.kept)
             started = time.perf_counter()
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
@@ -236,6 +245,19 @@ def _peak(folder: Path) -> int:
 
 def _is_result(path: Path) -> bool:
     return path.name not in (MANIFEST, PROGRESS, SCRATCH) and not path.name.startswith(".")
+
+
+def _clear(folder: Path, kept: frozenset[str]) -> None:
+    """Make a folder in which there is only what an interrupted computation goes on from."""
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        folder.mkdir()
+    for path in folder.iterdir():
+        is_folder = path.is_dir() and not path.is_symlink()
+        if is_folder and path.name != SCRATCH:
+            shutil.rmtree(path)
+        elif not is_folder and path.name not in kept:
+            path.unlink()
 
 
 def _discard_unlisted(folder: Path) -> None:

@@ -1,6 +1,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import datasets
 import pytest
@@ -194,6 +195,33 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
     found = page.store.get(measurements(page.settings)[spec.model])
     assert 0 < found.entropy.mean < 1.4
     assert found.ceilings.empty
+
+
+def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
+    monkeypatch.setattr(hub, "get_session", lambda: FakeHub(answers=True))
+    commits = {"facebook/opt-125m": "a1", "Salesforce/wikitext": "b2"}
+    told = lambda self, name, repo_type: SimpleNamespace(sha=commits[name])  # noqa: E731
+    monkeypatch.setattr(hub.HfApi, "repo_info", told)
+    spec = HubTeacherSpec.of("facebook/opt-125m", None)
+    assert (spec.model_commit, spec.corpus_commit) == ("a1", "b2")
+    asked = {}
+    monkeypatch.setattr(
+        hub.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
+    )
+    monkeypatch.setattr(hub.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
+    with pytest.raises(LanguageError, match="Cannot load the model"):
+        spec.build()
+    assert asked["facebook/opt-125m"]["revision"] == "a1"
+
+
+def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypatch, tmp_path):
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    assert hub.commit_of("facebook/opt-125m", "model") is None
+    last = tmp_path / "models--facebook--opt-125m" / "refs" / "main"
+    last.parent.mkdir(parents=True)
+    last.write_text("c3\n")
+    assert hub.commit_of("facebook/opt-125m", "model") == "c3"
+    assert hub.commit_of(str(tmp_path), "model") is None
 
 
 def test_the_content_of_local_folders_is_in_the_key(spec):

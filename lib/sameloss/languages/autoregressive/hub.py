@@ -2,14 +2,15 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import datasets
 import torch
-from huggingface_hub import constants, get_session
+from huggingface_hub import HfApi, constants, get_session
+from huggingface_hub.file_download import repo_folder_name
 from jaxtyping import Int
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -46,10 +47,12 @@ class HubTeacherSpec:
     corpus_split: str = "train"
     corpus_column: str = "text"
     fingerprint: str | None = None  # of local folders: their content belongs to a run's key
+    model_commit: str | None = None  # on the hub, where another upload would be another model
+    corpus_commit: str | None = None
 
     @classmethod
     def of(cls, model: str, corpus: str | None) -> "HubTeacherSpec":
-        """Name a model and a text (None: the default one), local ones with what is in them.
+        """Name a model and a text (None: the default one) with what is in them, or their commit on the hub.
 
         Raises:
             LanguageError: for a local folder that holds no model.
@@ -63,7 +66,14 @@ class HubTeacherSpec:
             with path.open("rb") as file:
                 digest.update(hashlib.file_digest(file, "sha256").digest())
         fingerprint = digest.hexdigest()[:16] if folders else None
-        return cls(model, corpus=corpus or cls.corpus, fingerprint=fingerprint)
+        corpus = corpus or cls.corpus
+        return cls(
+            model,
+            corpus=corpus,
+            fingerprint=fingerprint,
+            model_commit=commit_of(model, "model"),
+            corpus_commit=commit_of(corpus, "dataset"),
+        )
 
     def build(self) -> "HubTeacher":
         """Load model and tokenizer, count tokens, keep the most frequent.
@@ -72,14 +82,14 @@ class HubTeacherSpec:
             LanguageError: where something cannot be fetched or the text has too few tokens.
 
         """
-        local = {"local_files_only": Path(self.model).is_dir()}
+        given = {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
         with _hub(self.model):
             what = (f"the model {self.model!r}", "opt")
-            tokenizer = _fetched(*what, lambda: AutoTokenizer.from_pretrained(self.model, **local))
+            tokenizer = _fetched(*what, lambda: AutoTokenizer.from_pretrained(self.model, **given))
             model = _fetched(
                 *what,
                 lambda: AutoModelForCausalLM.from_pretrained(
-                    self.model, dtype=torch.float32, attn_implementation="sdpa", **local
+                    self.model, dtype=torch.float32, attn_implementation="sdpa", **given
                 ),
             )
         counts = token_counts(tokenizer, self._texts(), model.config.vocab_size)
@@ -93,10 +103,24 @@ class HubTeacherSpec:
             return _fetched(
                 f"the text {self.corpus!r} on which token frequencies are counted",
                 "opt_corpus",
-                lambda: datasets.load_dataset(self.corpus, config, split=self.corpus_split)[
-                    self.corpus_column
-                ],
+                lambda: datasets.load_dataset(
+                    self.corpus, config, split=self.corpus_split, revision=self.corpus_commit
+                )[self.corpus_column],
             )
+
+
+def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
+    """Return the last commit of what has a name on the hub; None of a local folder.
+
+    Where the hub does not answer, it is the commit that its libraries have in their cache, or None.
+    """
+    if Path(name).is_dir():
+        return None
+    with _hub(name), suppress(Exception):  # the client's own faults have no stable name
+        if not constants.HF_HUB_OFFLINE:
+            return HfApi().repo_info(name, repo_type=kind).sha
+    last = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "refs" / "main"
+    return last.read_text().strip() if last.is_file() else None
 
 
 class HubTeacher(AutoregressiveLanguage):

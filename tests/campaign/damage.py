@@ -1,0 +1,152 @@
+"""Every kind of file of every kind of run is damaged; what is lost is computed again."""
+
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from campaign.children import Child
+from campaign.parts import Part, Trial
+from campaign.victims import (
+    CANDIDATES,
+    CORPUS,
+    HELD_OUT,
+    LABELLED,
+    MEMBER,
+    PROBING,
+    TRACE,
+    TRAINING,
+    Files,
+    compute,
+    hashes,
+    undisturbed,
+)
+from sameloss.store.store import MANIFEST, SCRATCH, Run
+
+RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER)
+
+
+def _deleted(path: Path, _: Trial) -> None:
+    path.unlink()
+
+
+def _emptied(path: Path, _: Trial) -> None:
+    path.write_bytes(b"")
+
+
+def _cut(path: Path, trial: Trial) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: trial.rng.randrange(len(content))])
+
+
+def _byte_flipped(path: Path, trial: Trial) -> None:
+    content = bytearray(path.read_bytes())
+    content[trial.rng.randrange(len(content))] ^= trial.rng.randint(1, 255)
+    path.write_bytes(content)
+
+
+def _lengthened(path: Path, trial: Trial) -> None:
+    path.write_bytes(path.read_bytes() + trial.rng.randbytes(7))
+
+
+def _a_folder(path: Path, _: Trial) -> None:
+    path.unlink()
+    path.mkdir()
+    (path / "x").touch()
+
+
+def _a_dangling_link(path: Path, _: Trial) -> None:
+    path.unlink()
+    path.symlink_to("nowhere")
+
+
+def _anothers(path: Path, trial: Trial) -> None:
+    others = [p for p in path.parents[2].rglob("*") if p.is_file() and p.read_bytes() != path.read_bytes()]
+    shutil.copy(trial.rng.choice(sorted(others)), path)
+
+
+DAMAGES: tuple[Callable[[Path, Trial], None], ...] = (
+    _deleted,
+    _emptied,
+    _cut,
+    _byte_flipped,
+    _lengthened,
+    _a_folder,
+    _a_dangling_link,
+    _anothers,
+)
+
+NO_MANIFESTS = ("null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []}', "[" * 100_000, "{" * 9)
+
+
+@cache
+def _whole_store(run: Run) -> Path:
+    folder = Path(mkdtemp(prefix="campaign-store-")) / "store"
+    fault = Child(lambda: compute(run, folder), folder.parent).wait().fault
+    assert fault is None, fault
+    return folder
+
+
+def a_file(trial: Trial) -> None:
+    """Spoil one file of a result; what is read afterwards is what was there before."""
+    run = trial.rng.choice(RUNS)
+    root = shutil.copytree(_whole_store(run), trial.folder / "store")
+    path = trial.rng.choice(sorted(p for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"))
+    damage = trial.rng.choice(DAMAGES)
+    damage(path, trial)
+    _read_again(run, trial, root, f"{run.kind}: {path.relative_to(root)} {damage.__name__}")
+
+
+def a_manifest(trial: Trial) -> None:
+    """Put something that is no manifest in the place of one, or one whose lists are not true."""
+    run = trial.rng.choice(RUNS)
+    root = shutil.copytree(_whole_store(run), trial.folder / "store")
+    path = trial.rng.choice(sorted(root.rglob(MANIFEST)))
+    kind = trial.rng.choice((*NO_MANIFESTS, "no files", "one less", "another run's"))
+    path.write_text(_untrue(path, kind) if kind[0].isalpha() and kind != "null" else kind)
+    _read_again(run, trial, root, f"{run.kind}: {path.relative_to(root)}, {kind[:20]}")
+
+
+def _untrue(path: Path, kind: str) -> str:
+    manifest = json.loads(path.read_text())
+    files = manifest["files"]
+    if kind == "another run's":
+        return json.dumps(manifest | {"parameters": {"run": "Another", "schema": 1}})
+    return json.dumps(manifest | {"files": {} if kind == "no files" else dict(list(files.items())[1:])})
+
+
+STRANGERS = {
+    "junk": "junk.bin",
+    "a folder of junk": "junk/x",
+    "a file for a folder": SCRATCH,
+    "a junk state": f"{SCRATCH}/resume.pt",
+}
+"""What may lie where a run is computed, by what it is."""
+
+
+def something_in_the_way(trial: Trial) -> None:
+    """Let a stranger lie where a run is computed."""
+    run, what = trial.rng.choice(RUNS), trial.rng.choice(("a file", *STRANGERS))
+    root = trial.folder / "store"
+    path = root / run.kind / f"{run.key}.partial" / STRANGERS.get(what, "")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(trial.rng.randbytes(100))
+    _read_again(run, trial, root, f"{run.kind}: {what}")
+
+
+def _read_again(run: Run, trial: Trial, root: Path, what: str) -> None:
+    child = Child(lambda: compute(run, root), trial.folder).wait()
+    trial.check(child.fault is None, f"{what}: {child.fault}")
+    wanted = undisturbed(run).files
+    found = hashes(run, root)
+    wrong = [name for name in wanted if found[name] != wanted[name]]
+    trial.check(not wrong, f"{what}: {wrong} not as before, {[found[name] for name in wrong]}")
+
+
+PARTS = (
+    Part("a file of a result, damaged", 200, a_file),
+    Part("a manifest that is none or untrue", 80, a_manifest),
+    Part("something in the way of a computation", 40, something_in_the_way),
+)

@@ -1,0 +1,101 @@
+"""A disk that is full, and files that may not be touched: one sentence each, and nothing lost."""
+
+import encodings.cp437  # of zip files; another user may not be able to import it  # noqa: F401
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from campaign.children import Child
+from campaign.kills import to_the_end
+from campaign.parts import Part, Trial
+from campaign.victims import (
+    CANDIDATES,
+    CORPUS,
+    HELD_OUT,
+    LABELLED,
+    PROBING,
+    TRACE,
+    TRAINING,
+    compute,
+    undisturbed,
+)
+
+NOBODY = 65534
+"""The number of a user who may do nothing."""
+
+SAID = "sameloss.errors.StoreError: "
+
+
+def a_full_disk(trial: Trial) -> None:
+    """Compute on a disk that is too small; then make it larger and go on."""
+    run = trial.rng.choice((CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES))
+    undisturbed(run)  # elsewhere
+    pages = trial.rng.randint(3, 60)
+    with _disk(trial.folder / "disk", pages) as disk:
+        child = Child(lambda: compute(run, disk / "store"), trial.folder).wait()
+        trial.check(_said(child.fault, "No space left in the artifacts folder"), f"{run.kind}: {child.fault}")
+        _mount(disk, f"remount,size={64 << 20}")
+        to_the_end(run, trial, disk / "store")
+
+
+def _said(fault: str | None, sentence: str) -> bool:
+    """Tell whether a computation ended well, or with one sentence."""
+    return fault is None or (fault.splitlines()[-1].startswith(SAID) and sentence in fault.splitlines()[-1])
+
+
+@contextmanager
+def _disk(folder: Path, pages: int) -> Iterator[Path]:
+    folder.mkdir()
+    _mount(folder, f"size={pages * 4096}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def _mount(folder: Path, options: str) -> None:
+    words = ["mount", "-t", "tmpfs", "-o", options, "campaign", folder]
+    subprocess.run(words, check=True, capture_output=True)
+
+
+def forbidden(trial: Trial) -> None:
+    """Let another user compute in a store of which one thing may not be touched; then allow it."""
+    run = trial.rng.choice((CORPUS, TRAINING, PROBING))
+    root = trial.folder / "store"
+    to_the_end(run, trial, root)
+    _give_away(trial.folder)
+    path = trial.rng.choice(sorted(root.rglob("*")))
+    mode = path.stat().st_mode
+    path.chmod(0)
+    child = Child(_as_nobody(lambda: compute(run, root)), trial.folder).wait()
+    path.chmod(mode)
+    what = f"{run.kind}: {path.relative_to(root)}"
+    trial.check(_said(child.fault, "cannot be used (Permission denied)"), f"{what}: {child.fault}")
+    to_the_end(run, trial, root)
+
+
+def _give_away(folder: Path) -> None:
+    for path in (folder, *folder.rglob("*")):
+        os.chown(path, NOBODY, NOBODY)
+
+
+def _as_nobody(work: Callable[[], None]) -> Callable[[], None]:
+    def do() -> None:
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        work()
+
+    return do
+
+
+def root() -> bool:
+    """Tell whether this process may mount disks and become another."""
+    return os.geteuid() == 0
+
+
+PARTS = (
+    Part("a full disk", 100, a_full_disk, needs=root),
+    Part("another user, one thing forbidden", 60, forbidden, needs=root),
+)

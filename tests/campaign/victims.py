@@ -1,0 +1,137 @@
+"""The runs of a campaign, what they give undisturbed, and whether a store holds just that."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+
+from toy_runs import TINY
+
+from campaign.children import Child, at_each_change
+from campaign.parts import Trial
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.models.encoder import EncoderShape
+from sameloss.runs.flatness import TraceMeasurement
+from sameloss.runs.held_out import HeldOutConditionals
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.probing import Probing
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
+from sameloss.store.files import sha256
+from sameloss.store.store import MANIFEST, Run, Store, with_ancestors
+from sameloss.studies.growing.operators import Operator
+from sameloss.studies.growing.runs import Candidates, GrowthBase, Member
+from sameloss.training import corpus
+from sameloss.training.loop import Optimisation
+
+SHARD = 700
+"""Sentences of a shard here, so that a corpus of no size has several."""
+
+SHAPE = EncoderShape(8, 2, 1, 16)
+
+SETTINGS = Optimisation(steps=40, batch=16, lr=1e-2)
+
+CORPUS = CorpusSampling(TINY, 4000, seed=0)
+
+TRAINING = Pretraining(CORPUS, SHAPE, SETTINGS, 0, checkpoints=(10, 40), micro_batch=16, resume_every=7)
+
+LABELLED = LabelledSampling(TINY, Downstream(("root",), "likelihood", 60, 60, 1, 0))
+
+PROBING = Probing(TRAINING, (10, 40), LABELLED, OptimalProbe())
+
+TRACE = TraceMeasurement(TRAINING, 16, 1, "exact", 0)
+
+HELD_OUT = HeldOutConditionals(TINY, 40, 0)
+
+CANDIDATES = Candidates(
+    GrowthBase(CORPUS, SHAPE, SETTINGS, 0, checkpoints=(40,), micro_batch=16, resume_every=7),
+    (Operator(0, 1, "duplicate"), Operator(0, 1, "silent"), Operator(0, 1, "random")),
+    added=1,
+    steps=30,
+    looks=(0, 1, 10, 30),
+    carried="mapped",
+    held_out=HELD_OUT,
+)
+
+MEMBER = Member(CANDIDATES, 1)
+
+
+@dataclass(frozen=True)
+class Files(Run):
+    """A run of nothing but a commit: four files."""
+
+    name: str = ""
+
+    def compute(self, folder: Path, store: Store, report) -> None:
+        """Write them."""
+        for number in range(4):
+            (folder / f"{number}.txt").write_text(f"{self.name} {number}\n" * 100)
+        report(1.0, "written")
+
+    def load(self, folder: Path) -> str:
+        """Read the last."""
+        return (folder / "3.txt").read_text()
+
+
+def compute(run: Run, root: Path) -> None:
+    """Compute a run and all it reads, as a page would: what a child does."""
+    corpus.SHARD = SHARD
+    store = Store(root)
+    for each in with_ancestors([run]):
+        store.get(each)
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a run and all it reads give undisturbed."""
+
+    files: dict[str, dict[str, str]]  # hashes by name, by folder in the store
+    seconds: float
+    changes: int  # of files and folders
+
+
+@cache
+def undisturbed(run: Run) -> Whole:
+    """Compute a run twice in peace, once to count the changes; refuse one that is not reproducible."""
+    first, second = (Path(mkdtemp(prefix="campaign-whole-")) for _ in range(2))
+    begun = time.monotonic()
+    _peacefully(lambda: compute(run, first / "store"), first)
+    seconds = time.monotonic() - begun
+    _peacefully(lambda: _counting(run, second), second)
+    files = hashes(run, first / "store")
+    assert files == hashes(run, second / "store"), f"{run.kind} is not reproducible"
+    return Whole(files, seconds, int((second / "changes").read_text()))
+
+
+def _peacefully(work, notes: Path) -> None:
+    fault = Child(work, notes).wait().fault
+    assert fault is None, fault
+
+
+def _counting(run: Run, folder: Path) -> None:
+    counts = [0]
+    at_each_change(counts.append)
+    compute(run, folder / "store")
+    (folder / "changes").write_text(str(counts[-1]))
+
+
+def hashes(run: Run, root: Path) -> dict[str, dict[str, str]]:
+    """Return the hashes of all files of a run and of what it reads but the manifests."""
+    folders = [root / each.kind / each.key for each in with_ancestors([run])]
+    return {
+        f"{folder.parent.name}/{folder.name}": {
+            str(path.relative_to(folder)): sha256(path) if path.is_file() else "a folder"
+            for path in sorted(folder.rglob("*"))
+            if path.name != MANIFEST
+        }
+        for folder in folders
+    }
+
+
+def check_whole(trial: Trial, run: Run, root: Path) -> None:
+    """Check that a store holds what the run gives undisturbed, bit for bit, and no leftovers."""
+    found, wanted = hashes(run, root), undisturbed(run).files
+    wrong = [name for name in wanted if found[name] != wanted[name]]
+    trial.check(not wrong, f"not as undisturbed: {wrong}, {[found[name] for name in wrong]}")
+    left = [path for path in root.rglob("*") if path.name.endswith((".partial", ".tmp"))]
+    trial.check(not left, f"left over: {left}")
