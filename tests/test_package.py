@@ -1,0 +1,99 @@
+"""The package: it says what it needs, and works from a wheel where nothing else of the book is."""
+
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+
+import pytest
+from library import imported, sources
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+SNIPPETS = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+
+
+def plain(name):
+    """Return the name of a distribution as all its spellings have it."""
+    return re.sub(r"[-_.]+", "-", name.lower())
+
+
+def named(requirements):
+    return {plain(Requirement(line).name) for line in requirements}
+
+
+def needed(*, book):
+    """Return the distributions that the library imports, in its part on the book or outside of it."""
+    tops = {
+        name.partition(".")[0]
+        for source in sources()
+        if source.startswith("book/") == book
+        for name in imported(source)
+    }
+    known = packages_distributions()
+    return {
+        re.sub(r"[-_.]+", "-", known[top][0].lower()) for top in tops - sys.stdlib_module_names - {"sameloss"}
+    }
+
+
+def test_what_the_library_imports_is_what_it_says_it_needs():
+    own, book = named(PROJECT["dependencies"]), named(PROJECT["optional-dependencies"]["book"])
+    assert own == needed(book=False)
+    assert book == needed(book=True) - own
+
+
+def test_what_it_needs_is_what_it_is_tested_with():
+    for line in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["book"]):
+        requirement = Requirement(line)
+        assert requirement.specifier.contains(version(requirement.name)), line
+
+
+def run(*words, folder):
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """The Python of an environment with the wheel alone, which borrows what it needs from this one."""
+    folder = tmp_path_factory.mktemp("wheel")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    alone = ("--no-deps", "--no-index", "--no-build-isolation")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "lib", folder / "lib", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    run(*pip, "wheel", "-q", *alone, ".", folder=folder)
+    (wheel,) = folder.glob("*.whl")
+    venv.create(folder / "env", with_pip=False)
+    python = folder / "env" / "bin" / "python"
+    (place,) = (folder / "env" / "lib").glob("python*/site-packages")
+    run(*pip, "--python", python, "install", "-q", *alone[:2], wheel, folder=folder)
+    (place / "borrowed.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    return python
+
+
+@pytest.mark.book
+def test_the_snippets_of_the_readme_run_from_a_wheel(installed, tmp_path):
+    assert len(SNIPPETS) >= 3
+    where = "import sameloss; print(sameloss.__file__)"
+    assert str(installed.parents[1]) in run(installed, "-c", where, folder=tmp_path)
+    run(installed, "-c", "\n".join(SNIPPETS), folder=tmp_path)
+    assert (tmp_path / "exported" / "config.json").exists()
+
+
+@pytest.mark.book
+def test_a_wheel_has_every_module_and_its_grammars(installed, tmp_path):
+    (package,) = installed.parents[1].glob("lib/python*/site-packages/sameloss")
+    assert {str(path.relative_to(package)) for path in package.rglob("*.py")} >= set(sources())
+    names = [str(path.name) for path in (ROOT / "lib/sameloss/languages/grammars").glob("*.txt")]
+    assert names
+    assert all((package / "languages" / "grammars" / name).exists() for name in names)
