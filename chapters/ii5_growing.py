@@ -132,12 +132,7 @@ render(tables.correlation_table(grown))
 # {glue:text}`transition`.
 
 # %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL; the correlation between any two looks, and where later ones begin to agree (lines); how often the best operator is among the first; and the relative regret of choosing then. Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Four panels against the steps after growing: correlation, a map of correlations between looks, recall, and relative regret."}}
-curve = grown.correlation_curve()
-upper, map_, lower, right = drawing.panels(4, width=4.5)
-figures.correlation_by_step(curve, grown, upper)
-figures.self_correlation_map(grown.mean_self_correlation(), grown, map_)
-figures.recall_by_step(curve, grown, lower)
-_ = figures.regret_by_step(curve, grown, right)
+curve = figures.how_early(grown, drawing.panels(4, width=4.5))
 
 # %% [markdown]
 # {glue:text}`ceiling`. Move the step to see what one would choose then:
@@ -197,8 +192,7 @@ render(selection, decimals=2)
 # one trial: 28.18, 25.23, 21.82, 21.59 and 21.82 % on TyDi QA for oracle, LAG, LAG@0, last and random on top.
 
 # %%
-downstream = page.record_tables()["downstream"]
-render(tables.downstream_table(grown, downstream), decimals=2)
+render(tables.downstream_table(grown, page.tables["downstream"]), decimals=2)
 
 # %% [markdown]
 # ## Does the landscape tell as much?
@@ -219,12 +213,7 @@ render(tables.landscape_table(grown))
 # {glue:text}`ceiling-thirty`.
 
 # %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation, recall and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Four panels against the steps after growing, for thirty operators."}}
-many = thirty.correlation_curve()
-upper, map_, lower, right = drawing.panels(4, width=4.5)
-figures.correlation_by_step(many, thirty, upper)
-figures.self_correlation_map(thirty.mean_self_correlation(), thirty, map_)
-figures.recall_by_step(many, thirty, lower)
-_ = figures.regret_by_step(many, thirty, right)
+_ = figures.how_early(thirty, drawing.panels(4, width=4.5))
 
 # %%
 render(tables.choice_table(thirty), decimals=4)

@@ -41,7 +41,6 @@ def _panel(grown: Grown) -> dict[str, Any]:
     return {
         "operators": [[operator.name, operator.filling] for operator in grown.operators],
         "steps": grown.steps,
-        "lag": grown.settings.lag,
         "seeds": list(grown.settings.all_seeds),
         "seen": _short(grown.chosen_by),
         "final": _short(grown.final),

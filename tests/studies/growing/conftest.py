@@ -27,7 +27,7 @@ def page(tmp_path_factory):
         looks=5,
     )
     store = Store(tmp_path_factory.mktemp("artifacts"))
-    aged = replace(growing, measured=0, seeds=1)
+    aged = replace(growing, seeds=1)
     settings = replace(smoke, growing=growing, ages=(8, 20), aged=aged)
     return GrowingPage("ii5_growing", settings, store)
 

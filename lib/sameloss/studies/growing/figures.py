@@ -1,5 +1,7 @@
 """Figures of growing: what was found in, Axes out."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
@@ -65,6 +67,16 @@ def early_against_final(grown: Grown, look: int, title: str, ax: Axes) -> Axes:
         ax.plot(*points, ls="none", ms=5, alpha=0.7, label=filling, **STYLES[filling])
     ax.set(xlabel=f"KL {title}, over its mean", ylabel="final KL, over its mean")
     return ax
+
+
+def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
+    """Draw Figure 5.3: correlation, self-correlation, recall and regret; return their curves."""
+    curve = grown.correlation_curve()
+    correlation_by_step(curve, grown, axes[0])
+    self_correlation_map(grown.mean_self_correlation(), grown, axes[1])
+    recall_by_step(curve, grown, axes[2])
+    regret_by_step(curve, grown, axes[3])
+    return curve
 
 
 def correlation_by_step(curve: pd.DataFrame, grown: Grown, ax: Axes) -> Axes:

@@ -183,9 +183,11 @@ class GrowingPage(_Growing):
     def _grown_and_not(self, seed: int) -> list[Candidates]:
         return [*self.candidates(seed), self.not_grown(seed)]
 
-    def record_tables(self) -> dict[str, pd.DataFrame]:
-        """Return all that was found, as tables: what a record keeps."""
-        seeds, ages = self.growing.all_seeds, self.settings.ages
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return all that was found, by the names of `record_tables`."""
+        seeds = self.growing.all_seeds
+        ages = [self.at_age(age).grown_alone().assign(age=age) for age in self.settings.ages]
         return {
             "candidates": self.growth(),
             "landscape": self._by_seed(self.landscape),
@@ -194,16 +196,21 @@ class GrowingPage(_Growing):
                 for seed in seeds
                 for name, probing in self.probings(seed).items()
             ),
-            "ages": pd.concat(self.at_age(age).growth().assign(age=age) for age in ages) if ages else NO_AGES,
+            "ages": pd.concat(ages) if ages else NO_AGES,
         }
+
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return all that was found, as tables: what a record keeps."""
+        return self.tables
 
     def growth(self) -> pd.DataFrame:
         """Return the KL of candidates and controls at every look, with the columns of `runs.Candidates`."""
-        found = self._by_seed(self._grown_and_not)
-        if not self.growing.measured:
-            return found
         scratch = self._by_seed(lambda seed: [self.scratch(seed)])
-        return pd.concat([found, scratch.assign(operator=FROM_NOTHING)])
+        return pd.concat([self.grown_alone(), scratch.assign(operator=FROM_NOTHING)])
+
+    def grown_alone(self) -> pd.DataFrame:
+        """Return the same without a model from nothing."""
+        return self._by_seed(self._grown_and_not)
 
     def _by_seed(self, runs: Callable[[int], Sequence[Run]]) -> pd.DataFrame:
         """Return the tables of all seeds' runs under each other."""
@@ -214,7 +221,7 @@ class GrowingPage(_Growing):
     @cached_property
     def grown(self) -> Grown:
         """Return what was found, seeds first."""
-        return found_in(self.settings, self.record_tables())
+        return found_in(self.settings, self.tables)
 
     @property
     def found(self) -> Grown:

@@ -38,7 +38,7 @@ class GrowingSettings:
     looks: int = 24  # at the losses after growing, at about equal ratios of steps
     carried: Carried = "mapped"
     first_seed: int = 0
-    measured: int = 32  # sentences of the landscape's measures; 0: neither they nor the control of nothing
+    measured: int = 32  # sentences of the landscape's measures
 
     def __post_init__(self) -> None:
         """Refuse what cannot be grown or ranked."""
@@ -183,7 +183,7 @@ With 1,024 sentences (seeds 20 to 22) two halves ordered operators alike at 0.31
 formula sixteen times as many reach 0.88, above what claims about an order ask for. Looks are fewer instead.
 """
 
-AGED = replace(LAPTOP, seeds=3, first_seed=20, measured=0)
+AGED = replace(LAPTOP, seeds=3, first_seed=20)
 
 GPU = GrowingSettings(
     language=PAPER_LANGUAGE,
@@ -253,7 +253,6 @@ PRESETS = {
         _downstream(200, 200),
         Limits(max_hours=1.0),
         ages=(20, 60),
-        aged=replace(SMOKE, measured=0),
     ),
     "laptop": Settings(
         "laptop",

@@ -45,6 +45,9 @@ def finite_rate_potential(rate: float) -> Potential:
     $HS + SH - \eta HSH = \eta H/B$, that is $S = \frac{\eta}{B}(2 - \eta H)^{-1}$, and the valley's
     third derivatives turn it into a drift along the manifold that is the gradient of this. Its first term is
     $\frac14\mathrm{Tr}\,H$. It is infinite where $\eta$ times an eigenvalue reaches 2.
+
+    The noise is taken as Gaussian of a fixed covariance. What SGD on single sentences does beyond a vanishing
+    rate is explained in part: a rest of the order $\eta/B$ remains, as the chapter shows.
     """
 
     def potential(hessian: Hessian) -> Float[Tensor, ""]:
@@ -197,7 +200,8 @@ def onto_manifold(
 ) -> Float[Tensor, "*batch parameter"]:
     """Return minimisers close by: Gauss-Newton steps, each the least change that mends the predictions.
 
-    What SGD hovers around is seen without its hovering.
+    What SGD hovers around is seen without its hovering. The point is one of several close by: which one moves
+    the trace by an amount of the order of the rate.
 
     Raises:
         ManifoldError: where the steps do not come within `tolerance` (nats) of the least loss.
