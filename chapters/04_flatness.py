@@ -165,7 +165,7 @@ drawing.legend(axes[0])
 from sameloss.studies.same_loss.enlargement import WAYS, accuracy_and_enlarged
 
 enlarged = accuracy_and_enlarged(results)
-ways = ["native", "enlarged", "enlarged-rest"]
+ways = [way for way in ("native", "enlarged", "enlarged-rest") if way in set(enlarged.way)]
 axes = drawing.panels(len(ways))
 for way, ax in zip(ways, axes, strict=True):
     figures.accuracy_against_trace(enlarged[enlarged.way == way], page.tasks[:2][-1], ax)

@@ -257,7 +257,7 @@ def test_runs_beside_the_comparisons(opened):
 
     compared = {"SaturationMeasurement", "TraceMeasurement", "Probing", "BaselineProbing"}
     assert kinds("02_existence") - compared == {"Finetuning", "LabelBudget", "BaselineLabelBudget"}
-    assert kinds("04_flatness") - compared == {"HessianGapMeasurement"}
+    assert kinds("04_flatness") - compared == {"HessianGapMeasurement", "EnlargementMeasurement"}
     assert kinds("a1_datasets") == {"LanguageMeasurement", "Calibration", "CorpusSampling"}
     assert kinds("a2_conditionals") == set()
     assert kinds("b1_trace") == {
@@ -310,6 +310,14 @@ def test_a_parameter_of_another_page_is_refused_with_this_pages_own(page, given,
 def test_a_page_about_maps_of_transformers_refuses_an_lstm_before_it_trains(page, opened):
     with pytest.raises(ParameterError, match=r"^Size L856 is an LSTM, .*; choose one of 1K, 3K\.$"):
         opened(page, size="L856")
+
+
+def test_the_page_on_flatness_enlarges_transformers_and_leaves_lstms_as_they_are(opened):
+    enlarged = [
+        any(run.kind == "EnlargementMeasurement" for run in opened("04_flatness", size=size).runs())
+        for size in ("3K", "L856")
+    ]
+    assert enlarged == [True, False]
 
 
 def test_every_page_with_runs_has_a_plan():

@@ -5,7 +5,7 @@ from typing import NamedTuple, cast, get_args
 import pandas as pd
 
 from sameloss.models.enlarge import KINDS, Tying, kind_law
-from sameloss.studies.same_loss.groups import Group, widened
+from sameloss.studies.same_loss.groups import Group, lstms, widened
 from sameloss.studies.same_loss.results import KEYS, Results, final
 
 
@@ -45,7 +45,12 @@ def enlarged_totals(traces: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy_and_enlarged(results: Results) -> pd.DataFrame:
-    """Return the last checkpoints with their accuracies once for each way to compare traces."""
+    """Return the last checkpoints with their accuracies once for each way to compare traces.
+
+    LSTMs are compared natively alone.
+    """
+    if lstms(results.group):
+        return final(results).assign(way="native")
     totals = enlarged_totals(results.frame("enlargement"))
     return final(results).drop(columns=["trace", "trace_se"]).merge(totals, on=KEYS)
 

@@ -209,6 +209,11 @@ def _measures(group: Group, run: Pretraining) -> Run:
     return FlatnessMeasurement(run, group.settings.evaluation.flatness.measure_sentences // 2, 0)
 
 
+def lstms(group: Group) -> list[str]:
+    """Return the sizes that are no transformers, and so have no enlargement."""
+    return [size for size in group.sizes if not isinstance(group.domain.shapes[size], EncoderShape)]
+
+
 def widened(group: Group) -> int:
     """Return the width that all sizes of a group can be enlarged to; only encoders can be."""
     return common_width(cast(EncoderShape, group.domain.shapes[size]) for size in group.sizes)

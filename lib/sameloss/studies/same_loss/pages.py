@@ -25,7 +25,7 @@ from sameloss.studies.same_loss.arms import (
 )
 from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
-from sameloss.studies.same_loss.groups import Group, protocol_runs, readings
+from sameloss.studies.same_loss.groups import Group, lstms, protocol_runs, readings
 from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.language_search import search_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
@@ -145,12 +145,11 @@ class EncoderPage(ComparisonPage):
             ParameterError: for an LSTM's size.
 
         """
-        shapes = self.group.domain.shapes
-        others = [size for size in self.group.sizes if not isinstance(shapes[size], EncoderShape)]
-        if others:
-            known = [name for name, shape in shapes.items() if isinstance(shape, EncoderShape)]
+        for size in lstms(self.group):
+            shapes = self.group.domain.shapes.items()
+            known = [name for name, shape in shapes if isinstance(shape, EncoderShape)]
             raise ParameterError(
-                f"Size {others[0]} is an LSTM, and {self.name} is about maps that only transformers have; "
+                f"Size {size} is an LSTM, and {self.name} is about maps that only transformers have; "
                 f"choose one of {', '.join(known)}."
             )
 
@@ -195,7 +194,10 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
         *search_runs(page.group),
         *label_budget_runs(page.group),
     ],
-    "04_flatness": _also("gap"),
+    "04_flatness": lambda page: [
+        *_also("gap")(page),
+        *(() if lstms(page.group) else _also("enlargement")(page)),
+    ],
     "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
     "b1_trace": lambda page: estimator_runs(page.group),
     "b2_enlargement": _also("enlargement"),
