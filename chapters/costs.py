@@ -151,23 +151,6 @@ print(trace_record)
 # is missed; more for gradients that are never written to memory, and for sentences of similar length
 # computed together (peers get them padded, the loop unpadded).
 #
-# ## What is lost
-#
-# Recorded by `make campaign`: computations and whole commands are killed at random moments or just before a chosen
-# change of a file, results are damaged, disks are full, several processes want the same. Then all is
-# computed to its end, and compared with what was never disturbed, file by file and bit by bit; no process and no file
-# may be left over. A *fault* is anything else, and a traceback where a sentence belongs; its seed finds it again.
-
-# %%
-from sameloss.book.cost_tables import recorded_campaign
-
-campaign, campaign_record = recorded_campaign()
-render(campaign)
-
-# %%
-print(campaign_record)
-
-# %% [markdown]
 # ## Sizes
 #
 # The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two

@@ -5,7 +5,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sameloss.checks import check_choice, check_counts, check_not_negative, check_positive, check_shares
+from sameloss.checks import (
+    check_choice,
+    check_counts,
+    check_not_negative,
+    check_parts,
+    check_positive,
+    check_shares,
+)
 from sameloss.errors import ParameterError
 
 NAN, INF = float("nan"), float("inf")
@@ -18,13 +25,14 @@ COUNT = "a whole number, at least 1"
     [
         (
             check_counts,
-            (1, 2**40, np.int64(3), None),
-            (0, -1, 1.5, 2.0, "3", NAN),
+            (1, 2**40, np.int64(3)),
+            (0, -1, 1.5, 2.0, "3", NAN, None, True),
             "a whole number, at least 1",
         ),
         (check_positive, (1e-300, 2), (0, -1.0, NAN, INF), "positive and finite"),
         (check_not_negative, (0, 1e-300, 2), (-1e-300, NAN, INF), "finite and not negative"),
         (check_shares, (0, 0.5, 1), (-0.1, 1.1, NAN), r"lie in \[0, 1\]"),
+        (check_parts, (0, 0.5), (-0.1, 1, NAN), r"lie in \[0, 1\)"),
     ],
 )
 def test_the_first_that_is_not_so_is_named(check, good, bad, sentence):

@@ -39,9 +39,8 @@ def needed(*, book):
         for name in imported(source)
     }
     known = packages_distributions()
-    return {
-        re.sub(r"[-_.]+", "-", known[top][0].lower()) for top in tops - sys.stdlib_module_names - {"sameloss"}
-    }
+    others = tops - sys.stdlib_module_names - {"sameloss"}
+    return {plain(known[top][0]) for top in others}
 
 
 def test_what_the_library_imports_is_what_it_says_it_needs():

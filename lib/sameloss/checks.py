@@ -11,12 +11,11 @@ def check_counts(settings: Any, *names: str, least: int = 1) -> None:
     """Refuse what is no number of anything, such as 1.5 layers, or batches without examples.
 
     Raises:
-        ParameterError: naming the first attribute that is neither None, nor whole and at least `least`.
+        ParameterError: naming the first attribute that is not whole and at least `least`.
 
     """
     for name in names:
-        if getattr(settings, name) is not None:
-            check_count(name, getattr(settings, name), least)
+        check_count(name, getattr(settings, name), least)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
@@ -24,7 +23,7 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
 
     >>> check_count("layers", 2)
     """
-    if not isinstance(value, Integral) or value < least:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise ParameterError(f"{name} must be a whole number, at least {least}; got {value}.")
 
 
@@ -62,6 +61,18 @@ def check_shares(settings: Any, *names: str) -> None:
     for name in names:
         if not 0 <= getattr(settings, name) <= 1:
             raise ParameterError(f"{name} must lie in [0, 1]; got {getattr(settings, name)}.")
+
+
+def check_parts(settings: Any, *names: str) -> None:
+    """Refuse what is no part of a whole, or all of it: nothing would be left.
+
+    Raises:
+        ParameterError: naming the first attribute that lies outside [0, 1).
+
+    """
+    for name in names:
+        if not 0 <= getattr(settings, name) < 1:
+            raise ParameterError(f"{name} must lie in [0, 1); got {getattr(settings, name)}.")
 
 
 def check_choice(settings: Any, name: str, choices: tuple[Any, ...]) -> None:

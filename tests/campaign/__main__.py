@@ -12,21 +12,28 @@ from pathlib import Path
 from campaign import commands, crowds, damage, kills, limits
 from campaign.parts import Counted, run, table
 from sameloss.store.environment import environment
+from sameloss.store.revision import uncommitted
 
 PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS, *commands.PARTS)
 
-RESULTS = Path(__file__).parents[2] / "results"
+ROOT = Path(__file__).parents[2]
+
+RESULTS = ROOT / "results"
 
 
 def main() -> None:
     """Run what is asked for; faults are told with their seeds, and make the status 1."""
-    given = arguments().parse_args()
+    parser = arguments()
+    given = parser.parse_args()
+    parts = [part for part in PARTS if given.only in part.what]
+    if not parts:
+        parser.error(f"no part has {given.only!r} in its name; parts are {', '.join(p.what for p in PARTS)}")
+    if given.record and (len(parts) < len(PARTS) or given.share < 1 or uncommitted(ROOT)):
+        parser.error("what is recorded is a whole campaign of a clean tree")
     counted = []
-    for part in PARTS:
-        if given.only in part.what:
-            trials = max(1, round(given.share * part.trials))
-            counted.append(run(part, given.seed, trials))
-            print(table(counted[-1:]).to_string(index=False, header=False), flush=True)
+    for part in parts:
+        counted.append(run(part, given.seed, max(1, round(given.share * part.trials))))
+        print(table(counted[-1:]).to_string(index=False, header=False), flush=True)
     print(table(counted).to_string(index=False))
     if given.record:
         record(counted, given.seed)

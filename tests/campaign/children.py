@@ -1,7 +1,7 @@
 """Children of this process that compute, and die when and where a trial says.
 
-They are forked, so that a kill does not cost the seconds of an import. This process computes nothing itself:
-a pool of threads would be lost on the way.
+They are forked, so that a kill does not cost the seconds of an import. Threads do not come along, so children
+compute on one, as every run does.
 """
 
 import os
@@ -12,9 +12,12 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 import torch._dynamo  # an optimiser imports it at its first step: seconds, in each child
+
+from sameloss.device import use_device
 
 torch.set_num_threads(1)
 
@@ -36,17 +39,21 @@ class Child:
         self._said = notes / f"said-{time.monotonic_ns()}"
         self.pid = os.fork()
         if not self.pid:
-            os._exit(self._done(work))
+            self._do(work)
 
-    def _done(self, work: Callable[[], object]) -> int:
-        signal.alarm(300)  # nothing here takes so long
+    def _do(self, work: Callable[[], object]) -> NoReturn:
+        """Work and end; whatever happens, there is no way back to what the parent was doing."""
+        status = 1
         try:
+            signal.alarm(300)  # nothing here takes so long
+            use_device("cpu")  # a GPU that the parent has used is lost here
             work()
+            status = 0
         except BaseException:
             with self._said.open("w") as said:
                 traceback.print_exc(file=said)
-            return 1
-        return 0
+        finally:
+            os._exit(status)
 
     def kill_after(self, seconds: float) -> bool:
         """Kill it after a while; tell whether it still lived."""

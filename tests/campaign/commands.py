@@ -2,7 +2,6 @@
 
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 import psutil
 
 from campaign.parts import Part, Trial
+from campaign.victims import own_folder
 from sameloss.store.files import sha256
 from sameloss.store.store import MANIFEST
 
@@ -24,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 MARK = "SAMELOSS_CAMPAIGN"
 """A variable by which all processes that a command has started are known, whoever their parents are."""
 
-PATIENCE_S = 2.0
+PATIENCE_S = 5.0
 """So long after a command has ended nothing of it may go on."""
 
 PAGE = "b2_enlargement"
@@ -99,18 +98,22 @@ def started(words: Sequence[str | Path], folder: Path, log: Path) -> Iterator[Co
         command.end()
 
 
-HOW = ("Ctrl-C", "terminate", "kill", "kill a child")
+HOW = ("Ctrl-C", "terminate", "kill a child", "kill")
+"""The last for papermill alone: what `make` or Snakemake has started is not told that they were killed."""
+
+LONGEST_S = 1800
+"""A command takes no longer than this."""
 
 
 def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds: float) -> bool:
     """Interrupt a command at a random moment, and see that nothing of it goes on; tell whether it was."""
-    how = trial.rng.choice(HOW)
+    how = trial.rng.choice(HOW if words[0] == "papermill" else HOW[:-1])
     with started(words, folder, trial.folder / "log") as command:
         if command.wait(trial.rng.uniform(0.3, seconds)) is not None:
             return False
         command.interrupt(how, trial.rng)
         trial.kills += 1
-        over = command.wait(60 if how != "kill a child" else 300)
+        over = command.wait(LONGEST_S)
         trial.check(over is not None, f"goes on after {how}: {command.said()}")
         until = time.monotonic() + PATIENCE_S
         while (alive := command.alive()) and time.monotonic() < until:
@@ -122,7 +125,7 @@ def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds
 def to_its_end(words: Sequence[str | Path], folder: Path, log: Path) -> None:
     """Run a command to its end, which has to be a good one."""
     with started(words, folder, log) as command:
-        if command.wait(1800) != 0:
+        if command.wait(LONGEST_S) != 0:
             raise AssertionError(f"{words} failed: {command.said()}")
 
 
@@ -158,18 +161,17 @@ def book(folder: Path) -> list[str | Path]:
     if not clone.exists():
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
         (clone / ".venv").symlink_to(ROOT / ".venv")
-    paths = f"PYTHONPATH={clone / 'lib'}"
-    return ["env", paths, "make", "-C", clone, "book", "PRESET=smoke"]
+    make = ["make", "-o", ".venv/installed", "-C", clone]  # without installing: the environment is this one's
+    return ["env", f"PYTHONPATH={clone / 'lib'}", *make, "book", "PRESET=smoke"]
 
 
 @cache
 def undisturbed(kind) -> tuple[dict[str, str], float]:
     """Return what a command leaves in its store, and the seconds that it takes."""
-    folder = Path(mkdtemp(prefix="campaign-whole-"))
+    folder = own_folder()
     begun = time.monotonic()
     to_its_end(kind(folder), folder, folder / "log")
     found = results(store_of(kind, folder)), time.monotonic() - begun
-    shutil.rmtree(folder)
     return found
 
 

@@ -5,7 +5,6 @@ import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 from campaign.children import Child
 from campaign.parts import Part, Trial
@@ -21,6 +20,7 @@ from campaign.victims import (
     Files,
     compute,
     hashes,
+    own_folder,
     undisturbed,
 )
 from sameloss.store.store import MANIFEST, SCRATCH, Run
@@ -83,7 +83,7 @@ NO_MANIFESTS = ("null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []
 
 @cache
 def _whole_store(run: Run) -> Path:
-    folder = Path(mkdtemp(prefix="campaign-store-")) / "store"
+    folder = own_folder() / "store"
     fault = Child(lambda: compute(run, folder), folder.parent).wait().fault
     assert fault is None, fault
     return folder

@@ -6,6 +6,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from campaign.children import Child
 from campaign.kills import to_the_end
@@ -21,6 +22,8 @@ from campaign.victims import (
     compute,
     undisturbed,
 )
+from sameloss.store import store
+from sameloss.store.store import Run, Store, with_ancestors
 
 NOBODY = 65534
 """The number of a user who may do nothing."""
@@ -69,11 +72,17 @@ def forbidden(trial: Trial) -> None:
     path = trial.rng.choice(sorted(root.rglob("*")))
     mode = path.stat().st_mode
     path.chmod(0)
-    child = Child(_as_nobody(lambda: compute(run, root)), trial.folder).wait()
+    child = Child(_as_nobody(lambda: _looked_for_and_computed(run, root)), trial.folder).wait()
     path.chmod(mode)
     what = f"{run.kind}: {path.relative_to(root)}"
     trial.check(_said(child.fault, "cannot be used (Permission denied)"), f"{what}: {child.fault}")
     to_the_end(run, trial, root)
+
+
+def _looked_for_and_computed(run: Run, root: Path) -> None:
+    for each in with_ancestors([run]):
+        Store(root).has(each)
+    compute(run, root)
 
 
 def _give_away(folder: Path) -> None:
@@ -90,12 +99,24 @@ def _as_nobody(work: Callable[[], None]) -> Callable[[], None]:
     return do
 
 
-def root() -> bool:
-    """Tell whether this process may mount disks and become another."""
-    return os.geteuid() == 0
+def may_mount() -> bool:
+    """Tell whether this process may mount disks."""
+    try:
+        with TemporaryDirectory() as folder, _disk(Path(folder) / "disk", 1):
+            return True
+    except (OSError, subprocess.CalledProcessError):
+        return False
+
+
+def may_be_nobody() -> bool:
+    """Tell whether this process may become another, which then finds the library."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        child = Child(_as_nobody(lambda: Path(store.__file__).read_bytes()), Path(folder)).wait()
+        return child.fault is None
 
 
 PARTS = (
-    Part("a full disk", 100, a_full_disk, needs=root),
-    Part("another user, one thing forbidden", 60, forbidden, needs=root),
+    Part("a full disk", 100, a_full_disk, needs=may_mount),
+    Part("another user, one thing forbidden", 60, forbidden, needs=may_be_nobody),
 )

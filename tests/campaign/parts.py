@@ -1,12 +1,11 @@
 """What a campaign consists of, and how it is run and counted."""
 
 import random
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pandas as pd
@@ -56,8 +55,8 @@ def run(part: Part, seed: str, trials: int, show: Callable[[str], None] = print)
     for number in range(trials if part.needs() else 0):
         begun = time.monotonic()
         own = f"{seed}/{part.what}/{number}"
-        with _folder() as folder:
-            trial = Trial(random.Random(own), folder)
+        with TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder:
+            trial = Trial(random.Random(own), Path(folder))
             try:
                 part.try_once(trial)
             except Exception as fault:  # a trial that cannot be made is a fault, too
@@ -67,17 +66,6 @@ def run(part: Part, seed: str, trials: int, show: Callable[[str], None] = print)
         counted.kills += trial.kills
         counted.seconds += time.monotonic() - begun
     return counted
-
-
-class _folder:
-    """A folder that is gone afterwards, whatever its permissions are then."""
-
-    def __enter__(self) -> Path:
-        self.path = Path(tempfile.mkdtemp(prefix="campaign-"))
-        return self.path
-
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
 
 
 def table(all_counted: Iterable[Counted]) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """The runs of a campaign, what they give undisturbed, and whether a store holds just that."""
 
+import atexit
+import shutil
 import time
 from dataclasses import dataclass
 from functools import cache
@@ -81,6 +83,13 @@ def compute(run: Run, root: Path) -> None:
         store.get(each)
 
 
+def own_folder() -> Path:
+    """Return a folder that is there until this process ends."""
+    folder = mkdtemp(prefix="campaign-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
 @dataclass(frozen=True)
 class Whole:
     """What a run and all it reads give undisturbed."""
@@ -93,7 +102,7 @@ class Whole:
 @cache
 def undisturbed(run: Run) -> Whole:
     """Compute a run twice in peace, once to count the changes; refuse one that is not reproducible."""
-    first, second = (Path(mkdtemp(prefix="campaign-whole-")) for _ in range(2))
+    first, second = own_folder(), own_folder()
     begun = time.monotonic()
     _peacefully(lambda: compute(run, first / "store"), first)
     seconds = time.monotonic() - begun

@@ -53,6 +53,16 @@ def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, tmp_p
     assert store.manifest(run)["files"] == whole.manifest(run)["files"]
 
 
+def test_a_checkpoint_lost_on_the_way_is_made_again(tiny_run, tmp_path):
+    store, whole = Store(tmp_path / "killed"), Store(tmp_path / "whole")
+    whole.get(tiny_run)
+    kill(tiny_run, store.root, 0.7)
+    (lost,) = store.partial(tiny_run).glob("*.safetensors")
+    lost.unlink()
+    store.get(tiny_run)
+    assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
+
+
 def test_divergence_names_step_lr_and_seed(tiny_run, tmp_path):
     diverging = replace(tiny_run, optimisation=Optimisation(steps=60, batch=16, lr=1e30), resume_every=1)
     store = Store(tmp_path)
@@ -105,7 +115,8 @@ def test_a_batch_that_processes_cannot_share_is_refused(tiny_run):
         ({"checkpoints": (10**9,)}, r"one at least; got \(1000000000,\)\.$"),
         ({"resume_every": 0}, "^resume_every must be a whole number, at least 1; got 0"),
         ({"micro_batch": -1}, "^micro_batch must be a whole number, at least 1; got -1"),
-        ({"dropout": -0.1}, r"^dropout must lie in \[0, 1\]; got -0.1"),
+        ({"dropout": 1.0}, r"^dropout must lie in \[0, 1\); got 1.0"),
+        ({"dropout": -0.1}, r"^dropout must lie in \[0, 1\); got -0.1"),
         ({"dtype": "float99"}, "^Unknown dtype 'float99'; choose float32 or float64"),
         ({"objective": Objective(adversary=Adversary(1.0))}, "^An adversary needs `downstream`"),
     ],

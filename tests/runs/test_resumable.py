@@ -1,5 +1,9 @@
 """The state from which a training goes on: whole, of this version and device, or refused."""
 
+import hashlib
+import pickle
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -79,3 +83,25 @@ def test_a_state_of_another_shape_is_refused_and_kept(saved, tmp_path):
     with pytest.raises(StoreError, match=r"\(step 6\) is of a model of another shape"):
         resumable(tmp_path, width=16).load()
     assert saved.path.read_bytes() == content
+
+
+def test_a_whole_state_that_cannot_be_read_is_refused_and_kept(saved, tmp_path):
+    content = pickle.dumps(Path("x"), protocol=2)  # whole, and nothing that is only weights
+    saved.path.write_bytes(hashlib.sha256(content).digest() + content)
+    with pytest.raises(
+        StoreError, match=r"resume\.pt is none that torch .* reads; go on where it was made, or"
+    ):
+        resumable(tmp_path).load()
+    assert saved.path.exists()
+
+
+def test_without_what_was_written_on_the_way_a_training_starts_over(saved, tmp_path, caplog):
+    written = [tmp_path / "3.txt", tmp_path / "6.txt"]
+    for path in written:
+        path.touch()
+    beside = lambda done: written[: done // 3]  # noqa: E731
+    assert resumable(tmp_path).load(beside) == 6
+    written[0].unlink()
+    with caplog.at_level("WARNING", logger="sameloss"):
+        assert resumable(tmp_path).load(beside) == 0
+    assert "3.txt is not there; training starts over" in caplog.text

@@ -51,6 +51,21 @@ def test_something_in_the_way_is_one_sentence_with_its_path(tmp_path):
         (tmp_path / "file" / "run").mkdir()
 
 
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda folder: FileNotFoundError(errno.ENOENT, "missing", str(folder / "x")),  # the code's own fault
+        lambda folder: PermissionError(errno.EACCES, "elsewhere", "/elsewhere"),
+        lambda folder: OSError(errno.ENOSPC, "full", "/elsewhere"),
+        lambda folder: BrokenPipeError(errno.EPIPE, "no file at all"),
+    ],
+)
+def test_what_is_not_the_folders_fault_stays_what_it_is(tmp_path, fault):
+    with pytest.raises(OSError, match=r"missing|elsewhere|no file") as met, disk_faults_explained(tmp_path):
+        raise fault(tmp_path)
+    assert not isinstance(met.value, StoreError)
+
+
 def test_a_sentence_is_not_said_twice(tmp_path):
     with pytest.raises(StoreError, match=r"^said$"), disk_faults_explained(tmp_path):
         raise StoreError("said")

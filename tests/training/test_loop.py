@@ -75,6 +75,7 @@ def test_settings_must_be_positive(name):
     "wrong",
     [
         {"beta1": 2.0},
+        {"beta2": 1.0},
         {"warmup": 6.0},
         {"weight_decay": -1.0},
         {"sam_radius": -1.0},

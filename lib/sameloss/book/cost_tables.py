@@ -99,19 +99,6 @@ def _short(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def recorded_campaign() -> tuple[pd.DataFrame, str]:
-    """Return what the fault campaign (`make campaign`) recorded, and a line on where it ran."""
-    folder = book_root() / "results"
-    table = pd.read_csv(folder / "campaign.csv")
-    record = json.loads((folder / "campaign.json").read_text())
-    sums = table[["trials", "kills", "faults"]].sum()
-    return table, (
-        f"{sums.trials:,} trials with {sums.kills:,} kills found {sums.faults:,} faults. Recorded on "
-        f"{record['created'][:10]}, {record['device']}, torch {record['torch']}, seed {record['seed']}, "
-        f"revision {record['revision']}."
-    )
-
-
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
     folder = book_root() / "results"

@@ -14,10 +14,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-from sameloss.book.costs import announce
 from sameloss.book.studies import open_page
 from sameloss.errors import BookError, ParameterError
-from sameloss.studies.parameters import replaced
 from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.training.algorithms import ALGORITHMS
@@ -76,8 +74,8 @@ def grid_of(words: Iterable[str]) -> Grid:
     return grid
 
 
-def cells(grid: Grid) -> dict[str, ComparisonPage]:
-    """Return the cells by name, `preset/language/size/algorithm/seeds-N`: a page each.
+def cells(grid: Grid) -> list[str]:
+    """Return the cells as `preset/language/size/algorithm/seeds-N`, each one a chapter can be run with.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
@@ -85,12 +83,11 @@ def cells(grid: Grid) -> dict[str, ComparisonPage]:
 
     """
     axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.algorithms, grid.seeds))
-    return {name: page for values in product(*axes) for name, page in _cells_at(grid, *values)}
+    found = (cell for values in product(*axes) for cell in _cells_at(grid, *values))
+    return list(dict.fromkeys(found))
 
 
-def _cells_at(
-    grid: Grid, language: str, size: str, algorithm: str, seeds: str
-) -> Iterator[tuple[str, ComparisonPage]]:
+def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
     """Yield the cell of one size, or of all sizes of the language."""
     shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
     opened = open_page(
@@ -105,8 +102,7 @@ def _cells_at(
     page = cast(ComparisonPage, opened)
     for one in page.group.sizes:
         _check_trains(page.group, one)
-        own = replace(page, settings=replaced(page.settings, "shown.size", one))
-        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}", own
+        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
 
 
 def _number(text: str) -> Any:
@@ -139,13 +135,11 @@ def main() -> None:
     try:
         grid = grid_of(sys.argv[1:])
         found = cells(grid)
-        for page in found.values():
-            announce(page)  # which refuses what would take too long
     except BookError as fault:
         raise SystemExit(str(fault)) from None
     # Chapters run in the book's folder, wherever Snakemake was called.
     whole = {"artifacts": str(Path(grid.artifacts).absolute()), "workers": int(_number(grid.workers) or 1)}
-    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": list(found)}))
+    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import torch
 
-from sameloss.checks import check_choice, check_counts, check_shares
+from sameloss.checks import check_choice, check_counts, check_parts
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -53,7 +53,7 @@ class Pretraining(TrainedRun):
     def __post_init__(self) -> None:
         """Refuse what cannot be trained or kept, and an execution that objective or batch do not go with."""
         check_counts(self, "micro_batch", "resume_every")
-        check_shares(self, "dropout")
+        check_parts(self, "dropout")
         check_choice(self, "dtype", ("float32", "float64"))
         self._check_checkpoints()
         if self.objective.adversary is not None and self.downstream is None:
@@ -104,7 +104,8 @@ class Pretraining(TrainedRun):
         parts: dict[str, Stateful] = {"model": model, "optimiser": optimiser}
         resumable = Resumable(folder / SCRATCH, parts, self.resume_every, writes=process.leads)
         kept = self.checkpoints if process.leads else ()
-        steps = self._steps(model, optimiser, store, resumable.load(), process)
+        written = lambda done: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= done)  # noqa: E731
+        steps = self._steps(model, optimiser, store, resumable.load(written), process)
         with _global_generators_kept(), self._divergence_explained(resumable):
             for step in steps:
                 if step.done in kept:  # before the state is saved from which it would not be made again

@@ -3,7 +3,7 @@
 import hashlib
 import io
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -79,8 +79,12 @@ class Resumable:
         content = buffer.getbuffer()
         write_atomically(self.path, hashlib.sha256(content).digest(), content)
 
-    def load(self) -> int:
+    def load(self, beside: Callable[[int], Iterable[Path]] = lambda step: ()) -> int:
         """Bring all parts and the history to the saved state, if there is one; return its step.
+
+        Args:
+            beside: the files that a computation has written when it has come so far, and would not write
+                again; without one of them it starts over.
 
         Raises:
             StoreError: where the state was saved elsewhere, or is not one of this model.
@@ -88,6 +92,10 @@ class Resumable:
         """
         state = self._read()
         if state is None:
+            return 0
+        lost = [path.name for path in beside(state["step"]) if not path.is_file()]
+        if lost:
+            log.warning("Beside the resumable state %s is not there; training starts over.", lost[0])
             return 0
         try:
             for name, part in self.parts.items():
@@ -102,13 +110,16 @@ class Resumable:
         if not self.path.exists():
             return None
         content = memoryview(self.path.read_bytes())
-        try:
-            if hashlib.sha256(content[32:]).digest() != content[:32]:
-                raise pickle.UnpicklingError
-            state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
-        except (pickle.UnpicklingError, EOFError):
+        if hashlib.sha256(content[32:]).digest() != content[:32]:
             log.warning("The resumable state %s is damaged; training starts over.", self.path.name)
             return None
+        try:
+            state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
+        except pickle.UnpicklingError:
+            raise StoreError(
+                f"The saved state {self.path} is none that {self.origin} reads; go on where it was made, or "
+                "delete it to start over."
+            ) from None
         if state["origin"] != self.origin:
             raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state

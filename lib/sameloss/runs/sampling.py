@@ -33,7 +33,8 @@ class CorpusSampling(Run):
 
     def __post_init__(self) -> None:
         """Refuse a corpus of no sentences."""
-        check_counts(self, "sentences")
+        if self.sentences is not None:
+            check_counts(self, "sentences")
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw the sentences and write them as shards."""

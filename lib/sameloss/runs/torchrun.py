@@ -7,7 +7,8 @@ is started by a run, while the store holds the run's lock.
 Runs and faults are handed over as pickles. JSON would need a registry of all classes that a run can consist
 of (languages, shapes, settings, also those that a test or a notebook defines) and of all faults. A pickle
 runs what is in it, so it is only read by the processes of this computation: it lies in a folder that this
-user alone can open and that is gone afterwards, never in the store, which may be someone else's.
+user alone can open, never in the store, which may be someone else's. The folder goes with the computation,
+unless that is killed.
 """
 
 import ctypes

@@ -18,6 +18,7 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    write_through(path.parent)
 
 
 def write_through(path: Path) -> None:

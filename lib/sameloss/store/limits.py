@@ -50,9 +50,15 @@ def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
         ) from error
 
 
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+IN_THE_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""What the system says of a file or a folder that is another's, or not what it should be."""
+
+
 @contextmanager
 def disk_faults_explained(folder: Path) -> Iterator[None]:
-    """Turn a lack of space, or something in this folder that is not as it should be, into one sentence.
+    """Turn a lack of space, or something in this folder that cannot be used, into one sentence.
 
     Raises:
         StoreError: in the place of the system's error.
@@ -61,12 +67,13 @@ def disk_faults_explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EFBIG, errno.EDQUOT):
+        within = error.filename is not None and Path(str(error.filename)).is_relative_to(folder)
+        if error.errno in FULL and (within or error.filename is None):
             raise StoreError(
                 f"No space left in the artifacts folder {folder}; what was computed before is kept. "
                 "Free some space, or choose another folder with the parameter `artifacts`."
             ) from error
-        if isinstance(error, StoreError) or not Path(str(error.filename)).is_relative_to(folder):
+        if error.errno not in IN_THE_WAY or not within:
             raise
         raise StoreError(
             f"{error.filename} cannot be used ({error.strerror}); what was computed before is kept. "

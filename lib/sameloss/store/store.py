@@ -180,7 +180,8 @@ class Store:
 
     def has(self, run: Run) -> bool:
         """Tell whether the run's result is there (files are checked when it is read)."""
-        return (self.folder(run) / MANIFEST).exists()
+        with disk_faults_explained(self.root):
+            return (self.folder(run) / MANIFEST).exists()
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Return what is recorded of a finished run: parameters, versions, device, time, files."""
@@ -249,7 +250,7 @@ def _is_result(path: Path) -> bool:
 
 def _clear(folder: Path, kept: frozenset[str]) -> None:
     """Make a folder in which there is only what an interrupted computation goes on from."""
-    if folder.is_symlink() or not folder.is_dir():
+    if not folder.is_dir():  # or a link to one, perhaps on another disk
         folder.unlink(missing_ok=True)
         folder.mkdir()
     for path in folder.iterdir():
@@ -271,6 +272,10 @@ UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a manifest can raise that somebody else has written, beside faults of the system."""
 
 
+NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""What the system raises where a result is damaged; of other faults it is not known whether it is."""
+
+
 def _first_damage(run: Run, folder: Path) -> str | None:
     """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
     try:
@@ -279,7 +284,7 @@ def _first_damage(run: Run, folder: Path) -> str | None:
         unlisted = {path.name for path in folder.iterdir() if _is_result(path)} - set(files)
         if unlisted or not _same(manifest["parameters"], json.loads(json.dumps(run.parameters()))):
             return MANIFEST
-    except (*UNREADABLE, OSError):
+    except (*UNREADABLE, *NOT_THERE):
         return MANIFEST
     for name, expected in files.items():
         path = folder / name

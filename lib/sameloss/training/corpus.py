@@ -179,6 +179,8 @@ def _read_manifest(folder: Path) -> Manifest:
         if len(counts) != len(manifest.shards) or counts[:-1] != full or sum(counts) != manifest.sentences:
             raise ValueError("shards do not add up")
         return manifest
+    except PermissionError:
+        raise
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise _damaged(folder / MANIFEST) from error
 
@@ -187,6 +189,8 @@ def _open(path: Path, shape: tuple[int, ...]) -> UInt16[np.ndarray, "..."]:
     """Map a file of a shard into memory, if it is as the manifest says."""
     try:
         values = np.load(path, mmap_mode="r")
+    except PermissionError:  # which says nothing of what is in it
+        raise
     except (OSError, ValueError, EOFError) as error:
         raise _damaged(path) from error
     if values.shape != shape or values.dtype != np.uint16:

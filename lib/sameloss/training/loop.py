@@ -10,7 +10,14 @@ import torch
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from sameloss.checks import check_choice, check_counts, check_not_negative, check_positive, check_shares
+from sameloss.checks import (
+    check_choice,
+    check_counts,
+    check_not_negative,
+    check_parts,
+    check_positive,
+    check_shares,
+)
 from sameloss.errors import NonFiniteLoss
 from sameloss.languages.masking import Batch
 from sameloss.models.masked_model import MaskedLanguageModel
@@ -44,7 +51,8 @@ class Optimisation:
         check_counts(self, "steps", "batch")
         check_positive(self, "lr", "epsilon")
         check_not_negative(self, "weight_decay", "sam_radius")
-        check_shares(self, "warmup", "beta1", "beta2")
+        check_shares(self, "warmup")
+        check_parts(self, "beta1", "beta2")
         check_choice(self, "optimiser", ("adamw", "sgd"))
         check_choice(self, "schedule", ("linear", "constant"))
 

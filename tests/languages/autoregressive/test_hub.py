@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -217,10 +218,11 @@ def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
 def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
     assert hub.commit_of("facebook/opt-125m", "model") is None
-    last = tmp_path / "models--facebook--opt-125m" / "refs" / "main"
-    last.parent.mkdir(parents=True)
-    last.write_text("c3\n")
-    assert hub.commit_of("facebook/opt-125m", "model") == "c3"
+    for time, commit in enumerate(("c3", "a1")):
+        folder = tmp_path / "models--facebook--opt-125m" / "snapshots" / commit
+        folder.mkdir(parents=True)
+        os.utime(folder, (time, time))
+    assert hub.commit_of("facebook/opt-125m", "model") == "a1"
     assert hub.commit_of(str(tmp_path), "model") is None
 
 

@@ -112,15 +112,16 @@ class HubTeacherSpec:
 def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
     """Return the last commit of what has a name on the hub; None of a local folder.
 
-    Where the hub does not answer, it is the commit that its libraries have in their cache, or None.
+    Where the hub does not answer, it is the one that was fetched last into the cache, or None.
     """
     if Path(name).is_dir():
         return None
     with _hub(name), suppress(Exception):  # the client's own faults have no stable name
         if not constants.HF_HUB_OFFLINE:
             return HfApi().repo_info(name, repo_type=kind).sha
-    last = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "refs" / "main"
-    return last.read_text().strip() if last.is_file() else None
+    cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
+    fetched = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
+    return fetched[-1].name if fetched else None
 
 
 class HubTeacher(AutoregressiveLanguage):

@@ -38,7 +38,7 @@ class AdamWProbe:
 
     def __post_init__(self) -> None:
         """Refuse settings with which nothing would be trained."""
-        check_counts(self, "epochs", "batch", "projection")
+        check_counts(self, "epochs", "batch", *(() if self.projection is None else ("projection",)))
         check_positive(self, "lr")
 
     @property

@@ -36,7 +36,7 @@ class OptimalProbe:
     def __post_init__(self) -> None:
         """Refuse settings with which there is no optimum, or none that could be found."""
         check_positive(self, "tolerance")
-        check_counts(self, "iterations", "projection")
+        check_counts(self, "iterations", *(() if self.projection is None else ("projection",)))
         if not self.ridges or min(self.ridges) <= 0:
             raise ParameterError(f"ridges must be positive numbers, one at least; got {self.ridges}.")
         if not 0 < self.held_out < 1:

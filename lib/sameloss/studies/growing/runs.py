@@ -191,7 +191,7 @@ class Candidates(_Grown, Tabled):
         """Grow, train, look; go on from the last saved state, if there is one."""
         ensemble, pairs = self.ensemble(store), Pairs(store, self.held_out)
         resumable = Resumable(folder / SCRATCH, {"ensemble": ensemble}, self.base.root.resume_every)
-        start = resumable.load()
+        start = resumable.load(lambda done: (_kept(folder, look) for look in self.looks if look <= done))
 
         def look(step: int, losses: Tensor) -> None:
             found = _look(self.names, ensemble, pairs, step, losses)
