@@ -47,6 +47,27 @@ def test_groups_of_an_encoders_block():
     }
 
 
+@pytest.mark.parametrize(
+    ("name", "group", "layer"),
+    [
+        ("transformer.h.1.mlp.c_fc.weight", "MLP", "layer 2"),
+        ("transformer.h.0.ln_1.weight", "LayerNorm", "layer 1"),
+        ("transformer.wte.weight", "word embedding", "embedding"),
+        ("transformer.wpe.weight", "position", "embedding"),
+        ("distilbert.transformer.layer.0.ffn.lin1.weight", "MLP", "layer 1"),
+        ("vocab_projector.bias", "head", "head"),
+        ("albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "MLP", "layer 1"),
+        ("model.embeddings.tok_embeddings.weight", "word embedding", "embedding"),
+        ("encoder.block.1.layer.1.DenseReluDense.wi.weight", "MLP", "layer 2"),
+        ("layers.1.linear2.weight", "MLP", "layer 2"),
+        ("layers.0.norm1.bias", "LayerNorm", "layer 1"),
+    ],
+)
+def test_names_of_other_families_are_known(name, group, layer):
+    """GPT-2, DistilBERT, ALBERT, ModernBERT, T5, and PyTorch's own encoder."""
+    assert (parameter_group(name), parameter_layer(name)) == (group, layer)
+
+
 def test_what_no_pattern_knows_is_other():
     assert parameter_group("bias") == "other"
     assert parameter_layer("bias") == "head"

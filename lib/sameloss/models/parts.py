@@ -3,17 +3,17 @@
 import re
 
 GROUPS = {
-    "LayerNorm": r"norm\.(weight|bias)$",
-    "position": r"position",
-    "word embedding": r"^word\b|word_embeddings|embed_tokens|token_type",
-    "head": r"^head|lm_head|^cls\.|predictions",
+    "LayerNorm": r"norm\d?\.(weight|bias)$|\bln_\w+\.",
+    "position": r"position|\bwpe\b",
+    "word embedding": r"^word\b|word_embeddings|embed_tokens|token_type|tok_embeddings|\bwte\b|^shared\b",
+    "head": r"^head|lm_head|^cls\.|predictions|^vocab_|^decoder\.\w+$",
     "LSTM": r"lstm|(weight|bias)_[ih]h",
     "attention": r"attention|attn",
-    "MLP": r"mlp|intermediate|output\.dense|fc1|fc2",
+    "MLP": r"mlp|ffn|feed_?forward|intermediate|output\.dense|densereludense|fc1|fc2|linear[12]\b",
 }
 """Groups of parameters by a pattern in the name; the first that matches decides."""
 
-DEPTH = re.compile(r"(?:blocks|layers?)\.(\d+)\.")
+DEPTH = re.compile(r"(?:blocks?|layers?|\bh)\.(\d+)\.")
 
 
 def parameter_group(name: str) -> str:
@@ -39,4 +39,4 @@ def parameter_layer(name: str) -> str:
     depth = DEPTH.search(name)
     if depth:
         return f"layer {int(depth[1]) + 1}"
-    return "embedding" if re.search(r"^word|position|embed", name.lower()) else "head"
+    return "embedding" if re.search(r"^word|position|embed|\bw[tp]e\b|^shared\b", name.lower()) else "head"
