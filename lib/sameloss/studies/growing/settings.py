@@ -264,7 +264,7 @@ PRESETS = {
     "laptop-long": Settings(
         "laptop-long",
         LAPTOP_LONG,
-        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=50),
+        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30, sentences=1024),
         _downstream(1000, 4000),
         Limits(max_hours=24.0),
         ages=(250, 1000, 4000, 16_000),
