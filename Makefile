@@ -46,7 +46,7 @@ chapters-test: .venv/installed  ## Execute the chapters again, two at a time, an
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -rs -n 2 --dist loadfile -m book tests
 
-campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals: an hour; FLAGS="--only training"
+campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
 	cd tests && exec env PATH="$(CURDIR)/$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
