@@ -32,10 +32,3 @@ def test_parts_can_have_factors():
     assert doubled.total == pytest.approx((6.0, 1.5, 2))
     assert doubled.cost == trace.cost
     assert trace.total.mean == 6.0
-
-
-def test_layers_stand_in_the_order_of_their_depth():
-    """OPT names its last LayerNorm before its layers."""
-    names = ["final_norm.weight", "layers.10.fc1.weight", "layers.2.fc1.weight", "embed_tokens.weight"]
-    trace = EstimatedTrace({name: torch.ones(2) for name in names}, Cost(2, 2, 0.0))
-    assert list(trace.layers) == ["embedding", "layer 3", "layer 11", "head"]

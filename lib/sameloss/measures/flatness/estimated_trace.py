@@ -44,8 +44,7 @@ class EstimatedTrace:
     @property
     def layers(self) -> dict[str, Estimate]:
         """Return the trace by depth: embedding, layer 1, 2, ..., head."""
-        found = self.by(parameter_layer)
-        return {name: found[name] for name in sorted(found, key=_depth)}
+        return self.by(parameter_layer)
 
     def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
         """Return the trace with the part of each parameter multiplied by a factor of its name."""
@@ -63,8 +62,3 @@ class EstimatedTrace:
         for name, values in self.draws.items():
             grouped.setdefault(group(name), []).append(values)
         return {key: Estimate.of(torch.stack(parts).sum(0)) for key, parts in grouped.items()}
-
-
-def _depth(layer: str) -> tuple[bool, int]:
-    """Return what orders layers: the embedding, those with a number, the head."""
-    return layer == "head", int(layer.removeprefix("layer ")) if layer.startswith("layer ") else 0
