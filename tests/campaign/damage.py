@@ -3,10 +3,9 @@
 import json
 import shutil
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
-from campaign.children import Child
+from campaign.kills import to_the_end
 from campaign.parts import Part, Trial
 from campaign.victims import (
     CANDIDATES,
@@ -18,12 +17,9 @@ from campaign.victims import (
     TRACE,
     TRAINING,
     Files,
-    compute,
-    hashes,
-    own_folder,
     undisturbed,
 )
-from sameloss.store.store import MANIFEST, SCRATCH, Run
+from sameloss.store.store import MANIFEST, SCRATCH
 
 RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER)
 
@@ -81,32 +77,24 @@ DAMAGES: tuple[Callable[[Path, Trial], None], ...] = (
 NO_MANIFESTS = ("null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []}', "[" * 100_000, "{" * 9)
 
 
-@cache
-def _whole_store(run: Run) -> Path:
-    folder = own_folder() / "store"
-    fault = Child(lambda: compute(run, folder), folder.parent).wait().fault
-    assert fault is None, fault
-    return folder
-
-
 def a_file(trial: Trial) -> None:
     """Spoil one file of a result; what is read afterwards is what was there before."""
     run = trial.rng.choice(RUNS)
-    root = shutil.copytree(_whole_store(run), trial.folder / "store")
+    root = shutil.copytree(undisturbed(run).store, trial.folder / "store")
     path = trial.rng.choice(sorted(p for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"))
     damage = trial.rng.choice(DAMAGES)
     damage(path, trial)
-    _read_again(run, trial, root, f"{run.kind}: {path.relative_to(root)} {damage.__name__}")
+    to_the_end(run, trial, root, f"{run.kind}: {path.relative_to(root)} {damage.__name__}")
 
 
 def a_manifest(trial: Trial) -> None:
     """Put something that is no manifest in the place of one, or one whose lists are not true."""
     run = trial.rng.choice(RUNS)
-    root = shutil.copytree(_whole_store(run), trial.folder / "store")
+    root = shutil.copytree(undisturbed(run).store, trial.folder / "store")
     path = trial.rng.choice(sorted(root.rglob(MANIFEST)))
     kind = trial.rng.choice((*NO_MANIFESTS, "no files", "one less", "another run's"))
     path.write_text(_untrue(path, kind) if kind[0].isalpha() and kind != "null" else kind)
-    _read_again(run, trial, root, f"{run.kind}: {path.relative_to(root)}, {kind[:20]}")
+    to_the_end(run, trial, root, f"{run.kind}: {path.relative_to(root)}, {kind[:20]}")
 
 
 def _untrue(path: Path, kind: str) -> str:
@@ -133,16 +121,7 @@ def something_in_the_way(trial: Trial) -> None:
     path = root / run.kind / f"{run.key}.partial" / STRANGERS.get(what, "")
     path.parent.mkdir(parents=True)
     path.write_bytes(trial.rng.randbytes(100))
-    _read_again(run, trial, root, f"{run.kind}: {what}")
-
-
-def _read_again(run: Run, trial: Trial, root: Path, what: str) -> None:
-    child = Child(lambda: compute(run, root), trial.folder).wait()
-    trial.check(child.fault is None, f"{what}: {child.fault}")
-    wanted = undisturbed(run).files
-    found = hashes(run, root)
-    wrong = [name for name in wanted if found[name] != wanted[name]]
-    trial.check(not wrong, f"{what}: {wrong} not as before, {[found[name] for name in wrong]}")
+    to_the_end(run, trial, root, f"{run.kind}: {what}")
 
 
 PARTS = (

@@ -61,11 +61,19 @@ def before_a_change(run: Run, trial: Trial) -> None:
     to_the_end(run, trial, root)
 
 
-def to_the_end(run: Run, trial: Trial, root: Path) -> None:
-    """Compute what is missing, undisturbed, and compare it with what was never killed."""
+def to_the_end(run: Run, trial: Trial, root: Path, what: str = "") -> None:
+    """Compute what is missing, undisturbed, and compare it with what never was disturbed.
+
+    Args:
+        run: what is computed, with all that it reads.
+        trial: in which this is done.
+        root: of the store.
+        what: was done to it, for the message.
+
+    """
     child = Child(lambda: compute(run, root), trial.folder).wait()
-    trial.check(child.fault is None, str(child.fault))
-    check_whole(trial, run, root)
+    trial.check(child.fault is None, f"{what} {child.fault}")
+    check_whole(trial, run, root, what)
 
 
 PARTS = (

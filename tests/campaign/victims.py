@@ -94,6 +94,7 @@ def own_folder() -> Path:
 class Whole:
     """What a run and all it reads give undisturbed."""
 
+    store: Path
     files: dict[str, dict[str, str]]  # hashes by name, by folder in the store
     seconds: float
     changes: int  # of files and folders
@@ -109,7 +110,7 @@ def undisturbed(run: Run) -> Whole:
     _peacefully(lambda: _counting(run, second), second)
     files = hashes(run, first / "store")
     assert files == hashes(run, second / "store"), f"{run.kind} is not reproducible"
-    return Whole(files, seconds, int((second / "changes").read_text()))
+    return Whole(first / "store", files, seconds, int((second / "changes").read_text()))
 
 
 def _peacefully(work, notes: Path) -> None:
@@ -137,10 +138,10 @@ def hashes(run: Run, root: Path) -> dict[str, dict[str, str]]:
     }
 
 
-def check_whole(trial: Trial, run: Run, root: Path) -> None:
+def check_whole(trial: Trial, run: Run, root: Path, what: str = "") -> None:
     """Check that a store holds what the run gives undisturbed, bit for bit, and no leftovers."""
     found, wanted = hashes(run, root), undisturbed(run).files
     wrong = [name for name in wanted if found[name] != wanted[name]]
-    trial.check(not wrong, f"not as undisturbed: {wrong}, {[found[name] for name in wrong]}")
+    trial.check(not wrong, f"{what} not as undisturbed: {wrong}, {[found[name] for name in wrong]}")
     left = [path for path in root.rglob("*") if path.name.endswith((".partial", ".tmp"))]
-    trial.check(not left, f"left over: {left}")
+    trial.check(not left, f"{what} left over: {left}")
