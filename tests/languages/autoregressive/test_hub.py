@@ -226,6 +226,11 @@ def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypat
     assert hub.commit_of(str(tmp_path), "model") is None
 
 
+def test_a_folder_that_is_not_there_is_told_when_it_is_loaded(tmp_path):
+    with pytest.raises(LanguageError, match=r"Cannot load the model .*give a local folder in the parameter"):
+        HubTeacherSpec.of(str(tmp_path / "none"), None).build()
+
+
 def test_the_content_of_local_folders_is_in_the_key(spec):
     first = HubTeacherSpec.of(spec.model, spec.corpus)
     assert HubTeacherSpec.of(spec.model, spec.corpus) == first

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import datasets
 import torch
 from huggingface_hub import HfApi, constants, get_session
+from huggingface_hub.errors import HFValidationError
 from huggingface_hub.file_download import repo_folder_name
 from jaxtyping import Int
 from torch import Tensor
@@ -110,7 +111,7 @@ class HubTeacherSpec:
 
 
 def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
-    """Return the last commit of what has a name on the hub; None of a local folder.
+    """Return the last commit of what has a name on the hub; None of a local folder, or of no such name.
 
     Where the hub does not answer, it is the one that was fetched last into the cache, or None.
     """
@@ -119,7 +120,10 @@ def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
     with _hub(name), suppress(Exception):  # the client's own faults have no stable name
         if not constants.HF_HUB_OFFLINE:
             return HfApi().repo_info(name, repo_type=kind).sha
-    cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
+    try:
+        cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
+    except HFValidationError:  # a folder that is not there: loading it says so
+        return None
     fetched = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
     return fetched[-1].name if fetched else None
 
