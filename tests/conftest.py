@@ -1,6 +1,7 @@
 """What tests share: a tiny language, a tiny model, a pre-training of a second."""
 
 import pytest
+import shapes  # noqa: F401  # before the library
 import torch
 from toy_runs import TINY
 
