@@ -4,6 +4,7 @@ from dataclasses import fields, replace
 
 import pytest
 from killed import kill
+from stores import with_copies
 
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
@@ -11,7 +12,7 @@ from sameloss.runs.checkpoints import weights_name
 from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
-from sameloss.store.store import Store
+from sameloss.store.store import Store, with_ancestors
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective
 
@@ -39,9 +40,10 @@ def cool_down(uncooled):
     )
 
 
-@pytest.fixture
-def store(tmp_path):
-    return Store(tmp_path / "store")
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store in which nothing is killed."""
+    return Store(tmp_path_factory.mktemp("store"))
 
 
 @pytest.fixture
@@ -98,19 +100,19 @@ def test_where_the_steps_do_not_suffice_it_is_the_last_model(cool_down, uncooled
 
 
 @pytest.mark.parametrize("killed_at", [3, 14, 27])
-def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, tmp_path, killed_at):
+def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, store, tmp_path, killed_at):
     """To the same end, whether it was killed at a look or between two."""
     *_, before, step = lowest
     run = cool_down((lowest[before] + lowest[step]) / 2)
-    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "killed")
-    assert len(whole.get(run).history) == step > killed_at
-    kill(run, store.root, killed_at / 60)
-    assert not store.has(run)
+    assert len(store.get(run).history) == step > killed_at
+    killed = with_copies(with_ancestors([run])[:-1], store, tmp_path / "killed")
+    kill(run, killed.root, killed_at / 60)
+    assert not killed.has(run)
     reported = []
-    store.get(run, lambda fraction, text: reported.append(fraction))
+    killed.get(run, lambda fraction, text: reported.append(fraction))
     assert round(reported[0] * 60) == 1 + killed_at // 10 * 10
     assert reported[-1] == 1
-    assert store.manifest(run)["files"] == whole.manifest(run)["files"]
+    assert killed.manifest(run)["files"] == store.manifest(run)["files"]
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from killed import kill
+from killed import kill, kill_elsewhere
 from torch import nn
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
@@ -21,11 +21,18 @@ from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective
 
 
-@pytest.mark.parametrize("killed_at", [3, 10, 27, 59])
-def test_a_killed_training_goes_on_bit_for_bit(tiny_run, tmp_path, killed_at):
-    whole = Store(tmp_path / "whole")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store in which nothing was killed."""
+    return Store(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.mark.parametrize(
+    ("killed_at", "ended"), [(3, kill), (10, kill), (27, kill), (27, kill_elsewhere), (59, kill)]
+)
+def test_a_killed_training_goes_on_bit_for_bit(tiny_run, whole, tmp_path, killed_at, ended):
     whole.get(tiny_run)
-    kill(tiny_run, tmp_path / "killed", killed_at / 60)
+    ended(tiny_run, tmp_path / "killed", killed_at / 60)
     store = Store(tmp_path / "killed")
     assert not store.has(tiny_run)
     resumable = store.partial(tiny_run) / "scratch" / "resume.pt"
@@ -36,13 +43,13 @@ def test_a_killed_training_goes_on_bit_for_bit(tiny_run, tmp_path, killed_at):
     assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
 
 
-def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, tmp_path, monkeypatch):
+def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, whole, tmp_path, monkeypatch):
     """The checkpoint is written first: what is saved later goes on from behind it."""
 
     def stopped(*_):
         raise KeyboardInterrupt
 
-    whole, store, run = Store(tmp_path / "whole"), Store(tmp_path), replace(tiny_run, resume_every=20)
+    store, run = Store(tmp_path), replace(tiny_run, resume_every=20)
     whole.get(run)
     for written in ("sameloss.runs.resumable.write_atomically", "sameloss.runs.pretraining.save_weights"):
         with monkeypatch.context() as patched:
@@ -53,8 +60,8 @@ def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, tmp_p
     assert store.manifest(run)["files"] == whole.manifest(run)["files"]
 
 
-def test_a_checkpoint_lost_on_the_way_is_made_again(tiny_run, tmp_path):
-    store, whole = Store(tmp_path / "killed"), Store(tmp_path / "whole")
+def test_a_checkpoint_lost_on_the_way_is_made_again(tiny_run, whole, tmp_path):
+    store = Store(tmp_path / "killed")
     whole.get(tiny_run)
     kill(tiny_run, store.root, 0.7)
     (lost,) = store.partial(tiny_run).glob("*.safetensors")

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from stores import with_copies
 
 from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss
@@ -43,14 +44,19 @@ def run(tiny_spec):
 
 
 @pytest.fixture
-def shared(run):
+def parted(run):
     return replace(run, execution=Execution(processes=2))
 
 
-def test_two_processes_train_as_one_does(run, shared, tmp_path):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store in which nothing is killed."""
+    return Store(tmp_path_factory.mktemp("whole"))
+
+
+def test_two_processes_train_as_one_does(run, parted, whole):
     """The same global batch gives the same losses within rounding; float64 shows it."""
-    store = Store(tmp_path)
-    alone, both = store.get(run).history, store.get(shared).history
+    alone, both = whole.get(run).history, whole.get(parted).history
     assert both.step.tolist() == alone.step.tolist()
     assert both.loss.tolist() == pytest.approx(alone.loss.tolist(), rel=1e-7)
 
@@ -62,23 +68,22 @@ Store(sys.argv[1]).get(pickle.loads(bytes.fromhex(sys.argv[2])))
 """
 
 
-def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(shared, tmp_path):
+def test_a_killed_training_of_two_processes_goes_on_bit_for_bit(parted, whole, tmp_path):
     """SIGKILL to the one that waits ends the others too; what they saved is where the next one starts."""
-    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "killed")
-    whole.get(shared)
-    store.get(shared.corpus)
-    command = [sys.executable, "-c", ONE, str(store.root), pickle.dumps(shared).hex()]
+    whole.get(parted)
+    store = with_copies([parted.corpus], whole, tmp_path / "killed")
+    command = [sys.executable, "-c", ONE, str(store.root), pickle.dumps(parted).hex()]
     process = subprocess.Popen(command, env={**os.environ, "TMPDIR": str(tmp_path)})
-    state = store.partial(shared) / "scratch" / "resume.pt"
+    state = store.partial(parted) / "scratch" / "resume.pt"
     while not state.exists():
         assert process.poll() is None, "it ended before it could be killed"
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not store.has(shared)
+    assert not store.has(parted)
     _wait_until_nothing_runs(tmp_path)
-    store.get(shared)
-    assert store.manifest(shared)["files"] == whole.manifest(shared)["files"]
+    store.get(parted)
+    assert store.manifest(parted)["files"] == whole.manifest(parted)["files"]
 
 
 def _wait_until_nothing_runs(folder, limit_s=30.0):
@@ -119,8 +124,8 @@ def test_any_fault_of_a_process_can_be_told(fault):
     assert getattr(told, "errno", None) == getattr(fault, "errno", None)
 
 
-def test_a_fault_in_a_process_is_the_one_sentence(shared, tmp_path):
-    diverging = replace(shared, optimisation=replace(shared.optimisation, lr=1e30))
+def test_a_fault_in_a_process_is_the_one_sentence(parted, tmp_path):
+    diverging = replace(parted, optimisation=replace(parted.optimisation, lr=1e30))
     with pytest.raises(
         NonFiniteLoss, match=r"at step \d+, far above guessing .*, seed 0\..*\(step 150\) is kept"
     ):

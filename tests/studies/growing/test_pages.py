@@ -51,15 +51,14 @@ def test_every_seed_has_its_own_runs(page):
 
 def test_candidates_that_do_not_fit_are_trained_in_parts(page):
     """With the same results, since a candidate is the same alone as among others."""
-    parted = GrowingPage(
-        page.name, replace(page.settings, growing=replace(page.growing, together=4)), page.store
-    )
+    parts = replace(page.growing, together=4, seeds=1)
+    parted = GrowingPage(page.name, replace(page.settings, growing=parts), page.store)
     assert [len(run.operators) for run in parted.candidates(0)] == [4, 2]
     assert sum((run.operators for run in parted.candidates(0)), ()) == page.growing.operators
     for run in parted.runs():
         page.store.get(run)
-    assert parted.grown.kl == pytest.approx(page.grown.kl, rel=1e-3)
-    assert parted.grown.landscape["trace"] == pytest.approx(page.grown.landscape["trace"], rel=1e-6)
+    assert parted.grown.kl == pytest.approx(page.grown.kl[:1], rel=1e-3)
+    assert parted.grown.landscape["trace"] == pytest.approx(page.grown.landscape["trace"][:1], rel=1e-6)
 
 
 def operations(run):

@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from stores import with_copies
 
 from sameloss.measures.saturation import divergences
 from sameloss.models.grow import PRESERVING
-from sameloss.store.store import SCRATCH, Store
+from sameloss.store.store import SCRATCH, Store, with_ancestors
 from sameloss.studies.growing import runs
+from sameloss.studies.growing.landscape import GrowthLandscape
 from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.pages import GrowingPage
 from sameloss.studies.growing.runs import Member, Pairs, read_moments
 
 
@@ -119,6 +120,15 @@ def test_killed_candidates_go_on_where_they_were_saved(page, table, tmp_path, mo
     pd.testing.assert_frame_equal(found, table)
 
 
+def undisturbed(page):
+    """Return the runs of a page to which it is nothing what becomes of its candidates."""
+    trained = {run.key for seed in page.growing.all_seeds for run in page.candidates(seed)}
+    for run in with_ancestors(page.runs()):
+        from_there = trained & {one.key for one in with_ancestors([run])}
+        if not from_there or isinstance(run, GrowthLandscape):  # which is of before the first step
+            yield run
+
+
 def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, tmp_path):
     """The first operator's model is made of NaN after its first step; the page goes on."""
     trained = runs.train_together
@@ -131,7 +141,8 @@ def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, t
             yield step
 
     monkeypatch.setattr(runs, "train_together", breaking)
-    lost = GrowingPage(page.name, replace(page.settings, ages=()), Store(tmp_path))
+    alone = replace(page, settings=replace(page.settings, ages=()))
+    lost = replace(alone, store=with_copies(undisturbed(alone), page.store, tmp_path / "lost"))
     found = lost.grown
     assert found.diverged == (page.growing.operators[0].name,)
     assert (found.final[:, 0] == found.kl.max((1, 2))).all()

@@ -1,0 +1,16 @@
+"""Stores that begin with what another one has."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from sameloss.store.store import Run, Store
+
+
+def with_copies(runs: Iterable[Run], store: Store, root: Path) -> Store:
+    """Return a store at a new place with copies of these runs, computed first where they are not."""
+    copied = Store(root)
+    for run in runs:
+        store.compute(run)
+        shutil.copytree(store.folder(run), copied.folder(run))
+    return copied
