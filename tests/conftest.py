@@ -1,5 +1,7 @@
 """What tests share: a tiny language, a tiny model, a pre-training of a second."""
 
+import os
+
 import pytest
 import shapes  # noqa: F401  # before the library
 import torch
@@ -13,6 +15,13 @@ from sameloss.training.loop import Optimisation
 torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """A folder of all processes that run these tests, which compute there once what several of them read."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
 @pytest.fixture
 def opened(tmp_path, monkeypatch):
     """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
@@ -22,13 +31,13 @@ def opened(tmp_path, monkeypatch):
     return lambda page, **given: open_page(page, **{"preset": "smoke"} | given)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_spec():
     """A grammar of sentences of four tokens, small enough to enumerate."""
     return TINY
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def tiny_run(tiny_spec):
     """A pre-training of a second; tests replace what they are about."""
     return Pretraining(

@@ -1,10 +1,10 @@
 """A tiny book in a repository of its own, and the store that tests of notebooks share."""
 
-import os
 import shutil
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 from tiny_book import FILES, PAGE, build, git, notebook, write
 
 ROOT = Path(__file__).parents[2]
@@ -29,24 +29,29 @@ def book(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def smoke_store(tmp_path_factory):
-    """One store for all tests that run notebooks, those of other pytest processes included."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "smoke"
+def smoke_store(shared):
+    """One store for all tests that run notebooks."""
+    folder = shared / "smoke"
     folder.mkdir(exist_ok=True)
     return folder
 
 
 @pytest.fixture(scope="session")
-def html(tmp_path_factory):
+def html(shared):
     """Build the committed notebooks, apart from what `make book` has built; warnings are errors."""
-    folder = tmp_path_factory.mktemp("book")
+    folder = shared / "book"
+    with FileLock(shared / "book.lock"):
+        if not (folder / "_build" / "html" / "index.html").exists():
+            _build_committed(folder)
+    return folder / "_build" / "html"
+
+
+def _build_committed(folder):
     for name in ("_static", "chapters", "images"):
-        shutil.copytree(ROOT / name, folder / name)
+        shutil.copytree(ROOT / name, folder / name, dirs_exist_ok=True)
     for name in ("_config.yml", "_toc.yml", "intro.md", "references.bib", "constraints.txt", "README.md"):
         shutil.copy(ROOT / name, folder)
     done = build(folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     assert done.stdout.strip().endswith("index.html")
-    return folder / "_build" / "html"

@@ -15,7 +15,7 @@ from sameloss.studies.growing.stacks import PAID, Stacks
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
+def page(shared):
     """A page at work, of two shallow models that are trained for twenty steps."""
     smoke = PRESETS["smoke"]
     growing = replace(
@@ -26,19 +26,17 @@ def page(tmp_path_factory):
         sentences=32,
         looks=5,
     )
-    store = Store(tmp_path_factory.mktemp("artifacts"))
     aged = replace(growing, seeds=1)
     settings = replace(smoke, growing=growing, ages=(8, 20), aged=aged)
-    return GrowingPage("ii5_growing", settings, store)
+    return GrowingPage("ii5_growing", settings, Store(shared / "growing"))
 
 
 @pytest.fixture(scope="session")
-def stacking(tmp_path_factory):
+def stacking(shared):
     """The other page, of two first stages that grow from one layer to three."""
     smoke = PRESETS["smoke"]
     stages = replace(smoke.stacking, steps=12, last_steps=24, lag=4, sentences=32)
-    store = Store(tmp_path_factory.mktemp("artifacts"))
-    return StackingPage("ii5_stacking", replace(smoke, stacking=stages), store)
+    return StackingPage("ii5_stacking", replace(smoke, stacking=stages), Store(shared / "growing"))
 
 
 @pytest.fixture

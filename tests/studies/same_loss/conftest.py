@@ -10,6 +10,12 @@ from made_up import changed, fill, made_up
 mpl.use("agg")
 
 
+@pytest.fixture(scope="session")
+def brief(shared):
+    """What opens the page on existence at two seeds of two sizes after a brief training, computed once."""
+    return {"steps": 40, "seeds": 2, "artifacts": str(shared / "brief")}
+
+
 @pytest.fixture
 def page(opened):
     """The page on existence, as it stands in the book."""

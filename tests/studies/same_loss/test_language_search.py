@@ -138,11 +138,11 @@ def test_it_reads_one_probe_seed_of_bare_tokens_and_trains_nothing(evaluation):
     assert probing.probe == evaluation.optimal_probe
 
 
-def test_saturated_sizes_are_those_of_the_group_on_that_language(opened):
+def test_saturated_sizes_are_those_of_the_group_on_that_language(opened, brief):
     """Counted as `Results` counts them: every seed of a size, by the group's own share."""
     counts = {}
     for share in (1.25, 1e-3):
-        page = opened("02_existence", steps=40, seeds=2, saturated_share=share)
+        page = opened("02_existence", saturated_share=share, **brief)
         counts[share] = saturated_sizes(page.store, page.group, page.group.domain.language, enough=0)
         last = final(page.of(page.arms[0]))
         assert counts[share] == last.groupby("size").saturated.all().sum()

@@ -28,10 +28,9 @@ from sameloss.studies.same_loss.results import (
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def found(brief):
     """What two seeds of two sizes gave after a brief training; enough for some, if little is asked."""
-    given = {"preset": "smoke", "steps": 40, "seeds": 2, "saturated_share": 1.25}
-    page = open_page("02_existence", artifacts=str(tmp_path_factory.mktemp("store")), **given)
+    page = open_page("02_existence", preset="smoke", saturated_share=1.25, **brief)
     return collect(page.store, page.group)
 
 
