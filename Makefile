@@ -36,7 +36,7 @@ lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
 	$(RUN) -m sameloss.book.build twins
 
 unit: .venv/installed  ## Unit tests of the library
-	$(RUN) -m pytest -n auto -m "not book" lib tests
+	$(RUN) -m pytest -n auto --dist worksteal -m "not book" lib tests
 
 chapters-test: .venv/installed  ## Execute the chapters again, two at a time, and compare checked outputs (nbval)
 	$(RUN) -m sameloss.book.build compute
@@ -44,7 +44,7 @@ chapters-test: .venv/installed  ## Execute the chapters again, two at a time, an
 		--nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
-	$(RUN) -m pytest -rs -n 2 --dist loadfile -m book tests
+	$(RUN) -m pytest -rs -n 2 --dist worksteal -m book tests
 
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
 	cd tests && exec env PATH="$(CURDIR)/$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
