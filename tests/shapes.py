@@ -21,7 +21,7 @@ check = beartype(conf=BeartypeConf(is_pep484_tower=True, violation_type=TypeErro
 def checked(decorated: Any = None, *, typechecker: Callable[..., Any]) -> Any:
     """Decorate functions and dataclasses of the library, in the place of `jaxtyping.jaxtyped`.
 
-    Left to it are generators, sizes that are computed of arguments, and names that are not yet defined.
+    Left to it are generators of shapes, sizes computed of arguments, and names that are not yet defined.
     """
     if decorated is None:
         return partial(checked, typechecker=typechecker)
@@ -32,7 +32,8 @@ def checked(decorated: Any = None, *, typechecker: Callable[..., Any]) -> Any:
     annotations = decorated.__annotations__.values()
     axes = [found for annotation in annotations for found in axes_of(annotation)]
     by_name = any(isinstance(annotation, str) for annotation in annotations)
-    if by_name or inspect.isgeneratorfunction(decorated) or any("{" in found for found in axes):
+    computed = any("{" in found for found in axes)
+    if by_name or computed or (axes and inspect.isgeneratorfunction(decorated)):
         return jaxtyped(decorated, typechecker=typechecker)
     return in_scope(typechecker(decorated)) if axes else typechecker(decorated)
 

@@ -39,6 +39,11 @@ def pieces(row: Row, size: int) -> Iterator[Row]:
 
 
 @annotated
+def counted(most: int) -> Iterator[int]:
+    yield from range(most)
+
+
+@annotated
 @dataclass
 class Pair:
     first: Row
@@ -62,6 +67,7 @@ RIGHT = [
     lambda: scaled(TABLE, np.ones(2), power=2),  # a whole number is a number
     lambda: repeated("a", 2),
     lambda: list(pieces(np.ones(3), 2)),
+    lambda: list(counted(3)),
     lambda: Pair(np.ones(2), np.ones(2)),
     lambda: first([np.ones(2)], np.ones(2)),
     lambda: zeros(2),
@@ -79,6 +85,7 @@ WRONG = [
     lambda: repeated("a", 2.0),
     lambda: repeated("a", 0),
     lambda: pieces(np.ones((3, 3)), 2),
+    lambda: list(counted("3")),
     lambda: Pair(np.ones(2), np.ones(3)),
     lambda: first([np.ones(2)], np.ones(3)),
     lambda: zeros(1),
