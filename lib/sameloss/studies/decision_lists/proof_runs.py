@@ -91,7 +91,7 @@ class ListDepartures(ListRun):
     small: TaskShape
     far: TaskShape  # of which a start off zero is followed
     readouts: tuple[float, ...] = (1e3, 1e4)
-    radii: tuple[float, ...] = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5)
+    radii: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5)
     radius_readouts: tuple[float, ...] = (10.0, 100.0)
     radius_seeds: int = 3
     starts: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 3.0, 5.0, 7.0)

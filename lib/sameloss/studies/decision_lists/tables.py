@@ -211,3 +211,24 @@ def uniform_bound(settings: ListSettings) -> float:
         sequences = draw_sequences(task.words, length, DRAWN, generator_for("lists bound", 0))
     parts = [uniform_attention_bound(task, part) for part in sequences.split(1000)]
     return float(torch.cat(parts).double().mean())
+
+
+def in_words(tables: Tables, judged: pd.DataFrame) -> str:
+    """Return what the chapter shows in a few sentences, counter-findings first."""
+    verdicts = judged.verdict.value_counts()
+    first = tables.descents[tables.descents.curvature == "everywhere"].iloc[0]
+    joint = joint_table(tables)
+    failed = [
+        f"{row.place}: {row.statement}" for row in judged.itertuples() if row.verdict.startswith("fails")
+    ]
+    parts = [
+        f"In the regime of Theorem 4.3 attention is not learnt: at perfection it pays "
+        f"{first.attention:.6f} to the token that decides, uniform attention {1 / first.length:.6f}.",
+        f"Of {len(judged)} statements {verdicts.get('holds', 0)} hold, "
+        f"{verdicts.get('holds as corrected', 0)} as corrected, {len(failed)} fail"
+        + (f" ({'; '.join(failed)})." if failed else "."),
+        f"The theorem's time is met {first.promised / max(first.steps, 1):.1e} times over.",
+        f"From nothing both matrices reach {100 * joint['accuracy at the end'].mean():.1f} % after a plateau "
+        f"of {joint['plateau to step'].median():,.0f} steps.",
+    ]
+    return " ".join(parts)
