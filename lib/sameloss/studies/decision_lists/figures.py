@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from sameloss.studies.decision_lists.tables import Tables, needed
@@ -111,7 +112,7 @@ def critical_readouts(tables: Tables, ax: Axes) -> Axes:
 def _plain(ax: Axes, words: pd.Series) -> None:
     places = sorted(words.unique())
     ax.set_xticks(places, [str(place) for place in places])
-    ax.xaxis.set_minor_formatter(lambda *_: "")
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def scaling(tables: Tables, ax: Axes) -> Axes:
