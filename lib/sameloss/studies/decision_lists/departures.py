@@ -54,6 +54,10 @@ class MatrixFlow(NamedTuple):
         labels = self.task.labels(self.sequences)
         return ~correct(forward(*self.at(time), self.sequences, labels).logits, labels)
 
+    def wrong_of(self, token: int, time: float) -> bool:
+        """Return whether an occurrence of one token is misclassified at a time."""
+        return bool((self.wrong(time) & (self.sequences == token)).any())
+
     def first(self, holds: Callable[[float], bool]) -> float:
         """Return the first time at which something holds, between two steps of the solver; NaN: never."""
         knots = self.solution.ts
@@ -109,7 +113,7 @@ def matrix_flow(
 
     begin = np.zeros(2 * size if trains_read_out else size)
     begin[:size] = (start.scores / scale).flatten().numpy()
-    found = solve_ivp(force, (0.0, horizon), begin, method=method, dense_output=True, rtol=1e-7, atol=1e-9)
+    found = solve_ivp(force, (0.0, horizon), begin, method=method, dense_output=True, rtol=1e-6, atol=1e-9)
     if not found.success:
         raise NotConverged(f"The flow to {horizon:g} stopped at {found.t[-1]:g}: {found.message}")
     return MatrixFlow(task, sequences, found.sol, start.read_out, trains_read_out, scale)

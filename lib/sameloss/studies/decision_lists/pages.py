@@ -69,7 +69,8 @@ class ListPage(Page[Settings]):
     @property
     def departures(self) -> list[ListDepartures]:
         """Return what happens where an assumption is dropped."""
-        return [ListDepartures(part, self.lists.small, self.lists.task) for part in PARTS]
+        s = self.lists
+        return [ListDepartures(part, s.small, s.task, s.departures, s.first_seed) for part in PARTS]
 
     def steps(self, seed: int) -> FigureStep:
         """Return Figure 4.1's step on drawn sequences."""

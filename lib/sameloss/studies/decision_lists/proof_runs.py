@@ -30,7 +30,7 @@ from sameloss.studies.decision_lists.lemmas import (
     seen,
 )
 from sameloss.studies.decision_lists.runs import ListRun
-from sameloss.studies.decision_lists.settings import TaskShape
+from sameloss.studies.decision_lists.settings import Departures, TaskShape
 from sameloss.studies.decision_lists.task import Sets, uniform_sets
 from sameloss.studies.decision_lists.theorems import curvature_bound, horizon_of_43, readout_of_44
 
@@ -90,12 +90,8 @@ class ListDepartures(ListRun):
     part: str  # one of `PARTS`
     small: TaskShape
     far: TaskShape  # of which a start off zero is followed
-    readouts: tuple[float, ...] = (1e3, 1e4)
-    radii: tuple[float, ...] = (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5)
-    radius_readouts: tuple[float, ...] = (10.0, 100.0)
-    radius_seeds: int = 3
-    starts: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 3.0, 5.0, 7.0)
-    seed: int = 100
+    how: Departures
+    seed: int
 
     def rows(self, report: Report) -> Iterator[dict]:
         """Follow the flows of the part."""
@@ -116,18 +112,23 @@ class ListDepartures(ListRun):
         return 10.0
 
     def _repeats(self) -> Iterator[tuple]:
-        """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c²."""
+        """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².
+
+        Of one column: all are alike, and sequences without its token do not move it.
+        """
         shape = TaskShape(9, 3, 3)
-        task = shape.build()
         kinds: dict[str, Sets | Weighted] = {
             "different": uniform_sets(9, 3),
             "repeated": all_sequences(9, 3),
         }
-        for (tokens, sets), c in product(kinds.items(), self.readouts):
-            horizon = 1e3 / c**2 if tokens == "different" else 2e3 / c
-            found = matrix_flow(task, sets, _start(task.read_out(c)), c, horizon, method="LSODA")
-            yield tokens, c, "time", found.perfect
-            yield tokens, c, "spread", float(np.ptp(found.at(found.perfect).scores.numpy()))
+        for (tokens, sets), c in product(kinds.items(), self.how.readouts):
+            kept = (sets.sequences == 0).any(1)
+            own = Weighted(sets.sequences[kept], sets.probabilities[kept])
+            task, horizon = shape.build(), 1e3 / c**2 if tokens == "different" else 2e3 / c
+            found = matrix_flow(task, own, _start(task.read_out(c)), c, horizon, method="LSODA")
+            perfect = found.first(lambda time, found=found: not found.wrong_of(0, time))
+            yield tokens, c, "time", perfect
+            yield tokens, c, "spread", float(np.ptp(found.at(perfect).scores[:, 0].numpy()))
 
     def _off_zero(self) -> Iterator[tuple]:
         """W_0 = 0: the time to perfection over the promised one, at the theorem's c, from random scores."""
@@ -136,7 +137,7 @@ class ListDepartures(ListRun):
         direction = torch.randn(
             self.far.rules + 1, generator=generator_for("lists start", self.seed)
         ).double()
-        for spread in self.starts:
+        for spread in self.how.starts:
             found = flow(column, LATEST, spread * scale * direction.numpy())
             promised = horizon_of_43(self.far.words, self.far.rules)
             yield f"{spread:g}", c, "time over promise", found.natural(found.perfect) / promised
@@ -144,9 +145,9 @@ class ListDepartures(ListRun):
     def _off_readout(self) -> Iterator[tuple]:
         """V = cP: the accuracy at the end of the flow of W at a V off cP by a share of c."""
         task, sets = self.small.build(), uniform_sets(self.small.words, self.small.length)
-        for c, seed in product(self.radius_readouts, range(self.radius_seeds)):
+        for c, seed in product(self.how.radius_readouts, range(self.how.radius_seeds)):
             noise, horizon = _noise(task.words, self.seed + seed), AT_SMALL / c**2
-            for radius in self.radii:
+            for radius in self.how.radii:
                 found = matrix_flow(task, sets, _start(task.read_out(c) + radius * c * noise), c, horizon)
                 right = 1 - float(found.wrong(horizon).double().mean())
                 yield f"{radius:g}", c, "accuracy", right
@@ -154,15 +155,14 @@ class ListDepartures(ListRun):
     def _lost_again(self) -> Iterator[tuple]:
         """From t on: a token that is perfect after one step, and lost afterwards; times in steps of 1/50λ."""
         task, sets = lost_again()
-        c, own = 1e5, sets.sequences == 0
-        step = 1 / (50 * curvature_bound(float(sets.probabilities[own.any(1)].sum()), c, 3))
+        c, occurs = 1e5, (sets.sequences == 0).any(1)
+        step = 1 / (50 * curvature_bound(float(sets.probabilities[occurs].sum()), c, 3))
         found = matrix_flow(task, sets, _start(task.read_out(c)), c, 4000 * step)
-        wrong = lambda time: bool((found.wrong(time) & own).any())  # noqa: E731
-        first = found.first(lambda time: not wrong(time))
-        lost = found.first(lambda time: time > first and wrong(time))
+        first = found.first(lambda time: not found.wrong_of(0, time))
+        lost = found.first(lambda time: time > first and found.wrong_of(0, time))
         yield "perfect", c, "steps", first / step
         yield "lost", c, "steps", lost / step
-        yield "at 4000 steps", c, "wrong", float(wrong(4000 * step))
+        yield "at 4000 steps", c, "wrong", float(found.wrong_of(0, 4000 * step))
 
     def _theorem_44(self) -> Iterator[tuple]:
         """Theorem 4.4: both matrices from V within ε/2 of cP, at the least c that it allows."""

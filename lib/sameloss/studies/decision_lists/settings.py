@@ -89,6 +89,17 @@ class Blocks:
 
 
 @dataclass(frozen=True)
+class Departures:
+    """How far each assumption is left."""
+
+    readouts: tuple[float, ...]  # c at which tokens may be repeated
+    radii: tuple[float, ...]  # largest |V − cP| over c
+    radius_readouts: tuple[float, ...]
+    radius_seeds: int
+    starts: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 3.0, 5.0, 7.0)  # spread of the first scores
+
+
+@dataclass(frozen=True)
 class ListSettings:
     """Everything that decides the runs."""
 
@@ -98,6 +109,7 @@ class ListSettings:
     sweeps: Sweeps
     cases: int  # random ones of each kind, for the steps of the proofs
     small: TaskShape  # all of whose sets are enumerated
+    departures: Departures
     drawn: tuple[int, ...]  # sequences of Figure 4.1's step
     sgd_readout: float
     rates: tuple[float, ...]  # of SGD at that read-out; steps are in proportion
@@ -141,6 +153,7 @@ SMOKE = ListSettings(
     sweeps=Sweeps((16, 32), (0.125,), (4,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
     cases=20,
     small=TaskShape(9, 3, 3),
+    departures=Departures((100.0, 1000.0), (0.0, 0.03, 1.0), (10.0,), 1),
     drawn=(25, 1000),
     sgd_readout=30.0,
     rates=(0.02,),
@@ -148,7 +161,7 @@ SMOKE = ListSettings(
     both=Steps(5.0, 64, 100, 20),
     looked=500,
     samples=Samples((12, 18), 4, 3, 30.0, (8, 16, 32, 64, 128, 256), 500, most_steps=300),
-    blocks=Blocks(TaskShape(12, 3, 3), 16, (1,), 1e-2, 64, 150, 1),
+    blocks=Blocks(TaskShape(12, 3, 3), 16, (1,), 1e-2, 64, 120, 1),
     seeds=2,
 )
 
@@ -166,6 +179,7 @@ LAPTOP = ListSettings(
     ),
     cases=400,
     small=TaskShape(12, 3, 3),
+    departures=Departures((1e3, 1e4), (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5), (10.0, 100.0), 3),
     drawn=(25, 100, 1000, 10_000),
     sgd_readout=30.0,
     rates=(2.0, 10.0, 30.0),

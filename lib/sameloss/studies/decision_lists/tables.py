@@ -54,30 +54,44 @@ class Tables:
 
 
 def event_table(tables: Tables) -> pd.DataFrame:
-    """Return when the order of scores changes at each read-out, scaled and natural."""
+    """Return the scaled time from which scores have each order, by read-out; of the last the time, too."""
     found = tables.flows[tables.flows.family.isin(["readout", "luce"])]
     found = found.assign(c=found.readout.where(found.family == "readout", np.inf))
-    return found[["c", "order", "accuracy", "time", "natural"]].rename(
-        columns={"time": "scaled time", "natural": "time"}
+    table = found.pivot(index="c", columns="order", values="time").sort_index(ascending=False)
+    table = table[found.order.drop_duplicates()].iloc[:, 1:].map("{:,.0f}".format)
+    last = found[found.accuracy == 1].groupby("c").natural.min()
+    table["perfect at time"] = last.map("{:.3g}".format)
+    names = {c: "c → ∞" if c == np.inf else f"{c:.3g}" for c in table.index}
+    return table.rename(names).rename_axis("read-out").reset_index().replace("nan", "–")
+
+
+def descent_table(tables: Tables) -> pd.DataFrame:
+    """Return gradient descent as Theorem 4.3 has it, by task."""
+    found = tables.descents[tables.descents.curvature == "everywhere"]
+    return pd.DataFrame(
+        {
+            "L": found.words,
+            "n": found.length,
+            "m": found.rules,
+            "read-out": found.readout.map("{:.3g}".format),
+            "steps": found.steps,
+            "promised": found.promised.map("{:.3g}".format),
+            "attention": found.attention,
+            "1/n": 1 / found.length,
+        }
     )
 
 
-def readout_table(tables: Tables) -> pd.DataFrame:
-    """Return the time of perfection by read-out."""
-    found = tables.perfect[tables.perfect.family.isin(["readout", "luce"])]
-    found = found.assign(readout=found.readout.where(found.family == "readout", np.inf))
-    return found[["readout", "time", "natural"]].sort_values("readout", ascending=False)
-
-
 def slope_table(tables: Tables) -> pd.DataFrame:
-    """Return local exponents of the scaled time of perfection in L, one row a pair of neighbours."""
-    rows = []
+    """Return local exponents of the scaled time of perfection in L, between neighbours of each sweep."""
+    found = {}
     for family, own in tables.perfect[tables.perfect.family.str.startswith("words")].groupby("family"):
-        own = own.sort_values("words")
-        slopes = np.diff(np.log(own.time)) / np.diff(np.log(own.words))
-        for low, high, slope in zip(own.words, own.words[1:], slopes, strict=False):
-            rows.append({"sweep": family, "from L": low, "to L": high, "exponent": slope})
-    return pd.DataFrame(rows)
+        logs = np.log(own.sort_values("words").set_index("words").time)
+        slopes = logs.diff() / np.log(logs.index.to_series()).diff()
+        found[family.removeprefix("words at ")] = slopes.iloc[1:]
+    table = pd.DataFrame(found)
+    ranges = [f"to {words:,}" for words in table.index]
+    return table.assign(L=ranges)[["L", *found]]
 
 
 def overall_slope(tables: Tables, family: str) -> float:
@@ -200,6 +214,13 @@ def block_table(tables: Tables) -> pd.DataFrame:
     about = ["layers", "mlp", "step"]
     columns = ["accuracy", "listed_accuracy", "attention"]
     return tables.blocks.groupby(about)[columns].mean().reset_index()
+
+
+def block_table_in_words(tables: Tables) -> pd.DataFrame:
+    """Return the same, as it is shown."""
+    found = block_table(tables)
+    named = found.assign(mlp=found.mlp.map({True: "yes", False: "no"}))
+    return named.rename(columns={"mlp": "MLP", "step": "steps", "listed_accuracy": "other deciders"})
 
 
 def uniform_bound(settings: ListSettings) -> float:
