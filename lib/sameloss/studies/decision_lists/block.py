@@ -1,6 +1,7 @@
 """A whole transformer block on the task: the library's encoder, with what its attention looks at."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -53,7 +54,7 @@ def attention_of(
     """Return the attention of every layer and head."""
     found = []
 
-    def keep(block: Block, given: tuple[Tensor, ...]) -> None:
+    def keep(block: Block, given: tuple[Any, ...]) -> None:
         attention = block.attention
         split = attention.qkv(block.attention_norm(given[0])).unflatten(-1, (3, attention.heads, -1))
         q, k, _ = split.permute(2, 0, 3, 1, 4)

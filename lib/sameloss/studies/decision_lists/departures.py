@@ -58,6 +58,10 @@ class MatrixFlow(NamedTuple):
         """Return whether an occurrence of one token is misclassified at a time."""
         return bool((self.wrong(time) & (self.sequences == token)).any())
 
+    def perfect_of(self, token: int) -> float:
+        """Return the first time at which all occurrences of a token are classified; NaN: never."""
+        return self.first(lambda time: not self.wrong_of(token, time))
+
     def first(self, holds: Callable[[float], bool]) -> float:
         """Return the first time at which something holds, between two steps of the solver; NaN: never."""
         knots = self.solution.ts

@@ -25,11 +25,6 @@ class TaskShape:
     length: int
     rules: int
 
-    def __post_init__(self) -> None:
-        """Refuse sequences longer than the vocabulary, and lists longer than it has tokens."""
-        self.column(1.0)
-        self.build()
-
     def build(self) -> DecisionLists:
         """Return the lists of Figure 4.1 for this vocabulary."""
         return cyclic_lists(self.words, self.rules)
@@ -252,10 +247,12 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Return the settings with a reader's read-out among those followed.
 
     Raises:
-        ParameterError: where the order of a sequence's tokens is right after one step already.
+        ParameterError: where there are no such sequences or lists, or their order is right after one step.
 
     """
     lists = settings.lists
+    lists.task.column(1.0)
+    lists.task.build()
     if 2 * lists.task.length > lists.task.words:
         raise ParameterError(
             f"With n > L/2 the order is right after one step of any size, so there is nothing to follow; "

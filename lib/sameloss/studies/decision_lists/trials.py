@@ -126,7 +126,7 @@ class ListDepartures(ListRun):
             own = Weighted(sets.sequences[kept], sets.probabilities[kept])
             task, horizon = shape.build(), 1e3 / c**2 if tokens == "different" else 2e3 / c
             found = matrix_flow(task, own, _start(task.read_out(c)), c, horizon, method="LSODA")
-            perfect = found.first(lambda time, found=found: not found.wrong_of(0, time))
+            perfect = found.perfect_of(0)
             yield tokens, c, "time", perfect
             yield tokens, c, "spread", float(np.ptp(found.at(perfect).scores[:, 0].numpy()))
 
@@ -158,7 +158,7 @@ class ListDepartures(ListRun):
         c, occurs = 1e5, (sets.sequences == 0).any(1)
         step = 1 / (50 * curvature_bound(float(sets.probabilities[occurs].sum()), c, 3))
         found = matrix_flow(task, sets, _start(task.read_out(c)), c, 4000 * step)
-        first = found.first(lambda time: not found.wrong_of(0, time))
+        first = found.perfect_of(0)
         lost = found.first(lambda time: time > first and found.wrong_of(0, time))
         yield "perfect", c, "steps", first / step
         yield "lost", c, "steps", lost / step
