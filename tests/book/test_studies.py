@@ -20,9 +20,12 @@ from sameloss.studies.parameters import applied, cell
 ROOT = Path(__file__).parents[2]
 
 
+NAMES = ("same_loss", "manifold_flow", "dyck", "growing", "decision_lists")
+
+
 def test_every_folder_with_pages_is_a_study():
     assert set(all_studies()) == {
-        *(f"sameloss.studies.{name}.pages" for name in ("same_loss", "manifold_flow", "dyck", "growing")),
+        *(f"sameloss.studies.{name}.pages" for name in NAMES),
         "sameloss.book.pages",
     }
 
@@ -72,7 +75,9 @@ def test_an_unknown_page_is_refused_with_those_there_are():
     assert sentence.startswith(
         "No study has a page '02_existance'; pages are 01_introduction, 02_existence, "
     )
-    assert sentence.endswith("costs, d_practice, e_mask_rate, ii5_growing, ii5_stacking, verdicts.")
+    assert sentence.endswith(
+        "costs, d_practice, e_mask_rate, ii4_decision_lists, ii5_growing, ii5_stacking, verdicts."
+    )
 
 
 # A study of its own, in a folder that the library does not know

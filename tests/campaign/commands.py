@@ -1,5 +1,6 @@
 """Whole commands, interrupted and killed: nothing of them goes on, and nothing is lost."""
 
+import hashlib
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+import pandas as pd
 import psutil
 
 from campaign.parts import Part, Trial
@@ -109,7 +111,7 @@ def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds
     """Interrupt a command at a random moment, and see that nothing of it goes on; tell whether it was."""
     how = trial.rng.choice(HOW if words[0] == "papermill" else HOW[:-1])
     with started(words, folder, trial.folder / "log") as command:
-        if command.wait(trial.rng.uniform(0.3, seconds)) is not None:
+        if command.wait(trial.rng.uniform(0.3, seconds / 2)) is not None:  # an early one in every trial
             return False
         command.interrupt(how, trial.rng)
         trial.kills += 1
@@ -129,10 +131,21 @@ def to_its_end(words: Sequence[str | Path], folder: Path, log: Path) -> None:
             raise AssertionError(f"{words} failed: {command.said()}")
 
 
+TIMED = "seconds"
+"""A column of times that were measured, which no two computations share."""
+
+
 def results(store: Path) -> dict[str, str]:
-    """Return the hashes of all files of all results."""
+    """Return the hashes of all files of all results, but for manifests and measured times."""
     files = (path for found in store.glob(f"*/*/{MANIFEST}") for path in found.parent.iterdir())
-    return {str(path.relative_to(store)): sha256(path) for path in files if path.name != MANIFEST}
+    return {str(path.relative_to(store)): _content(path) for path in files if path.name != MANIFEST}
+
+
+def _content(path: Path) -> str:
+    """Return the hash of a file; of a table with measured times, that of the others."""
+    if path.suffix == ".csv" and TIMED in (table := pd.read_csv(path)):
+        return hashlib.sha256(table.drop(columns=TIMED).to_csv().encode()).hexdigest()
+    return sha256(path)
 
 
 def check_same(trial: Trial, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:

@@ -18,7 +18,11 @@ STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".d
 RENDERED = Path("_build/html.sha256")
 """What the HTML was rendered from; it is there while that HTML is whole."""
 
-_STATIC = ("book.css", "movable_accuracy.js", "favicon.svg", "movable_landscape.js", "movable_growth.js")
+_STATIC = (
+    "book.css",
+    "favicon.svg",
+    *(f"movable_{what}.js" for what in ("accuracy", "landscape", "growth", "lists")),
+)
 PAGES = ("_config.yml", "_toc.yml", "references.bib", "README.md", *(f"_static/{name}" for name in _STATIC))
 """What is read beside the pages of the contents; of the README its sections on running."""
 

@@ -41,7 +41,7 @@ class Check:
     @property
     def passed(self) -> bool:
         """Return whether value and target agree; a number that is not one agrees with nothing."""
-        return abs(self.value - self.target) <= self.tolerance
+        return bool(abs(self.value - self.target) <= self.tolerance)
 
 
 CHECK_COLUMNS = ["of", "text", "value", "target", "tolerance", "printed", "passed"]

@@ -1,0 +1,243 @@
+"""The steps of the proofs of Theorems 4.3 and 4.4, evaluated case by case on small tasks.
+
+A case is a query a and a set s. v marks the tokens of L_a up to k*, the first label-determining token of an
+occurrence of a that is misclassified; S is where a is misclassified and k* decides.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from sameloss.studies.decision_lists.attention import (
+    by_query_and_key,
+    correct,
+    forward,
+    gradients,
+    weight_on_determining,
+)
+from sameloss.studies.decision_lists.task import (
+    DecisionLists,
+    Sets,
+    random_lists,
+    triple_mass,
+    uniform_sets,
+)
+
+LONGEST = 4
+"""Of sets and lists in random cases: all sets are enumerated."""
+
+
+class Case(NamedTuple):
+    """Every query in every set, at some parameters: arrays of (set, query)."""
+
+    task: DecisionLists
+    sets: Sets
+    scores: Float[Tensor, "words words"]
+    read_out: Float[Tensor, "words words"]
+    readout: float  # c
+    radius: float  # of V around cP, ε; 0: V = cP
+
+    @property
+    def deciding(self) -> Int[Tensor, "sets seq"]:
+        """Return the label-determining token."""
+        return self.task.determining(self.sets.sequences)
+
+
+class Seen(NamedTuple):
+    """What the model does of a case: arrays of (set, query, token of the vocabulary)."""
+
+    attention: Float[Tensor, "sets seq words"]
+    residual: Float[Tensor, "sets seq words"]
+    gradient: Float[Tensor, "sets seq words"]  # of the loss on that set, by the query's column of W
+    wrong: Bool[Tensor, "sets seq"]
+    decider_weight: Float[Tensor, "sets seq"]  # p of the label-determining token
+
+
+def seen(case: Case) -> Seen:
+    """Return attention, gradients and errors of a case."""
+    sequences = case.sets.sequences
+    labels = case.task.labels(sequences)
+    found = forward(case.scores, case.read_out, sequences, labels)
+    gradient = by_query_and_key(found, case.read_out, sequences) / sequences.shape[1]
+    weight = weight_on_determining(case.task, found.attention, sequences)
+    wrong = ~correct(found.logits, labels)
+    by_token = (_by_token(case, found.attention), found.residual, _by_token(case, gradient))
+    return Seen(*by_token, wrong, weight)
+
+
+def _by_token(case: Case, by_key: Float[Tensor, "sets query key"]) -> Float[Tensor, "sets query words"]:
+    keys = case.sets.sequences[:, None, :].expand_as(by_key)
+    return by_key.new_zeros(*by_key.shape[:2], case.task.words).scatter_add(2, keys, by_key)
+
+
+def identity_gap(case: Case, of: Seen) -> float:
+    """Return how far −∂L/∂w at the label-determining token is from its closed form at V = cP, over c.
+
+    (c/n) p_k [(1 − o_y)(1 − p_k) + Σ_{t ≠ k} o_π(t) p_t], which is not negative.
+    """
+    length = case.sets.sequences.shape[1]
+    k = case.deciding[..., None]
+    own = -of.gradient.gather(2, k)[..., 0]
+    p, missing = of.decider_weight, -of.residual.gather(2, case.task.image[k])[..., 0]
+    outputs = of.residual[..., case.task.image]  # of π(t) at t; the decider's own is left out
+    others = (outputs * of.attention).scatter(2, k, 0.0).sum(-1)
+    formula = case.readout / length * p * (missing * (1 - p) + others)
+    return float((own - formula).abs().max()) / case.readout
+
+
+def autograd_gap(case: Case) -> float:
+    """Return the largest distance of the gradients by hand from automatic ones, over c."""
+    scores, read_out = case.scores.clone().requires_grad_(), case.read_out.clone().requires_grad_()
+    sequences, weights = case.sets.sequences, case.sets.probabilities
+    found = forward(scores, read_out, sequences, case.task.labels(sequences))
+    automatic = torch.autograd.grad(found.losses.mean(1) @ weights, (scores, read_out))
+    with torch.no_grad():
+        by_hand = gradients(found, read_out, sequences, weights)
+    gaps = [float((a - b).abs().max()) for a, b in zip(automatic, by_hand, strict=True)]
+    return max(gaps) / case.readout
+
+
+def curvature_share(case: Case) -> float:
+    """Return the largest curvature of a token's loss over the bound c²/8 + c, of every query in one set."""
+    sequence = case.sets.sequences[0]
+    targets = torch.eye(case.task.words, dtype=torch.float64)[case.task.labels(sequence[None])[0]]
+    outputs = case.task.image[sequence]
+    columns = case.scores[sequence].T[sequence]  # a row a query
+
+    def loss(column: Tensor, target: Tensor) -> Tensor:
+        logits = torch.zeros_like(target).index_put((outputs,), case.readout * column.softmax(0))
+        return logits.logsumexp(0) - logits @ target
+
+    found = torch.func.vmap(torch.func.hessian(loss))(columns, targets)
+    largest = torch.linalg.eigvalsh(found).abs().max()
+    return float(largest) / (case.readout**2 / 8 + case.readout)
+
+
+class Bounds(NamedTuple):
+    """The largest excess of each bound over all cases; not positive where it holds. Over c."""
+
+    on_failing: float  # ⟨∂L, v⟩ + p(1 − p)(c − 4ε)/2n on S
+    elsewhere: float  # ⟨∂L, v⟩ − 6ε/n on other sets
+    weight: float  # p − (1/2 + ε/c) on S, times c
+    cases: int
+
+
+def proof_bounds(case: Case, of: Seen) -> Bounds:
+    """Return the excess of the proofs' bounds over every query that is misclassified somewhere."""
+    length, c, epsilon = case.sets.sequences.shape[1], case.readout, case.radius
+    on, off, heavy, cases = [-torch.inf], [-torch.inf], [-torch.inf], 0
+    for token, rows, places in _occurrences(case):
+        wrong, deciders = of.wrong[rows, places], case.deciding[rows, places]
+        if not wrong.any():
+            continue
+        first = _first_failing(case.task, token, deciders[wrong])
+        kept = list(case.task.lists[token][: case.task.ranks[token, first] + 1])
+        slope = of.gradient[rows, places][:, kept].sum(1)
+        failing, p = wrong & (deciders == first), of.decider_weight[rows, places]
+        bound = -p * (1 - p) * (c - 4 * epsilon) / (2 * length)
+        on.append(float((slope - bound)[failing].max()) / c)
+        if (~failing).any():
+            off.append(float(slope[~failing].max() - 6 * epsilon / length) / c)
+        heavy.append(float(p[failing].max()) - 0.5 - epsilon / c)
+        cases += len(rows)
+    return Bounds(max(on), max(off), max(heavy), cases)
+
+
+def least_failing_mass(case: Case, of: Seen) -> float:
+    """Return the least Pr[S] over all queries that are misclassified somewhere: of Assumption 4.2."""
+    masses = [torch.inf]
+    for token, rows, places in _occurrences(case):
+        possible = case.sets.probabilities[rows] > 0
+        wrong = of.wrong[rows, places] & possible
+        deciders = case.deciding[rows, places]
+        if wrong.any():
+            first = _first_failing(case.task, token, deciders[wrong])
+            masses.append(float(case.sets.probabilities[rows][wrong & (deciders == first)].sum()))
+    return min(masses)
+
+
+def _occurrences(case: Case) -> Iterator[tuple[int, Tensor, Tensor]]:
+    for token in range(case.task.words):
+        rows, places = (case.sets.sequences == token).nonzero(as_tuple=True)
+        if len(rows):
+            yield token, rows, places
+
+
+def _first_failing(task: DecisionLists, token: int, deciders: Int[Tensor, " wrong"]) -> int:
+    return int(deciders[task.ranks[token, deciders].argmin()])
+
+
+def random_case(generator: torch.Generator, radius: bool = False, rare: bool = False) -> Case:
+    """Draw a small task with sets, scores and a read-out.
+
+    Args:
+        generator: of everything.
+        radius: whether V is only near cP.
+        rare: whether some sets never occur and others seldom do; else all are equally likely.
+
+    """
+    draw = lambda low, high: int(torch.randint(low, high + 1, (), generator=generator))  # noqa: E731
+    words, length = draw(5, 7), draw(2, LONGEST)
+    task = random_lists(words, min(LONGEST, words - 1), generator)
+    sets = _rare(uniform_sets(words, length), generator) if rare else uniform_sets(words, length)
+    c = float(10 ** (0.3 + 1.7 * torch.rand((), generator=generator, dtype=torch.float64)))
+    spread = 10 ** (1.5 * torch.rand((), generator=generator, dtype=torch.float64) - 0.5)
+    scores = spread * torch.randn(words, words, generator=generator, dtype=torch.float64)
+    epsilon = 0.2 * c * float(torch.rand((), generator=generator, dtype=torch.float64)) if radius else 0.0
+    noise = 2 * torch.rand(words, words, generator=generator, dtype=torch.float64) - 1
+    return Case(task, sets, scores, task.read_out(c) + epsilon * noise, c, epsilon)
+
+
+def _rare(sets: Sets, generator: torch.Generator) -> Sets:
+    """Let most sets not occur, and the others with very different probabilities."""
+    weights = torch.rand(len(sets.sequences), generator=generator, dtype=torch.float64) ** 4
+    kept = torch.rand(len(weights), generator=generator) < 0.4
+    kept[int(torch.randint(len(kept), (), generator=generator))] = True
+    weights = weights * kept
+    return Sets(sets.sequences, weights / weights.sum()).possible
+
+
+def assumption_excess(case: Case, of: Seen) -> tuple[float, float]:
+    """Return Pr[S] over the δ of Assumptions 4.3 and 4.4; below 1 the assumption does not give 4.2."""
+    mass = least_failing_mass(case, of)
+    return mass / triple_mass(case.task, case.sets), mass / float(case.sets.probabilities.min())
+
+
+def sketch_slope(p: tuple[float, ...], readout: float, absent: int) -> float:
+    """Return ⟨∂L, v⟩ on one sequence for the sketch's "always ≤ 0 otherwise", l. 1720.
+
+    The list is (b, k, a), the sequence (b, k, a, t) with attention `p`, so b decides; v marks b and k
+    although k is not the first token that fails.
+
+    Args:
+        p: attention on b, k, a, t.
+        readout: c.
+        absent: labels that are not in the sequence.
+
+    """
+    weights = torch.tensor(p, dtype=torch.float64)
+    outputs = (readout * weights).exp()
+    outputs = outputs / (outputs.sum() + absent)
+    residual = readout * (outputs - torch.tensor([1.0, 0, 0, 0], dtype=torch.float64))
+    gradient = weights * (residual - (weights * residual).sum()) / len(p)
+    return float(gradient[:2].sum())
+
+
+def nearly_ordered_case(generator: torch.Generator) -> Case:
+    """Draw a case whose scores nearly follow the lists, V off cP by a fifth of c, sets unequally likely.
+
+    Here a pair of scores in the wrong order is misclassified in some of its sets and not in others.
+    """
+    words, length, c = int(torch.randint(5, 8, (), generator=generator)), LONGEST, 10.0
+    task = random_lists(words, 3, generator)
+    sets = uniform_sets(words, length)
+    weights = 1e-3 + torch.rand(len(sets.sequences), generator=generator, dtype=torch.float64) ** 2
+    scores = 0.3 * torch.randn(words, words, generator=generator, dtype=torch.float64)
+    for token, own in enumerate(task.lists):
+        scores[list(own), token] += torch.linspace(1.0, 0.5, len(own), dtype=torch.float64)
+    noise = 2 * torch.rand(words, words, generator=generator, dtype=torch.float64) - 1
+    read_out = task.read_out(c) + c / 5 * noise
+    return Case(task, Sets(sets.sequences, weights / weights.sum()), scores, read_out, c, c / 5)

@@ -1,0 +1,265 @@
+"""Which task, which read-outs, and how much is swept, drawn and trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sameloss.checks import check_counts, check_positive
+from sameloss.errors import ParameterError
+from sameloss.models.encoder import EncoderShape
+from sameloss.studies.decision_lists.population import Column
+from sameloss.studies.decision_lists.sgd import Steps
+from sameloss.studies.decision_lists.task import DecisionLists, cyclic_lists
+from sameloss.studies.decision_lists.theorems import readout_of_43
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+
+THEOREM = "theorem"
+"""The name of the read-out that Theorem 4.3 asks for."""
+
+
+@dataclass(frozen=True)
+class TaskShape:
+    """L, n and m; sets are drawn uniformly."""
+
+    words: int
+    length: int
+    rules: int
+
+    def build(self) -> DecisionLists:
+        """Return the lists of Figure 4.1 for this vocabulary."""
+        return cyclic_lists(self.words, self.rules)
+
+    def column(self, readout: float) -> Column:
+        """Return a column's exact loss at c."""
+        return Column(self.words, self.length, self.rules, readout)
+
+    @property
+    def theorem_readout(self) -> float:
+        """Return c of Theorem 4.3."""
+        return readout_of_43(self.words, self.length, self.column(1.0).triple_mass)
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Of what the time to perfection is followed, one flow each."""
+
+    words: tuple[int, ...]  # L, at a fixed density and at a fixed length
+    densities: tuple[float, ...]  # n / L
+    lengths: tuple[int, ...]  # n
+    rules: tuple[int, ...]  # m
+    rarities: tuple[float, ...]  # κ
+    critical_words: tuple[int, ...]  # L, around c* at n = L/8
+    horizon: float = 1e12  # natural time of flows around c*
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Fixed samples of growing size, on which W is trained until they are classified."""
+
+    words: tuple[int, ...]
+    length: int
+    rules: int
+    readout: float
+    sizes: tuple[int, ...]
+    tested: int  # sequences drawn to measure the error
+    errors: tuple[float, ...] = (0.05, 0.01)
+    most_steps: int = 3000
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Transformer blocks of the library's encoder on a smaller task."""
+
+    task: TaskShape
+    d_model: int
+    layers: tuple[int, ...]
+    lr: float
+    batch: int
+    steps: int
+    seeds: int
+
+    def shape(self, layers: int) -> EncoderShape:
+        """Return the encoder's shape: one head, and an MLP of the usual width."""
+        return EncoderShape(self.d_model, 1, layers, 4 * self.d_model)
+
+
+@dataclass(frozen=True)
+class Departures:
+    """How far each assumption is left."""
+
+    readouts: tuple[float, ...]  # c at which tokens may be repeated
+    radii: tuple[float, ...]  # largest |V − cP| over c
+    radius_readouts: tuple[float, ...]
+    radius_seeds: int
+    starts: tuple[float, ...] = (0.0, 0.01, 0.1, 1.0, 3.0, 5.0, 7.0)  # spread of the first scores
+
+
+@dataclass(frozen=True)
+class ListSettings:
+    """Everything that decides the runs."""
+
+    task: TaskShape
+    readouts: tuple[float, ...]  # c beside the theorem's, whose flows are followed
+    shown: tuple[float, ...]  # those that are drawn
+    sweeps: Sweeps
+    cases: int  # random ones of each kind, for the steps of the proofs
+    small: TaskShape  # all of whose sets are enumerated
+    departures: Departures
+    drawn: tuple[int, ...]  # sequences of Figure 4.1's step
+    sgd_readout: float
+    rates: tuple[float, ...]  # of SGD at that read-out; steps are in proportion
+    alone: Steps  # of W, at the first rate
+    both: Steps
+    looked: int  # sequences held out for every look
+    samples: Samples
+    blocks: Blocks
+    seeds: int
+    first_seed: int = 100
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of nothing."""
+        check_counts(self, "cases", "looked", "seeds")
+        check_positive(self, "sgd_readout")
+
+    @property
+    def all_seeds(self) -> range:
+        """Return the seeds of everything that is drawn; the pilot's were 0 to 5, 99 and 999."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+    def steps_at(self, rate: float) -> Steps:
+        """Return SGD at another rate, over the same time."""
+        first = self.alone
+        return replace(first, rate=rate, steps=max(first.looks, round(first.steps * first.rate / rate)))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A preset of the page."""
+
+    name: str
+    lists: ListSettings
+    limits: Limits
+
+
+SMOKE = ListSettings(
+    task=TaskShape(12, 3, 3),
+    readouts=(1e5, 1e3, 100.0, 30.0, 10.0),
+    shown=(30.0, 10.0),
+    sweeps=Sweeps((16, 32), (0.125,), (4,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
+    cases=20,
+    small=TaskShape(9, 3, 3),
+    departures=Departures((100.0, 1000.0), (0.0, 0.03, 1.0), (10.0,), 1),
+    drawn=(25, 1000),
+    sgd_readout=30.0,
+    rates=(0.02,),
+    alone=Steps(0.02, 64, 200, 20),
+    both=Steps(5.0, 64, 100, 20),
+    looked=500,
+    samples=Samples((12, 18), 4, 3, 30.0, (8, 16, 32, 64, 128, 256), 500, most_steps=300),
+    blocks=Blocks(TaskShape(12, 3, 3), 16, (1,), 1e-2, 64, 120, 1),
+    seeds=2,
+)
+
+LAPTOP = ListSettings(
+    task=TaskShape(200, 25, 4),
+    readouts=(1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0),
+    shown=(30.0, 10.0, 7.0, 5.0),
+    sweeps=Sweeps(
+        words=(40, 80, 160, 320, 640, 1280, 2560),
+        densities=(1 / 8, 1 / 4),
+        lengths=(8, 25),
+        rules=(2, 3, 4, 5, 6, 8),
+        rarities=(1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),
+        critical_words=(40, 100, 200, 400, 1000),
+    ),
+    cases=400,
+    small=TaskShape(12, 3, 3),
+    departures=Departures((1e3, 1e4), (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5), (10.0, 100.0), 3),
+    drawn=(25, 100, 1000, 10_000),
+    sgd_readout=30.0,
+    rates=(2.0, 10.0, 30.0),
+    alone=Steps(2.0, 64, 1600, 50),
+    both=Steps(100.0, 64, 1500, 50),
+    looked=400,
+    samples=Samples(
+        (16, 24, 36, 54), 6, 3, 30.0, (8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000), 3000
+    ),
+    blocks=Blocks(TaskShape(50, 10, 4), 64, (1,), 3e-3, 64, 1000, 3),
+    seeds=5,
+)
+
+GPU = replace(
+    LAPTOP,
+    sweeps=replace(LAPTOP.sweeps, words=(40, 80, 160, 320, 640, 1280, 2560, 3200)),
+    drawn=(25, 100, 1000, 10_000, 100_000),
+    both=Steps(100.0, 256, 10_000, 100),
+    blocks=replace(LAPTOP.blocks, layers=(1, 2, 4), steps=4000),
+    seeds=10,
+)
+"""Longer, wider, with more seeds; the exact side needs no GPU."""
+
+PAPER = replace(GPU, drawn=(25, 100, 1000, 10_000, 1_000_000))
+"""The printed setting, and its figure from a million sequences."""
+
+PRESETS = {
+    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
+    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
+    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=10), Limits(max_hours=2.0)),
+    "gpu": Settings("gpu", GPU, Limits(max_hours=4.0)),
+    "paper": Settings("paper", PAPER, Limits(max_hours=24.0)),
+}
+
+PARAMETERS: dict[str, Parameter] = {
+    **OF_EVERY_PAGE,
+    "vocabulary": Parameter(
+        "tokens, L; None: the preset's", int | None, sets=("lists.task.words",), most=3200, example="100"
+    ),
+    "length": Parameter(
+        "of sequences, n; None: the preset's", int | None, sets=("lists.task.length",), most=3200
+    ),
+    "list_length": Parameter(
+        "tokens of every list, m; None: the preset's", int | None, sets=("lists.task.rules",), most=8
+    ),
+    "readout": Parameter(
+        "c of SGD on W alone, and of one more flow; None: the preset's",
+        float | None,
+        sets=("lists.sgd_readout",),
+        example="8",
+    ),
+    "steps": Parameter("of SGD on both matrices; None: the preset's", int | None, sets=("lists.both.steps",)),
+    "batch": Parameter(
+        "sequences a step; None: the preset's",
+        int | None,
+        sets=("lists.alone.batch", "lists.both.batch"),
+        most=100_000,
+    ),
+    "seeds": Parameter(
+        "of everything that is drawn; None: the preset's",
+        int | None,
+        sets=("lists.seeds",),
+        least=2,
+        most=MOST_SEEDS,
+    ),
+}
+
+
+def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the settings with a reader's read-out among those followed.
+
+    Raises:
+        ParameterError: where there are no such sequences or lists, or their order is right after one step.
+
+    """
+    lists = settings.lists
+    lists.task.column(1.0)
+    lists.task.build()
+    if 2 * lists.task.length > lists.task.words:
+        raise ParameterError(
+            f"With n > L/2 the order is right after one step of any size, so there is nothing to follow; "
+            f"choose a length of at most {lists.task.words // 2} for {lists.task.words} tokens."
+        )
+    if (own := values.get("readout")) is None:
+        return settings
+    followed = tuple(sorted({*lists.readouts, own}, reverse=True))
+    shown = tuple(sorted({*lists.shown, own}, reverse=True))
+    return replace(settings, lists=replace(lists, readouts=followed, shown=shown))

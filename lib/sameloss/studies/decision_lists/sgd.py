@@ -1,0 +1,147 @@
+"""Gradient descent on drawn sequences: the scores alone, or both matrices, from the thesis' starts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from sameloss.checks import check_counts, check_positive
+from sameloss.errors import NonFiniteLoss
+from sameloss.studies.decision_lists.attention import (
+    correct,
+    fixed_read_out_gradient,
+    forward,
+    gradients,
+    weight_on_determining,
+)
+from sameloss.studies.decision_lists.one_step import INITIAL_SCALE
+from sameloss.studies.decision_lists.task import DecisionLists, draw_sequences, listed
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How SGD goes: all in the thesis' terms, one rate for both matrices and no stages."""
+
+    rate: float
+    batch: int
+    steps: int
+    looks: int  # at equal distances, the first before any step
+
+    def __post_init__(self) -> None:
+        """Refuse steps that lead nowhere."""
+        check_counts(self, "batch", "steps", "looks")
+        check_positive(self, "rate")
+
+    @property
+    def look_steps(self) -> list[int]:
+        """Return the steps after which a look is taken."""
+        return sorted({round(self.steps * at / self.looks) for at in range(self.looks + 1)})
+
+
+class Matrices(NamedTuple):
+    """Both matrices after a step."""
+
+    step: int
+    scores: Float[Tensor, "words words"]
+    read_out: Float[Tensor, "words words"]
+
+
+def scores_by_sgd(
+    task: DecisionLists, length: int, readout: float, how: Steps, generator: torch.Generator
+) -> Iterator[Matrices]:
+    """Train W alone from 0 at V = cP on sequences drawn anew at every step; yield at every look."""
+    device = generator.device
+    scores = torch.zeros(task.words, task.words, device=device)
+    fixed = task.read_out(readout).float().to(device)
+    for step in range(how.steps + 1):
+        if step in how.look_steps:
+            yield Matrices(step, scores, fixed)
+        sequences = draw_sequences(task.words, length, how.batch, generator)
+        scores = scores - how.rate * fixed_read_out_gradient(scores, readout, task, sequences)
+        _check(scores, how)
+
+
+def both_by_sgd(
+    task: DecisionLists, length: int, how: Steps, generator: torch.Generator
+) -> Iterator[Matrices]:
+    """Train both from W = 0 and a tiny random V, as Figure 4.1 begins; yield at every look."""
+    device, words = generator.device, task.words
+    scores = torch.zeros(words, words, device=device)
+    read_out = INITIAL_SCALE * torch.randn(words, words, generator=generator, device=device)
+    weights = torch.full((how.batch,), 1 / how.batch, device=device)
+    for step in range(how.steps + 1):
+        if step in how.look_steps:
+            yield Matrices(step, scores, read_out)
+        sequences = draw_sequences(words, length, how.batch, generator)
+        found = forward(scores, read_out, sequences, task.labels(sequences))
+        by_scores, by_read_out = gradients(found, read_out, sequences, weights)
+        scores, read_out = scores - how.rate * by_scores, read_out - how.rate * by_read_out
+        _check(read_out, how)
+
+
+def _check(matrix: Tensor, how: Steps) -> None:
+    if not bool(matrix.isfinite().all()):
+        raise NonFiniteLoss(f"SGD diverged at the rate {how.rate:g}; choose a smaller one.")
+
+
+def looked_at(task: DecisionLists, found: Matrices, sequences: Int[Tensor, "batch seq"]) -> dict[str, float]:
+    """Return accuracies and attention on held-out sequences, the share of ordered columns, V's strength."""
+    scores, read_out = found.scores, found.read_out
+    labels = task.labels(sequences)
+    seen = forward(scores, read_out, sequences, labels)
+    right = correct(seen.logits, labels).double()
+    by_list = listed(task, sequences)
+    image = task.image.to(scores.device)
+    return {
+        "step": found.step,
+        "loss": float(seen.losses.mean()),
+        "accuracy": float(right.mean()),
+        "listed_accuracy": float(right[by_list].mean()),
+        "attention": float(weight_on_determining(task, seen.attention, sequences).mean()),
+        "ordered": float(ordered_columns(task, scores).mean()),
+        "readout": float(read_out[image, torch.arange(task.words, device=scores.device)].mean()),
+    }
+
+
+def ordered_columns(task: DecisionLists, scores: Float[Tensor, "words words"]) -> Float[Tensor, " words"]:
+    """Return 1 for columns whose scores fall along their lists and are lower at all other tokens."""
+    found = []
+    for token, own in enumerate(task.lists):
+        column = scores[:, token]
+        listed_scores = column[list(own)]
+        others = column.index_fill(0, torch.tensor(own, device=column.device), -torch.inf).max()
+        falls = bool((listed_scores[:-1] > listed_scores[1:]).all()) and bool(listed_scores[-1] > others)
+        found.append(float(falls))
+    return torch.tensor(found)
+
+
+def trained_on(
+    task: DecisionLists,
+    readout: float,
+    rate: float,
+    sequences: Int[Tensor, "batch seq"],
+    most_steps: int,
+) -> Float[Tensor, "words words"]:
+    """Return W after gradient descent on a fixed sample until all of it is classified, or to the end."""
+    scores, fixed = torch.zeros(task.words, task.words), task.read_out(readout).float()
+    labels = task.labels(sequences)
+    for step in range(1, most_steps + 1):
+        scores = scores - rate * fixed_read_out_gradient(scores, readout, task, sequences)
+        if step % 10 == 0 and bool(correct(forward(scores, fixed, sequences, labels).logits, labels).all()):
+            break
+    return scores
+
+
+def error_of(
+    task: DecisionLists,
+    readout: float,
+    scores: Float[Tensor, "words words"],
+    sequences: Int[Tensor, "batch seq"],
+) -> float:
+    """Return the share of tokens that are misclassified."""
+    labels = task.labels(sequences)
+    found = forward(scores, task.read_out(readout).float(), sequences, labels)
+    return 1 - float(correct(found.logits, labels).double().mean())

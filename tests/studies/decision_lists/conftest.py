@@ -1,0 +1,39 @@
+"""What the tests of this study share: a small task, all its sets, and the page at smoke."""
+
+from dataclasses import replace
+
+import pytest
+
+from sameloss.store.pool import compute_all
+from sameloss.studies.decision_lists.pages import STUDY
+from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
+
+WORDS, LENGTH, RULES = 8, 4, 3
+
+
+@pytest.fixture(scope="session")
+def task():
+    """Lists of three of eight tokens."""
+    return cyclic_lists(WORDS, RULES)
+
+
+@pytest.fixture(scope="session")
+def sets():
+    """All 70 sets of four."""
+    return uniform_sets(WORDS, LENGTH)
+
+
+@pytest.fixture(scope="session")
+def page(tmp_path_factory):
+    """The page at the smoke preset, computed once."""
+    artifacts = str(tmp_path_factory.mktemp("decision_lists"))
+    page = STUDY.open("ii4_decision_lists", {"preset": "smoke", "artifacts": artifacts})
+    page.settings = replace(page.settings, lists=replace(page.settings.lists, cases=10))
+    compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call
+    return page
+
+
+@pytest.fixture(scope="session")
+def tables(page):
+    """What its runs found."""
+    return page.tables

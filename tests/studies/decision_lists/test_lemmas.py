@@ -1,0 +1,98 @@
+"""The proofs' steps: cases by definition, bounds that hold and bounds that would not, known numbers."""
+
+import pytest
+import torch
+
+from sameloss.studies.decision_lists.attention import forward
+from sameloss.studies.decision_lists.lemmas import (
+    Case,
+    assumption_excess,
+    autograd_gap,
+    curvature_share,
+    identity_gap,
+    least_failing_mass,
+    nearly_ordered_case,
+    proof_bounds,
+    random_case,
+    seen,
+    sketch_slope,
+)
+from sameloss.studies.decision_lists.task import DecisionLists, Sets
+
+CASES = [random_case(torch.Generator().manual_seed(seed)) for seed in range(15)]
+
+
+@pytest.mark.parametrize("case", CASES[:5])
+def test_gradients_by_query_are_automatic_ones(case):
+    """Of one occurrence at a time."""
+    of, sequences = seen(case), case.sets.sequences
+    row, place = len(sequences) // 2, 1
+    scores = case.scores.clone().requires_grad_()
+    labels = case.task.labels(sequences)
+    loss = forward(scores, case.read_out, sequences, labels).losses[row, place] / sequences.shape[1]
+    loss.backward()
+    token = int(sequences[row, place])
+    torch.testing.assert_close(of.gradient[row, place], scores.grad[:, token], atol=1e-12, rtol=0)
+    assert autograd_gap(case) < 1e-14
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_bounds_of_theorem_43_hold(case):
+    of = seen(case)
+    assert identity_gap(case, of) < 1e-14
+    found = proof_bounds(case, of)
+    assert max(found[:3]) < 1e-12
+    assert found.cases > 0
+    assert curvature_share(case) <= 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_bounds_of_theorem_44_hold(seed):
+    case = random_case(torch.Generator().manual_seed(seed), radius=True)
+    assert case.radius > 0
+    assert max(proof_bounds(case, seen(case))[:3]) < 1e-12
+
+
+def test_without_its_epsilon_a_bound_of_theorem_44_would_fail():
+    cases = [random_case(torch.Generator().manual_seed(seed), radius=True) for seed in range(40)]
+    excess = [proof_bounds(case._replace(radius=0.0), seen(case)) for case in cases]
+    assert max(found.weight for found in excess) > 0.01
+
+
+def test_the_failing_set_by_hand():
+    """Token 0 with the list (1, 2, 0): scores rank 2 first, so it fails where 1 occurs beside 2."""
+    task = DecisionLists((0, 1, 2, 3), ((1, 2, 0), (1,), (2,), (3,)))
+    sets = Sets(
+        torch.tensor([[0, 1, 2], [0, 1, 3], [0, 2, 3], [1, 2, 3]]),
+        torch.tensor([0.1, 0.2, 0.3, 0.4], dtype=torch.float64),
+    )
+    scores = torch.zeros(4, 4, dtype=torch.float64)
+    scores[:, 0] = torch.tensor([1.0, 2, 3, 0])
+    scores[[1, 2, 3], [1, 2, 3]] = 5.0
+    case = Case(task, sets, scores, task.read_out(10.0), 10.0, 0.0)
+    of = seen(case)
+    assert of.wrong.nonzero().tolist() == [[0, 0]]
+    assert least_failing_mass(case, of) == pytest.approx(0.1)
+    triples, of_sets = assumption_excess(case, of)
+    assert triples == pytest.approx(0.1 / 0.1)
+    assert of_sets == pytest.approx(1)
+
+
+def test_assumption_43_can_be_too_little_off_the_read_out_and_44_is_not():
+    found = [
+        assumption_excess(case, seen(case))
+        for case in (nearly_ordered_case(torch.Generator().manual_seed(seed)) for seed in range(30))
+    ]
+    assert min(triples for triples, _ in found) < 0.5
+    assert min(of_sets for _, of_sets in found) >= 1 - 1e-9
+
+
+def test_rare_cases_leave_sets_out():
+    case = random_case(torch.Generator().manual_seed(3), rare=True)
+    assert (case.sets.probabilities > 0).all()
+    assert float(case.sets.probabilities.max() / case.sets.probabilities.min()) > 10
+
+
+def test_the_counter_example_to_the_sketch():
+    assert sketch_slope((0.05, 0.90, 0.03, 0.02), 50.0, absent=4) == pytest.approx(0.53125, abs=1e-5)
+    assert sketch_slope((0.90, 0.05, 0.03, 0.02), 50.0, absent=4) <= 0
