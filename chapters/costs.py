@@ -90,6 +90,24 @@ from sameloss.studies.recorded import record_in_words, records
 print(*map(record_in_words, records()), sep="\n")
 
 # %% [markdown]
+# ## What a fault costs
+#
+# A training that is killed goes on from its last saved state, and what is finished is kept; a result that is
+# damaged is computed again. `make campaign` tries that at random, and every trial compares what is left, after all has been run
+# to its end, with what undisturbed runs leave, byte by byte: kills at random moments and before chosen changes of a
+# file, damaged files, full disks, other users' files, several processes at once, and whole commands that are
+# interrupted. Recorded:
+
+# %%
+from sameloss.book.cost_tables import recorded_campaign
+
+campaign, campaign_record = recorded_campaign()
+render(campaign)
+
+# %%
+print(campaign_record)
+
+# %% [markdown]
 # ## Pre-training: ours beside HuggingFace
 #
 # Recorded by `benchmarks/pretrain.py` in one run on one thread, after checking that the losses of the same

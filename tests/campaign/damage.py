@@ -12,6 +12,7 @@ from campaign.victims import (
     CORPUS,
     HELD_OUT,
     LABELLED,
+    LISTS,
     MEMBER,
     PROBING,
     TRACE,
@@ -21,7 +22,7 @@ from campaign.victims import (
 )
 from sameloss.store.store import MANIFEST, SCRATCH
 
-RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER)
+RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 
 
 def _deleted(path: Path, _: Trial) -> None:

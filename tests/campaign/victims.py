@@ -21,6 +21,9 @@ from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.files import sha256
 from sameloss.store.store import MANIFEST, Run, Store, with_ancestors
+from sameloss.studies.decision_lists.sampling import ListSGD
+from sameloss.studies.decision_lists.settings import TaskShape
+from sameloss.studies.decision_lists.sgd import Steps
 from sameloss.studies.growing.operators import Operator
 from sameloss.studies.growing.runs import Candidates, GrowthBase, Member
 from sameloss.training import corpus
@@ -73,6 +76,9 @@ class Files(Run):
     def load(self, folder: Path) -> str:
         """Read the last."""
         return (folder / "3.txt").read_text()
+
+
+LISTS = ListSGD(TaskShape(12, 3, 3), 30.0, Steps(0.1, 8, 4, 2), 20, 0)
 
 
 def compute(run: Run, root: Path) -> None:

@@ -113,3 +113,15 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
         f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
         f"{', '.join(versions)}, source revision {record['revision']}."
     )
+
+
+def recorded_campaign() -> tuple[pd.DataFrame, str]:
+    """Return what `make campaign` recorded, one row a part, and what it found and where."""
+    folder = book_root() / "results"
+    table = pd.read_csv(folder / "campaign.csv")
+    record = json.loads((folder / "campaign.json").read_text())
+    found = "; ".join(record["faults"].values()) or "nothing was lost, and nothing was wrong in silence"
+    return table, (
+        f"Recorded on {record['created'][:10]}, {record['device']}, source revision {record['revision']}: "
+        f"{table.trials.sum():,} trials, {table.kills.sum():,} kills and interruptions; {found}."
+    )
