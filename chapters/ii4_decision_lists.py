@@ -49,7 +49,7 @@ page = begin(globals(), "ii4_decision_lists")
 # likely. The label of $a$ in it is $\pi$ of the first token of $L_a$ that occurs, its *label-determining token*; $\pi$ is a permutation. Since
 # $a$ itself occurs, it is its own default. The lists are those of the thesis' figure.
 
-# %% mystnb={"figure": {"caption": "One sequence: a row for each of its tokens (the first 14), with the token's list. Tokens that occur in the sequence are filled; the first of them in each list, blue, determines the label.", "name": "fig-one-sequence"}, "image": {"alt": "Rows of list tokens; in most rows only the last one, the token itself, occurs and is blue."}}
+# %% mystnb={"figure": {"caption": "One sequence: a row for each of its tokens (the first 14), with the token's list. Tokens that occur in the sequence are filled; the first of them in each list, blue, determines the label.", "name": "fig-lists-one-sequence"}, "image": {"alt": "Rows of list tokens; in most rows only the last one, the token itself, occurs and is blue."}}
 
 from sameloss.seeds import generator_for
 from sameloss.studies import drawing
@@ -103,7 +103,7 @@ print((column.first_step() * 16).round(4))
 # Time is the gradient flow's, $\eta$ times the number of small steps. The thesis predicts the end, scores in the order of the list. The flow has phases: first the
 # default grows alone, then the other tokens of the list overtake it, the head first.
 
-# %% mystnb={"figure": {"caption": "Scores of one token's column along the exact flow at four read-outs. Vertical lines: two scores change places.", "name": "fig-scores"}, "image": {"alt": "Four panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
+# %% mystnb={"figure": {"caption": "Scores of one token's column along the exact flow at four read-outs. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Four panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
 tables = page.tables
 names = ["theorem", *(f"{readout:g}" for readout in lists.shown[:3])]
 axes = drawing.panels(len(names), width=4.5)
@@ -162,7 +162,7 @@ render(shown.descent_table(tables), decimals=6)
 # Why: with $u = cw/n$ fixed and $c \to \infty$ the loss becomes that of Luce's model of choice, $-\log e^{u_y} / \sum_{k \in s} e^{u_k}$, which is convex; times
 # $(c/n)^2 t$ have a limit.
 
-# %% mystnb={"figure": {"caption": "Along the exact flow: attention on the label-determining token (left; dotted: uniform attention, bars: perfect from here on), and accuracy (right).", "name": "fig-attention"}, "image": {"alt": "Attention against scaled time by read-out: flat at the theorem's, growing at practical ones; accuracies rise in the same steps."}}
+# %% mystnb={"figure": {"caption": "Along the exact flow: attention on the label-determining token (left; dotted: uniform attention, bars: perfect from here on), and accuracy (right).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time by read-out: flat at the theorem's, growing at practical ones; accuracies rise in the same steps."}}
 left, right = drawing.panels(2, width=4.5)
 figures.attention_along(tables, left)
 _ = figures.accuracy_along(tables, right)
@@ -173,7 +173,7 @@ _ = figures.accuracy_along(tables, right)
 # On the plateau the token attends to itself alone, and the force on its score changes sign where its own label's output is $q - (1 - q)/(n - 1)$ above another's, $q$ the plateau's
 # accuracy. That gives a critical read-out $c^*$, here {glue:text}`critical`, about $\log L + \log 2$: below it the way out takes ever longer.
 
-# %% mystnb={"figure": {"caption": "The critical read-out by vocabulary (left), and the time to perfection half a unit below it, at it and above it (right; points that are missing: not within the horizon).", "name": "fig-critical"}, "image": {"alt": "c* grows with the logarithm of L; below it times explode."}}
+# %% mystnb={"figure": {"caption": "The critical read-out by vocabulary (left), and the time to perfection half a unit below it, at it and above it (right; points that are missing: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "c* grows with the logarithm of L; below it times explode."}}
 left, right = drawing.panels(2, width=4.5)
 figures.critical_readouts(tables, left)
 _ = figures.escape_times(tables, right)
@@ -184,7 +184,7 @@ render(shown.critical_table(tables), decimals=2)
 # %% [markdown]
 # ## How the time grows
 
-# %% mystnb={"figure": {"caption": "Scaled time to perfection at the theorem's read-out: by vocabulary at fixed densities and lengths of sequences (left), and by the length of lists (right).", "name": "fig-scaling"}, "image": {"alt": "Straight lines on logarithmic axes; a slow rise with the length of lists."}}
+# %% mystnb={"figure": {"caption": "Scaled time to perfection at the theorem's read-out: by vocabulary at fixed densities and lengths of sequences (left), and by the length of lists (right).", "name": "fig-lists-scaling"}, "image": {"alt": "Straight lines on logarithmic axes; a slow rise with the length of lists."}}
 left, right = drawing.panels(2, width=4.5)
 figures.scaling(tables, left)
 _ = figures.by_rules(tables, right)
@@ -202,7 +202,7 @@ render(shown.slope_table(tables), decimals=2)
 # $V_1[\pi(k), i] = \eta n^{-2} (E[1_i N_k] - (n/L)^2)$, with $N_k$ the number of tokens whose label $k$ determines; at $i = k$ that is $L/n - 1$ exactly. How many sequences the
 # thesis drew is not said.
 
-# %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-one-step"}, "image": {"alt": "Four images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
+# %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Four images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
 from sameloss.studies.decision_lists.one_step import exact_step, sampled_step
 
 rate, length = float(task.words**2), lists.task.length
@@ -224,7 +224,7 @@ render(shown.step_table(tables), decimals=2)
 # %% tags=["remove-cell"]
 glue("sgd-readout", f"{lists.sgd_readout:g}", display=False)
 
-# %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from nothing (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
+# %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from nothing (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-lists-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
 axes = drawing.panels(3)
 figures.sgd_beside_flow(tables, axes[0])
 figures.both_along(tables, axes[1])
@@ -241,7 +241,7 @@ render(shown.joint_table(tables), decimals=3)
 #
 # The theorems are about the population loss. Trained on a fixed sample until all of it is classified, how often does $W$ err on new sequences?
 
-# %% mystnb={"figure": {"caption": "Error on new sequences by the size of the sample (left), and the size that an error takes (right, every seed), beside 1/δ.", "name": "fig-samples"}, "image": {"alt": "Errors fall with the sample; the size needed grows with L far more slowly than 1/δ."}}
+# %% mystnb={"figure": {"caption": "Error on new sequences by the size of the sample (left), and the size that an error takes (right, every seed), beside 1/δ.", "name": "fig-lists-samples"}, "image": {"alt": "Errors fall with the sample; the size needed grows with L far more slowly than 1/δ."}}
 left, right = drawing.panels(2, width=4.5)
 figures.sample_errors(tables, left)
 _ = figures.samples_needed(tables, right)
@@ -252,7 +252,7 @@ render(shown.sample_table(tables), decimals=0)
 # %% [markdown]
 # ## Without each assumption
 
-# %% mystnb={"figure": {"caption": "What the assumptions are for: repeated tokens (4.1), a start off zero, a read-out off cP, and rare sets (4.3).", "name": "fig-departures"}, "image": {"alt": "Four panels: times with repeated tokens fall as 1/c; far starts take longer than promised; accuracy falls with the distance from cP; times grow as heads get rare."}}
+# %% mystnb={"figure": {"caption": "What the assumptions are for: repeated tokens (4.1), a start off zero, a read-out off cP, and rare sets (4.3).", "name": "fig-lists-departures"}, "image": {"alt": "Four panels: times with repeated tokens fall as 1/c; far starts take longer than promised; accuracy falls with the distance from cP; times grow as heads get rare."}}
 figures.departures(tables, drawing.panels(4, width=4.5))
 
 # %% [markdown]
