@@ -39,7 +39,7 @@ def one_sequence(task: DecisionLists, sequence: Int[Tensor, " seq"], ax: Axes) -
 def scores_along(tables: Tables, name: str, ax: Axes) -> Axes:
     """Draw a column's scores along the flow at one read-out, with the times at which their order changes."""
     curve = tables.curves[tables.curves["name"] == name]
-    for at, entry in enumerate(_entries(tables)):
+    for at, entry in enumerate(tables.entries):
         style: Style = {"color": "0.4", "ls": "--"} if entry == "wo" else {"color": f"C{at}"}
         ax.plot(curve.natural, curve[entry], label=_entry_name(entry, tables), **style)
     changes = tables.flows[
@@ -50,10 +50,6 @@ def scores_along(tables: Tables, name: str, ax: Axes) -> Axes:
     title = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
     ax.set(xscale="log", xlabel="time", ylabel="score w", title=title)
     return ax
-
-
-def _entries(tables: Tables) -> list[str]:
-    return [column for column in tables.curves.columns if column[0] == "w" and len(column) <= 3]
 
 
 def _entry_name(entry: str, tables: Tables) -> str:
@@ -156,23 +152,16 @@ def one_step_map(read_out: Float[Tensor, "words words"], title: str, ax: Axes) -
 
 def sgd_beside_flow(tables: Tables, ax: Axes) -> Axes:
     """Draw the accuracy of SGD on W at each rate, every seed, over the exact flow."""
-    exact = tables.first_rule
-    column = tables.settings.task.column(tables.settings.sgd_readout)
-    ends = [*exact.natural.iloc[1:], 2 * exact.natural.iloc[-1]]
-    ax.step(
-        [1e-9, *ends],
-        100 * np.array([*exact.accuracy, 1.0]),
-        where="post",
-        color="0.2",
-        lw=2,
-        label="exact flow",
-    )
+    exact, last = tables.sgd_flow, float((tables.alone.rate * tables.alone.step).max())
+    times, accuracies = [*exact.natural, last], [*exact.accuracy, exact.accuracy.iloc[-1]]
+    shown = [min(time, last) for time in times]
+    ax.step(shown, 100 * np.array(accuracies), where="post", color="0.2", lw=2, label="exact flow")
     for at, (rate, own) in enumerate(tables.alone.groupby("rate")):
         for number, (_, found) in enumerate(own.groupby("seed")):
             label = f"SGD, η = {rate:g}" if number == 0 else None
             ax.plot(rate * found.step, 100 * found.accuracy, color=f"C{at}", lw=1, alpha=0.6, label=label)
-    ax.axhline(100 * column.plateau, color="0.5", lw=1, ls=":")
-    ax.set(xlabel="time (steps × η)", ylabel="accuracy (%)", xlim=(0, 1.6 * exact.natural.iloc[-1]))
+    ax.axhline(100 * tables.settings.task.column(1.0).plateau, color="0.5", lw=1, ls=":")
+    ax.set(xlabel="time (steps × η)", ylabel="accuracy (%)", ylim=(-3, 104))
     ax.legend(fontsize="small")
     return ax
 

@@ -88,6 +88,13 @@ def identity_gap(case: Case, of: Seen) -> float:
     return float((own - formula).abs().max()) / case.readout
 
 
+def read_out_slope(case: Case) -> float:
+    """Return max |∂L/∂V|, which Lemma 4.1 takes to be at most 1."""
+    sequences = case.sets.sequences
+    found = forward(case.scores, case.read_out, sequences, case.task.labels(sequences))
+    return float(gradients(found, case.read_out, sequences, case.sets.probabilities).read_out.abs().max())
+
+
 def autograd_gap(case: Case) -> float:
     """Return the largest distance of the gradients by hand from automatic ones, over c."""
     scores, read_out = case.scores.clone().requires_grad_(), case.read_out.clone().requires_grad_()

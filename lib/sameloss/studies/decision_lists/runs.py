@@ -16,7 +16,10 @@ from sameloss.studies.decision_lists.settings import THEOREM, Sweeps, TaskShape
 from sameloss.studies.decision_lists.theorems import curvature_bound, gradient_bound, horizon_of_43
 
 HORIZON = 1e6
-"""Scaled time within which flows above c* are perfect; s* grows a little faster than L²/n."""
+"""Scaled time within which flows above c* are perfect at L²/n = 1,600; longer in proportion."""
+
+CRITICAL_RULES = 4
+"""Tokens of a list where c* is tried, as in Figure 4.1."""
 
 LOOKS_A_DECADE = 24
 """Of curves over the logarithm of time."""
@@ -69,15 +72,16 @@ class ListFlows(ListRun):
         for rarity in sweeps.rarities:
             yield "rarity", replace(task.column(task.theorem_readout), rarity=rarity), 100 * HORIZON
         for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
-            column = Column(words, words // 8, task.rules, 1.0)
+            column = Column(words, words // 8, CRITICAL_RULES, 1.0)
             column = replace(column, readout=column.critical_readout + shift)
             yield f"critical {shift:+g}", column, sweeps.horizon * _scale(column)
 
 
 def _horizon(column: Column, natural: float) -> float:
     """Return the scaled time to follow: longer where the read-out is small and escape slow."""
-    scale = _scale(column)
-    return HORIZON if scale > 1 else max(HORIZON, natural * scale)
+    longest = HORIZON * max(1.0, column.words**2 / column.length / 1600)
+    slow = not column.readout > column.critical_readout + 1  # which may be NaN
+    return max(longest, min(natural * _scale(column), LATEST)) if slow else longest
 
 
 def _at_theorem(words: int, length: int, rules: int) -> Column:
@@ -94,8 +98,8 @@ def _events(family: str, found: Flow) -> Iterator[dict]:
     c = found.column
     about = {"family": family, "words": c.words, "length": c.length, "rules": c.rules}
     for event in found.events:
-        natural = {"natural": found.natural(event.time), "horizon": found.horizon}
-        yield {**about, "readout": c.readout, "rarity": c.rarity, **event._asdict(), **natural}
+        natural = found.natural(event.time)
+        yield {**about, "readout": c.readout, "rarity": c.rarity, **event._asdict(), "natural": natural}
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ class ListCurves(ListRun):
 
 
 def _log_times(horizon: float) -> np.ndarray:
-    return np.logspace(0, np.log10(horizon), round(LOOKS_A_DECADE * np.log10(horizon)) + 1)
+    first = min(1.0, horizon / 1000)
+    return np.geomspace(first, horizon, round(LOOKS_A_DECADE * np.log10(horizon / first)) + 1)
 
 
 def _along(found: Flow, time: float) -> dict[str, float]:
@@ -142,7 +147,6 @@ class ListDescents(ListRun):
     """
 
     tasks: tuple[TaskShape, ...]
-    steps: int
 
     def rows(self, report: Report) -> Iterator[dict]:
         """Descend, and compare with what is promised."""
@@ -152,7 +156,7 @@ class ListDescents(ListRun):
             readout = task.theorem_readout
             column = task.column(readout)
             bound = curvature_bound(task.length / task.words, readout, task.length)
-            yield self._row("everywhere", column, bound, self.steps)
+            yield self._row("everywhere", column, bound, _enough(column, bound))
             report((self.tasks.index(task) + 1) / len(self.tasks), f"L = {task.words}")
 
     def _row(self, curvature: str, column: Column, bound: float, steps: int) -> dict:
@@ -167,7 +171,7 @@ class ListDescents(ListRun):
             "readout": column.readout,
             "curvature": curvature,
             "bound": bound,
-            "steps": found.perfect,
+            "steps": found.perfect or np.nan,
             "promised": promised * bound,
             "rises": int((np.diff(found.losses) > 1e-12 * found.losses[:-1]).sum()),
             "attention": column.weight_on_determining(found.scores),
@@ -180,11 +184,21 @@ class ListDescents(ListRun):
 PRINTED = TaskShape(200, 25, 4)
 """The setting of Figure 4.1."""
 
+MOST_STEPS = 100_000
+"""Of descent on an exact loss."""
+
 GENTLE = 1e5
 """The read-out at which the two readings of λ are told apart."""
 
 AFTER_START = 2000
 """Steps of descent at the rate of the start's curvature."""
+
+
+def _enough(column: Column, bound: float) -> int:
+    """Return twice the steps that the flow's time to perfection makes, at most `MOST_STEPS`."""
+    found = flow(column, _horizon(column, 0.0))
+    steps = 2 * found.natural(found.perfect) * bound
+    return int(steps) + 10 if steps < MOST_STEPS else MOST_STEPS
 
 
 def _squared_norm(column: Column, scores: np.ndarray) -> float:
