@@ -206,9 +206,9 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
     for row in everywhere.itertuples():
         text = f"L = {row.words}, n = {row.length}, m = {row.rules}: {row.steps:,.0f} steps, over T"
         yield _below("thm43", text, row.steps / row.promised, 1.0)
-    yield _below("thm43-rate", "λ of W = 0: steps that raise the loss", start.rises.sum(), 0.0)
+    yield _below("thm43-rate", "λ of W = 0: steps that raise the loss", float(start.rises.sum()), 0.0)
     text = "λ of every W: steps that raise the loss"
-    yield _below("thm43-rate", text, everywhere.rises.sum(), 0.0, printed=False)
+    yield _below("thm43-rate", text, float(everywhere.rises.sum()), 0.0, printed=False)
     text = "our bound: largest curvature of a token over it"
     yield _below("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
     text = "bound over the least ‖∂L‖² of a column on the way"
@@ -224,9 +224,9 @@ def _assumptions(tables: Tables) -> Iterator[Check]:
     exact = proofs[proofs.kind.isin(["V = cP", "rare, V = cP"])]
     off = proofs[proofs.kind == "nearly ordered, V near cP"]
     text = "cases with Pr[S] < δ of {}"
-    yield _below("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
+    yield _below("asm43", text.format(len(exact)), float((exact.of_triples < 1 - 1e-9).sum()), 0.0)
     yield _below("asm43-off", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
-    yield _below("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
+    yield _below("asm44", text.format(len(proofs)), float((proofs.of_sets < 1 - 1e-9).sum()), 0.0)
 
 
 def _theorem_44(tables: Tables) -> Iterator[Check]:
