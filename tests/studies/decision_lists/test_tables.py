@@ -99,4 +99,4 @@ def test_every_table_of_the_page_is_made(tables, page):
     assert plateau.between(0, 1).all()
     said = shown.in_words(tables, page.statements())
     assert said.startswith("In the regime of Theorem 4.3 attention is not learnt: at perfection it pays 0.33")
-    assert f"Of {len(STATEMENTS)} statements" in said
+    assert f"The {len(STATEMENTS)} statements, by verdict: holds (" in said

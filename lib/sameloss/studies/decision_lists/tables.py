@@ -253,12 +253,12 @@ def uniform_bound(settings: ListSettings) -> Estimate:
 def in_words(tables: Tables, judged: pd.DataFrame) -> str:
     """Return what the chapter shows in a few sentences, counter-findings first."""
     first, joint, verdicts = tables.descent, joint_table(tables), judged.verdict.value_counts()
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+    counts = ", ".join(f"{verdict} ({count})" for verdict, count in verdicts.items())
     plateau = joint["plateau to step"].median()
     parts = [
         f"In the regime of Theorem 4.3 attention is not learnt: at perfection it pays "
         f"{first.attention:.6f} to the token that decides, uniform attention {1 / first.length:.6f}.",
-        f"Of {len(judged)} statements: {counts}.",
+        f"The {len(judged)} statements, by verdict: {counts}.",
         f"The theorem's steps are {first.promised / first.steps:.1e} times those that it takes.",
         f"From nothing both matrices reach {100 * joint['accuracy at the end'].mean():.1f} %"
         + (f" after a plateau of {plateau:,.0f} steps." if plateau > 0 else "."),
