@@ -55,7 +55,7 @@ def test_a_readers_read_out_is_followed_and_drawn():
     [
         ({"vocabulary": 20}, "A sequence of 25 different tokens needs a vocabulary of as many; it has 20"),
         ({"length": 1}, "length must be a whole number, at least 2; got 1"),
-        ({"list_length": 9}, "list_length is at most 6; got 9"),
+        ({"list_length": 9}, "list_length is at most 8; got 9"),
         ({"list_length": 1}, "list_length is at least 2; got 1"),
         ({"length": 95, "list_length": 6}, "With n = 95 of L = 200 tokens the order is right after a step"),
         ({"vocabulary": 26, "length": 3, "list_length": 0}, "list_length must be positive"),

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 from torch import Tensor
@@ -12,6 +13,9 @@ from torch import Tensor
 from sameloss.studies.decision_lists.tables import Tables, needed
 from sameloss.studies.decision_lists.task import DecisionLists
 from sameloss.studies.drawing import MARKERS, Style
+
+COARSE = colormaps["vlag"].resampled(15)
+"""Few colours, so that an image of noise is not large."""
 
 DRAWN_TOKENS = 14
 """Rows of the drawing of one sequence."""
@@ -62,7 +66,7 @@ def attention_along(tables: Tables, ax: Axes) -> Axes:
     """Draw the mean attention on the label-determining token along the flow, one line a read-out."""
     for (name, curve), marker in zip(tables.curves.groupby("name", sort=False), MARKERS, strict=False):
         label = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
-        line = ax.plot(curve.time, curve.attention, label=label, marker=marker, markevery=24, ms=4)
+        line = ax.plot(curve.time, curve.attention, label=label, marker=marker, markevery=12, ms=4)
         reached = curve[curve.accuracy == 1]
         if len(reached):
             ax.plot(reached.time.iloc[0], reached.attention.iloc[0], "|", ms=16, color=line[0].get_color())
@@ -76,7 +80,7 @@ def accuracy_along(tables: Tables, ax: Axes) -> Axes:
     """Draw the accuracy along the flow, one line a read-out."""
     for (name, curve), marker in zip(tables.curves.groupby("name", sort=False), MARKERS, strict=False):
         label = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
-        ax.plot(curve.time, 100 * curve.accuracy, label=label, marker=marker, markevery=24, ms=4)
+        ax.plot(curve.time, 100 * curve.accuracy, label=label, marker=marker, markevery=12, ms=4)
     ax.set(xscale="log", xlabel="scaled time (c/n)² t", ylabel="accuracy (%)", ylim=(0, 104))
     return ax
 
@@ -143,7 +147,7 @@ def by_rarity(tables: Tables, ax: Axes) -> Axes:
 def one_step_map(read_out: Float[Tensor, "words words"], title: str, ax: Axes) -> Axes:
     """Draw V as an image, on one scale of colours."""
     largest = float(read_out.abs().max())
-    drawn = ax.imshow(read_out.numpy(), cmap="vlag", vmin=-largest, vmax=largest, interpolation="nearest")
+    drawn = ax.imshow(read_out.numpy(), cmap=COARSE, vmin=-largest, vmax=largest, interpolation="nearest")
     ax.set(title=title, xlabel="attended token", ylabel="label")
     ax.grid(visible=False)
     ax.figure.colorbar(drawn, ax=ax, shrink=0.85)

@@ -246,7 +246,7 @@ PARAMETERS: dict[str, Parameter] = {
         "of sequences, n; None: the preset's", int | None, sets=("lists.task.length",), most=3200
     ),
     "list_length": Parameter(
-        "tokens of every list, m; None: the preset's", int | None, sets=("lists.task.rules",), least=2, most=6
+        "tokens of every list, m; None: the preset's", int | None, sets=("lists.task.rules",), least=2, most=8
     ),
     "readout": Parameter(
         "c of SGD on W alone, and of one more flow; None: the preset's",
