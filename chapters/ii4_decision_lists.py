@@ -205,13 +205,14 @@ render(shown.slope_table(tables), decimals=2)
 # $V_1[\pi(k), i] = \eta n^{-2} (E[1_i N_k] - (n/L)^2)$, with $N_k$ the number of tokens whose label $k$ determines; at $i = k$ that is $L/n - 1$ exactly. How many sequences the
 # thesis drew is not said.
 
-# %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Four images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
+# %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
 from sameloss.studies.decision_lists.one_step import exact_step, sampled_step
 
 rate, length = float(task.words**2), lists.task.length
-axes = drawing.panels(4, width=4.2)
+counts = lists.drawn[:3:2]
+axes = drawing.panels(1 + len(counts), width=4.2)
 figures.one_step_map(exact_step(task, length, rate), "exactly", axes[0])
-for count, ax in zip(lists.drawn[:3], axes[1:], strict=False):
+for count, ax in zip(counts, axes[1:], strict=True):
     read_out = sampled_step(task, length, rate, count, generator_for("lists shown step", count))
     figures.one_step_map(read_out, f"{count:,} sequences", ax)
 

@@ -11,7 +11,7 @@ from IPython.display import HTML
 from sameloss.studies.decision_lists.flow import order_of
 from sameloss.studies.decision_lists.tables import Tables
 
-DIGITS = 9  # significant: at the theorem's read-out scores differ by a part in a million
+DIGITS = 6  # significant
 
 FORM = """<div class="lists movable"><script type="application/json">{data}</script>
 <p class="still">This figure moves where scripts run; the figures above show the same flows.</p>

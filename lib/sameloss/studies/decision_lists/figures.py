@@ -7,14 +7,13 @@ import pandas as pd
 from jaxtyping import Float, Int
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from sameloss.studies.decision_lists.tables import Tables, needed
 from sameloss.studies.decision_lists.task import DecisionLists
 from sameloss.studies.drawing import MARKERS, Style
 
-COARSE = colormaps["vlag"].resampled(15)
+COARSE = colormaps["vlag"].resampled(7)
 """Few colours, so that an image of noise is not large."""
 
 DRAWN_TOKENS = 14
@@ -53,6 +52,7 @@ def scores_along(tables: Tables, name: str, ax: Axes) -> Axes:
         ax.axvline(time, color="0.8", lw=1, zorder=0)
     title = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
     ax.set(xscale="log", xlabel="time", ylabel="score w", title=title)
+    ax.minorticks_off()
     return ax
 
 
@@ -73,6 +73,7 @@ def attention_along(tables: Tables, ax: Axes) -> Axes:
     ax.axhline(1 / tables.settings.task.length, color="0.5", lw=1, ls=":")
     ax.set(xscale="log", xlabel="scaled time (c/n)² t", ylabel="attention on the deciding token", ylim=(0, 1))
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
@@ -82,6 +83,7 @@ def accuracy_along(tables: Tables, ax: Axes) -> Axes:
         label = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
         ax.plot(curve.time, 100 * curve.accuracy, label=label, marker=marker, markevery=12, ms=4)
     ax.set(xscale="log", xlabel="scaled time (c/n)² t", ylabel="accuracy (%)", ylim=(0, 104))
+    ax.minorticks_off()
     return ax
 
 
@@ -112,7 +114,7 @@ def critical_readouts(tables: Tables, ax: Axes) -> Axes:
 def _plain(ax: Axes, words: pd.Series) -> None:
     places = sorted(words.unique())
     ax.set_xticks(places, [str(place) for place in places])
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
 
 
 def scaling(tables: Tables, ax: Axes) -> Axes:
@@ -122,6 +124,7 @@ def scaling(tables: Tables, ax: Axes) -> Axes:
         ax.plot(part.words, part.time, marker=marker, ms=4, label=family.removeprefix("words at "))
     ax.set(xscale="log", yscale="log", xlabel="vocabulary L", ylabel="scaled time to perfection")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
@@ -141,6 +144,7 @@ def by_rarity(tables: Tables, ax: Axes) -> Axes:
     ax.plot(own.rarity, rarest.time * rarest.rarity / own.rarity, ":", color="0.4", label="1/κ")
     ax.set(xscale="log", yscale="log", xlabel="rarity κ of heads", ylabel="scaled time to perfection")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
@@ -234,6 +238,8 @@ def departures(tables: Tables, axes: Sequence[Axes]) -> None:
     axes[2].set(xlabel="largest |V − cP| over c", ylabel="accuracy at the end (%)", ylim=(0, 104))
     axes[2].set_title("V near cP")
     axes[2].legend(fontsize="small")
+    for ax in axes[:2]:
+        ax.minorticks_off()
     by_rarity(tables, axes[3])
     axes[3].set_title("4.3: no set too rare")
 
@@ -245,6 +251,7 @@ def sample_errors(tables: Tables, ax: Axes) -> Axes:
         ax.plot(mean.index, 100 * mean, marker=marker, ms=4, label=f"L = {words}")
     ax.set(xscale="log", yscale="log", xlabel="sequences trained on", ylabel="error on new ones (%)")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 

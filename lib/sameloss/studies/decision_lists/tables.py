@@ -279,7 +279,9 @@ def checks_in_words(checks: pd.DataFrame, statements: Mapping[str, Statement]) -
             "check": checks.text,
             "value": checks.value.map("{:.4g}".format),
             "wanted": wanted,
-            "form": checks.printed.map({True: "as stated", False: "corrected"}),
-            "passed": checks.passed.map({True: "yes", False: "no"}),
+            "passed": [
+                ("yes" if row.passed else "no") + ("" if row.printed else " (corrected)")
+                for row in checks.itertuples()
+            ],
         }
     )
