@@ -176,7 +176,7 @@ _ = figures.accuracy_along(tables, right)
 # accuracy. That gives a critical read-out $c^*$, here {glue:text}`critical`: below it the way out takes ever longer. With sequences of $L/8$ tokens and
 # lists of four it is about $\log L + \log 2$:
 
-# %% mystnb={"figure": {"caption": "The critical read-out by vocabulary (left), and the time to perfection half a unit below it, at it and above it (right; points that are missing: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "c* grows with the logarithm of L; below it times explode."}}
+# %% mystnb={"figure": {"caption": "The critical read-out by vocabulary (left), and the time to perfection half a unit below it, at it and above it (right; points that are missing: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "The read-out c* grows with the logarithm of L; below it times explode."}}
 left, right = drawing.panels(2, width=4.5)
 figures.critical_readouts(tables, left)
 _ = figures.escape_times(tables, right)
