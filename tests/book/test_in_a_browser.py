@@ -71,7 +71,7 @@ def faults_of(tab):
     if tab.evaluate(WIDER) > 0:
         yield f"wider than the screen by {tab.evaluate(WIDER)} pixels"
     for scale, source in tab.evaluate(SHOWN_FIGURES):
-        least = 7.5 if tab.viewport_size["width"] < 640 else 7  # exponents stand beside larger labels
+        least = 8 if tab.viewport_size["width"] < 640 else 7  # wide ones have exponents beside larger labels
         if (pixels := scale * smallest_letters(source)) < least:
             yield f"letters of {pixels:.1f} pixels in {source[-30:]}"
     if tab.evaluate(UNTYPESET):

@@ -24,7 +24,7 @@ NARROW = "application/vnd.sameloss.narrow+svg"
 NARROW_SCREEN = "(max-width: 40rem)"
 """Where the narrow form is shown, as CSS says it."""
 
-NARROW_IN = 3.9
+NARROW_IN = 3.7
 """Inches; a telephone of 390 pixels shows it so large that no label has less than 8 pixels."""
 
 

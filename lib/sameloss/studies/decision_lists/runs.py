@@ -14,7 +14,7 @@ from sameloss.store.store import Report, Store
 from sameloss.studies.decision_lists.flow import LATEST, Flow, descend, flow, luce_flow
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.settings import THEOREM, Sweeps, TaskShape
-from sameloss.studies.decision_lists.theorems import curvature_bound, gradient_bound, horizon_of_43
+from sameloss.studies.decision_lists.theorems import gradient_bound, horizon_of_43
 
 HORIZON = 1e6
 """Scaled time within which flows above c* are perfect at L²/n = 1,600; longer in proportion."""
@@ -129,15 +129,23 @@ def _log_times(horizon: float) -> np.ndarray:
 
 def _along(found: Flow, time: float) -> dict[str, float]:
     column, scores = found.column, found.scores(time)
-    entries = [*(f"w{place}" for place in range(1, column.rules + 1)), "wo"]
     return {
         "time": time,
         "natural": found.natural(time),
         "loss": column.words * column.loss(scores),
         "accuracy": column.accuracy(scores),
         "attention": column.weight_on_determining(scores),
-        **dict(zip(entries, scores, strict=True)),
+        **dict(zip(score_columns(column.rules), scores, strict=True)),
     }
+
+
+def score_columns(rules: int) -> list[str]:
+    """Return the columns of scores in the curves: places of the list, then all other tokens.
+
+    >>> score_columns(2)
+    ['w1', 'w2', 'wo']
+    """
+    return [*(f"w{place}" for place in range(1, rules + 1)), "wo"]
 
 
 @dataclass(frozen=True)
@@ -156,7 +164,7 @@ class ListDescents(ListRun):
         for task in self.tasks:
             readout = task.theorem_readout
             column = task.column(readout)
-            bound = curvature_bound(task.length / task.words, readout, task.length)
+            bound = task.curvature(readout)
             yield self._row("everywhere", column, bound, _enough(column, bound))
             report((self.tasks.index(task) + 1) / len(self.tasks), f"L = {task.words}")
 

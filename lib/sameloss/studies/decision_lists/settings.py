@@ -43,6 +43,10 @@ class TaskShape:
         """Return a column's exact loss at c."""
         return Column(self.words, self.length, self.rules, readout)
 
+    def curvature(self, readout: float) -> float:
+        """Return the bound on the Hessian of every W at c."""
+        return curvature_bound(self.length / self.words, readout, self.length)
+
     @property
     def theorem_readout(self) -> float:
         """Return c of Theorem 4.3."""
@@ -150,9 +154,7 @@ class ListSettings:
             rate: times the bound on the curvature; up to 2, descent on the population loss falls.
 
         """
-        occurrence = self.task.length / self.task.words
-        curvature = curvature_bound(occurrence, self.sgd_readout, self.task.length)
-        own = float(f"{rate / curvature:.3g}")
+        own = float(f"{rate / self.task.curvature(self.sgd_readout):.3g}")
         wanted = AFTERWARDS * self.exact_time / own
         steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # NaN is not less than anything
         return Steps(own, self.alone_batch, max(self.alone_looks, steps), self.alone_looks)

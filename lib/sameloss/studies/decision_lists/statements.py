@@ -29,7 +29,6 @@ from sameloss.studies.decision_lists.tables import (
     uniform_bound,
 )
 from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
-from sameloss.studies.decision_lists.theorems import curvature_bound
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"
@@ -322,8 +321,8 @@ def _head_first(column: Column) -> bool:
 
 
 def _sampled(tables: Tables) -> Iterator[Check]:
-    task, readout = tables.settings.task, tables.settings.sgd_readout
-    curvature = curvature_bound(task.length / task.words, readout, task.length)
+    task = tables.settings.task
+    curvature = task.curvature(tables.settings.sgd_readout)
     for row in sgd_table(tables).itertuples():
         if row.rate * curvature <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"

@@ -14,7 +14,7 @@ from sameloss.statistics.bootstrap import Interval, seed_interval
 from sameloss.statistics.estimate import Estimate
 from sameloss.studies.decision_lists.attention import uniform_attention_bound
 from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.runs import CRITICAL_RULES
+from sameloss.studies.decision_lists.runs import CRITICAL_RULES, score_columns
 from sameloss.studies.decision_lists.settings import ListSettings
 from sameloss.studies.decision_lists.task import MOST_SETS, draw_sequences, uniform_sets
 from sameloss.studies.statement import Statement
@@ -53,7 +53,7 @@ class Tables:
     @property
     def entries(self) -> list[str]:
         """Return the columns of scores in the curves: places of the list, then all others."""
-        return [*(f"w{place}" for place in range(1, self.settings.task.rules + 1)), "wo"]
+        return score_columns(self.settings.task.rules)
 
     @property
     def descent(self) -> pd.Series:
