@@ -95,6 +95,7 @@
       const occur = counts[at].slice(0, rules).map((count, place) => (count ? place + 1 : "")).filter(String).join(" ");
       const middle = { x: LEFT + step * (at + 0.5), "text-anchor": "middle" };
       const share = `${(100 * masses[at]).toPrecision(2)} %`;
+      if (counts.length > 8) return parts; // no room for words
       return [...parts, element("text", { ...middle, y: HEIGHT - BOTTOM + 16 }, occur), element("text", { ...middle, y: HEIGHT - BOTTOM + 32 }, share)];
     }
 

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,4 +59,5 @@ def classes() -> list[type]:
 
 def run_classes() -> list[type[Run]]:
     """Return all classes of runs of the library, those that compute nothing themselves left out."""
-    return [kind for kind in classes() if issubclass(kind, Run) and kind.compute is not Run.compute]
+    kinds = [kind for kind in classes() if issubclass(kind, Run) and not inspect.isabstract(kind)]
+    return [kind for kind in kinds if kind.compute is not Run.compute]

@@ -48,7 +48,7 @@ def test_scores_patterns_and_orders_travel(tables):
     assert sum(given["masses"]) == pytest.approx(1, abs=1e-4)
     own = tables.curves[tables.curves["name"] == "theorem"]
     scores = own[["w1", "w2", "w3", "wo"]].to_numpy()
-    np.testing.assert_allclose(given["flows"]["theorem"]["scores"], scores, rtol=1e-8)
+    np.testing.assert_allclose(given["flows"]["theorem"]["scores"], scores, rtol=1e-5)
     assert given["flows"]["theorem"]["orders"] == [order_of(row) for row in scores]
 
 
@@ -79,7 +79,7 @@ def test_numbers_follow_the_read_out_and_the_time(tables, tmp_path, readout, at)
         for height in re.findall(r'<rect x="[^"]*" y="[^"]*" width="[^"]*" height="([^"]*)"', dom)
     ]
     bars = np.array(heights[3:]).reshape(patterns, 3)  # the first three are the legend's
-    np.testing.assert_allclose(bars.sum(1), bars[0].sum(), rtol=1e-6)
+    np.testing.assert_allclose(bars.sum(1), bars[0].sum(), rtol=1e-4)
     attention = LISTS.task.column(1.0).attention(scores)
     decides = np.take_along_axis(attention, LISTS.task.column(1.0).deciding[:, None], 1)[:, 0]
-    np.testing.assert_allclose(bars[:, 0] / bars.sum(1), decides, rtol=1e-6)
+    np.testing.assert_allclose(bars[:, 0] / bars.sum(1), decides, rtol=1e-4)

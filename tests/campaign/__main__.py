@@ -4,10 +4,11 @@ python -m campaign [--seed 0] [--share 0.1] [--only training] [--record]
 """
 
 import argparse
-import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+
+import pandas as pd
 
 from campaign import commands, crowds, damage, kills, limits
 from campaign.parts import Counted, run, table
@@ -18,7 +19,7 @@ PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS, *commands.PA
 
 ROOT = Path(__file__).parents[2]
 
-RESULTS = ROOT / "results"
+RECORD = ROOT / "results" / "campaign.csv"
 
 
 def main() -> None:
@@ -28,15 +29,15 @@ def main() -> None:
     parts = [part for part in PARTS if given.only in part.what]
     if not parts:
         parser.error(f"no part has {given.only!r} in its name; parts are {', '.join(p.what for p in PARTS)}")
-    if given.record and (len(parts) < len(PARTS) or given.share < 1 or uncommitted(ROOT)):
-        parser.error("what is recorded is a whole campaign of a clean tree")
+    if given.record and (given.share < 1 or uncommitted(ROOT)):
+        parser.error("what is recorded are whole parts, of a clean tree")
     counted = []
     for part in parts:
         counted.append(run(part, given.seed, max(1, round(given.share * part.trials))))
         print(table(counted[-1:]).to_string(index=False, header=False), flush=True)
     print(table(counted).to_string(index=False))
     if given.record:
-        record(counted, given.seed)
+        record(counted)
     sys.exit(any(c.faults for c in counted))
 
 
@@ -50,12 +51,15 @@ def arguments() -> argparse.ArgumentParser:
     return parser
 
 
-def record(counted: list[Counted], seed: str) -> None:
-    """Write the counts, and where they come from."""
-    table(counted).to_csv(RESULTS / "campaign.csv", index=False)
-    origin = {"created": datetime.now(UTC).isoformat(timespec="seconds"), "seed": seed, **environment()}
-    faults = {own: said for c in counted for own, said in c.faults.items()}
-    (RESULTS / "campaign.json").write_text(json.dumps(origin | {"faults": faults}, indent=1) + "\n")
+def record(counted: list[Counted]) -> None:
+    """Write the counts, with what was found and where, over those of the same parts from before."""
+    here = environment()
+    origin = {"created": datetime.now(UTC).date(), "device": here["device"], "revision": here["revision"]}
+    found = ["; ".join(c.faults.values()) for c in counted]
+    new = table(counted).assign(found=found, **origin).set_index("what")
+    old = pd.read_csv(RECORD, index_col="what") if RECORD.exists() else new.iloc[:0]
+    names = [part.what for part in PARTS if part.what in {*new.index, *old.index}]
+    pd.concat([new, old.drop(new.index, errors="ignore")]).loc[names].to_csv(RECORD)
 
 
 if __name__ == "__main__":

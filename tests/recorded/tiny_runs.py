@@ -32,6 +32,12 @@ from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBud
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run, Store
+from sameloss.studies.decision_lists.runs import ListCurves, ListDescents, ListFlows
+from sameloss.studies.decision_lists.sampling import FigureStep, ListBlock, ListSamples, ListSGD
+from sameloss.studies.decision_lists.settings import PRESETS as LISTS
+from sameloss.studies.decision_lists.settings import Departures, TaskShape
+from sameloss.studies.decision_lists.sgd import Steps
+from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListProofs
 from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
 from sameloss.studies.dyck.settings import DyckSettings
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
@@ -280,7 +286,28 @@ def stages() -> dict[str, Run]:
     return {"stacking, base": first.base, "stacking, first": first, "stacking, last": last}
 
 
+def lists() -> dict[str, Run]:
+    """Return the runs of decision lists."""
+    task, smoke = TaskShape(9, 3, 3), LISTS["smoke"].lists
+    sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
+    how = Departures((100.0,), (0.0, 0.5), (10.0,), 1, (0.0, 1.0))
+    samples = replace(smoke.samples, words=(12,), sizes=(8, 16), tested=50, most_steps=40)
+    blocks = replace(smoke.blocks, batch=8, steps=4)
+    return {
+        "lists, flows": ListFlows(task, (30.0,), sweeps),
+        "lists, curves": ListCurves(task, (30.0,), 1e6),
+        "lists, descents": ListDescents((task,)),
+        "lists, proofs": ListProofs(2, 0),
+        **{f"lists, {part}": ListDepartures(part, task, task, how, 0) for part in PARTS},
+        "lists, one step": FigureStep(task, (25, 100), 0),
+        "lists, scores": ListSGD(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
+        "lists, both": ListSGD(task, None, Steps(1.0, 8, 12, 3), 50, 0),
+        "lists, samples": ListSamples(samples, 0),
+        "lists, block": ListBlock(blocks, 1, True, 0),
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing)
+    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists)
     return {name: run for runs in own for name, run in runs().items()}

@@ -97,3 +97,14 @@ def test_shades_and_words_keep_their_digits():
     for svg in both_forms(ax.figure).values():
         assert "opacity: 0.18" in svg
         assert ">0.00375 nats<" in svg
+
+
+def test_powers_of_ten_are_left_whole(ax):
+    ax.plot([1e-9, 1e9], [1, 2])
+    ax.set(xscale="log")
+    copy = stacked(ax.figure)
+    copy.draw_without_rendering()
+    labels = [label.get_text() for label in copy.axes[0].get_xticklabels()]
+    assert any(label.startswith("$") for label in labels)
+    assert not any("\n" in label for label in labels)
+    assert copy.axes[0].get_xticklabels()[0].get_rotation() == 0

@@ -35,3 +35,9 @@ def test_statements_and_checks_go_together():
     """A statement nobody checked is a fault of the book, and is named."""
     with pytest.raises(KeyError, match="y"):
         statement_table({"x": Statement("", ""), "y": Statement("", "")}, checks((True, True)))
+
+
+def test_what_was_not_reached_refutes_nothing():
+    unknown = Check("x", "", float("nan"), 0.0, 1.0)
+    refuted = Check("x", "", 2.0, 0.0, 1.0)
+    assert judge_checks(check_table([unknown, refuted])) is Judgement.UNTESTED

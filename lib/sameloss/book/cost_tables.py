@@ -117,11 +117,12 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
 
 def recorded_campaign() -> tuple[pd.DataFrame, str]:
     """Return what `make campaign` recorded, one row a part, and what it found and where."""
-    folder = book_root() / "results"
-    table = pd.read_csv(folder / "campaign.csv")
-    record = json.loads((folder / "campaign.json").read_text())
-    found = "; ".join(record["faults"].values()) or "nothing was lost, and nothing was wrong in silence"
-    return table, (
-        f"Recorded on {record['created'][:10]}, {record['device']}, source revision {record['revision']}: "
-        f"{table.trials.sum():,} trials, {table.kills.sum():,} kills and interruptions; {found}."
+    record = pd.read_csv(book_root() / "results" / "campaign.csv")
+    days, devices, revisions = (
+        ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")
+    )
+    found = "; ".join(record.found.dropna()) or "nothing was lost, and nothing was wrong in silence"
+    return record[["what", "trials", "kills", "faults", "seconds"]], (
+        f"Recorded on {days}, {devices}, source revision {revisions}: {record.trials.sum():,} trials, "
+        f"{record.kills.sum():,} kills and interruptions; {found}."
     )

@@ -6,13 +6,12 @@ script runs, a sentence leads to the figures that stand still.
 
 import json
 
-import numpy as np
 from IPython.display import HTML
 
 from sameloss.studies.decision_lists.flow import order_of
 from sameloss.studies.decision_lists.tables import Tables
 
-DIGITS = 9  # significant: at the theorem's read-out scores differ by a part in a million
+DIGITS = 6  # significant
 
 FORM = """<div class="lists movable"><script type="application/json">{data}</script>
 <p class="still">This figure moves where scripts run; the figures above show the same flows.</p>
@@ -30,12 +29,13 @@ FORM = """<div class="lists movable"><script type="application/json">{data}</scr
 def movable_lists(tables: Tables) -> HTML:
     """Return the figure, with a read-out that a reader can choose."""
     column = tables.settings.task.column(1.0)
-    entries = [name for name in tables.curves.columns if name[0] == "w" and len(name) <= 3]
     flows = {
         name: {
             "times": [float(f"{time:.3g}") for time in own.natural],
-            "scores": [[float(f"{score:.{DIGITS}g}") for score in row] for row in own[entries].to_numpy()],
-            "orders": [order_of(row) for row in own[entries].to_numpy()],
+            "scores": [
+                [float(f"{score:.{DIGITS}g}") for score in row] for row in own[tables.entries].to_numpy()
+            ],
+            "orders": [order_of(row) for row in own[tables.entries].to_numpy()],
             "accuracy": [float(f"{value:.4g}") for value in own.accuracy],
         }
         for name, own in tables.curves.groupby("name", sort=False)
@@ -44,7 +44,7 @@ def movable_lists(tables: Tables) -> HTML:
         "rules": column.rules,
         "length": column.length,
         "counts": column.counts.tolist(),
-        "masses": np.round(column.masses / column.masses.sum(), 5).tolist(),
+        "masses": [float(f"{mass:.5g}") for mass in column.masses / column.masses.sum()],
         "flows": flows,
     }
     data = json.dumps(given, separators=(",", ":"))

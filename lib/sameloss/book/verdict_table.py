@@ -23,6 +23,7 @@ LOOKS: dict[str, tuple[str, str]] = {
     Judgement.HOLDS: ("for", "✓"),
     Judgement.CORRECTED: ("partly", "✎"),
     Judgement.FAILS: ("against", "✗"),
+    Judgement.UNTESTED: ("open", "–"),
 }
 """The class of a verdict's badge in `book.css`, and its icon: colour is never alone."""
 

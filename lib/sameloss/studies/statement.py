@@ -12,6 +12,7 @@ class Judgement(StrEnum):
     HOLDS = "holds"
     CORRECTED = "holds as corrected"
     FAILS = "fails: counter-example"
+    UNTESTED = "not testable here"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,8 @@ def judge_checks(checks: pd.DataFrame) -> Judgement:
     'holds as corrected'
     """
     printed, corrected = checks[checks.printed], checks[~checks.printed]
+    if checks.value.isna().any():  # what was not reached refutes nothing
+        return Judgement.UNTESTED
     if len(printed) and printed.passed.all() and corrected.passed.all():
         return Judgement.HOLDS
     return Judgement.CORRECTED if len(corrected) and corrected.passed.all() else Judgement.FAILS

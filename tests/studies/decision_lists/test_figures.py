@@ -1,5 +1,7 @@
 """Figures of decision lists draw what their frames hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,7 +51,15 @@ def test_the_exact_steps_end_at_one_hundred(tables, ax):
     steps = ax.lines[0].get_ydata()
     assert steps[-1] == pytest.approx(100)
     assert steps[0] == pytest.approx(100 * tables.settings.task.column(1.0).plateau)
-    assert names(ax) == ["exact flow", "SGD, η = 0.02"]
+    (rate,) = tables.alone.rate.unique()
+    assert names(ax) == ["exact flow", f"SGD, η = {rate:g}"]
+
+
+def test_a_flow_that_is_not_perfect_is_drawn_as_it_is(tables, ax):
+    flows = tables.flows[tables.flows.accuracy < 1]
+    figures.sgd_beside_flow(replace(tables, flows=flows), ax)
+    assert ax.lines[0].get_ydata()[-1] < 100
+    assert ax.get_xlim()[1] > (tables.alone.rate * tables.alone.step).max()
 
 
 def test_an_image_has_one_scale_for_both_signs(task, ax):

@@ -76,7 +76,7 @@ def test_the_sum_over_a_column_is_conserved_and_the_loss_falls():
 def test_a_plateau_that_lasts_has_no_perfect_time():
     below = Column(200, 25, 4, 4.0)
     assert np.isnan(flow(below, 1e6).perfect)
-    assert flow(below, 1e6).table().accuracy.tolist() == [pytest.approx(below.plateau)]
+    assert [event.accuracy for event in flow(below, 1e6).events] == [pytest.approx(below.plateau)]
 
 
 def test_descent_at_the_theorems_rate():

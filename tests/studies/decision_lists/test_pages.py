@@ -22,9 +22,10 @@ def test_a_parameter_changes_what_it_is_about():
     first, other = open_page(), open_page(steps=50)
     assert first.both(100).key != other.both(100).key
     assert first.flows.key == other.flows.key
-    assert first.alone(100, 0.02).key == other.alone(100, 0.02).key
+    assert first.alone(100, 0.3).key == other.alone(100, 0.3).key
     assert open_page(vocabulary=16).flows.key != first.flows.key
-    assert open_page(readout=20).alone(100, 0.02).readout == 20
+    assert open_page(readout=20).alone(100, 0.3).readout == 20
+    assert 20 in open_page(readout=20).flows.readouts
 
 
 def test_seeds_are_those_of_everything_drawn():

@@ -4,7 +4,7 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.studies.decision_lists.pages import STUDY
-from sameloss.studies.decision_lists.settings import PRESETS, Steps, TaskShape
+from sameloss.studies.decision_lists.settings import MOST_STEPS, PRESETS, TaskShape
 from sameloss.studies.parameters import PRESETS as NAMES
 
 
@@ -26,9 +26,17 @@ def test_seeds_are_not_those_of_the_pilot():
 
 def test_other_rates_take_as_long():
     settings = PRESETS["laptop"].lists
-    first = settings.alone
-    assert settings.steps_at(first.rate) == first
-    assert settings.steps_at(10.0) == Steps(10.0, first.batch, 320, first.looks)
+    assert settings.exact_time == pytest.approx(1893, rel=1e-3)
+    slow, fast = settings.steps_at(1.425), settings.steps_at(7.125)
+    assert (slow.rate, fast.rate) == (2.0, 10.0)
+    assert slow.steps == round(1.7 * settings.exact_time / 2)
+    assert slow.steps / fast.steps == pytest.approx(5, rel=0.01)
+
+
+def test_sgd_ends_where_the_exact_flow_does_not():
+    for readout in (4.0, 5.0):
+        assert lists(readout=readout).steps_at(1.5).steps == MOST_STEPS
+    assert lists(readout=8.0).steps_at(1.5).steps < MOST_STEPS
 
 
 def test_the_theorems_read_out():
@@ -38,8 +46,7 @@ def test_the_theorems_read_out():
 def test_a_readers_read_out_is_followed_and_drawn():
     found = lists(readout=8.0)
     assert found.sgd_readout == 8
-    assert 8 in found.readouts
-    assert 8 in found.shown
+    assert found.shown[0] == 8
     assert lists().readouts == PRESETS["laptop"].lists.readouts
 
 
@@ -49,10 +56,12 @@ def test_a_readers_read_out_is_followed_and_drawn():
         ({"vocabulary": 20}, "A sequence of 25 different tokens needs a vocabulary of as many; it has 20"),
         ({"length": 1}, "length must be a whole number, at least 2; got 1"),
         ({"list_length": 9}, "list_length is at most 8; got 9"),
+        ({"list_length": 1}, "list_length is at least 2; got 1"),
+        ({"length": 95, "list_length": 6}, "With n = 95 of L = 200 tokens the order is right after a step"),
         ({"vocabulary": 26, "length": 3, "list_length": 0}, "list_length must be positive"),
         ({"readout": -3}, "readout must be positive; got -3"),
         ({"readout": "theorem"}, "readout must be a number; got 'theorem'"),
-        ({"length": 120}, "choose a length of at most 100 for 200 tokens"),
+        ({"length": 120}, "of any size, so there is nothing to follow; choose shorter sequences"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"steps": 0}, "steps must be positive"),
         ({"batch": 0}, "batch must be positive"),

@@ -7,7 +7,7 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.studies.decision_lists.flow import flow
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.sgd import (
-    Matrices,
+    Look,
     Steps,
     both_by_sgd,
     error_of,
@@ -62,14 +62,14 @@ def test_both_matrices_learn_the_task():
 
 def test_what_a_look_tells():
     sets = uniform_sets(12, 3).sequences
-    nothing = looked_at(TASK, Matrices(0, torch.zeros(12, 12), TASK.read_out(30.0).float()), sets)
+    nothing = looked_at(TASK, Look(0, torch.zeros(12, 12), TASK.read_out(30.0).float()), sets)
     assert nothing["accuracy"] == nothing["ordered"] == 0
     assert nothing["attention"] == pytest.approx(1 / 3)
     assert nothing["readout"] == 30
     scores = torch.zeros(12, 12)
     for token, own in enumerate(TASK.lists):
         scores[list(own), token] = torch.tensor([3.0, 2.0, 1.0])
-    told = looked_at(TASK, Matrices(7, scores, TASK.read_out(30.0).float()), sets)
+    told = looked_at(TASK, Look(7, scores, TASK.read_out(30.0).float()), sets)
     assert (told["step"], told["accuracy"], told["listed_accuracy"], told["ordered"]) == (7, 1, 1, 1)
 
 

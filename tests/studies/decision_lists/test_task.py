@@ -90,9 +90,8 @@ def test_drawn_sequences_have_no_token_twice_and_all_sets_alike():
 def test_the_least_triple_by_counting(task, sets):
     """4 of 70 sets: the second of a list decides, with the token and another one behind it or outside."""
     assert triple_mass(task, sets) == pytest.approx(4 / 70)
-    pairs = uniform_sets(4, 2)
     alone = DecisionLists((0, 1, 2, 3), ((0,), (1,), (2,), (3,)))
-    assert triple_mass(alone, pairs) == pytest.approx(1 / 6)
+    assert triple_mass(alone, uniform_sets(4, 2)) == pytest.approx(1 / 6)
 
 
 def test_sets_that_never_occur_are_left_out():

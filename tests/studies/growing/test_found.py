@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from sameloss.errors import StoreError
 from sameloss.studies.growing import found
 from sameloss.studies.growing.found import found_by_record, found_in, stacks_in
 
@@ -36,3 +37,14 @@ def test_a_record_is_read_as_its_preset_was(page, tmp_path, monkeypatch):
     monkeypatch.setattr(found, "recorded", lambda name, preset, of: tables[name])
     monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.settings})
     assert found_by_record("ii5_growing", "laptop-long").kl == pytest.approx(page.grown.kl)
+
+
+def test_a_record_of_other_seeds_is_refused_with_what_to_do(page, monkeypatch):
+    tables = page.record_tables()
+    others = {**tables, "candidates": tables["candidates"].assign(seed=7)}
+    monkeypatch.setattr(found, "recorded", lambda name, preset, of: others[name])
+    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.settings})
+    with pytest.raises(
+        StoreError, match=r"holds the seeds \[7\], and the preset has .*; record it again: make record"
+    ):
+        found_by_record("ii5_growing", "laptop-long")

@@ -5,13 +5,16 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
+from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from sameloss.studies.decision_lists.tables import Tables, needed
 from sameloss.studies.decision_lists.task import DecisionLists
 from sameloss.studies.drawing import MARKERS, Style
+
+COARSE = colormaps["vlag"].resampled(7)
+"""Few colours, so that an image of noise is not large."""
 
 DRAWN_TOKENS = 14
 """Rows of the drawing of one sequence."""
@@ -39,7 +42,7 @@ def one_sequence(task: DecisionLists, sequence: Int[Tensor, " seq"], ax: Axes) -
 def scores_along(tables: Tables, name: str, ax: Axes) -> Axes:
     """Draw a column's scores along the flow at one read-out, with the times at which their order changes."""
     curve = tables.curves[tables.curves["name"] == name]
-    for at, entry in enumerate(_entries(tables)):
+    for at, entry in enumerate(tables.entries):
         style: Style = {"color": "0.4", "ls": "--"} if entry == "wo" else {"color": f"C{at}"}
         ax.plot(curve.natural, curve[entry], label=_entry_name(entry, tables), **style)
     changes = tables.flows[
@@ -49,11 +52,8 @@ def scores_along(tables: Tables, name: str, ax: Axes) -> Axes:
         ax.axvline(time, color="0.8", lw=1, zorder=0)
     title = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
     ax.set(xscale="log", xlabel="time", ylabel="score w", title=title)
+    ax.minorticks_off()
     return ax
-
-
-def _entries(tables: Tables) -> list[str]:
-    return [column for column in tables.curves.columns if column[0] == "w" and len(column) <= 3]
 
 
 def _entry_name(entry: str, tables: Tables) -> str:
@@ -66,13 +66,14 @@ def attention_along(tables: Tables, ax: Axes) -> Axes:
     """Draw the mean attention on the label-determining token along the flow, one line a read-out."""
     for (name, curve), marker in zip(tables.curves.groupby("name", sort=False), MARKERS, strict=False):
         label = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
-        line = ax.plot(curve.time, curve.attention, label=label, marker=marker, markevery=24, ms=4)
+        line = ax.plot(curve.time, curve.attention, label=label, marker=marker, markevery=12, ms=4)
         reached = curve[curve.accuracy == 1]
         if len(reached):
             ax.plot(reached.time.iloc[0], reached.attention.iloc[0], "|", ms=16, color=line[0].get_color())
     ax.axhline(1 / tables.settings.task.length, color="0.5", lw=1, ls=":")
     ax.set(xscale="log", xlabel="scaled time (c/n)² t", ylabel="attention on the deciding token", ylim=(0, 1))
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
@@ -80,8 +81,9 @@ def accuracy_along(tables: Tables, ax: Axes) -> Axes:
     """Draw the accuracy along the flow, one line a read-out."""
     for (name, curve), marker in zip(tables.curves.groupby("name", sort=False), MARKERS, strict=False):
         label = "Theorem 4.3's c" if name == "theorem" else f"c = {name}"
-        ax.plot(curve.time, 100 * curve.accuracy, label=label, marker=marker, markevery=24, ms=4)
+        ax.plot(curve.time, 100 * curve.accuracy, label=label, marker=marker, markevery=12, ms=4)
     ax.set(xscale="log", xlabel="scaled time (c/n)² t", ylabel="accuracy (%)", ylim=(0, 104))
+    ax.minorticks_off()
     return ax
 
 
@@ -112,7 +114,7 @@ def critical_readouts(tables: Tables, ax: Axes) -> Axes:
 def _plain(ax: Axes, words: pd.Series) -> None:
     places = sorted(words.unique())
     ax.set_xticks(places, [str(place) for place in places])
-    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.minorticks_off()
 
 
 def scaling(tables: Tables, ax: Axes) -> Axes:
@@ -122,6 +124,7 @@ def scaling(tables: Tables, ax: Axes) -> Axes:
         ax.plot(part.words, part.time, marker=marker, ms=4, label=family.removeprefix("words at "))
     ax.set(xscale="log", yscale="log", xlabel="vocabulary L", ylabel="scaled time to perfection")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
@@ -141,13 +144,14 @@ def by_rarity(tables: Tables, ax: Axes) -> Axes:
     ax.plot(own.rarity, rarest.time * rarest.rarity / own.rarity, ":", color="0.4", label="1/κ")
     ax.set(xscale="log", yscale="log", xlabel="rarity κ of heads", ylabel="scaled time to perfection")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 
 def one_step_map(read_out: Float[Tensor, "words words"], title: str, ax: Axes) -> Axes:
     """Draw V as an image, on one scale of colours."""
     largest = float(read_out.abs().max())
-    drawn = ax.imshow(read_out.numpy(), cmap="vlag", vmin=-largest, vmax=largest, interpolation="nearest")
+    drawn = ax.imshow(read_out.numpy(), cmap=COARSE, vmin=-largest, vmax=largest, interpolation="nearest")
     ax.set(title=title, xlabel="attended token", ylabel="label")
     ax.grid(visible=False)
     ax.figure.colorbar(drawn, ax=ax, shrink=0.85)
@@ -156,23 +160,16 @@ def one_step_map(read_out: Float[Tensor, "words words"], title: str, ax: Axes) -
 
 def sgd_beside_flow(tables: Tables, ax: Axes) -> Axes:
     """Draw the accuracy of SGD on W at each rate, every seed, over the exact flow."""
-    exact = tables.first_rule
-    column = tables.settings.task.column(tables.settings.sgd_readout)
-    ends = [*exact.natural.iloc[1:], 2 * exact.natural.iloc[-1]]
-    ax.step(
-        [1e-9, *ends],
-        100 * np.array([*exact.accuracy, 1.0]),
-        where="post",
-        color="0.2",
-        lw=2,
-        label="exact flow",
-    )
+    exact, last = tables.sgd_flow, float((tables.alone.rate * tables.alone.step).max())
+    times, accuracies = [*exact.natural, last], [*exact.accuracy, exact.accuracy.iloc[-1]]
+    shown = [min(time, last) for time in times]
+    ax.step(shown, 100 * np.array(accuracies), where="post", color="0.2", lw=2, label="exact flow")
     for at, (rate, own) in enumerate(tables.alone.groupby("rate")):
         for number, (_, found) in enumerate(own.groupby("seed")):
             label = f"SGD, η = {rate:g}" if number == 0 else None
             ax.plot(rate * found.step, 100 * found.accuracy, color=f"C{at}", lw=1, alpha=0.6, label=label)
-    ax.axhline(100 * column.plateau, color="0.5", lw=1, ls=":")
-    ax.set(xlabel="time (steps × η)", ylabel="accuracy (%)", xlim=(0, 1.6 * exact.natural.iloc[-1]))
+    ax.axhline(100 * tables.settings.task.column(1.0).plateau, color="0.5", lw=1, ls=":")
+    ax.set(xlabel="time (steps × η)", ylabel="accuracy (%)", ylim=(-3, 104))
     ax.legend(fontsize="small")
     return ax
 
@@ -241,6 +238,8 @@ def departures(tables: Tables, axes: Sequence[Axes]) -> None:
     axes[2].set(xlabel="largest |V − cP| over c", ylabel="accuracy at the end (%)", ylim=(0, 104))
     axes[2].set_title("V near cP")
     axes[2].legend(fontsize="small")
+    for ax in axes[:2]:
+        ax.minorticks_off()
     by_rarity(tables, axes[3])
     axes[3].set_title("4.3: no set too rare")
 
@@ -252,6 +251,7 @@ def sample_errors(tables: Tables, ax: Axes) -> Axes:
         ax.plot(mean.index, 100 * mean, marker=marker, ms=4, label=f"L = {words}")
     ax.set(xscale="log", yscale="log", xlabel="sequences trained on", ylabel="error on new ones (%)")
     ax.legend(fontsize="small")
+    ax.minorticks_off()
     return ax
 
 

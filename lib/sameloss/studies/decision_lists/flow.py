@@ -10,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from scipy.integrate import OdeSolution, solve_ivp
 from scipy.optimize import brentq
@@ -87,10 +86,6 @@ class Flow:
     def natural(self, time: float) -> float:
         """Return the flow's own time t of a scaled one."""
         return time * (self.column.length / self.column.readout) ** 2
-
-    def table(self) -> pd.DataFrame:
-        """Return events with the columns `time`, scaled, `order` and `accuracy`."""
-        return pd.DataFrame(self.events)
 
 
 def order_of(scores: Float[np.ndarray, " entry"]) -> str:

@@ -5,6 +5,7 @@ occurrence of a that is misclassified; S is where a is misclassified and k* deci
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -88,6 +89,13 @@ def identity_gap(case: Case, of: Seen) -> float:
     return float((own - formula).abs().max()) / case.readout
 
 
+def read_out_slope(case: Case) -> float:
+    """Return max |∂L/∂V|, which Lemma 4.1 takes to be at most 1."""
+    sequences = case.sets.sequences
+    found = forward(case.scores, case.read_out, sequences, case.task.labels(sequences))
+    return float(gradients(found, case.read_out, sequences, case.sets.probabilities).read_out.abs().max())
+
+
 def autograd_gap(case: Case) -> float:
     """Return the largest distance of the gradients by hand from automatic ones, over c."""
     scores, read_out = case.scores.clone().requires_grad_(), case.read_out.clone().requires_grad_()
@@ -117,7 +125,7 @@ def curvature_share(case: Case) -> float:
 
 
 class Bounds(NamedTuple):
-    """The largest excess of each bound over all cases; not positive where it holds. Over c."""
+    """The largest excess of each bound over all cases, over c; not positive where it holds, NaN: no case."""
 
     on_failing: float  # ⟨∂L, v⟩ + p(1 − p)(c − 4ε)/2n on S
     elsewhere: float  # ⟨∂L, v⟩ − 6ε/n on other sets
@@ -128,7 +136,10 @@ class Bounds(NamedTuple):
 def proof_bounds(case: Case, of: Seen) -> Bounds:
     """Return the excess of the proofs' bounds over every query that is misclassified somewhere."""
     length, c, epsilon = case.sets.sequences.shape[1], case.readout, case.radius
-    on, off, heavy, cases = [-torch.inf], [-torch.inf], [-torch.inf], 0
+    on: list[float] = []
+    off: list[float] = []
+    heavy: list[float] = []
+    cases = 0
     for token, rows, places in _occurrences(case):
         wrong, deciders = of.wrong[rows, places], case.deciding[rows, places]
         if not wrong.any():
@@ -143,12 +154,13 @@ def proof_bounds(case: Case, of: Seen) -> Bounds:
             off.append(float(slope[~failing].max() - 6 * epsilon / length) / c)
         heavy.append(float(p[failing].max()) - 0.5 - epsilon / c)
         cases += len(rows)
-    return Bounds(max(on), max(off), max(heavy), cases)
+    highest = partial(max, default=torch.nan)
+    return Bounds(highest(on), highest(off), highest(heavy), cases)
 
 
 def least_failing_mass(case: Case, of: Seen) -> float:
     """Return the least Pr[S] over all queries that are misclassified somewhere: of Assumption 4.2."""
-    masses = [torch.inf]
+    masses = []
     for token, rows, places in _occurrences(case):
         possible = case.sets.probabilities[rows] > 0
         wrong = of.wrong[rows, places] & possible
@@ -156,7 +168,7 @@ def least_failing_mass(case: Case, of: Seen) -> float:
         if wrong.any():
             first = _first_failing(case.task, token, deciders[wrong])
             masses.append(float(case.sets.probabilities[rows][wrong & (deciders == first)].sum()))
-    return min(masses)
+    return min(masses, default=torch.nan)
 
 
 def _occurrences(case: Case) -> Iterator[tuple[int, Tensor, Tensor]]:

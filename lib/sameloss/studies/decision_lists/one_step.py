@@ -12,8 +12,8 @@ from sameloss.studies.decision_lists.task import DecisionLists, draw_sequences
 INITIAL_SCALE = 1e-4
 """Standard deviation of the entries of V before the step: 10⁻⁸ is their variance."""
 
-CHUNK = 500
-"""Sequences whose gradient is taken at once."""
+CHUNK = 2_500_000
+"""Logits that are computed at once."""
 
 
 def exact_step(task: DecisionLists, length: int, rate: float) -> Float[Tensor, "words words"]:
@@ -45,8 +45,9 @@ def sampled_step(
     words = task.words
     read_out = INITIAL_SCALE * torch.randn(words, words, generator=generator)
     scores, total = torch.zeros(words, words), torch.zeros(words, words)
-    for first in range(0, count, CHUNK):
-        sequences = draw_sequences(words, length, min(CHUNK, count - first), generator)
+    together = max(1, CHUNK // (length * words))
+    for first in range(0, count, together):
+        sequences = draw_sequences(words, length, min(together, count - first), generator)
         weights = torch.full((len(sequences),), 1 / count)
         found = forward(scores, read_out, sequences, task.labels(sequences))
         total += gradients(found, read_out, sequences, weights).read_out

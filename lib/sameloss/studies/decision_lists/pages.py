@@ -23,9 +23,6 @@ from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListPr
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table
 
-DESCENT_STEPS = 20_000
-"""Of gradient descent with the theorem's rate; at the printed setting 4,845 are enough."""
-
 OTHER_TASKS = (TaskShape(12, 3, 3), TaskShape(20, 4, 3), TaskShape(40, 5, 4), TaskShape(100, 12, 4))
 """On which Theorem 4.3 is tried beside the page's own."""
 
@@ -47,7 +44,7 @@ class ListPage(Page[Settings]):
     @property
     def flows(self) -> ListFlows:
         """Return the moments of perfection by read-out, L, n, m and rarity."""
-        readouts = sorted({*self.lists.readouts, self.lists.sgd_readout}, reverse=True)
+        readouts = sorted({*self.lists.readouts, *self.lists.shown, self.lists.sgd_readout}, reverse=True)
         return ListFlows(self.lists.task, tuple(readouts), self.lists.sweeps)
 
     @property
@@ -59,7 +56,7 @@ class ListPage(Page[Settings]):
     def descents(self) -> ListDescents:
         """Return gradient descent as Theorem 4.3 has it."""
         others = (task for task in OTHER_TASKS if task != self.lists.task)
-        return ListDescents((self.lists.task, *others), DESCENT_STEPS)
+        return ListDescents((self.lists.task, *others))
 
     @property
     def proofs(self) -> ListProofs:
@@ -122,7 +119,10 @@ class ListPage(Page[Settings]):
             get(self.proofs),
             pd.concat(map(get, self.departures), ignore_index=True),
             self._by_seed(self.steps),
-            pd.concat(self._by_seed(partial(self.alone, rate=rate)).assign(rate=rate) for rate in rates),
+            pd.concat(
+                self._by_seed(partial(self.alone, rate=rate)).assign(rate=self.lists.steps_at(rate).rate)
+                for rate in rates
+            ),
             self._by_seed(self.both),
             self._by_seed(self.samples),
             pd.concat(

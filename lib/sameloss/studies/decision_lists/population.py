@@ -9,7 +9,7 @@ sequences is a sum over 2^(m-1) patterns with hypergeometric weights, for any vo
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from math import comb, log
+from math import comb, log, nan
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -189,11 +189,13 @@ class Column:
         """Return c*, the read-out below which the plateau has no way out (ours).
 
         On it the token attends to itself alone. The force on its score changes sign where the outputs of its
-        own label and of another differ by D = q − (1 − q)/(n − 1), q the plateau's accuracy.
+        own label and of another differ by D = q − (1 − q)/(n − 1), q the plateau's accuracy. NaN where
+        there is none: D is not between −1/(L − 1) and 1.
         """
         q = self.plateau
         difference = q - (1 - q) / (self.length - 1)
-        return log((1 + difference * (self.words - 1)) / (1 - difference))
+        odds = 1 + difference * (self.words - 1)
+        return log(odds / (1 - difference)) if odds > 0 and difference < 1 else nan
 
 
 def luce_loss(column: Column, u: Float[np.ndarray, " entry"]) -> float:

@@ -1,5 +1,6 @@
 """The exact runs of this study: flows, and gradient descent as the theorems have it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
@@ -13,24 +14,27 @@ from sameloss.store.store import Report, Store
 from sameloss.studies.decision_lists.flow import LATEST, Flow, descend, flow, luce_flow
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.settings import THEOREM, Sweeps, TaskShape
-from sameloss.studies.decision_lists.theorems import curvature_bound, gradient_bound, horizon_of_43
+from sameloss.studies.decision_lists.theorems import gradient_bound, horizon_of_43
 
 HORIZON = 1e6
-"""Scaled time within which flows above c* are perfect; s* grows a little faster than L²/n."""
+"""Scaled time within which flows above c* are perfect at L²/n = 1,600; longer in proportion."""
 
-LOOKS_A_DECADE = 24
+CRITICAL_RULES = 4
+"""Tokens of a list where c* is tried, as in Figure 4.1."""
+
+LOOKS_A_DECADE = 12
 """Of curves over the logarithm of time."""
 
 AFTERWARDS = 100
 """Curves go on to so many times the time of perfection."""
 
 
-class ListRun(Tabled):
+class ListRun(Tabled, ABC):
     """A run of this study: one table."""
 
+    @abstractmethod
     def rows(self, report: Report) -> Iterator[dict]:
         """Yield the table's rows."""
-        raise NotImplementedError
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Write the table."""
@@ -69,15 +73,16 @@ class ListFlows(ListRun):
         for rarity in sweeps.rarities:
             yield "rarity", replace(task.column(task.theorem_readout), rarity=rarity), 100 * HORIZON
         for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
-            column = Column(words, words // 8, task.rules, 1.0)
+            column = Column(words, words // 8, CRITICAL_RULES, 1.0)
             column = replace(column, readout=column.critical_readout + shift)
             yield f"critical {shift:+g}", column, sweeps.horizon * _scale(column)
 
 
 def _horizon(column: Column, natural: float) -> float:
     """Return the scaled time to follow: longer where the read-out is small and escape slow."""
-    scale = _scale(column)
-    return HORIZON if scale > 1 else max(HORIZON, natural * scale)
+    longest = HORIZON * max(1.0, column.words**2 / column.length / 1600)
+    slow = not column.readout > column.critical_readout + 1  # which may be NaN
+    return max(longest, min(natural * _scale(column), LATEST)) if slow else longest
 
 
 def _at_theorem(words: int, length: int, rules: int) -> Column:
@@ -94,8 +99,8 @@ def _events(family: str, found: Flow) -> Iterator[dict]:
     c = found.column
     about = {"family": family, "words": c.words, "length": c.length, "rules": c.rules}
     for event in found.events:
-        natural = {"natural": found.natural(event.time), "horizon": found.horizon}
-        yield {**about, "readout": c.readout, "rarity": c.rarity, **event._asdict(), **natural}
+        natural = found.natural(event.time)
+        yield {**about, "readout": c.readout, "rarity": c.rarity, **event._asdict(), "natural": natural}
 
 
 @dataclass(frozen=True)
@@ -118,20 +123,29 @@ class ListCurves(ListRun):
 
 
 def _log_times(horizon: float) -> np.ndarray:
-    return np.logspace(0, np.log10(horizon), round(LOOKS_A_DECADE * np.log10(horizon)) + 1)
+    first = min(1.0, horizon / 1000)
+    return np.geomspace(first, horizon, round(LOOKS_A_DECADE * np.log10(horizon / first)) + 1)
 
 
 def _along(found: Flow, time: float) -> dict[str, float]:
     column, scores = found.column, found.scores(time)
-    entries = [*(f"w{place}" for place in range(1, column.rules + 1)), "wo"]
     return {
         "time": time,
         "natural": found.natural(time),
         "loss": column.words * column.loss(scores),
         "accuracy": column.accuracy(scores),
         "attention": column.weight_on_determining(scores),
-        **dict(zip(entries, scores, strict=True)),
+        **dict(zip(score_columns(column.rules), scores, strict=True)),
     }
+
+
+def score_columns(rules: int) -> list[str]:
+    """Return the columns of scores in the curves: places of the list, then all other tokens.
+
+    >>> score_columns(2)
+    ['w1', 'w2', 'wo']
+    """
+    return [*(f"w{place}" for place in range(1, rules + 1)), "wo"]
 
 
 @dataclass(frozen=True)
@@ -142,7 +156,6 @@ class ListDescents(ListRun):
     """
 
     tasks: tuple[TaskShape, ...]
-    steps: int
 
     def rows(self, report: Report) -> Iterator[dict]:
         """Descend, and compare with what is promised."""
@@ -151,8 +164,8 @@ class ListDescents(ListRun):
         for task in self.tasks:
             readout = task.theorem_readout
             column = task.column(readout)
-            bound = curvature_bound(task.length / task.words, readout, task.length)
-            yield self._row("everywhere", column, bound, self.steps)
+            bound = task.curvature(readout)
+            yield self._row("everywhere", column, bound, _enough(column, bound))
             report((self.tasks.index(task) + 1) / len(self.tasks), f"L = {task.words}")
 
     def _row(self, curvature: str, column: Column, bound: float, steps: int) -> dict:
@@ -167,7 +180,7 @@ class ListDescents(ListRun):
             "readout": column.readout,
             "curvature": curvature,
             "bound": bound,
-            "steps": found.perfect,
+            "steps": found.perfect or np.nan,
             "promised": promised * bound,
             "rises": int((np.diff(found.losses) > 1e-12 * found.losses[:-1]).sum()),
             "attention": column.weight_on_determining(found.scores),
@@ -180,11 +193,21 @@ class ListDescents(ListRun):
 PRINTED = TaskShape(200, 25, 4)
 """The setting of Figure 4.1."""
 
+MOST_STEPS = 100_000
+"""Of descent on an exact loss."""
+
 GENTLE = 1e5
 """The read-out at which the two readings of λ are told apart."""
 
 AFTER_START = 2000
 """Steps of descent at the rate of the start's curvature."""
+
+
+def _enough(column: Column, bound: float) -> int:
+    """Return twice the steps that the flow's time to perfection makes, at most `MOST_STEPS`."""
+    found = flow(column, _horizon(column, 0.0))
+    steps = 2 * found.natural(found.perfect) * bound
+    return int(steps) + 10 if steps < MOST_STEPS else MOST_STEPS
 
 
 def _squared_norm(column: Column, scores: np.ndarray) -> float:

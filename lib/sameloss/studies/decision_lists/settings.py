@@ -2,16 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import EncoderShape
+from sameloss.studies.decision_lists.flow import flow, order_of
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.sgd import Steps
 from sameloss.studies.decision_lists.task import DecisionLists, cyclic_lists
-from sameloss.studies.decision_lists.theorems import readout_of_43
+from sameloss.studies.decision_lists.theorems import curvature_bound, readout_of_43
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+
+AFTERWARDS = 1.7
+"""SGD goes on to so many times the exact flow's perfect time."""
+
+MOST_STEPS = 4000
+"""Of SGD, where the exact flow takes longer, or for ever."""
 
 THEOREM = "theorem"
 """The name of the read-out that Theorem 4.3 asks for."""
@@ -32,6 +42,10 @@ class TaskShape:
     def column(self, readout: float) -> Column:
         """Return a column's exact loss at c."""
         return Column(self.words, self.length, self.rules, readout)
+
+    def curvature(self, readout: float) -> float:
+        """Return the bound on the Hessian of every W at c."""
+        return curvature_bound(self.length / self.words, readout, self.length)
 
     @property
     def theorem_readout(self) -> float:
@@ -107,8 +121,9 @@ class ListSettings:
     departures: Departures
     drawn: tuple[int, ...]  # sequences of Figure 4.1's step
     sgd_readout: float
-    rates: tuple[float, ...]  # of SGD at that read-out; steps are in proportion
-    alone: Steps  # of W, at the first rate
+    rates: tuple[float, ...]  # of SGD at that read-out, times the bound on the curvature there
+    alone_batch: int
+    alone_looks: int
     both: Steps
     looked: int  # sequences held out for every look
     samples: Samples
@@ -126,10 +141,23 @@ class ListSettings:
         """Return the seeds of everything that is drawn; the pilot's were 0 to 5, 99 and 999."""
         return range(self.first_seed, self.first_seed + self.seeds)
 
+    @cached_property
+    def exact_time(self) -> float:
+        """Return when the exact flow at SGD's read-out is perfect; NaN: not in scaled time 1e6."""
+        found = flow(self.task.column(self.sgd_readout), 1e6)
+        return found.natural(found.perfect)
+
     def steps_at(self, rate: float) -> Steps:
-        """Return SGD at another rate, over the same time."""
-        first = self.alone
-        return replace(first, rate=rate, steps=max(first.looks, round(first.steps * first.rate / rate)))
+        """Return SGD of W at a rate over the curvature, for longer than the exact flow takes.
+
+        Args:
+            rate: times the bound on the curvature; up to 2, descent on the population loss falls.
+
+        """
+        own = float(f"{rate / self.task.curvature(self.sgd_readout):.3g}")
+        wanted = AFTERWARDS * self.exact_time / own
+        steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # NaN is not less than anything
+        return Steps(own, self.alone_batch, max(self.alone_looks, steps), self.alone_looks)
 
 
 @dataclass(frozen=True)
@@ -145,14 +173,15 @@ SMOKE = ListSettings(
     task=TaskShape(12, 3, 3),
     readouts=(1e5, 1e3, 100.0, 30.0, 10.0),
     shown=(30.0, 10.0),
-    sweeps=Sweeps((16, 32), (0.125,), (4,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
+    sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
     cases=20,
     small=TaskShape(9, 3, 3),
     departures=Departures((100.0, 1000.0), (0.0, 0.03, 1.0), (10.0,), 1),
     drawn=(25, 1000),
     sgd_readout=30.0,
-    rates=(0.02,),
-    alone=Steps(0.02, 64, 200, 20),
+    rates=(0.3,),
+    alone_batch=64,
+    alone_looks=20,
     both=Steps(5.0, 64, 100, 20),
     looked=500,
     samples=Samples((12, 18), 4, 3, 30.0, (8, 16, 32, 64, 128, 256), 500, most_steps=300),
@@ -177,8 +206,9 @@ LAPTOP = ListSettings(
     departures=Departures((1e3, 1e4), (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5), (10.0, 100.0), 3),
     drawn=(25, 100, 1000, 10_000),
     sgd_readout=30.0,
-    rates=(2.0, 10.0, 30.0),
-    alone=Steps(2.0, 64, 1600, 50),
+    rates=(1.5, 7.0, 20.0),
+    alone_batch=64,
+    alone_looks=50,
     both=Steps(100.0, 64, 1500, 50),
     looked=400,
     samples=Samples(
@@ -218,7 +248,7 @@ PARAMETERS: dict[str, Parameter] = {
         "of sequences, n; None: the preset's", int | None, sets=("lists.task.length",), most=3200
     ),
     "list_length": Parameter(
-        "tokens of every list, m; None: the preset's", int | None, sets=("lists.task.rules",), most=8
+        "tokens of every list, m; None: the preset's", int | None, sets=("lists.task.rules",), least=2, most=8
     ),
     "readout": Parameter(
         "c of SGD on W alone, and of one more flow; None: the preset's",
@@ -228,13 +258,13 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "steps": Parameter("of SGD on both matrices; None: the preset's", int | None, sets=("lists.both.steps",)),
     "batch": Parameter(
-        "sequences a step; None: the preset's",
+        "sequences a step of SGD; None: the preset's",
         int | None,
-        sets=("lists.alone.batch", "lists.both.batch"),
+        sets=("lists.alone_batch", "lists.both.batch"),
         most=100_000,
     ),
     "seeds": Parameter(
-        "of everything that is drawn; None: the preset's",
+        "of SGD, fixed samples and Figure 4.1; None: the preset's",
         int | None,
         sets=("lists.seeds",),
         least=2,
@@ -244,7 +274,7 @@ PARAMETERS: dict[str, Parameter] = {
 
 
 def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return the settings with a reader's read-out among those followed.
+    """Return the settings with a reader's read-out the first of those drawn.
 
     Raises:
         ParameterError: where there are no such sequences or lists, or their order is right after one step.
@@ -253,13 +283,12 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
     lists = settings.lists
     lists.task.column(1.0)
     lists.task.build()
-    if 2 * lists.task.length > lists.task.words:
+    if order_of(lists.task.column(1.0).first_step()) == order_of(-np.arange(lists.task.rules + 1.0)):
         raise ParameterError(
-            f"With n > L/2 the order is right after one step of any size, so there is nothing to follow; "
-            f"choose a length of at most {lists.task.words // 2} for {lists.task.words} tokens."
+            f"With n = {lists.task.length} of L = {lists.task.words} tokens the order is right after a step "
+            "of any size, so there is nothing to follow; choose shorter sequences."
         )
     if (own := values.get("readout")) is None:
         return settings
-    followed = tuple(sorted({*lists.readouts, own}, reverse=True))
-    shown = tuple(sorted({*lists.shown, own}, reverse=True))
-    return replace(settings, lists=replace(lists, readouts=followed, shown=shown))
+    shown = (own, *(readout for readout in lists.shown if readout != own))
+    return replace(settings, lists=replace(lists, shown=shown))

@@ -41,7 +41,7 @@ class Steps:
         return sorted({round(self.steps * at / self.looks) for at in range(self.looks + 1)})
 
 
-class Matrices(NamedTuple):
+class Look(NamedTuple):
     """Both matrices after a step."""
 
     step: int
@@ -51,43 +51,45 @@ class Matrices(NamedTuple):
 
 def scores_by_sgd(
     task: DecisionLists, length: int, readout: float, how: Steps, generator: torch.Generator
-) -> Iterator[Matrices]:
+) -> Iterator[Look]:
     """Train W alone from 0 at V = cP on sequences drawn anew at every step; yield at every look."""
     device = generator.device
     scores = torch.zeros(task.words, task.words, device=device)
     fixed = task.read_out(readout).float().to(device)
-    for step in range(how.steps + 1):
-        if step in how.look_steps:
-            yield Matrices(step, scores, fixed)
+    looks = set(how.look_steps)
+    yield Look(0, scores, fixed)
+    for step in range(1, how.steps + 1):
         sequences = draw_sequences(task.words, length, how.batch, generator)
         scores = scores - how.rate * fixed_read_out_gradient(scores, readout, task, sequences)
-        _check(scores, how)
+        _check(how, scores)
+        if step in looks:
+            yield Look(step, scores, fixed)
 
 
-def both_by_sgd(
-    task: DecisionLists, length: int, how: Steps, generator: torch.Generator
-) -> Iterator[Matrices]:
+def both_by_sgd(task: DecisionLists, length: int, how: Steps, generator: torch.Generator) -> Iterator[Look]:
     """Train both from W = 0 and a tiny random V, as Figure 4.1 begins; yield at every look."""
     device, words = generator.device, task.words
     scores = torch.zeros(words, words, device=device)
     read_out = INITIAL_SCALE * torch.randn(words, words, generator=generator, device=device)
     weights = torch.full((how.batch,), 1 / how.batch, device=device)
-    for step in range(how.steps + 1):
-        if step in how.look_steps:
-            yield Matrices(step, scores, read_out)
+    looks = set(how.look_steps)
+    yield Look(0, scores, read_out)
+    for step in range(1, how.steps + 1):
         sequences = draw_sequences(words, length, how.batch, generator)
         found = forward(scores, read_out, sequences, task.labels(sequences))
         by_scores, by_read_out = gradients(found, read_out, sequences, weights)
         scores, read_out = scores - how.rate * by_scores, read_out - how.rate * by_read_out
-        _check(read_out, how)
+        _check(how, scores, read_out)
+        if step in looks:
+            yield Look(step, scores, read_out)
 
 
-def _check(matrix: Tensor, how: Steps) -> None:
-    if not bool(matrix.isfinite().all()):
+def _check(how: Steps, *matrices: Tensor) -> None:
+    if not all(bool(matrix.isfinite().all()) for matrix in matrices):
         raise NonFiniteLoss(f"SGD diverged at the rate {how.rate:g}; choose a smaller one.")
 
 
-def looked_at(task: DecisionLists, found: Matrices, sequences: Int[Tensor, "batch seq"]) -> dict[str, float]:
+def looked_at(task: DecisionLists, found: Look, sequences: Int[Tensor, "batch seq"]) -> dict[str, float]:
     """Return accuracies and attention on held-out sequences, the share of ordered columns, V's strength."""
     scores, read_out = found.scores, found.read_out
     labels = task.labels(sequences)

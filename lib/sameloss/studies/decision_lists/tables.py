@@ -1,5 +1,6 @@
 """Tables of the chapter: what its runs found, in the form it is shown in."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb, log
@@ -10,10 +11,13 @@ import torch
 
 from sameloss.seeds import generator_for
 from sameloss.statistics.bootstrap import Interval, seed_interval
+from sameloss.statistics.estimate import Estimate
 from sameloss.studies.decision_lists.attention import uniform_attention_bound
 from sameloss.studies.decision_lists.population import Column
+from sameloss.studies.decision_lists.runs import CRITICAL_RULES, score_columns
 from sameloss.studies.decision_lists.settings import ListSettings
 from sameloss.studies.decision_lists.task import MOST_SETS, draw_sequences, uniform_sets
+from sameloss.studies.statement import Statement
 
 DRAWN = 20_000
 """Sequences on which the accuracy of uniform attention is bounded where sets are too many."""
@@ -47,7 +51,17 @@ class Tables:
         return self.departures[self.departures.what == what]
 
     @property
-    def first_rule(self) -> pd.DataFrame:
+    def entries(self) -> list[str]:
+        """Return the columns of scores in the curves: places of the list, then all others."""
+        return score_columns(self.settings.task.rules)
+
+    @property
+    def descent(self) -> pd.Series:
+        """Return gradient descent as Theorem 4.3 has it, on the page's own task."""
+        return self.descents[self.descents.curvature == "everywhere"].iloc[0]
+
+    @property
+    def sgd_flow(self) -> pd.DataFrame:
         """Return the events of the flow at the read-out of SGD."""
         readouts = self.flows[self.flows.family == "readout"]
         return readouts[np.isclose(readouts.readout, self.settings.sgd_readout)]
@@ -74,7 +88,7 @@ def descent_table(tables: Tables) -> pd.DataFrame:
             "n": found.length,
             "m": found.rules,
             "read-out": found.readout.map("{:.3g}".format),
-            "steps": found.steps,
+            "steps": found.steps.map("{:,.0f}".format).replace("nan", "–"),
             "promised": found.promised.map("{:.3g}".format),
             "attention": found.attention,
             "1/n": 1 / found.length,
@@ -94,10 +108,11 @@ def slope_table(tables: Tables) -> pd.DataFrame:
     return table.assign(L=ranges)[["L", *found]]
 
 
-def overall_slope(tables: Tables, family: str) -> float:
-    """Return the exponent of a sweep, by least squares over all of it."""
-    own = tables.perfect[tables.perfect.family == family]
-    return float(np.polyfit(np.log(own.words), np.log(own.time), 1)[0])
+def logarithmic_growth(tables: Tables, family: str) -> float:
+    """Return by what s* n / (L² log L) changes between the two largest vocabularies of a sweep."""
+    own = tables.perfect[tables.perfect.family == family].sort_values("words").tail(2)
+    shares = own.time * own.length / (own.words**2 * np.log(own.words))
+    return float(shares.iloc[1] / shares.iloc[0])
 
 
 def rarity_slope(tables: Tables) -> float:
@@ -111,9 +126,8 @@ def critical_table(tables: Tables) -> pd.DataFrame:
     own = tables.perfect[tables.perfect.family.str.startswith("critical")]
     table = own.pivot(index="words", columns="family", values="natural")
     table.columns = [f"c* {name.split()[1]}" for name in table.columns]
-    task = tables.settings.task
     stars = own[own.family == "critical +0"].set_index("words").readout
-    plateaus = {words: Column(words, words // 8, task.rules, 1.0).plateau for words in table.index}
+    plateaus = {words: Column(words, words // 8, CRITICAL_RULES, 1.0).plateau for words in table.index}
     table.insert(0, "c*", stars)
     table.insert(1, "log L", [log(words) for words in table.index])
     table.insert(2, "plateau (%)", [100 * plateaus[words] for words in table.index])
@@ -142,7 +156,7 @@ def ordered_time(found: pd.DataFrame, rate: float) -> float:
 
 def sgd_table(tables: Tables) -> pd.DataFrame:
     """Return SGD's time to half of all columns over the exact flow's, by rate, with intervals over seeds."""
-    exact = tables.first_rule
+    exact = tables.sgd_flow
     exact_time = float(exact[exact.accuracy == 1].natural.min())
     rows = []
     for rate, own in tables.alone.groupby("rate"):
@@ -223,33 +237,51 @@ def block_table_in_words(tables: Tables) -> pd.DataFrame:
     return named.rename(columns={"mlp": "MLP", "step": "steps", "listed_accuracy": "other deciders"})
 
 
-def uniform_bound(settings: ListSettings) -> float:
+def uniform_bound(settings: ListSettings) -> Estimate:
     """Return the accuracy above which uniform attention cannot get: exactly, or over drawn sequences."""
     task, length = settings.task.build(), settings.task.length
-    if comb(task.words, length) <= MOST_SETS:
+    exact = comb(task.words, length) <= MOST_SETS
+    if exact:
         sequences = uniform_sets(task.words, length).sequences
     else:
         sequences = draw_sequences(task.words, length, DRAWN, generator_for("lists bound", 0))
     parts = [uniform_attention_bound(task, part) for part in sequences.split(1000)]
-    return float(torch.cat(parts).double().mean())
+    found = Estimate.of(torch.cat(parts).double())
+    return found._replace(standard_error=0.0) if exact else found
 
 
 def in_words(tables: Tables, judged: pd.DataFrame) -> str:
     """Return what the chapter shows in a few sentences, counter-findings first."""
-    verdicts = judged.verdict.value_counts()
-    first = tables.descents[tables.descents.curvature == "everywhere"].iloc[0]
-    joint = joint_table(tables)
-    failed = [
-        f"{row.place}: {row.statement}" for row in judged.itertuples() if row.verdict.startswith("fails")
-    ]
+    first, joint, verdicts = tables.descent, joint_table(tables), judged.verdict.value_counts()
+    counts = ", ".join(f"{verdict} ({count})" for verdict, count in verdicts.items())
+    plateau = joint["plateau to step"].median()
     parts = [
         f"In the regime of Theorem 4.3 attention is not learnt: at perfection it pays "
         f"{first.attention:.6f} to the token that decides, uniform attention {1 / first.length:.6f}.",
-        f"Of {len(judged)} statements {verdicts.get('holds', 0)} hold, "
-        f"{verdicts.get('holds as corrected', 0)} as corrected, {len(failed)} fail"
-        + (f" ({'; '.join(failed)})." if failed else "."),
-        f"The theorem's time is met {first.promised / max(first.steps, 1):.1e} times over.",
-        f"From nothing both matrices reach {100 * joint['accuracy at the end'].mean():.1f} % after a plateau "
-        f"of {joint['plateau to step'].median():,.0f} steps.",
+        f"The {len(judged)} statements, by verdict: {counts}.",
+        f"The theorem's steps are {first.promised / first.steps:.1e} times those that it takes.",
+        f"From nothing both matrices reach {100 * joint['accuracy at the end'].mean():.1f} %"
+        + (f" after a plateau of {plateau:,.0f} steps." if plateau > 0 else "."),
     ]
     return " ".join(parts)
+
+
+def checks_in_words(checks: pd.DataFrame, statements: Mapping[str, Statement]) -> pd.DataFrame:
+    """Return the checks as they are shown: the place of each, its number, and what it has to be."""
+    below = (checks.target == checks.tolerance) & (checks.target > 0)
+    wanted = [
+        f"at most {2 * row.tolerance:.3g}" if only else f"{row.target:.4g} ± {row.tolerance:.2g}"
+        for row, only in zip(checks.itertuples(), below, strict=True)
+    ]
+    return pd.DataFrame(
+        {
+            "place": [statements[of].place for of in checks.of],
+            "check": checks.text,
+            "value": checks.value.map("{:.4g}".format),
+            "wanted": wanted,
+            "passed": [
+                ("yes" if row.passed else "no") + ("" if row.printed else " (corrected)")
+                for row in checks.itertuples()
+            ],
+        }
+    )

@@ -195,6 +195,7 @@ def draw_sequences(
     words: int, length: int, count: int, generator: torch.Generator
 ) -> Int[Tensor, "count seq"]:
     """Draw sequences of different tokens, all sets equally likely."""
+    check_sequences(words, length)
     noise = torch.rand(count, words, generator=generator, device=generator.device)
     return noise.topk(length).indices
 
@@ -208,19 +209,15 @@ def triple_mass(task: DecisionLists, sets: Sets) -> float:
     """Return the largest δ of Assumption 4.3.
 
     The least positive probability that a, b and c occur with b the label-determining token of a, c behind
-    b in the list of a or not in it. Of lists and sets without such triples: the least probability of a pair
-    a, b, which is all that Assumption 4.2 can then be about.
+    b in the list of a or not in it.
     """
     deciding = task.determining(sets.sequences)
-    triples: dict[tuple[int, ...], float] = {}
-    pairs: dict[tuple[int, ...], float] = {}
+    masses: dict[tuple[int, ...], float] = {}
     for row, decided, mass in zip(
         sets.sequences.tolist(), deciding.tolist(), sets.probabilities.tolist(), strict=True
     ):
         for token, decider in zip(row, decided, strict=True):
-            pairs[token, decider] = pairs.get((token, decider), 0.0) + mass
             for other in row:
                 if task.ranks[token, other] > task.ranks[token, decider]:
-                    key = token, decider, other
-                    triples[key] = triples.get(key, 0.0) + mass
-    return min(mass for mass in (triples or pairs).values() if mass > 0)
+                    masses[token, decider, other] = masses.get((token, decider, other), 0.0) + mass
+    return min(mass for mass in masses.values() if mass > 0)

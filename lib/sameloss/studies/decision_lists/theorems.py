@@ -16,9 +16,13 @@ def readout_of_43(words: int, length: int, mass: float) -> float:
         ParameterError: for δ = 0, with which no read-out is large enough.
 
     """
+    _check_mass(mass)
+    return 4 * length**2 * log(words) / mass
+
+
+def _check_mass(mass: float) -> None:
     if not 0 < mass <= 1:
         raise ParameterError(f"δ is the probability of something that occurs, in (0, 1]; got {mass}.")
-    return 4 * length**2 * log(words) / mass
 
 
 def first_loss(words: int, length: int, readout: float) -> float:
@@ -61,9 +65,10 @@ def readout_of_44(
         loss: L₀ as a function of c.
 
     Raises:
-        ParameterError: for ε that is not in (0, 16M].
+        ParameterError: for ε that is not in (0, 16M], and for δ that is no probability of anything.
 
     """
+    _check_mass(mass)
     if not 0 < radius <= 16 * longest:
         raise ParameterError(f"ε must lie in (0, 16M] = (0, {16 * longest}]; got {radius}.")
 

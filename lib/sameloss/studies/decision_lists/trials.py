@@ -27,6 +27,7 @@ from sameloss.studies.decision_lists.lemmas import (
     nearly_ordered_case,
     proof_bounds,
     random_case,
+    read_out_slope,
     seen,
 )
 from sameloss.studies.decision_lists.runs import ListRun
@@ -71,6 +72,7 @@ def _measured(case: Case) -> dict[str, float]:
     exact = case.radius == 0
     own = {
         "gradient": autograd_gap(case),
+        "read_out_slope": read_out_slope(case),
         "identity": identity_gap(case, of) if exact else np.nan,
         "curvature": curvature_share(case) if exact else np.nan,
     }
@@ -178,10 +180,7 @@ class ListDepartures(ListRun):
             mass = self.small.column(1.0).set_mass
             c = readout_of_44(radius, self.small.rules, self.small.length, mass, loss)
             found = matrix_flow(task, sets, _start(task.read_out(c) + noise), c, 1e-3 * radius / 2, True)
-            end = found.at(found.perfect)
-            moved = float((end.read_out - found.read_out).abs().max())
             yield f"{radius:g}", c, "time over promise", found.perfect / (radius / 2)
-            yield f"{radius:g}", c, "V moved over ε/2", moved / (radius / 2)
 
 
 def _start(read_out: torch.Tensor) -> Matrices:

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from sameloss.errors import StoreError
 from sameloss.studies.growing.operators import NOT_GROWN
 from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
 from sameloss.studies.growing.settings import PRESETS, GrowingSettings, Settings
@@ -73,14 +74,37 @@ def stacks_in(settings: Settings, tables: Tables) -> Stacks:
     return Stacks(settings.stacking, tables["stages"], tables["known"])
 
 
-READ: dict[str, tuple[Callable[[Settings, Tables], Grown | Stacks], tuple[str, ...]]] = {
-    "ii5_growing": (found_in, ("candidates", "landscape", "downstream", "ages")),
-    "ii5_stacking": (stacks_in, ("stages", "known")),
+class Reading(NamedTuple):
+    """What makes a page's results, of which tables, and which seeds the first of them has to hold."""
+
+    made: Callable[[Settings, Tables], Grown | Stacks]
+    tables: tuple[str, ...]
+    seeds: Callable[[Settings], range]
+
+
+READ = {
+    "ii5_growing": Reading(
+        found_in,
+        ("candidates", "landscape", "downstream", "ages"),
+        lambda settings: settings.growing.all_seeds,
+    ),
+    "ii5_stacking": Reading(stacks_in, ("stages", "known"), lambda settings: settings.stacking.all_seeds),
 }
-"""What makes each page's results, and of which tables."""
 
 
 def found_by_record(page: str, preset: str) -> Any:
-    """Return what a record of a page says."""
-    read, names = READ[page]
-    return read(PRESETS[preset], {name: recorded(name, preset, page) for name in names})
+    """Return what a record of a page says.
+
+    Raises:
+        StoreError: where it was made with other seeds than the preset has.
+
+    """
+    reading, settings = READ[page], PRESETS[preset]
+    tables = {name: recorded(name, preset, page) for name in reading.tables}
+    there, wanted = set(tables[reading.tables[0]].seed), set(reading.seeds(settings))
+    if there != wanted:
+        raise StoreError(
+            f"The record of {page} at {preset} holds the seeds {sorted(there)}, and the preset has "
+            f"{sorted(wanted)}; record it again: make record PRESET={preset} PAGE={page}."
+        )
+    return reading.made(settings, tables)
