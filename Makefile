@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || echo python3)
 BIN := .venv/bin
 RUN := exec env PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python
 
-.PHONY: help book html test lint unit chapters-test book-test campaign twins notebooks record snakemake freeze clean
+.PHONY: help book html test lint unit chapters-test book-test campaign twins notebooks record take snakemake freeze clean
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -38,7 +38,7 @@ lint: .venv/installed  ## Ruff, and notebooks against their py:percent twins
 unit: .venv/installed  ## Unit tests of the library
 	$(RUN) -m pytest -n auto --dist worksteal -m "not book" lib tests
 
-chapters-test: .venv/installed  ## Execute the chapters again, two at a time, and compare checked outputs (nbval)
+chapters-test: .venv/installed $(if $(FRESH),,take)  ## Execute the chapters again, compare checked outputs (nbval); FRESH=yes computes all their runs
 	$(RUN) -m sameloss.book.build compute
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -p no:cacheprovider -o addopts= -W default -n 2 --dist loadfile \
 		--nbval-lax --nbval-current-env --nbval-cell-timeout 3600 chapters
@@ -55,10 +55,14 @@ twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 notebooks: twins  ## Execute what is committed at the default preset and make it the committed outputs
 	$(RUN) -m sameloss.book.build execute --force
 	$(RUN) -m sameloss.book.build adopt
+	$(RUN) -m sameloss.book.build keep
 
 record: PRESET := laptop-long
 record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/
 	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE))
+
+take: .venv/installed  ## Take as computed what results/ holds of the default's runs: chapters then compute what is new
+	$(RUN) -m sameloss.book.build take
 
 snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk
 

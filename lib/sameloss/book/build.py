@@ -6,6 +6,8 @@ python -m sameloss.book.build html [--committed]          executed (or committed
 python -m sameloss.book.build twins [--sync]              compare notebooks with their py:percent twins
 python -m sameloss.book.build adopt                       make the executed notebooks the committed ones
 python -m sameloss.book.build record --preset laptop-long  write a long run's tables to results/
+python -m sameloss.book.build keep --preset laptop        write to results/ what every finished run found
+python -m sameloss.book.build take --preset laptop        take what is there as computed
 """
 
 import argparse
@@ -13,9 +15,11 @@ from importlib import import_module
 
 from sameloss.errors import BookError
 
-MODULES = {"compute": "compute", "execute": "execute", "html": "site"} | {
-    name: name for name in ("twins", "adopt", "record")
-}
+MODULES = (
+    {"compute": "compute", "execute": "execute", "html": "site"}
+    | {name: name for name in ("twins", "adopt", "record")}
+    | {"keep": "record", "take": "record"}
+)
 """Where each command is; only that is imported, and by the processes that it starts nothing."""
 
 
@@ -34,7 +38,8 @@ def arguments() -> argparse.ArgumentParser:
     """Return what may be said on the command line."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("compute").add_argument("--preset", default="laptop")
+    for name in ("compute", "keep", "take"):
+        commands.add_parser(name).add_argument("--preset", default="laptop")
     execute = commands.add_parser("execute")
     execute.add_argument("--preset", default="laptop")
     execute.add_argument("--force", action="store_true")

@@ -29,7 +29,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
-    missing = [run for run in needed if not page.store.has(run)]
+    missing = page.store.missing(needed)
     if not missing:
         return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
     hours, limit = _hours(missing, page.settings.limits.workers), page.settings.limits.max_hours

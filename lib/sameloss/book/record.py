@@ -1,4 +1,4 @@
-"""Tables of runs too long for a reader, computed once and written to `results/`."""
+"""What runs found, written to `results/`: tables of those too long for a reader, and all of them in small."""
 
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from sameloss.book.studies import all_studies, open_page
 from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.recording import record_runs, take_recorded
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page
 from sameloss.studies.recorded import write_record
@@ -18,6 +19,29 @@ PART_I = "verdicts"
 """The page whose record is of all comparisons of Part I."""
 
 RESULTS = Path("results")
+
+RUNS = "runs"
+"""The folder, in that of a preset, of its runs in small."""
+
+
+def keep(preset: str) -> None:
+    """Write what the finished runs of all chapters found to `results/`, but for the models' weights.
+
+    Raises:
+        SystemExit: where the source of a finished run was not committed.
+
+    """
+    book = open_page("costs", preset=preset)
+    refuse_uncommitted_runs(book.store, book.runs())
+    folder = RESULTS / preset / RUNS
+    print(f"Recorded in {folder}: {record_runs(book.store, book.runs(), folder)} runs.")
+
+
+def take(preset: str) -> None:
+    """Put what `keep` wrote in the store, where there is nothing of it: it need not be computed again."""
+    book = open_page("costs", preset=preset)
+    taken = take_recorded(RESULTS / preset / RUNS, book.store)
+    print(f"Taken from {RESULTS / preset / RUNS}: {taken} runs.")
 
 
 def record(preset: str, page: str | None = None) -> None:
@@ -33,11 +57,13 @@ def record(preset: str, page: str | None = None) -> None:
     if page not in (None, *names):
         raise ParameterError(f"Page {page!r} has no record; choose one of {', '.join(names)}.")
     refuse_uncommitted()
+    take(preset)
     for name in names if page is None else [page]:
         if name == PART_I:
             _record_part_i(preset)
         else:
             _record_page(name, preset)
+        keep(preset)
 
 
 def recorded_pages() -> tuple[str, ...]:

@@ -56,6 +56,11 @@ class Checkpoints:
         path = self.folder / weights_name(step)
         try:
             model.load_state_dict(load_file(path))
+        except FileNotFoundError:
+            raise StoreError(
+                f"A record had no weights of {self.folder.name}, only what was measured of it; "
+                "the property `whole` of its store is one that trains it again."
+            ) from None
         except RuntimeError:  # torch lists every name and shape
             raise StoreError(
                 f"The weights {path} are not those of the model that this version of the code makes of "
@@ -72,6 +77,8 @@ class Checkpoints:
 
 class TrainedRun(Run):
     """A run whose result is checkpoints of one model: what measurements of models read."""
+
+    weights = (".safetensors",)
 
     if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
 

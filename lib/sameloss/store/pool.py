@@ -14,7 +14,7 @@ from sameloss.checks import check_count
 from sameloss.device import best_device
 from sameloss.errors import BookError, StoreError
 from sameloss.store.orphans import end_with_parent
-from sameloss.store.store import PROGRESS, Run, Store, with_ancestors
+from sameloss.store.store import PROGRESS, Run, Store
 
 POLL_S = 0.5
 
@@ -45,7 +45,7 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     """
     if workers is not None:
         check_count("workers", workers)
-    missing = [run for run in with_ancestors(runs) if not store.has(run)]
+    missing = store.missing(runs)
     if not missing:
         return
     workers = workers or usable_workers()
@@ -107,7 +107,7 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
     with _bar(runs) as bar:
         while queue.runs or running:
             while len(running) < workers and (run := queue.pop()):
-                running[pool.submit(store.compute, run)] = run
+                running[pool.submit(store.whole.compute, run)] = run
             done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
                 _raise_plainly(future)

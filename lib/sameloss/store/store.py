@@ -39,6 +39,9 @@ SCRATCH = "scratch"
 PEAK = "peak.txt"
 """In it, the largest memory in bytes of a computation in processes of its own."""
 
+LEFT_OUT = "left_out"
+"""Names of the files that are not there, in the manifest of a result that a record had."""
+
 
 Report = Callable[[float, str], None]
 """Told the fraction done and a few words."""
@@ -53,6 +56,9 @@ class Run:
     """
 
     schema: ClassVar[int] = 1
+
+    weights: ClassVar[tuple[str, ...]] = ()
+    """What the names of files end in that `load` leaves to be read when a model is asked for."""
 
     def compute(self, folder: Path, store: "Store", report: Report) -> None:
         """Write the result into `folder`; go on from what an interrupted call left there.
@@ -136,14 +142,18 @@ def _json(value: Any) -> str:
 class Store:
     """Results on disk. Two processes asking for one run: one computes, the other waits."""
 
-    def __init__(self, root: Path | str) -> None:
+    def __init__(self, root: Path | str, *, recorded: bool = False) -> None:
         """Open, and if need be create, the artifacts folder.
+
+        Args:
+            root: the folder.
+            recorded: whether a result counts of which a record had all but the weights.
 
         Raises:
             StoreError: where it cannot be written.
 
         """
-        self.root = Path(root)
+        self.root, self.recorded = Path(root), recorded
         probe = self.root / f".probe-{os.getpid()}"
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -154,6 +164,11 @@ class Store:
                 f"The artifacts folder {root} cannot be written ({error.strerror}); "
                 "choose another with the parameter `artifacts`."
             ) from error
+
+    @property
+    def whole(self) -> "Store":
+        """Return the same store, of which nothing counts but results with all their files."""
+        return Store(self.root)
 
     def folder(self, run: Run) -> Path:
         """Return where the run's result is, or will be."""
@@ -180,8 +195,26 @@ class Store:
 
     def has(self, run: Run) -> bool:
         """Tell whether the run's result is there (files are checked when it is read)."""
+        path = self.folder(run) / MANIFEST
         with disk_faults_explained(self.root):
-            return (self.folder(run) / MANIFEST).exists()
+            return path.exists() and (self.recorded or not _lacks_files(path))
+
+    def missing(self, runs: Iterable[Run]) -> list[Run]:
+        """Return what is to be computed for some runs, parents first.
+
+        Of these and of all that they read, what is not there; and what that reads has to be whole.
+        """
+        ordered: dict[str, Run] = {}
+
+        def visit(run: Run, store: Store) -> None:
+            if run.key not in ordered and not store.has(run):
+                for parent in run.parents():
+                    visit(parent, store.whole)
+                ordered[run.key] = run
+
+        for run in with_ancestors(runs):
+            visit(run, self)
+        return list(ordered.values())
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Return what is recorded of a finished run: parameters, versions, device, time, files."""
@@ -199,7 +232,7 @@ class Store:
             return False
         wrong = _first_damage(run, folder)
         if wrong is None:
-            return True
+            return self.has(run)
         aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
         folder.rename(aside)
         log.warning(
@@ -217,11 +250,13 @@ class Store:
             started = time.perf_counter()
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
-                run.compute(folder, self, report)
+                run.compute(folder, self.whole, report)
             self._write_manifest(run, folder, time.perf_counter() - started)
         _discard_unlisted(folder)
         for path in folder.iterdir():
             write_through(path)
+        if self.folder(run).exists():  # what a record had of it
+            shutil.rmtree(self.folder(run))
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
 
@@ -280,7 +315,8 @@ def _first_damage(run: Run, folder: Path) -> str | None:
     """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        files = dict(manifest["files"])
+        left_out = manifest.get(LEFT_OUT, ())
+        files = {name: found for name, found in manifest["files"].items() if name not in left_out}
         unlisted = {path.name for path in folder.iterdir() if _is_result(path)} - set(files)
         if unlisted or not _same(manifest["parameters"], json.loads(json.dumps(run.parameters()))):
             return MANIFEST
@@ -291,6 +327,14 @@ def _first_damage(run: Run, folder: Path) -> str | None:
         if not path.is_file() or sha256(path) != expected:
             return name
     return None
+
+
+def _lacks_files(manifest: Path) -> bool:
+    """Tell whether files were left out of a result; one that is damaged is found so when it is read."""
+    try:
+        return LEFT_OUT in json.loads(manifest.read_text())
+    except UNREADABLE:
+        return False
 
 
 def _same(found: Any, wanted: Any) -> bool:

@@ -107,7 +107,7 @@ class Study(Generic[S]):
         use_device(values.get("device", "auto"))
         settings = self.resolve(values)
         root = Path(values.get("artifacts") or default_artifacts()).expanduser()
-        return self.plans[page].page(page, settings, Store(root))
+        return self.plans[page].page(page, settings, Store(root, recorded=True))
 
     def resolve(self, values: Mapping[str, Any]) -> S:
         """Return the settings that checked parameters ask for.

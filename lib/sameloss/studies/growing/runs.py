@@ -186,6 +186,7 @@ class Candidates(_Grown, Tabled):
     """One shallow model grown by every operator, and all of them trained to the end on the same batches."""
 
     schema = 2
+    weights = (".safetensors",)
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Grow, train, look; go on from the last saved state, if there is one."""

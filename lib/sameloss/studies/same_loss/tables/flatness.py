@@ -135,7 +135,7 @@ def _compared(small: Encoder, large: Encoder, masked: Batch) -> dict[str, float]
 
 def small_model(page: ComparisonPage) -> Encoder:
     """Return the last checkpoint of the smallest size in float64."""
-    return page.store.get(page.group.pretraining(page.group.sizes[0], 0)).last().double()
+    return page.store.whole.get(page.group.pretraining(page.group.sizes[0], 0)).last().double()
 
 
 def small_sample(page: ComparisonPage, sentences: int) -> Batch:

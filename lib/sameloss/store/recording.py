@@ -1,0 +1,57 @@
+"""Finished runs in small: what was measured, kept under version control, without the models' weights.
+
+A record is a folder of results as the store has them, `<kind>/<key>`: a manifest with parameters, versions,
+device, time and the hashes of all files, and the small ones of these that are no weights.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from sameloss.store.files import write_atomically
+from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors
+
+LARGEST = 100_000
+"""A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
+less time than it takes to fetch them."""
+
+
+def record_runs(store: Store, runs: Iterable[Run], folder: Path) -> int:
+    """Make a folder the record of finished runs and of all that they read; return how many it has."""
+    shutil.rmtree(folder, ignore_errors=True)
+    finished = [run for run in with_ancestors(runs) if store.has(run)]
+    return sum(_recorded(run, store, folder / run.kind / run.key) for run in finished)
+
+
+def _recorded(run: Run, store: Store, folder: Path) -> bool:
+    """Copy a result, where it can be recorded, and tell whether it can."""
+    result, manifest = store.folder(run), store.manifest(run)
+    kept = [name for name in manifest["files"] if _is_small(result / name, run.weights)]
+    left_out = [name for name in manifest["files"] if name not in kept]
+    if left_out and not run.weights:
+        return False
+    folder.mkdir(parents=True)
+    for name in kept:
+        shutil.copyfile(result / name, folder / name)
+    manifest |= {LEFT_OUT: left_out} if left_out else {}
+    write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    return True
+
+
+def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
+    """Tell whether a file is there, is small, and is none of the weights."""
+    return path.exists() and path.stat().st_size <= LARGEST and not path.name.endswith(weights)
+
+
+def take_recorded(folder: Path, store: Store) -> int:
+    """Put recorded runs in a store that has nothing of them; return how many those were."""
+    taken = 0
+    for recorded in folder.glob("*/*/"):
+        result = store.root / recorded.parent.name / recorded.name
+        if not result.exists():
+            result.parent.mkdir(exist_ok=True)
+            shutil.copytree(recorded, result.with_suffix(".taken"), dirs_exist_ok=True)
+            result.with_suffix(".taken").rename(result)
+            taken += 1
+    return taken

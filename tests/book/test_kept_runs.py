@@ -1,0 +1,109 @@
+"""What `results/` keeps of the default's runs is what the code finds now: some are computed anew.
+
+On a processor of the same kind they are the same to the last bit. Elsewhere training makes other models of
+the rounding; what is measured of those is of the same size, which is all that is asked of it here. That the
+code of every kind of run is what it was, `test_results.py` tells in small.
+"""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sameloss.book.record import RESULTS, RUNS
+from sameloss.book.studies import open_page
+from sameloss.runs.cost import this_device
+from sameloss.store.recording import take_recorded
+from sameloss.store.store import LEFT_OUT, MANIFEST, Store, with_ancestors
+
+KEPT = Path(__file__).parents[2] / RESULTS / "laptop" / RUNS
+KINDS = sorted(folder.name for folder in KEPT.iterdir())
+
+SOON = 60.0
+"""The effort of a run and all it reads, in seconds; what takes longer is the quickest of its kind."""
+
+ALIKE = 4.0
+"""By so much the means of a column may differ, as a factor, where there was training."""
+
+pytestmark = pytest.mark.book
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    """The whole book at its default, with a store that has what is kept."""
+    page = open_page("costs", preset="laptop", artifacts=str(tmp_path_factory.mktemp("taken")))
+    take_recorded(KEPT, page.store)
+    return page
+
+
+def effort(run):
+    return sum(one.effort for one in with_ancestors([run]))
+
+
+def setting(run):
+    """Return which fields of a run and of its parts are not at their defaults, and those that are words."""
+
+    def shape(value):
+        if isinstance(value, dict):
+            known = "run" in value and "key" in value  # another run
+            return value["run"] if known else {name: shape(own) for name, own in value.items()}
+        return value if isinstance(value, str) else type(value).__name__
+
+    return json.dumps(shape(run.canonical()), sort_keys=True)
+
+
+def chosen(runs, kind):
+    """Return the quickest run of every setting, if it is quick, and that of all settings."""
+    by_setting = defaultdict(list)
+    for run in runs:
+        by_setting[setting(run)].append(run)
+    quickest = sorted((min(own, key=effort) for own in by_setting.values()), key=effort)
+    return quickest[:1] + [run for run in quickest[1:] if effort(run) <= SOON]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_kept_is_found_again(book, shared, kind):
+    kept = [run for run in with_ancestors(book.runs()) if run.kind == kind and book.store.has(run)]
+    store = Store(shared / "anew")
+    for run in chosen(kept, kind):
+        store.compute(run)
+        files = book.store.manifest(run)
+        for name in set(files["files"]) - set(files.get(LEFT_OUT, ())):
+            assert_alike(read(book.store.folder(run) / name), read(store.folder(run) / name))
+
+
+def read(path):
+    """Return the columns of a table, or the arrays of an archive."""
+    found = pd.read_csv(path) if path.suffix == ".csv" else np.load(path)
+    return {name: np.asarray(found[name]) for name in found}
+
+
+def assert_alike(kept, found):
+    """Compare names, the numbers of rows, words, and the sizes of numbers."""
+    assert list(kept) == list(found)
+    for name, values in kept.items():
+        others = found[name]
+        assert_close(len(np.atleast_1d(values)), len(np.atleast_1d(others)), name)
+        if values.dtype.kind in "fiub":
+            assert_close(*(np.nanmean(np.abs(of.astype(float))) for of in (values, others)), name)
+        else:
+            assert set(values.astype(str)) == set(others.astype(str)), name
+
+
+def assert_close(kept, found, name):
+    assert max(kept, found) <= ALIKE * min(kept, found) or max(kept, found) < 1e-9, name
+
+
+def test_nothing_of_the_default_takes_long_that_is_not_kept(book):
+    """A changed schema, or a new run: `make notebooks` keeps it."""
+    seconds = sum(map(this_device().all_seconds, book.store.missing(book.runs())))
+    assert seconds < 120
+
+
+def test_all_of_it_is_of_committed_source():
+    revisions = {json.loads(path.read_text())["revision"] for path in KEPT.glob(f"*/*/{MANIFEST}")}
+    assert revisions
+    assert not any(revision.endswith("dirty") for revision in revisions)
