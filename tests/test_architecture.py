@@ -11,15 +11,16 @@ from setuptools import find_packages
 
 BOTTOM = {"errors", "checks", "seeds", "device"}
 
-BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
+BELOW_STORE = BOTTOM | {"hub", "statistics", "languages", "models", "training", "measures"}
 
 MAY_IMPORT = {
     "errors": set(),
     "checks": {"errors"},
     "seeds": {"errors"},
     "device": {"errors"},
+    "hub": {"errors"},
     "statistics": {"errors", "seeds"},
-    "languages": BOTTOM | {"statistics"},
+    "languages": BOTTOM | {"hub", "statistics"},
     "models": BOTTOM | {"statistics", "languages"},
     "training": BOTTOM | {"statistics", "languages", "models"},
     "measures": BOTTOM | {"statistics", "languages", "models"},

@@ -1,5 +1,4 @@
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +11,11 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
 
+from sameloss import hub
 from sameloss.book.studies import open_page
 from sameloss.errors import LanguageError
 from sameloss.languages import LanguageSpec
-from sameloss.languages.autoregressive import hub as hub
+from sameloss.languages.autoregressive import hub as languages
 from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.studies.parameters import replaced
@@ -77,7 +77,7 @@ def test_its_probabilities_are_those_of_the_model(spec):
     """Both start and end are </s>; half-precision weights are read as float32."""
     language = spec.build()
     model = OPTForCausalLM.from_pretrained(spec.model, dtype=torch.float32)
-    sentences = hub.Sentences(torch.tensor([[2, 3]]), torch.tensor([2]))
+    sentences = languages.Sentences(torch.tensor([[2, 3]]), torch.tensor([2]))
     with torch.no_grad():
         logits = model(torch.tensor([[2, 7, 4]])).logits[0]
     first, *rest = (logits[i, [5, 7, 4, 6] + [2] * (i > 0)].log_softmax(0) for i in range(3))
@@ -105,36 +105,6 @@ def test_what_cannot_be_reached_is_named(spec, changes, message):
     with pytest.raises(LanguageError, match=message):
         replace(spec, **changes).build()
     assert hub.constants.HF_HUB_OFFLINE is False
-
-
-class FakeHub:
-    """A session that notes what it is asked, with the patience for each; it answers or it does not."""
-
-    def __init__(self, answers):
-        self.answers, self.asked = answers, []
-
-    def head(self, address, timeout):
-        self.asked.append((address, timeout))
-        if not self.answers:
-            raise TimeoutError
-
-
-@pytest.mark.parametrize("answers", [True, False])
-def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_answer(monkeypatch, answers):
-    fake = FakeHub(answers)
-    monkeypatch.setattr(hub, "get_session", lambda: fake)
-    with hub._hub("no-such/model"):
-        assert hub.constants.HF_HUB_OFFLINE is not answers
-    assert fake.asked == [(hub.constants.ENDPOINT, hub.PATIENCE)]
-    assert hub.constants.HF_HUB_OFFLINE is False
-
-
-def test_for_a_folder_the_hub_is_not_asked(monkeypatch, tmp_path):
-    fake = FakeHub(answers=False)
-    monkeypatch.setattr(hub, "get_session", lambda: fake)
-    with hub._hub(str(tmp_path)):
-        assert hub.constants.HF_HUB_OFFLINE is False
-    assert not fake.asked
 
 
 def write_jsonl(path, **columns):
@@ -199,7 +169,7 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
 
 
 def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
-    monkeypatch.setattr(hub, "get_session", lambda: FakeHub(answers=True))
+    monkeypatch.setattr(hub, "get_session", lambda: SimpleNamespace(head=lambda address, timeout: None))
     commits = {"facebook/opt-125m": "a1", "Salesforce/wikitext": "b2"}
     told = lambda self, name, repo_type: SimpleNamespace(sha=commits[name])  # noqa: E731
     monkeypatch.setattr(hub.HfApi, "repo_info", told)
@@ -207,23 +177,12 @@ def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
     assert (spec.model_commit, spec.corpus_commit) == ("a1", "b2")
     asked = {}
     monkeypatch.setattr(
-        hub.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
+        languages.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
     )
-    monkeypatch.setattr(hub.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
+    monkeypatch.setattr(languages.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
     with pytest.raises(LanguageError, match="Cannot load the model"):
         spec.build()
     assert asked["facebook/opt-125m"]["revision"] == "a1"
-
-
-def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypatch, tmp_path):
-    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    assert hub.commit_of("facebook/opt-125m", "model") is None
-    for time, commit in enumerate(("c3", "a1")):
-        folder = tmp_path / "models--facebook--opt-125m" / "snapshots" / commit
-        folder.mkdir(parents=True)
-        os.utime(folder, (time, time))
-    assert hub.commit_of("facebook/opt-125m", "model") == "a1"
-    assert hub.commit_of(str(tmp_path), "model") is None
 
 
 def test_a_folder_that_is_not_there_is_told_when_it_is_loaded(tmp_path):

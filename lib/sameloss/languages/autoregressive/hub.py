@@ -1,31 +1,24 @@
 """The real OPT and the real tasks: what is fetched from the Hugging Face hub, or read from local folders."""
 
-import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import datasets
 import torch
-from huggingface_hub import HfApi, constants, get_session
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.file_download import repo_folder_name
 from jaxtyping import Int
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from sameloss.device import best_device
 from sameloss.errors import LanguageError
+from sameloss.hub import commit_of, fetched, fingerprint_of
 from sameloss.languages.autoregressive.autoregressive import AutoregressiveLanguage
 from sameloss.languages.language import Sentences
 
 GLUE_COLUMNS = {"qnli": ("question", "sentence"), "sst2": ("sentence",)}
 """The columns that are joined into one text."""
-
-PATIENCE = 3.0
-"""Seconds the hub has to answer."""
 
 TEXTS = 1000
 """Texts tokenised at once."""
@@ -62,16 +55,11 @@ class HubTeacherSpec:
         if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
             raise LanguageError(f"The folder {model} holds no model: it has no config.json.")
         folders = [Path(name) for name in (model, corpus) if name and Path(name).is_dir()]
-        digest = hashlib.sha256()
-        for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
-            with path.open("rb") as file:
-                digest.update(hashlib.file_digest(file, "sha256").digest())
-        fingerprint = digest.hexdigest()[:16] if folders else None
         corpus = corpus or cls.corpus
         return cls(
             model,
             corpus=corpus,
-            fingerprint=fingerprint,
+            fingerprint=fingerprint_of(folders),
             model_commit=commit_of(model, "model"),
             corpus_commit=commit_of(corpus, "dataset"),
         )
@@ -84,15 +72,14 @@ class HubTeacherSpec:
 
         """
         given = {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
-        with _hub(self.model):
-            what = (f"the model {self.model!r}", "opt")
-            tokenizer = _fetched(*what, lambda: AutoTokenizer.from_pretrained(self.model, **given))
-            model = _fetched(
-                *what,
-                lambda: AutoModelForCausalLM.from_pretrained(
-                    self.model, dtype=torch.float32, attn_implementation="sdpa", **given
-                ),
-            )
+        what = (f"the model {self.model!r}", "opt", self.model)
+        tokenizer = fetched(*what, lambda: AutoTokenizer.from_pretrained(self.model, **given))
+        model = fetched(
+            *what,
+            lambda: AutoModelForCausalLM.from_pretrained(
+                self.model, dtype=torch.float32, attn_implementation="sdpa", **given
+            ),
+        )
         counts = token_counts(tokenizer, self._texts(), model.config.vocab_size)
         counts[tokenizer.all_special_ids] = 0
         model = model.to(best_device())
@@ -100,32 +87,14 @@ class HubTeacherSpec:
 
     def _texts(self) -> Sequence[str]:
         config = None if Path(self.corpus).is_dir() else self.corpus_config
-        with _hub(self.corpus):
-            return _fetched(
-                f"the text {self.corpus!r} on which token frequencies are counted",
-                "opt_corpus",
-                lambda: datasets.load_dataset(
-                    self.corpus, config, split=self.corpus_split, revision=self.corpus_commit
-                )[self.corpus_column],
-            )
-
-
-def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
-    """Return the last commit of what has a name on the hub; None of a local folder, or of no such name.
-
-    Where the hub does not answer, it is the one that was fetched last into the cache, or None.
-    """
-    if Path(name).is_dir():
-        return None
-    with _hub(name), suppress(Exception):  # the client's own faults have no stable name
-        if not constants.HF_HUB_OFFLINE:
-            return HfApi().repo_info(name, repo_type=kind).sha
-    try:
-        cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
-    except HFValidationError:  # a folder that is not there: loading it says so
-        return None
-    fetched = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
-    return fetched[-1].name if fetched else None
+        return fetched(
+            f"the text {self.corpus!r} on which token frequencies are counted",
+            "opt_corpus",
+            self.corpus,
+            lambda: datasets.load_dataset(
+                self.corpus, config, split=self.corpus_split, revision=self.corpus_commit
+            )[self.corpus_column],
+        )
 
 
 class HubTeacher(AutoregressiveLanguage):
@@ -229,8 +198,7 @@ def glue_task(
         raise LanguageError(f"Unknown GLUE task {name!r}; choose one of {', '.join(GLUE_COLUMNS)}.")
     files = {split: f"{name}_{split}.*" for split in GlueTask._fields}
     how = {"data_files": files} if Path(source).is_dir() else {"name": name}
-    with _hub(source):
-        data = _fetched(f"the GLUE task {name} from {source!r}", "glue", lambda: _glue(source, name, how))
+    data = fetched(f"the GLUE task {name} from {source!r}", "glue", source, lambda: _glue(source, name, how))
     return GlueTask(*(_labelled(texts, labels, tokenizer, allowed, max_length) for texts, labels in data))
 
 
@@ -269,33 +237,3 @@ def _labelled(
         kept_whole=float((lengths == before).double().mean()),
         empty=float((~some).double().mean()),
     )
-
-
-def _fetched(what: str, parameter: str, load: Callable[[], Any]) -> Any:
-    """Load something; say in one sentence what to do where that fails."""
-    try:
-        return load()
-    except Exception as fault:  # three libraries and the network: no common kind of fault
-        kind = type(fault).__name__
-        raise LanguageError(
-            f"Cannot load {what} ({kind}); give a local folder in the parameter `{parameter}`."
-        ) from fault
-
-
-@contextmanager
-def _hub(source: str) -> Iterator[None]:
-    """Where the hub does not answer, let its libraries look in their cache only: they retry for a minute."""
-    saved = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = saved or not (Path(source).is_dir() or _answers())
-    try:
-        yield
-    finally:
-        constants.HF_HUB_OFFLINE = saved
-
-
-def _answers() -> bool:
-    try:
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception:  # the client's own faults have no stable name
-        return False
-    return True

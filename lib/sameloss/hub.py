@@ -1,0 +1,90 @@
+"""What is fetched from the Hugging Face hub or read from local folders, and by which name it is known again."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from huggingface_hub import HfApi, constants, get_session
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.file_download import repo_folder_name
+
+from sameloss.errors import BookError, LanguageError
+
+PATIENCE = 3.0
+"""Seconds the hub has to answer."""
+
+T = TypeVar("T")
+
+
+def fetched(
+    what: str, parameter: str, source: str, load: Callable[[], T], fault: type[BookError] = LanguageError
+) -> T:
+    """Load something; say in one sentence what to do where that fails.
+
+    Args:
+        what: is loaded, in words.
+        parameter: which the reader sets.
+        source: a name on the hub, or a local folder.
+        load: does it.
+        fault: what kind it is.
+
+    Raises:
+        BookError: in the place of what the libraries raise.
+
+    """
+    try:
+        with _reachable(source):
+            return load()
+    except Exception as error:  # three libraries and the network: no common kind of fault
+        kind = type(error).__name__
+        raise fault(
+            f"Cannot load {what} ({kind}); give a local folder in the parameter `{parameter}`."
+        ) from error
+
+
+def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
+    """Return the last commit of what has a name on the hub; None of a local folder, or of no such name.
+
+    Where the hub does not answer, it is the one that was fetched last into the cache, or None.
+    """
+    if Path(name).is_dir():
+        return None
+    with _reachable(name), suppress(Exception):  # the client's own faults have no stable name
+        if not constants.HF_HUB_OFFLINE:
+            return HfApi().repo_info(name, repo_type=kind).sha
+    try:
+        cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
+    except HFValidationError:  # a folder that is not there: loading it says so
+        return None
+    found = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
+    return found[-1].name if found else None
+
+
+def fingerprint_of(folders: Sequence[Path]) -> str | None:
+    """Return a hash of all files in some folders: 16 hex digits; None of no folder."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16] if folders else None
+
+
+@contextmanager
+def _reachable(source: str) -> Iterator[None]:
+    """Where the hub does not answer, let its libraries look in their cache only: they retry for a minute."""
+    saved = constants.HF_HUB_OFFLINE
+    constants.HF_HUB_OFFLINE = saved or not (Path(source).is_dir() or _answers())
+    try:
+        yield
+    finally:
+        constants.HF_HUB_OFFLINE = saved
+
+
+def _answers() -> bool:
+    try:
+        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+    except Exception:  # the client's own faults have no stable name
+        return False
+    return True
