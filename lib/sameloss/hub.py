@@ -1,4 +1,4 @@
-"""What is fetched from the Hugging Face hub or read from local folders, and by which name it is known again."""
+"""What is fetched from the Hugging Face hub or read from local folders, and how it is known again."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
