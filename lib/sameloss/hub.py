@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal
 
 from huggingface_hub import HfApi, constants, get_session
 from huggingface_hub.errors import HFValidationError
@@ -15,12 +15,10 @@ from sameloss.errors import BookError, LanguageError
 PATIENCE = 3.0
 """Seconds the hub has to answer."""
 
-T = TypeVar("T")
-
 
 def fetched(
-    what: str, parameter: str, source: str, load: Callable[[], T], fault: type[BookError] = LanguageError
-) -> T:
+    what: str, parameter: str, source: str, load: Callable[[], Any], fault: type[BookError] = LanguageError
+) -> Any:
     """Load something; say in one sentence what to do where that fails.
 
     Args:
