@@ -9,9 +9,9 @@ import pytest
 from library import ROOT, dotted, folders, imported, parsed, sources
 from setuptools import find_packages
 
-BOTTOM = {"errors", "checks", "seeds", "device"}
+BOTTOM = {"errors", "checks", "seeds", "device", "hub"}
 
-BELOW_STORE = BOTTOM | {"hub", "statistics", "languages", "models", "training", "measures"}
+BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
 
 MAY_IMPORT = {
     "errors": set(),
@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "device": {"errors"},
     "hub": {"errors"},
     "statistics": {"errors", "seeds"},
-    "languages": BOTTOM | {"hub", "statistics"},
+    "languages": BOTTOM | {"statistics"},
     "models": BOTTOM | {"statistics", "languages"},
     "training": BOTTOM | {"statistics", "languages", "models"},
     "measures": BOTTOM | {"statistics", "languages", "models"},
