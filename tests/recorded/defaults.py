@@ -30,13 +30,18 @@ def in_keys(kind: type[Run]) -> set[type]:
 
 
 def _dataclasses(hint: Any) -> Iterator[type]:
-    """Yield the dataclasses that a type allows: inside unions and tuples, and all that follow a protocol."""
+    """Yield the dataclasses that a type allows: inside unions, kinds of a base, followers of a protocol."""
     if is_dataclass(hint):
-        yield hint
+        yield from _kinds_of(hint)
     elif getattr(hint, "_is_protocol", False):
         yield from _following(hint)
     for argument in get_args(hint):
         yield from _dataclasses(argument)
+
+
+@cache
+def _kinds_of(base: type) -> list[type]:
+    return [base, *(kind for kind in classes() if is_dataclass(kind) and issubclass(kind, base))]
 
 
 @cache

@@ -50,6 +50,11 @@ from sameloss.studies.same_loss.estimators import (
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
+from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
+from sameloss.studies.stability.images import ImageSource
+from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
+from sameloss.studies.stability.runs import TwinTraining
+from sameloss.studies.stability.stacked import Descent
 from sameloss.training.algorithms import ALGORITHMS, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
@@ -307,7 +312,22 @@ def lists() -> dict[str, Run]:
     }
 
 
+def stability() -> dict[str, Run]:
+    """Return twins, all swaps of a few examples, and those of ridge regression."""
+    digits, descent = ImageSource(pool=60, tested=20), Descent(0.05, 4, 12, momentum=0.5)
+    halves = replace(digits, halves=True)
+    networks = {"perceptron": Perceptron((5,)), "CNN": SmallCNN((3,)), "features": RandomFeatures(9)}
+    return {
+        **{
+            f"stability, {name}": TwinTraining(digits, network, descent, 8, 2, (0, 1), (6, 12), 1)
+            for name, network in networks.items()
+        },
+        "stability, swaps": AllSwaps(halves, Descent(0.05, 2, 6), 4, 3, (2,), 0),
+        "stability, ridge": RidgeSwaps(halves, (4, 8), (0.1,), 6, 0),
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists)
+    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability)
     return {name: run for runs in own for name, run in runs().items()}

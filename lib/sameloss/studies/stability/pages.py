@@ -1,0 +1,118 @@
+"""The page of this study: what it may set, which runs it reads, and what they found."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from sameloss.store.store import Run
+from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.stability.claims import TOPICS, StabilityClaim, judged
+from sameloss.studies.stability.results import Stability
+from sameloss.studies.stability.runs import TwinTraining
+from sameloss.studies.stability.settings import (
+    PARAMETERS,
+    PRESETS,
+    Settings,
+    StabilitySettings,
+    finished,
+)
+from sameloss.studies.stability.statements import STATEMENTS, checks
+from sameloss.studies.stability.tables import gap_bounds
+from sameloss.studies.statement import statement_table
+from sameloss.studies.verdict import Topic, verdict_table
+
+
+@dataclass
+class StabilityPage(Page[Settings]):
+    """The page on stability."""
+
+    @property
+    def stability(self) -> StabilitySettings:
+        """Return what decides the runs."""
+        return self.settings.stability
+
+    @property
+    def seeds(self) -> int:
+        """Return the number of seeds of initialisation, order and pairs."""
+        return self.stability.seeds
+
+    @property
+    def trainings(self) -> dict[tuple[str, int], TwinTraining]:
+        """Return the twin trainings by kind and size."""
+        s = self.stability
+        return {(kind.name, size): s.training(kind, size) for kind in s.kinds for size in s.sizes}
+
+    def runs(self) -> list[Run]:
+        """Return all of them."""
+        return [*self.trainings.values(), *self.stability.all_swaps, self.stability.ridge_swaps]
+
+    @cached_property
+    def found(self) -> Stability:
+        """Return what twins differ in."""
+        found = {about: self.store.get(run) for about, run in self.trainings.items()}
+        return Stability(
+            self.stability.kinds,
+            self.stability.sizes,
+            _stacked((about, own.table) for about, own in found.items()),
+            _stacked((about, own.paths) for about, own in found.items()),
+        )
+
+    @cached_property
+    def swaps(self) -> pd.DataFrame:
+        """Return what all swaps of small samples change."""
+        return pd.concat(self.store.get(run).assign(size=run.size) for run in self.stability.all_swaps)
+
+    @cached_property
+    def ridge(self) -> pd.DataFrame:
+        """Return the same of ridge regression."""
+        found: pd.DataFrame = self.store.get(self.stability.ridge_swaps)
+        return found
+
+    @property
+    def topics(self) -> tuple[Topic[StabilityClaim], ...]:
+        """Return the questions that the claims are about."""
+        return TOPICS
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return the thesis beside ours, one row a claim."""
+        return verdict_table(judged(self.found), self.settings.tolerance)
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """Return everything that is checked of the statements."""
+        return checks(self.swaps, self.ridge, gap_bounds(self.found))
+
+    def statements(self) -> pd.DataFrame:
+        """Return the exact statements, judged."""
+        return statement_table(STATEMENTS, self.checks)
+
+
+def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:
+    return pd.concat([table.assign(kind=kind, size=size) for (kind, size), table in parts], ignore_index=True)
+
+
+PLANS = {
+    "ii2_stability": Plan(
+        (
+            "preset",
+            "model",
+            "data",
+            "largest",
+            "pairs",
+            "seeds",
+            "steps",
+            "lr",
+            "momentum",
+            "tolerance",
+            "max_hours",
+            "workers",
+            "device",
+            "artifacts",
+        ),
+        StabilityPage,
+    )
+}
+
+STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

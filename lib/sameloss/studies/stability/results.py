@@ -1,0 +1,85 @@
+"""What twin trainings found, put side by side: by seed and size, and as exponents of the size."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.studies.stability.decay import exponent
+from sameloss.studies.stability.paths import GRID, barrier
+from sameloss.studies.stability.settings import Kind
+
+Seeds = Float[np.ndarray, " seed"]
+
+Over = Literal["max", "mean"]
+"""What is taken of a seed's pairs: the thesis takes the largest."""
+
+STOPS = 3
+
+MIDDLE = 1
+"""The stop that all is about where no other is named: the thesis' 100,000 steps."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Everything that was measured of twins."""
+
+    kinds: tuple[Kind, ...]
+    sizes: tuple[int, ...]
+    table: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
+    paths: pd.DataFrame  # accuracies by kind, size, seed, pair and alpha
+
+    def kind(self, name: str) -> Kind | None:
+        """Return a kind of training, if it is one of these."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
+
+    @property
+    def deep(self) -> tuple[Kind, ...]:
+        """Return the kinds whose loss is not convex."""
+        return tuple(kind for kind in self.kinds if kind.deep)
+
+    def at(self, kind: Kind, stop: int = MIDDLE) -> pd.DataFrame:
+        """Return what was measured of a kind at a stop."""
+        return self.table[(self.table.kind == kind.name) & (self.table.step == kind.stops[stop])]
+
+    def values(
+        self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE
+    ) -> Float[np.ndarray, "seed size"]:
+        """Return a measure, of each seed's pairs the largest or the mean."""
+        found = self.at(kind, stop).groupby(["seed", "size"])[measure].agg(over)
+        return found.unstack("size")[list(self.sizes)].to_numpy()
+
+    def exponents(self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+        """Return the exponent of the size of the sample, seed by seed."""
+        return exponent(self.sizes, self.values(kind, measure, over, stop))
+
+    def slower(self, kind: Kind, measure: str, than: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+        """Return by how much a measure falls less steeply with the size than another, seed by seed."""
+        return self.exponents(kind, measure, over, stop) - self.exponents(kind, than, over, stop)
+
+    def barriers(self, kind: Kind, seen: str = "test") -> pd.DataFrame:
+        """Return by how many points of accuracy each path falls, by size, seed and pair."""
+        own = self.paths[self.paths.kind == kind.name].sort_values("alpha", kind="stable")
+        rows = []
+        for (size, seed, pair), path in own.groupby(["size", "seed", "pair"]):
+            fall = 100 * float(barrier(path[seen].to_numpy(), GRID))
+            rows.append({"size": size, "seed": seed, "pair": pair, "barrier": fall})
+        return pd.DataFrame(rows, columns=["size", "seed", "pair", "barrier"])
+
+    def worst_barrier(self, kind: Kind) -> Seeds:
+        """Return the largest fall of each seed's paths, in points of test accuracy."""
+        return self.barriers(kind).groupby("seed").barrier.max().to_numpy()
+
+
+def over_seeds(values: Seeds) -> Interval:
+    """Return the mean over seeds with its interval; undefined where a seed has no value."""
+    return UNDEFINED if not len(values) or np.isnan(values).any() else seed_interval(values)
+
+
+def least(found: Stability, kinds: Sequence[Kind], effect: Callable[[Kind], Seeds]) -> Seeds:
+    """Return of every seed the least effect of some kinds; of no kinds nothing."""
+    return np.min([effect(kind) for kind in kinds], 0) if kinds else np.array([])

@@ -1,0 +1,93 @@
+"""Ridge regression of a kernel: every swap of an example in closed form, against its stability bound.
+
+The kernel machine f(x) = k(x)ᵀ(K + λ m)⁻¹ y minimises the mean of (f(xᵢ) - yᵢ)² plus λ‖f‖².
+"""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.linalg import cho_factor, cho_solve
+
+from sameloss.errors import ParameterError
+
+Matrix = Float[np.ndarray, "row column"]
+Column = Float[np.ndarray, " row"]
+
+
+def solved(kernel: Matrix, y: Column, ridge: float) -> Column:
+    """Return the coefficients of a kernel machine.
+
+    Args:
+        kernel: of the sample with itself, positive semi-definite.
+        y: what is to be predicted.
+        ridge: λ.
+
+    Raises:
+        ParameterError: for a λ that is not positive, or a kernel that is not positive semi-definite.
+
+    """
+    if not ridge > 0:
+        raise ParameterError(f"Ridge regression needs a positive λ; got {ridge:g}.")
+    try:
+        return np.asarray(cho_solve(cho_factor(_regular(kernel, ridge)), y))
+    except np.linalg.LinAlgError:
+        raise ParameterError("The kernel is not positive semi-definite; choose another one.") from None
+
+
+def _regular(kernel: Matrix, ridge: float) -> Matrix:
+    return kernel + ridge * len(kernel) * np.eye(len(kernel))
+
+
+def swap_changes(
+    kernel: Float[np.ndarray, "row row"],
+    y: Float[np.ndarray, " row"],
+    sample: int,
+    ridge: float,
+) -> Float[np.ndarray, "position candidate tested"]:
+    """Return by how much every swap changes every prediction, without a second fit.
+
+    A sample without its example i has the inverse A = B - b bᵀ/bᵢᵢ, B without row and column i, of which b is
+    the column. With another example in its place the machine is that of a bordered matrix, whose new
+    coefficient is (y_z - k_zᵀ A y)/(k_zz + λm - k_zᵀ A k_z).
+
+    Args:
+        kernel: of sample and candidates with themselves, the sample first.
+        y: of both.
+        sample: m, the size of the sample.
+        ridge: λ, times m as in the fit.
+
+    Returns:
+        f' - f for position i of the sample, the candidate z that replaces it, and each candidate as x.
+
+    """
+    inverse = cho_solve(cho_factor(_regular(kernel[:sample, :sample], ridge)), np.eye(sample))
+    own, others = y[:sample], y[sample:]
+    across, among = kernel[:sample, sample:], kernel[sample:, sample:]  # sample by candidate; candidates
+    before = across.T @ inverse @ own
+    changes = np.empty((sample, len(others), len(others)))
+    for i in range(sample):
+        column = inverse[:, i]
+        left = inverse - np.outer(column, column) / inverse[i, i]  # row and column i are zero
+        fitted = across.T @ left
+        without = fitted @ own
+        reached = fitted @ across  # kᵀ A k of all candidates
+        surprise = others - without
+        new = surprise / (np.diag(among) + ridge * sample - np.diag(reached))
+        changes[i] = without - before + new[:, None] * (among - reached)
+    return changes
+
+
+def stability_bound(ridge: float, size: int, largest: float, spread: float) -> float:
+    """Return a bound on how much a swap changes the squared loss anywhere (Bousquet and Elisseeff 2002).
+
+    Their Theorem 22 for one example left out, with a loss of slope L in f, is L²κ²/(2λm); a swap is at most
+    twice that. |f| is at most κY/√λ, as the machine is not worse than zero, so L = 2(Y + κY/√λ).
+
+    Args:
+        ridge: λ.
+        size: m.
+        largest: κ², of k(x, x).
+        spread: Y, of |y|.
+
+    """
+    slope = 2 * spread * (1 + np.sqrt(largest / ridge))
+    return float(slope**2 * largest / (ridge * size))

@@ -1,0 +1,33 @@
+"""The page: its runs, its tables side by side, its verdicts."""
+
+import pytest
+
+from sameloss.studies.stability.claims import TOPICS
+from sameloss.studies.stability.pages import STUDY
+
+
+def test_all_of_a_size_are_one_stack(page):
+    s = page.stability
+    assert len(page.trainings) == len(s.kinds) * len(s.sizes)
+    assert all(run.seeds == s.all_seeds and run.pairs == s.pairs for run in page.trainings.values())
+    assert len(page.runs()) == len(page.trainings) + len(s.swaps.sizes) + 1
+
+
+def test_tables_of_all_runs_stand_below_each_other(page, found):
+    about = found.table[["kind", "size", "seed", "pair", "step"]]
+    assert not about.duplicated().any()
+    s = page.stability
+    assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
+    assert set(found.paths.kind) == {kind.name for kind in s.kinds}
+
+
+def test_verdicts_and_statements(page):
+    assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS for claim in topic.claims]
+    assert set(page.statements().verdict) == {"holds"}
+    assert page.seeds == 2
+
+
+@pytest.mark.parametrize("name", ["laptop", "gpu", "paper"])
+def test_longer_presets_say_what_they_would_compute(tmp_path, name):
+    page = STUDY.open("ii2_stability", {"preset": name, "artifacts": str(tmp_path)})
+    assert sum(run.effort for run in page.runs()) > 100
