@@ -37,9 +37,10 @@ def run(command):
 
 
 def finished(folder):
-    """Return every finished run, with what changes if it is computed again."""
+    """Return every finished run, and what changes if it is computed again; not one killed at its last moment."""
     manifests = (folder / "artifacts").glob("*/*/manifest.json")
-    return {path: (path.stat().st_mtime_ns, path.read_text()) for path in manifests}
+    there = [path for path in manifests if path.parent.suffix != ".partial"]
+    return {path: (path.stat().st_mtime_ns, path.read_text()) for path in there}
 
 
 def notebooks(folder):
