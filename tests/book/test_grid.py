@@ -37,7 +37,7 @@ def run(command):
 
 
 def finished(folder):
-    """Return every finished run, and what changes if it is computed again; not one killed at its last moment."""
+    """Return every finished run, and what changes if it is computed again; none that is but partly there."""
     manifests = (folder / "artifacts").glob("*/*/manifest.json")
     there = [path for path in manifests if path.parent.suffix != ".partial"]
     return {path: (path.stat().st_mtime_ns, path.read_text()) for path in there}
