@@ -145,7 +145,7 @@ render(tables.stop_table(found))
 # %% [markdown]
 # ## The line between twins (Figure 2.4)
 
-# %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, at 76 points, for the largest samples: each pair (thin) and their mean.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
+# %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, at 76 points, for the largest samples: the mean of all pairs, and their range.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
 left, right = drawing.panels(2, width=4.5)
 figures.paths(found, found.deep, "test", left)
 figures.paths(found, found.deep, "trained", right)
@@ -249,4 +249,4 @@ print("no exact statement is refuted:", set(page.statements().verdict) == {"hold
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, found.table)
+close(page, tables.by_seed(found))

@@ -34,7 +34,7 @@ def test_decay_is_over_the_mean_at_the_least_size(found, ax):
 def test_the_summary_writes_every_exponent(found, ax):
     texts = [text.get_text() for text in figures.summary(found, ax).texts]
     assert len(texts) == len(found.kinds) * (len(figures.COLUMNS) + 1)
-    assert texts[0].startswith(f"m^{found.exponents(found.kinds[0], GAP).mean():.2f}\n(")
+    assert texts[0].startswith(f"{found.exponents(found.kinds[0], GAP).mean():.2f}\n(")
     assert texts[len(figures.COLUMNS)] == f"{found.barriers(found.kinds[0]).barrier.max():.1f}"
 
 

@@ -33,6 +33,13 @@ def test_levels_are_means_of_pairs_and_seeds(found):
     assert row["largest β"] == pytest.approx(own[own["size"] == 160][BETA].max())
 
 
+def test_a_seed_has_the_largest_of_its_pairs(found):
+    table = shown.by_seed(found)
+    assert len(table) == len(found.kinds) * len(found.sizes) * 2
+    own = table.query("kind == 'perceptron' and size == 80").sort_values("seed")
+    assert own[BETA].to_numpy() == pytest.approx(found.values(found.kinds[2], BETA)[:, 1])
+
+
 def test_bounds_are_of_the_largest_gap_and_beta(found):
     bounds = shown.gap_bounds(found)
     assert (bounds.bound > 0).all()

@@ -95,7 +95,7 @@ def _cell(ax: Axes, column: float, row: float, colour: RGBA, text: str) -> None:
 def _exponent(found: Interval) -> str:
     if np.isnan(found.value):
         return "–"
-    return f"m^{found.value:.2f}\n({found.low:.2f} to {found.high:.2f})"
+    return f"{found.value:.2f}\n({found.low:.2f} to {found.high:.2f})"
 
 
 def losses(found: Stability, ax: Axes) -> Axes:
@@ -128,17 +128,17 @@ def stops(found: Stability, ax: Axes) -> Axes:
         ax.vlines(shifted, [i.low for i in own], [i.high for i in own], color=f"C{at}", lw=1)
         ax.plot(shifted, [i.value for i in own], marker=MARKERS[at], color=f"C{at}", label=kind.name)
     ax.axhline(0, color="0.5", lw=1)
-    ax.set(xlabel="steps over those of the page", ylabel="exponent of β above that of the gap")
+    ax.set(xlabel="steps over those of the page", ylabel="β's exponent above the gap's")
     ax.set_xticks([0.5, 1, 1.5])
     return ax
 
 
 def paths(found: Stability, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
-    """Draw the accuracy along the lines between twins of the largest size: each path, and their mean."""
+    """Draw the accuracy on the lines between twins of the largest size: the mean of all, and their range."""
     for at, kind in enumerate(kinds):
         own = found.paths[(found.paths.kind == kind.name) & (found.paths["size"] == found.sizes[-1])]
         lines = 100 * own.pivot_table(index="alpha", columns=["seed", "pair"], values=seen)
-        ax.plot(lines.index, lines, color=f"C{at}", lw=0.5, alpha=0.4)
+        ax.fill_between(lines.index, lines.min(axis=1), lines.max(axis=1), color=f"C{at}", lw=0, alpha=0.2)
         ax.plot(lines.index, lines.mean(axis=1), color=f"C{at}", lw=2, label=kind.name)
     for end in (0, 1):
         ax.axvline(end, color="0.5", lw=1, ls=":")

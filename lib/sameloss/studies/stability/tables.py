@@ -68,6 +68,12 @@ def exponent_table(found: Stability, over: Over = "max") -> pd.DataFrame:
     return pd.DataFrame(rows).T.rename_axis("exponent of").reset_index()
 
 
+def by_seed(found: Stability) -> pd.DataFrame:
+    """Return the largest of each seed's pairs by model and size, at the stop that the page is about."""
+    of_kinds = pd.concat(found.at(kind) for kind in found.kinds)
+    return of_kinds.groupby(["kind", "size", "seed"], sort=False)[[*MEASURES.values()]].max().reset_index()
+
+
 def fit_table(found: Stability) -> pd.DataFrame:
     """Return a·m^b of gap and β as the thesis fits them: to the largest of all pairs, values unweighted."""
     rows = []
