@@ -76,7 +76,7 @@ swapped(torch.tensor([4, 2, 7]), 1, 5, rows=8)
 #
 # The whole page in one figure. Theory would like everything blue: what falls with the size of the sample.
 
-# %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters go with the size m of the sample: exponents with 95 % intervals over seeds, blue where they fall, red where they do not; and the largest loss of accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row a kind of training, one column each for gap, β, total variation, distance and path."}}
+# %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters go with the size m of the sample: exponents, blue where they fall, red where they do not, with a question mark where the 95 % interval over seeds holds zero; and the largest loss of accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row a kind of training, one column each for gap, β, total variation, distance and path."}}
 from sameloss.studies import drawing
 from sameloss.studies.stability import figures, tables
 

@@ -93,9 +93,10 @@ def _cell(ax: Axes, column: float, row: float, colour: RGBA, text: str) -> None:
 
 
 def _exponent(found: Interval) -> str:
+    """Write an exponent, with a question mark where its interval holds zero."""
     if np.isnan(found.value):
         return "–"
-    return f"{found.value:.2f}\n({found.low:.2f} to {found.high:.2f})"
+    return f"{found.value:.2f}" + "?" * (found.low <= 0 <= found.high)
 
 
 def losses(found: Stability, ax: Axes) -> Axes:
