@@ -4,11 +4,13 @@ import json
 import re
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from toy_runs import Squaring
 
-from sameloss.book.record import record, refuse_uncommitted_runs
+from sameloss.book import record as module
+from sameloss.book.record import keep, record, refuse_uncommitted_runs, take
 from sameloss.store.store import MANIFEST, Store
 
 
@@ -51,3 +53,28 @@ def test_the_advice_lists_those_folders_alone(tmp_path):
     command = re.search("`(.*)`", str(caught.value))[1]
     listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()
     assert listed == [str(store.folder(Squaring(2)) / MANIFEST)]
+
+
+def test_what_is_kept_is_taken_elsewhere(tmp_path, monkeypatch, capsys):
+    """And nothing is kept whose source nobody can look up."""
+    monkeypatch.chdir(tmp_path)
+    runs = [Squaring(3, Squaring(1)), Squaring(4)]
+    stores = {place: Store(tmp_path / place, recorded=True) for place in ("here", "there")}
+
+    def opened(place):
+        return lambda name, preset: SimpleNamespace(store=stores[place], runs=lambda: runs)
+
+    stores["here"].compute(runs[0])
+    monkeypatch.setattr(module, "open_page", opened("here"))
+    change(stores["here"], runs[0], "abc-dirty")
+    with pytest.raises(SystemExit, match="not committed"):
+        keep("laptop")
+    for run in (runs[0], Squaring(1)):
+        change(stores["here"], run, "abc")
+    keep("laptop")
+    monkeypatch.setattr(module, "open_page", opened("there"))
+    take("laptop")
+    assert [stores["there"].has(run) for run in runs] == [True, False]
+    assert stores["there"].manifest(runs[0]) == stores["here"].manifest(runs[0])
+    said = capsys.readouterr().out
+    assert said == "Recorded in results/laptop/runs: 2 runs.\nTaken from results/laptop/runs: 2 runs.\n"

@@ -167,5 +167,14 @@ def test_a_list_of_what_was_left_out_that_is_none_is_damage(tmp_path, second):
     assert second.whole.has(trained)
 
 
+def test_a_manifest_that_is_a_folder_is_damage_and_no_fault(tmp_path, second):
+    trained = noted(tmp_path, 2, kind=Trained)
+    path = second.folder(trained) / MANIFEST
+    path.unlink()
+    path.mkdir()
+    compute_all(second, [noted(tmp_path, 5, trained, Measured)], workers=1)
+    assert second.whole.has(trained)
+
+
 def test_nothing_recorded_is_nothing_taken(tmp_path):
     assert take_recorded(Path("nowhere"), Store(tmp_path)) == 0

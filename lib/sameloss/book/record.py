@@ -57,13 +57,11 @@ def record(preset: str, page: str | None = None) -> None:
     if page not in (None, *names):
         raise ParameterError(f"Page {page!r} has no record; choose one of {', '.join(names)}.")
     refuse_uncommitted()
-    take(preset)
     for name in names if page is None else [page]:
         if name == PART_I:
             _record_part_i(preset)
         else:
             _record_page(name, preset)
-        keep(preset)
 
 
 def recorded_pages() -> tuple[str, ...]:

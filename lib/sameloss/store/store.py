@@ -168,7 +168,7 @@ class Store:
     @property
     def whole(self) -> "Store":
         """Return the same store, of which nothing counts but results with all their files."""
-        return Store(self.root)
+        return Store(self.root) if self.recorded else self
 
     def folder(self, run: Run) -> Path:
         """Return where the run's result is, or will be."""
@@ -333,7 +333,7 @@ def _lacks_files(manifest: Path) -> bool:
     """Tell whether files were left out of a result; one that is damaged is found so when it is read."""
     try:
         return LEFT_OUT in json.loads(manifest.read_text())
-    except UNREADABLE:
+    except (*UNREADABLE, *NOT_THERE):
         return False
 
 

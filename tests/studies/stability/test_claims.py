@@ -43,7 +43,7 @@ THESIS = {
 
 
 def planted(law, found):
-    made = Planted(LAPTOP.kinds, LAPTOP.sizes, found.table, found.paths)
+    made = Planted(LAPTOP.kinds, LAPTOP.sizes, found.table, found.falls)
     object.__setattr__(made, "law", law)
     return made
 

@@ -50,10 +50,10 @@ def test_losses_and_stops_are_those_of_the_tables(found, ax):
     assert series[kind.name][2, 1] == pytest.approx(found.slower(kind, BETA, GAP, stop=2).mean())
 
 
-def test_paths_are_of_the_largest_samples(found, ax):
+def test_paths_are_of_the_largest_samples(page, found, ax):
     kind = found.kinds[2]
-    drawn = lines(figures.paths(found, [kind], "test", ax))[kind.name]
-    own = found.paths[(found.paths.kind == kind.name) & (found.paths["size"] == found.sizes[-1])]
+    drawn = lines(figures.paths(page.paths, [kind], "test", ax))[kind.name]
+    own = page.paths[(page.paths.kind == kind.name) & (page.paths["size"] == found.sizes[-1])]
     at = own[own.alpha == 0.4].test.mean()
     assert drawn[np.isclose(drawn[:, 0], 0.4), 1] == pytest.approx(100 * at)
 

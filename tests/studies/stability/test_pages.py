@@ -1,9 +1,12 @@
 """The page: its runs, its tables side by side, its verdicts."""
 
+import pandas as pd
 import pytest
 
-from sameloss.studies.stability.claims import TOPICS
-from sameloss.studies.stability.pages import STUDY
+from sameloss.studies.stability import pages
+from sameloss.studies.stability.claims import TOPICS, judged
+from sameloss.studies.stability.pages import STUDY, found_by_record
+from sameloss.studies.verdict import verdict_table
 
 
 def test_all_of_a_size_are_one_stack(page):
@@ -18,7 +21,7 @@ def test_tables_of_all_runs_stand_below_each_other(page, found):
     assert not about.duplicated().any()
     s = page.stability
     assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
-    assert set(found.paths.kind) == {kind.name for kind in s.kinds}
+    assert set(page.paths.kind) == set(found.falls.kind) == {kind.name for kind in s.kinds}
 
 
 def test_verdicts_and_statements(page):
@@ -31,3 +34,11 @@ def test_verdicts_and_statements(page):
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
     page = STUDY.open("ii2_stability", {"preset": name, "artifacts": str(tmp_path)})
     assert sum(run.effort for run in page.runs()) > 100
+
+
+def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
+    kept = page.record_tables()
+    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
+    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
+    found = verdict_table(judged(found_by_record("laptop-long")))
+    pd.testing.assert_frame_equal(found, page.verdicts())

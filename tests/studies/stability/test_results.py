@@ -6,7 +6,7 @@ import pytest
 
 from sameloss.studies.stability.claims import BETA, GAP
 from sameloss.studies.stability.paths import GRID
-from sameloss.studies.stability.results import Stability, least, over_seeds
+from sameloss.studies.stability.results import Stability, falls_of, least, over_seeds
 from sameloss.studies.stability.settings import LAPTOP
 
 SIZES = (80, 160, 320)
@@ -30,7 +30,7 @@ def planted():
                     fall = np.where(np.isclose(GRID, 0.48), number * pair / 100, 0.0)
                     alphas = pd.DataFrame({"alpha": GRID, "test": 0.9 - fall, "trained": 1 - fall})
                     paths.append(alphas.assign(kind=kind.name, size=size, seed=seed, pair=pair))
-    return Stability(LAPTOP.kinds, SIZES, pd.DataFrame(rows), pd.concat(paths))
+    return Stability(LAPTOP.kinds, SIZES, pd.DataFrame(rows), falls_of(pd.concat(paths)))
 
 
 def test_values_are_by_seed_and_size(planted):

@@ -134,10 +134,10 @@ def stops(found: Stability, ax: Axes) -> Axes:
     return ax
 
 
-def paths(found: Stability, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
+def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
     """Draw the accuracy on the lines between twins of the largest size: the mean of all, and their range."""
     for at, kind in enumerate(kinds):
-        own = found.paths[(found.paths.kind == kind.name) & (found.paths["size"] == found.sizes[-1])]
+        own = table[(table.kind == kind.name) & (table["size"] == table["size"].max())]
         lines = 100 * own.pivot_table(index="alpha", columns=["seed", "pair"], values=seen)
         ax.fill_between(lines.index, lines.min(axis=1), lines.max(axis=1), color=f"C{at}", lw=0, alpha=0.2)
         ax.plot(lines.index, lines.mean(axis=1), color=f"C{at}", lw=2, label=kind.name)

@@ -7,10 +7,12 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
+from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.stability.claims import TOPICS, StabilityClaim, judged
-from sameloss.studies.stability.results import Stability
-from sameloss.studies.stability.runs import TwinTraining
+from sameloss.studies.recorded import recorded, records
+from sameloss.studies.stability.claims import PAGE, TOPICS, StabilityClaim, judged
+from sameloss.studies.stability.results import Stability, falls_of
+from sameloss.studies.stability.runs import Found, TwinTraining
 from sameloss.studies.stability.settings import (
     PARAMETERS,
     PRESETS,
@@ -19,9 +21,16 @@ from sameloss.studies.stability.settings import (
     finished,
 )
 from sameloss.studies.stability.statements import STATEMENTS, checks
-from sameloss.studies.stability.tables import gap_bounds
+from sameloss.studies.stability.tables import MEASURES, gap_bounds
 from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import Topic, verdict_table
+
+RECORDED = (
+    *("kind", "size", "seed", "pair", "step", "error", "trained error"),
+    *MEASURES.values(),
+    *("gap Brier", "others total variation"),
+)
+"""The columns of a record."""
 
 
 @dataclass
@@ -49,15 +58,31 @@ class StabilityPage(Page[Settings]):
         return [*self.trainings.values(), *self.stability.all_swaps, self.stability.ridge_swaps]
 
     @cached_property
+    def _read(self) -> dict[tuple[str, int], Found]:
+        return {about: self.store.get(run) for about, run in self.trainings.items()}
+
+    @cached_property
+    def paths(self) -> pd.DataFrame:
+        """Return accuracies between twins, by kind, size, seed, pair and alpha."""
+        return _stacked((about, own.paths) for about, own in self._read.items())
+
+    @cached_property
     def found(self) -> Stability:
         """Return what twins differ in."""
-        found = {about: self.store.get(run) for about, run in self.trainings.items()}
-        return Stability(
-            self.stability.kinds,
-            self.stability.sizes,
-            _stacked((about, own.table) for about, own in found.items()),
-            _stacked((about, own.paths) for about, own in found.items()),
-        )
+        table = _stacked((about, own.table) for about, own in self._read.items())
+        return Stability(self.stability.kinds, self.stability.sizes, table, falls_of(self.paths))
+
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return what claims are judged by: what a record keeps."""
+        return {"twins": self.found.table[[*RECORDED]], "falls": self.found.falls}
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return the page's verdicts, and those of every record, judged as this page is."""
+        judged_so = {Source(self.settings.name, self.seeds): verdicts}
+        for preset, origin in records(self.name).items():
+            found = verdict_table(judged(found_by_record(preset)), self.settings.tolerance)
+            judged_so[Source(preset, origin["seeds"], True)] = found
+        return side_by_side(judged_so)
 
     @cached_property
     def swaps(self) -> pd.DataFrame:
@@ -89,6 +114,13 @@ class StabilityPage(Page[Settings]):
         return statement_table(STATEMENTS, self.checks)
 
 
+def found_by_record(preset: str) -> Stability:
+    """Return what a record says of twins."""
+    settings = PRESETS[preset].stability
+    table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
+    return Stability(settings.kinds, settings.sizes, table, falls)
+
+
 def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:
     return pd.concat([table.assign(kind=kind, size=size) for (kind, size), table in parts], ignore_index=True)
 
@@ -112,6 +144,7 @@ PLANS = {
             "artifacts",
         ),
         StabilityPage,
+        recorded=True,
     )
 }
 

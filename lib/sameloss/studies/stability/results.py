@@ -31,7 +31,7 @@ class Stability:
     kinds: tuple[Kind, ...]
     sizes: tuple[int, ...]
     table: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
-    paths: pd.DataFrame  # accuracies by kind, size, seed, pair and alpha
+    falls: pd.DataFrame  # from `falls_of`
 
     def kind(self, name: str) -> Kind | None:
         """Return a kind of training, if it is one of these."""
@@ -63,16 +63,30 @@ class Stability:
 
     def barriers(self, kind: Kind, seen: str = "test") -> pd.DataFrame:
         """Return by how many points of accuracy each path falls, by size, seed and pair."""
-        own = self.paths[self.paths.kind == kind.name].sort_values("alpha", kind="stable")
-        rows = []
-        for (size, seed, pair), path in own.groupby(["size", "seed", "pair"]):
-            fall = 100 * float(barrier(path[seen].to_numpy(), GRID))
-            rows.append({"size": size, "seed": seed, "pair": pair, "barrier": fall})
-        return pd.DataFrame(rows, columns=["size", "seed", "pair", "barrier"])
+        return self.falls[(self.falls.kind == kind.name) & (self.falls.seen == seen)]
 
     def worst_barrier(self, kind: Kind) -> Seeds:
         """Return the largest fall of each seed's paths, in points of test accuracy."""
         return self.barriers(kind).groupby("seed").barrier.max().to_numpy()
+
+
+def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
+    """Return by how many points accuracy falls between the ends of each path.
+
+    Args:
+        paths: accuracies `test` and `trained` (shares) by kind, size, seed, pair and alpha.
+
+    Returns:
+        One row a path and kind of images `seen`, with its `barrier`.
+
+    """
+    about = ["kind", "size", "seed", "pair"]
+    rows = [
+        (*where, seen, 100 * float(barrier(path.sort_values("alpha")[seen].to_numpy(), GRID)))
+        for where, path in paths.groupby(about, sort=False)
+        for seen in ("test", "trained")
+    ]
+    return pd.DataFrame(rows, columns=[*about, "seen", "barrier"])
 
 
 def over_seeds(values: Seeds) -> Interval:
