@@ -210,7 +210,7 @@ PRESETS = {
 
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
-    "model": Parameter("one of the preset's alone; None: all", str | None, example="perceptron"),
+    "model": Parameter("one of the preset's alone; None: all", str | None),
     "data": Parameter(
         "a data set on the hub (name, or name:part), or a local folder of one; None: the preset's", str | None
     ),
