@@ -197,7 +197,7 @@ GPU = replace(
     paths=2,
     kinds=tuple(_shortened(kind, 0.1) for kind in PAPER_KINDS),
 )
-"""0.9 hours of an H200 by arithmetic: 8.4e16 operations at two fifths of its single precision. Nobody ran it."""
+"""0.9 hours of an H200 by arithmetic, 8.4e16 operations at two fifths of its single precision: never run."""
 
 PAPER = replace(LAPTOP, sizes=(15_000, 20_000, 25_000), pairs=40, seeds=3, paths=10, kinds=PAPER_KINDS)
 
