@@ -20,7 +20,7 @@ def test_the_presets_are_the_thesis_where_they_can_be():
     assert [kind.stops for kind in paper.kinds] == [(50_000, 100_000, 150_000)] * 4
     assert paper.kinds[2].descent.lr_at(40_000) == 0.01
     assert max(paper.sizes) <= min(paper.source_of(kind).pool for kind in paper.kinds) // 2
-    assert PRESETS["gpu"].stability.kinds[2].descent.drops == ((6400, 0.01), (9600, 0.001))
+    assert PRESETS["gpu"].stability.kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
 
 
 def test_the_seeds_are_none_of_the_pilots():

@@ -59,6 +59,7 @@ def check_bounded(name: str) -> None:
 def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
     """Return half the sum of differences of two models' probabilities: no loss in [0, 1] differs by more.
 
+    >>> import torch
     >>> one, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.25, 0.75]])
     >>> total_variation(one.log(), other.log())
     tensor([0.7500])

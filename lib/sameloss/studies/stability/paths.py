@@ -63,8 +63,8 @@ def barrier(
 ) -> Float[np.ndarray, "*pair"]:
     """Return by how much accuracy falls between the ends, below the worse of them.
 
-    >>> barrier(np.array([0.5, 0.9, 0.6, 0.8, 0.5]), (-1, 0, 0.5, 1, 2)).round(9)
-    array(0.2)
+    >>> float(barrier(np.array([0.5, 0.9, 0.6, 0.8, 0.5]), (-1, 0, 0.5, 1, 2)).round(9))
+    0.2
     """
     check_grid(alphas)
     at = np.array(alphas)
