@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from sameloss.checks import check_counts
@@ -45,6 +46,22 @@ class Found(NamedTuple):
     paths: pd.DataFrame  # accuracies (shares) by seed, pair and α, at the last stop
 
 
+class Problem(NamedTuple):
+    """What the models of a stack are trained on and tested with."""
+
+    x: Float[Tensor, "row *shape"]  # inputs of the pool, and of the test set below it
+    y: Int[Tensor, " row"]
+    rows: Int[Tensor, "model position"]  # of each model's sample
+    by: Int[Tensor, " pair"]  # z: rows of the test set
+    pool: int
+    classes: int
+
+    @property
+    def tested(self) -> Int[Tensor, "model image"]:
+        """Return the rows of the test set, for each model."""
+        return torch.arange(self.pool, len(self.x), device=self.x.device).expand(len(self.rows), -1)
+
+
 @dataclass(frozen=True)
 class TwinTraining(Run):
     """Pairs of models, each trained on samples that differ in one example: all of one size as one stack."""
@@ -68,81 +85,68 @@ class TwinTraining(Run):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw, train, and compare at every stop; go on from the last saved state, if there is one."""
-        images, device = self.source.load(), best_device()
-        x, y = self.network.inputs(images.x.to(device)), images.y.to(device)
-        rows, by = (drawn.to(device) for drawn in self.drawn(images))
-        order = self.order().to(device)
-        stack = self.stack(tuple(x.shape[1:]), images.classes)
+        problem = self.problem(self.source.load())
+        stack = self.stack(problem)
         resumable = Resumable(folder / SCRATCH, {"stack": stack}, self.resume_every)
         start = resumable.load(lambda done: (_kept(folder, stop) for stop in self.stops if stop <= done))
-        for step in train(stack, x, y, rows, order, self.descent, start):
+        for step in train(stack, problem.x, problem.y, problem.rows, self.order(), self.descent, start):
             if step in self.stops:  # before the state is saved from which it would not be made again
-                found = self._compared(stack, x, y, rows, by, images.pool, step)
+                found = self._compared(stack, problem, step)
                 write_atomically(_kept(folder, step), _csv(found))
                 report(step / self.descent.steps, f"error {found.error.mean():.4f}")
             resumable.record(TrainingStep(step, 0.0, self.descent.lr_at(step - 1)))
         tables = [pd.read_csv(_kept(folder, stop)) for stop in self.stops]
         (folder / TABLE).write_bytes(_csv(pd.concat(tables)))
-        (folder / PATHS).write_bytes(_csv(self._along(stack, x, y, rows, images.pool)))
+        (folder / PATHS).write_bytes(_csv(self._along(stack, problem)))
 
-    def drawn(self, images: Images) -> tuple[Tensor, Tensor]:
-        """Return the rows of every model's sample, and z of every pair."""
+    def problem(self, images: Images) -> Problem:
+        """Return what all models are trained on, on the device that computes."""
+        device, pool = best_device(), images.pool
         twins = [
-            drawn_twins(
-                images.pool, images.tested, self.size, self.pairs, generator_for("twins", seed, self.size)
-            )
+            drawn_twins(pool, images.tested, self.size, self.pairs, generator_for("twins", seed, self.size))
             for seed in self.seeds
         ]
-        return torch.cat([own.rows(images.pool) for own in twins]), torch.cat([own.by for own in twins])
+        rows, by = torch.cat([own.rows(pool) for own in twins]), torch.cat([own.by for own in twins])
+        x = self.network.inputs(images.x.to(device))
+        return Problem(x, images.y.to(device), rows.to(device), by.to(device), pool, images.classes)
 
     def order(self) -> Tensor:
         """Return the order of visits of each seed."""
-        return torch.stack(
-            [
-                visiting_order(
-                    self.size,
-                    self.descent.batch,
-                    self.descent.steps,
-                    generator_for("order", seed, self.size),
-                )
-                for seed in self.seeds
-            ]
-        )
+        about = self.size, self.descent.batch, self.descent.steps
+        orders = [visiting_order(*about, generator_for("order", seed, self.size)) for seed in self.seeds]
+        return torch.stack(orders).to(best_device())
 
-    def stack(self, shape: tuple[int, ...], classes: int) -> Stack:
+    def stack(self, problem: Problem) -> Stack:
         """Return the models of all seeds before the first step."""
-        device = best_device()
-        first = [self.network.drawn(shape, classes, seed) for seed in self.seeds]
+        shape, device = tuple(problem.x.shape[1:]), best_device()
+        first = [self.network.drawn(shape, problem.classes, seed) for seed in self.seeds]
         models = [{name: own.to(device) for name, own in weights.items()} for weights in first]
-        return Stack(self.network.build(shape, classes).to(device), models, 2 * self.pairs)
+        return Stack(self.network.build(shape, problem.classes).to(device), models, 2 * self.pairs)
 
-    def _compared(
-        self, stack: Stack, x: Tensor, y: Tensor, rows: Tensor, by: Tensor, pool: int, step: int
-    ) -> pd.DataFrame:
-        predict = partial(log_probabilities, stack.network, stack.weights, x)
-        tested, sampled = predict(_test_rows(rows, pool, len(x))), predict(rows)
-        own = cross_entropy(sampled, y[rows]).mean(1)
-        check_learnt(own, sampled.shape[-1], self.descent, step)
-        return self._by_pair(twin_table(tested, y[pool:], sampled, y[rows], by, stack.vectors())).assign(
-            step=step
-        )
+    def _compared(self, stack: Stack, problem: Problem, step: int) -> pd.DataFrame:
+        predict = partial(log_probabilities, stack.network, stack.weights, problem.x)
+        tested, sampled, own = predict(problem.tested), predict(problem.rows), problem.y[problem.rows]
+        check_learnt(cross_entropy(sampled, own).mean(1), problem.classes, self.descent, step)
+        labels = problem.y[problem.pool :]
+        found = twin_table(tested, labels, sampled, own, problem.by, stack.vectors())
+        return self._by_pair(found).assign(step=step)
 
     def _by_pair(self, table: pd.DataFrame) -> pd.DataFrame:
         """Name seeds in a table whose pairs are counted over all of them."""
         return table.assign(seed=np.array(self.seeds)[table.pair // self.pairs], pair=table.pair % self.pairs)
 
-    def _along(self, stack: Stack, x: Tensor, y: Tensor, rows: Tensor, pool: int) -> pd.DataFrame:
+    def _along(self, stack: Stack, problem: Problem) -> pd.DataFrame:
         """Return the accuracies on the paths of the first pairs of every seed."""
         if not self.paths:
             return pd.DataFrame(columns=["pair", "alpha", "test", "trained", "seed"])
-        chosen = (torch.arange(len(rows)) // 2 % self.pairs) < self.paths
-        weights = {name: own[chosen.to(own.device)] for name, own in stack.weights.items()}
-        first = rows[chosen.to(rows.device)][::2]
-        pairs = torch.arange(len(rows) // 2)[chosen[::2]]
-        seen = {"test": _test_rows(first, pool, len(x)), "trained": first}
+        pairs = torch.arange(len(problem.by), device=problem.by.device)
+        pairs = pairs[pairs % self.pairs < self.paths]
+        both = torch.stack([2 * pairs, 2 * pairs + 1], 1).flatten()
+        weights = {name: own[both] for name, own in stack.weights.items()}
+        seen = {"test": problem.tested[2 * pairs], "trained": problem.rows[2 * pairs]}
         found = {
-            name: accuracies_along(weights, partial(_accuracy, stack.network, x, y, own))
-            for name, own in seen.items()
+            name: accuracies_along(weights, partial(_accuracy, stack.network, problem.x, problem.y, rows))
+            for name, rows in seen.items()
         }
         index = pd.MultiIndex.from_product([GRID, pairs.tolist()], names=["alpha", "pair"])
         table = pd.DataFrame({name: own.ravel() for name, own in found.items()}, index).reset_index()
@@ -158,10 +162,6 @@ class TwinTraining(Run):
         models = 2 * self.pairs * len(self.seeds)
         products = self.network.products(self.source.shape) * self.descent.batch * models
         return self.descent.steps * (5e-4 + 3e-10 * products)
-
-
-def _test_rows(rows: Tensor, pool: int, count: int) -> Tensor:
-    return torch.arange(pool, count, device=rows.device).expand(len(rows), -1)
 
 
 def _accuracy(network: torch.nn.Module, x: Tensor, y: Tensor, rows: Tensor, weights: Weights) -> Tensor:
