@@ -2,7 +2,7 @@
 
 An exponent is b of a·m^b, fitted by logarithms seed by seed to the largest value of a seed's pairs. The
 numbers that survive in the text are of its own data and networks, which the presets `gpu` and `paper` have;
-of the small ones here its directions are judged. Tolerances are fixed before the runs that they judge.
+of small ones its directions are judged. Tolerances are fixed before the runs that they judge.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,7 +10,18 @@ from dataclasses import dataclass
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.stability.results import STOPS, Seeds, Stability, least, over_seeds
-from sameloss.studies.stability.settings import CNN, CONVEX, LR, MLP, MOMENTUM, Kind
+from sameloss.studies.stability.settings import (
+    CNN,
+    CONVEX,
+    LR,
+    MLP,
+    MOMENTUM,
+    THEIRS_1A,
+    THEIRS_2A,
+    THEIRS_2B,
+    THEIRS_LR,
+    Kind,
+)
 from sameloss.studies.verdict import Claim, Judged, Topic
 
 PAGE = "ii2_stability"
@@ -106,9 +117,19 @@ EXPONENT, ACCURACY = "exponent", "accuracy points"
 
 
 def _claim(
-    id: str, place: str, text: str, effect: Callable[[Stability], Interval], unit: str = EXPONENT
+    id: str,
+    place: str,
+    text: str,
+    effect: Callable[[Stability], Interval],
+    unit: str = EXPONENT,
+    value: float | None = None,
 ) -> StabilityClaim:
-    return StabilityClaim(f"stab-{id}", place, text, PAGE, effect, unit=unit)
+    return StabilityClaim(f"stab-{id}", place, text, PAGE, effect, unit=unit, value=value)
+
+
+def steepness(measure: str) -> Callable[[Stability, Kind], Seeds]:
+    """Return minus the exponent of a measure."""
+    return lambda found, kind: -found.exponents(kind, measure)
 
 
 def _lr_agrees(measure: str) -> Callable[[Stability], Interval]:
@@ -235,7 +256,55 @@ WIDE = Topic(
     ),
 )
 
-TOPICS = (AS_STABLE, LOSSES, PARAMETERS, PATHS, WIDE)
+OWN = Topic(
+    "Stability: the thesis' own trainings",
+    (
+        _claim(
+            "own-lr", "Fig. 2.1", "the gap falls as m^-1.13", of_kind(THEIRS_LR, steepness(GAP)), value=1.13
+        ),
+        _claim(
+            "own-lr-errors",
+            "Fig. 2.1",
+            "the 0-1 gap as m^-0.82",
+            of_kind(THEIRS_LR, steepness("gap 0-1")),
+            value=0.82,
+        ),
+        _claim("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", of_kind(THEIRS_1A, slower(BETA))),
+        _claim(
+            "own-2a-gap",
+            "Fig. A.3 (2a)",
+            "the gap falls as m^-0.48, -0.44, -0.42 to -0.45",
+            of_kind(THEIRS_2A, steepness(GAP)),
+            value=0.45,
+        ),
+        _claim(
+            "own-2a",
+            "Fig. A.3 (2a)",
+            f"β hardly falls: its exponent is above -{LITTLE}",
+            of_kind(THEIRS_2A, exponent_above(BETA, -LITTLE)),
+        ),
+        _claim(
+            "own-2b", "Fig. 2.2 (2b)", "β falls as m^-0.17", of_kind(THEIRS_2B, steepness(BETA)), value=0.17
+        ),
+        _claim(
+            "own-1a-path",
+            "Fig. 2.4 (1a)",
+            f"accuracy falls by less than {POINTS:g} points between",
+            of_kind(THEIRS_1A, lambda found, kind: POINTS - found.worst_barrier(kind)),
+            ACCURACY,
+        ),
+        _claim(
+            "own-2b-path",
+            "Fig. 2.4 (2b)",
+            f"it falls by more than {POINTS:g}",
+            of_kind(THEIRS_2B, lambda found, kind: found.worst_barrier(kind) - POINTS),
+            ACCURACY,
+        ),
+    ),
+)
+"""Of data and networks that the presets `gpu` and `paper` have."""
+
+TOPICS = (AS_STABLE, LOSSES, PARAMETERS, PATHS, WIDE, OWN)
 
 
 def judged(found: Stability) -> Iterable[Judged]:

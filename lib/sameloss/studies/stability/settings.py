@@ -30,6 +30,14 @@ LR, CONVEX, MLP, MOMENTUM, CNN = (
 )
 """The kinds of training of the default, as figures and `-p model` name them."""
 
+THEIRS_LR, THEIRS_1A, THEIRS_2A, THEIRS_2B = (
+    "LR, MNIST",
+    "1a: ResNet-20, SVHN",
+    "2a: ResNet-20, CIFAR-10",
+    "2b: ResNet-20, momentum",
+)
+"""Those of the thesis, at the presets `gpu` and `paper`."""
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -169,11 +177,11 @@ MNIST = ImageSource("ylecun/mnist", 60_000, 10_000, halves=True, shape=(1, 28, 2
 DROPS = ((32_000, 0.01), (48_000, 0.001))
 
 PAPER_KINDS = (
-    Kind("LR, MNIST", LogisticRegression(), Descent(0.1, 128, 100_000), True, MNIST),
-    Kind("1a: ResNet-20, SVHN", ResNet20(), Descent(0.01, 32, 100_000), source=SVHN),
-    Kind("2a: ResNet-20, CIFAR-10", ResNet20(), Descent(0.1, 128, 100_000, drops=DROPS), source=CIFAR),
+    Kind(THEIRS_LR, LogisticRegression(), Descent(0.1, 128, 100_000), True, MNIST),
+    Kind(THEIRS_1A, ResNet20(), Descent(0.01, 32, 100_000), source=SVHN),
+    Kind(THEIRS_2A, ResNet20(), Descent(0.1, 128, 100_000, drops=DROPS), source=CIFAR),
     Kind(
-        "2b: ResNet-20, momentum",
+        THEIRS_2B,
         ResNet20(),
         Descent(0.1, 128, 100_000, momentum=0.9, drops=DROPS),
         source=CIFAR,
