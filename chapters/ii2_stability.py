@@ -20,7 +20,7 @@
 #
 # **What you will see**: twins of five kinds of training on the digits of scikit-learn; how gap, β and distance fall with the
 # size of the sample, each exponent with its interval; the same for bounded losses, as the theory needs one, and with the
-# replaced example left out; whether lines connect twins; a convex model that fits its sample, which answers a conjecture of the
+# replaced example left out; whether lines connect twins; a convex model that fits its sample, which tests a conjecture of the
 # thesis; *all* swaps of small problems, and how much of the largest some random ones see; and bounds beside measurements.
 
 # %% tags=["parameters"]
