@@ -15,6 +15,7 @@ from sameloss.book.executed import copy_of
 from sameloss.book.site import STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.same_loss.claims import CLAIMS, TOPICS
+from sameloss.studies.stability import claims as stability
 
 ROOT = Path(__file__).parents[2]
 
@@ -252,7 +253,8 @@ def test_claims_and_their_chapters_lead_to_each_other(html):
     home = html / "chapters" / "verdicts.html"
     found = pages(html)
     there = [target for target in found[home].targets if "#claim-" in target]
-    assert len(there) == len(CLAIMS) + len(growing.CLAIMS) + len(growing.STACKING_CLAIMS)
+    elsewhere = (*growing.TOPICS, *growing.STACKING_TOPICS, *stability.TOPICS)
+    assert len(there) == len(CLAIMS) + sum(len(topic.claims) for topic in elsewhere)
     for target in there:
         name, _, anchor = target.partition("#")
         assert f"verdicts.html#{anchor}" in found[home.parent / name].targets
