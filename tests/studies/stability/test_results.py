@@ -65,7 +65,7 @@ def test_the_least_of_kinds_is_taken_seed_by_seed(planted):
     effects = dict(
         zip((kind.name for kind in planted.deep), ([1.0, 5.0], [4.0, 2.0], [3.0, 3.0]), strict=True)
     )
-    found = least(planted, planted.deep, lambda kind: np.array(effects[kind.name]))
+    found = least(planted.deep, lambda kind: np.array(effects[kind.name]))
     assert found.tolist() == [1, 2]
 
 

@@ -78,7 +78,7 @@ def of_kind(name: str, effect: Callable[[Stability, Kind], Seeds]) -> Callable[[
 
 def of_deep(effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability], Interval]:
     """Return the least effect of all kinds that are not convex, seed by seed."""
-    return lambda found: over_seeds(least(found, found.deep, lambda kind: effect(found, kind)))
+    return lambda found: over_seeds(least(found.deep, lambda kind: effect(found, kind)))
 
 
 def slower(measure: str, than: str = GAP, by: float = 0.0) -> Callable[[Stability, Kind], Seeds]:
@@ -93,12 +93,7 @@ def exponent_above(measure: str, floor: float) -> Callable[[Stability, Kind], Se
 
 def at_every_stop(found: Stability, kind: Kind) -> Seeds:
     """Return the least advantage of the gap over β at the three stops."""
-    return least(found, (kind,) * STOPS, _stop_by_stop(found))
-
-
-def _stop_by_stop(found: Stability) -> Callable[[Kind], Seeds]:
-    stops = iter(range(STOPS))
-    return lambda kind: found.slower(kind, BETA, GAP, stop=next(stops))
+    return least(range(STOPS), lambda stop: found.slower(kind, BETA, GAP, stop=stop))
 
 
 def where_it_fits(effect: Callable[[Stability], Interval], name: str) -> Callable[[Stability], Interval]:

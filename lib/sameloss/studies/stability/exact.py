@@ -20,7 +20,7 @@ from sameloss.studies.stability.bounds import parameter_bound
 from sameloss.studies.stability.images import Images, ImageSource
 from sameloss.studies.stability.losses import LOSS
 from sameloss.studies.stability.networks import LogisticRegression
-from sameloss.studies.stability.ridge import stability_bound, swap_changes
+from sameloss.studies.stability.ridge import solved, stability_bound, swap_changes
 from sameloss.studies.stability.stacked import Descent, Stack, log_probabilities, train
 from sameloss.studies.stability.twins import all_swaps, check_sample, visiting_order
 
@@ -157,6 +157,6 @@ def _largest_change(
     gram: Float[np.ndarray, "row row"], y: Float[np.ndarray, " row"], size: int, ridge: float
 ) -> float:
     """Return the largest change of (f(x) - y)² at a candidate, over all swaps."""
-    before = gram[size:, :size] @ np.linalg.solve(gram[:size, :size] + ridge * size * np.eye(size), y[:size])
+    before = gram[size:, :size] @ solved(gram[:size, :size], y[:size], ridge)
     changes = swap_changes(gram, y, size, ridge)
     return float(np.abs(changes * (2 * (before - y[size:]) + changes)).max())

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,8 @@ from sameloss.studies.stability.paths import GRID, barrier
 from sameloss.studies.stability.settings import Kind
 
 Seeds = Float[np.ndarray, " seed"]
+
+T = TypeVar("T")
 
 Over = Literal["max", "mean"]
 """What is taken of a seed's pairs: the thesis takes the largest."""
@@ -94,6 +96,6 @@ def over_seeds(values: Seeds) -> Interval:
     return UNDEFINED if not len(values) or np.isnan(values).any() else seed_interval(values)
 
 
-def least(found: Stability, kinds: Sequence[Kind], effect: Callable[[Kind], Seeds]) -> Seeds:
-    """Return of every seed the least effect of some kinds; of no kinds nothing."""
-    return np.min([effect(kind) for kind in kinds], 0) if kinds else np.array([])
+def least(cases: Sequence[T], effect: Callable[[T], Seeds]) -> Seeds:
+    """Return of every seed the least effect of some cases; of none nothing."""
+    return np.min([effect(case) for case in cases], 0) if cases else np.array([])
