@@ -1,7 +1,8 @@
 """Stochastic gradient descent (Algorithm 3.1), exact in law, from what passes the threshold.
 
-Of a noise row only its component Z along w decides the answer, and a row below the threshold has no gradient at all. So
-Z is drawn of the rows that survive, and what all of them add to the gradient across w is one Gaussian vector.
+Of a noise row only its component Z along w decides the answer, and a row below the threshold has no gradient
+at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w is one
+Gaussian vector.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit, ndtri
 
 from sameloss.checks import check_count
+from sameloss.store.store import Report
 from sameloss.studies.local_signal.flow import Rates
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import population, row_sum
@@ -59,6 +61,7 @@ def sgd(
     batch: int,
     looks: Int[np.ndarray, " look"],
     random: np.random.Generator,
+    report: Report = lambda done, text: None,
 ) -> pd.DataFrame:
     """Take steps on fresh batches.
 
@@ -69,6 +72,7 @@ def sgd(
         batch: images a step.
         looks: steps after which to look, in ascending order.
         random: draws the batches.
+        report: is told at every look.
 
     Returns:
         One row a look: `step`, `c`, `v`, `b`, and over the whole distribution `loss` (nats) and `accuracy`.
@@ -82,6 +86,7 @@ def sgd(
             network.w, network.b = network.w - rates.w * by_w, network.b - rates.b * by_b
         step, own = look, network.filter
         found = population(patches, own)
+        report(step / looks[-1], f"step {step}")
         rows.append((step, own.c, own.v, own.b, found.loss, found.accuracy))
     return pd.DataFrame(rows, columns=["step", "c", "v", "b", "loss", "accuracy"])
 
