@@ -22,7 +22,6 @@ from sameloss.studies.local_signal.flow import (
     descend,
     flow,
     is_dead,
-    may_die,
     thesis_rates,
 )
 from sameloss.studies.local_signal.patches import Patches
@@ -170,20 +169,22 @@ class DeadZone(SignalRun):
 
     patches: Patches
     starts: tuple[float, ...]  # c⁰
-    rates: tuple[float, ...]  # η_w
+    multiples: tuple[float, ...]  # η_w, in units of |c⁰|/k
     across: float = 0.01  # v⁰
 
     def rows(self, report: Report) -> Iterator[pd.DataFrame]:
         """Descend from each start with each rate, for equal times."""
-        for c, lr in product(self.starts, self.rates):
-            start = Filter(c, self.across, 0.0)
+        cases = list(product(self.starts, self.multiples))
+        for done, (c, multiple) in enumerate(cases):
+            lr, start = multiple * abs(c) / self.patches.noise, Filter(c, self.across, 0.0)
             found = descend(self.patches, start, thesis_rates(self.patches, lr), round(TIME / lr))
-            last = Filter(*found[["c", "v", "b"]].to_numpy()[-1])
-            dead = {"dead": is_dead(last), "warned": may_die(self.patches, start, lr)}
-            yield found.tail(1).assign(start=c, lr=lr, **dead)
-            report(0.5, f"c = {c:g}")
+            last = found.iloc[-1]
+            dead = is_dead(Filter(last.c, last.v, last.b))
+            yield found.tail(1).assign(start=c, multiple=multiple, lr=lr, dead=dead)
+            report((done + 1) / len(cases), f"c = {c:g}")
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 2e-4 * len(self.starts) * sum(TIME / lr for lr in self.rates)
+        steps = (TIME * self.patches.noise / (m * abs(c)) for c, m in product(self.starts, self.multiples))
+        return 2e-4 * sum(steps)
