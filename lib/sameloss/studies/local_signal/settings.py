@@ -110,7 +110,7 @@ PARAMETERS: dict[str, Parameter] = {
         example="300",
     ),
     "multiplier": Parameter(
-        "of the noise σ = log k/√k; None: 1", float | None, sets=("signal.patches.multiplier",), most=100
+        "σ over log k/√k; None: 1", float | None, sets=("signal.patches.multiplier",), most=100
     ),
     "batch": Parameter(
         "fresh images a step; None: the preset's", int | None, sets=("signal.batch",), most=100_000

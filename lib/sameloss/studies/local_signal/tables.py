@@ -46,7 +46,9 @@ def best_table(found: Found) -> pd.DataFrame:
 def dead_table(found: Found) -> pd.DataFrame:
     """Return which starts end where the signal has no gradient, by their rate over |c|/k."""
     words = found.dead.assign(end=np.where(found.dead.dead, "dead", "learns"))
-    return words.pivot(index="start", columns="multiple", values="end").rename_axis(index="c at the start")
+    table = words.pivot(index="start", columns="multiple", values="end")
+    table.columns = pd.Index([f"{multiple:g}" for multiple in table.columns])
+    return table.rename_axis(index="c at the start").reset_index()
 
 
 def reached_at(flows: pd.DataFrame, step: float) -> pd.DataFrame:
