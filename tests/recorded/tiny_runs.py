@@ -343,5 +343,16 @@ def local_signal() -> dict[str, Run]:
 
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability, local_signal)
+    own = (
+        sampled,
+        measured_languages,
+        trainings,
+        measured,
+        dyck,
+        flows,
+        growing,
+        lists,
+        stability,
+        local_signal,
+    )
     return {name: run for runs in own for name, run in runs().items()}
