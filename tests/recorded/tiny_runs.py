@@ -337,7 +337,7 @@ def local_signal() -> dict[str, Run]:
         "signal, flows": SignalFlows((4, 8), (1.0,), descent, 20.0),
         "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),
         "signal, best": BestFilters((4, 8), (0.5, 1.0)),
-        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,)),
+        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,), 3),
     }
 
 
