@@ -153,7 +153,7 @@ for steps, ax in zip((1e3, 1e5, page.signal.horizon), drawing.panels(3, width=3.
 # %%
 from sameloss.book.movable_phase import movable_phase
 
-movable_phase(found)
+movable_phase(found.phase)
 
 # %% [markdown]
 # ## Starts that never learn

@@ -33,7 +33,7 @@ def carried(shown):
 
 
 def test_all_flows_travel_in_order(found):
-    data = carried(movable_phase(found))
+    data = carried(movable_phase(found.phase))
     assert (data["rows"], data["multipliers"], data["steps"]) == ([100, 1000], [0.5, 1.0], STEPS[1:])
     table = found.phase.set_index(["multiplier", "noise", "step"]).accuracy
     assert data["accuracy"][1][0][2] == pytest.approx(table[1.0, 100, 100.0], abs=1e-4)
@@ -43,7 +43,7 @@ def test_all_flows_travel_in_order(found):
 @pytest.mark.book
 @pytest.mark.parametrize("look", [0, 2])
 def test_numbers_follow_the_step(found, tmp_path, look):
-    shown = movable_phase(found)
+    shown = movable_phase(found.phase)
     action = (
         f"const look = root.querySelector('[name=look]'); look.value = '{look}';"
         "look.dispatchEvent(new Event('input'));"

@@ -43,6 +43,8 @@ from sameloss.studies.dyck.settings import DyckSettings
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
+from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
 from sameloss.studies.same_loss.estimators import (
@@ -50,9 +52,6 @@ from sameloss.studies.same_loss.estimators import (
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.runs import BestFilters, DeadZone, SignalFlows, SignalSGD
-from sameloss.studies.local_signal.runs import Descent as SignalDescent
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
 from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
@@ -332,7 +331,7 @@ def stability() -> dict[str, Run]:
 
 def local_signal() -> dict[str, Run]:
     """Return flows, descents and best filters of few rows."""
-    patches, descent = Patches(8), SignalDescent(0.2, 1e-3)
+    patches, descent = Patches(8), FilterDescent(0.2, 1e-3)
     return {
         "signal, flows": SignalFlows((4, 8), (1.0,), descent, 20.0),
         "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),

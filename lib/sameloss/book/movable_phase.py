@@ -6,9 +6,8 @@ sentence leads to the figure that stands still.
 
 import json
 
+import pandas as pd
 from IPython.display import HTML
-
-from sameloss.studies.local_signal.found import Found
 
 DIGITS = 4
 """Decimals of the accuracies that travel in the page."""
@@ -19,16 +18,21 @@ FORM = """<div class="phase movable"><script type="application/json">{data}</scr
 <label>steps <input name="look" type="range" min="0" value="0" step="1"/></label>
 <output></output>
 </div>
-<svg viewBox="0 0 640 300" role="img" aria-label="Accuracy by rows and strength of noise; numbers follow"></svg>
+<svg viewBox="0 0 640 300" role="img" aria-label="Accuracy by rows and strength of noise"></svg>
 <table class="dataframe"><thead><tr>
 <th scope="col">at this step</th><th scope="col">settings</th>
 </tr></thead><tbody></tbody></table>
 </div>"""
 
 
-def movable_phase(found: Found) -> HTML:
-    """Return the figure."""
-    flows = found.phase[found.phase.step > 0]
+def movable_phase(flows: pd.DataFrame) -> HTML:
+    """Return the figure.
+
+    Args:
+        flows: one row a k (`noise`), `multiplier` of σ and `step`, with the `accuracy`.
+
+    """
+    flows = flows[flows.step > 0]
     by_setting = {about: own.accuracy for about, own in flows.groupby(["multiplier", "noise"])}
     multipliers, rows = (sorted({about[at] for about in by_setting}) for at in (0, 1))
     data = {

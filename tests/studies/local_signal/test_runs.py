@@ -7,7 +7,7 @@ from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import (
     BestFilters,
     DeadZone,
-    Descent,
+    FilterDescent,
     SignalFlows,
     SignalSGD,
     log_steps,
@@ -25,24 +25,24 @@ def test_looks_are_at_equal_distances_of_the_logarithm():
 
 
 def test_every_early_step_is_looked_at():
-    run = SignalSGD(Patches(8), Descent(0.2, 1e-3), 3, 4, 400, 0)
+    run = SignalSGD(Patches(8), FilterDescent(0.2, 1e-3), 3, 4, 400, 0)
     looks = run.looks()
     assert looks[:49].tolist() == list(range(1, 50))
     assert looks[-1] == 400
-    assert SignalSGD(Patches(8), Descent(0.2, 1e-3), 3, 4, 7, 0).looks().tolist() == list(range(1, 8))
+    assert SignalSGD(Patches(8), FilterDescent(0.2, 1e-3), 3, 4, 7, 0).looks().tolist() == list(range(1, 8))
 
 
 def test_seeds_differ_and_repeat():
     tables = []
     for seed in (0, 0, 1):
-        (table,) = SignalSGD(Patches(8), Descent(0.2, 1e-3), 3, 4, 20, seed).rows(unheard)
+        (table,) = SignalSGD(Patches(8), FilterDescent(0.2, 1e-3), 3, 4, 20, seed).rows(unheard)
         tables.append(table)
     assert tables[0].equals(tables[1])
     assert not tables[0].equals(tables[2])
 
 
 def test_each_flow_is_of_its_own_patches():
-    tables = list(SignalFlows((4, 8), (0.5, 1.0), Descent(0.2, 1e-3), 10.0).rows(unheard))
+    tables = list(SignalFlows((4, 8), (0.5, 1.0), FilterDescent(0.2, 1e-3), 10.0).rows(unheard))
     assert [(own.noise[0], own.multiplier[0]) for own in tables] == [(4, 0.5), (4, 1.0), (8, 0.5), (8, 1.0)]
     assert not np.allclose(tables[0].c, tables[1].c)
 

@@ -47,7 +47,7 @@ class SignalRun(Tabled, ABC):
 
 
 @dataclass(frozen=True)
-class Descent:
+class FilterDescent:
     """Algorithm 3.1: its rates, and where it begins.
 
     Raises:
@@ -82,7 +82,7 @@ class SignalFlows(SignalRun):
 
     rows_of_noise: tuple[int, ...]  # k
     multipliers: tuple[float, ...]
-    descent: Descent
+    descent: FilterDescent
     steps: float
 
     def rows(self, report: Report) -> Iterator[pd.DataFrame]:
@@ -106,7 +106,7 @@ class SignalSGD(SignalRun):
     """Stochastic gradient descent from one random start."""
 
     patches: Patches
-    descent: Descent
+    descent: FilterDescent
     d: int
     batch: int
     steps: int

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from sameloss.checks import check_counts
 from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.runs import BestFilters, DeadZone, Descent, SignalFlows, SignalSGD
+from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 
 
@@ -14,7 +14,7 @@ class SignalSettings:
 
     patches: Patches
     d: int  # entries of a row
-    descent: Descent
+    descent: FilterDescent
     batch: int
     steps: int  # of stochastic descent
     horizon: float  # steps of the flow
@@ -63,7 +63,7 @@ class Settings:
 LAPTOP = SignalSettings(
     patches=Patches(1000),
     d=10,
-    descent=Descent(lr=0.1, length=1e-6),
+    descent=FilterDescent(lr=0.1, length=1e-6),
     batch=500,
     steps=3000,
     horizon=1e7,
