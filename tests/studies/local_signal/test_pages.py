@@ -1,6 +1,6 @@
 """The page on training: which runs it reads, and what its parameters change."""
 
-from sameloss.studies.local_signal.dynamics import STATEMENTS
+from sameloss.studies.local_signal.statements import STATEMENTS
 from sameloss.studies.local_signal.pages import STUDY
 
 

@@ -6,7 +6,7 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.local_signal.dynamics import STATEMENTS, checks
+from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.local_signal.found import Found
 from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
 from sameloss.studies.page import Page, Plan, Study
