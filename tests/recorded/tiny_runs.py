@@ -9,6 +9,7 @@ from tempfile import gettempdir
 
 from toy_runs import TINY
 
+from sameloss.images import ImageSource
 from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
@@ -51,7 +52,6 @@ from sameloss.studies.same_loss.estimators import (
     ReparametrisationMeasurement,
 )
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
-from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
 from sameloss.studies.stability.runs import TwinTraining
 from sameloss.studies.stability.stacked import Descent

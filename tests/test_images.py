@@ -8,7 +8,7 @@ from PIL import Image
 
 from sameloss import hub
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.images import ImageSource
+from sameloss.images import ImageSource
 
 
 @pytest.fixture(autouse=True)
