@@ -34,6 +34,12 @@ def test_halves_of_the_classes():
     assert torch.equal(halves.y, (whole.y >= 5).long())
 
 
+def test_some_classes_told_from_the_others():
+    whole, told = ImageSource().load(), ImageSource(second=(2, 7)).load()
+    assert told.classes == 2
+    assert torch.equal(told.y, ((whole.y == 2) | (whole.y == 7)).long())
+
+
 def write(folder, *, image="img", mode="RGB", size=8, count=12, labels=None):
     """Write a data set as the hub has CIFAR-10: parquet files with pictures and named classes."""
     rng = np.random.default_rng(0)
