@@ -20,6 +20,9 @@ PLACEMENTS = (ANYWHERE, ANY_CORNER, ONE_CORNER)
 
 Pixels = Float[Tensor, "image channel row column"]
 
+Whole = Float[Tensor, "image channel side side"]
+"""Images with what is around them, or that alone."""
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -60,9 +63,9 @@ class Scene:
 class Sample(NamedTuple):
     """Images on their backgrounds, to be trained on and to be tested with."""
 
-    x: Pixels
+    x: Whole
     y: Float[Tensor, " image"]  # -1 or 1
-    tested: Pixels
+    tested: Float[Tensor, "test channel side side"]
     answers: Float[Tensor, " test"]  # their -1 or 1
 
     @property
@@ -90,9 +93,7 @@ def corners(placement: str, count: int, free: int, rng: torch.Generator) -> Int[
     return free * torch.randint(0, 1 + (placement == ANY_CORNER), (count, 2), generator=rng)
 
 
-def placed(
-    images: Pixels, at: Int[Tensor, "image 2"], backgrounds: Float[Tensor, "image channel side side"]
-) -> Float[Tensor, "image channel side side"]:
+def placed(images: Pixels, at: Int[Tensor, "image 2"], backgrounds: Whole) -> Whole:
     """Return the backgrounds with each image in its place."""
     found = backgrounds.clone()
     _, channels, rows, columns = images.shape
@@ -140,7 +141,7 @@ def _check(images: Images, scene: Scene, examples: int) -> None:
     scene.check_fits((shape[0], shape[1], shape[2]))
 
 
-def _surrounded(images: Pixels, scene: Scene, part: int, seed: int) -> Pixels:
+def _surrounded(images: Pixels, scene: Scene, part: int, seed: int) -> Whole:
     count, channels, rows, _ = images.shape
     at = corners(scene.placement, count, scene.side - rows, generator_for("places", seed, part))
     rng = generator_for("backgrounds", seed, part)
@@ -151,7 +152,7 @@ def _surrounded(images: Pixels, scene: Scene, part: int, seed: int) -> Pixels:
     return placed(images, at, scene.noise * around)
 
 
-def _pictures(images: Images, part: int, shape: tuple[int, int, int], rng: torch.Generator) -> Pixels:
+def _pictures(images: Images, part: int, shape: tuple[int, int, int], rng: torch.Generator) -> Whole:
     """Draw backgrounds among pictures: of the pool for training, of the test set for tests."""
     count, channels, side = shape
     own = standardised(images)[images.pool :] if part else standardised(images)[: images.pool]

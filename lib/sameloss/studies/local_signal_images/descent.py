@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -27,7 +26,7 @@ class Descent:
     lr: float
     batch: int
     steps: int
-    optimiser: Literal["Adam", "SGD"] = "Adam"
+    optimiser: str = "Adam"  # or SGD
     momentum: float = 0.9  # of SGD
     drops: tuple[float, ...] = (0.6, 0.8)  # shares of the steps after which the rate falls
     factor: float = 0.2  # to which it falls each time

@@ -35,7 +35,7 @@ STATEMENTS = {
     "img-order": Statement(
         "Appendix B.4",
         "in virtually all cases a fixed corner is easier than a random corner, and that than a random place",
-        "in virtually all cases a fixed corner is easier than a random place; a random corner is not between them",
+        "in virtually all cases a fixed corner is easier than a random place",
     ),
     "img-loss": Statement(
         "Appendix B.4",
