@@ -44,6 +44,10 @@ from sameloss.studies.dyck.settings import DyckSettings
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
+from sameloss.studies.local_signal_images.backgrounds import Scene
+from sameloss.studies.local_signal_images.descent import Descent as ImageDescent
+from sameloss.studies.local_signal_images.networks import SmallCNN as ImageCNN
+from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
 from sameloss.studies.same_loss.estimators import (
@@ -327,7 +331,18 @@ def stability() -> dict[str, Run]:
     }
 
 
+def local_signal_images() -> dict[str, Run]:
+    """Return a network beside its kernel and its linearisation, and one in lazy training."""
+    about = ImageSource(pool=40, tested=20, halves=True), Scene("random place", 10, 0.5), ImageCNN((3,), (2,))
+    descent, linear = ImageDescent(0.01, 8, 6), ImageDescent(0.001, 8, 6, "SGD")
+    return {
+        "images, kernel": ImageComparison(*about, descent, 16, 0, KernelFit((0.01, 1.0))),
+        "images, linearised": ImageComparison(*about, descent, 16, 0, None, linear),
+        "images, lazy": LazyTraining(*about, linear, 16, 0, (1.0, 10.0)),
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability)
+    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability, local_signal_images)
     return {name: run for runs in own for name, run in runs().items()}
