@@ -20,7 +20,15 @@ from sameloss.studies.parameters import applied, cell
 ROOT = Path(__file__).parents[2]
 
 
-NAMES = ("same_loss", "manifold_flow", "dyck", "growing", "decision_lists", "stability", "local_signal_images")
+NAMES = (
+    "same_loss",
+    "manifold_flow",
+    "dyck",
+    "growing",
+    "decision_lists",
+    "stability",
+    "local_signal_images",
+)
 
 
 def test_every_folder_with_pages_is_a_study():

@@ -344,5 +344,16 @@ def local_signal_images() -> dict[str, Run]:
 
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability, local_signal_images)
+    own = (
+        sampled,
+        measured_languages,
+        trainings,
+        measured,
+        dyck,
+        flows,
+        growing,
+        lists,
+        stability,
+        local_signal_images,
+    )
     return {name: run for runs in own for name, run in runs().items()}

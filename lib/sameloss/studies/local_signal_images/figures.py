@@ -114,6 +114,8 @@ def lazy(found: ImageResults, ax: Axes) -> Axes:
     kernel = over_seeds(100 * found.accuracies(GCV, found.placement)[noise].to_numpy())
     colour, _ = LOOK[GCV]
     ax.axhline(kernel.value, color=colour, ls="--", lw=1.5, label=SHOWN[GCV])
+    limit = over_seeds(100 * found.lazy.groupby("seed").limit.first().to_numpy())
+    ax.axhline(limit.value, color="0.4", ls=":", lw=1.5, label="linearised network, as long in training")
     ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     ax.set(xscale="log", xlabel="scale of the output, α", ylabel="accuracy (%)", title=f"σ = {noise:g}")
     ax.set_xticks(own.columns, [f"{scale:g}" for scale in own.columns])

@@ -16,6 +16,7 @@ from sameloss.studies.local_signal_images.descent import (
     batches,
     check_finite,
     logistic,
+    outputs,
 )
 from sameloss.studies.local_signal_images.networks import Weights
 
@@ -48,9 +49,25 @@ def all_linear_outputs(model: nn.Module, start: Weights, change: Weights, x: Bat
 
 
 def train_linearised(
-    model: nn.Module, start: Weights, x: Batch, y: Logits, descent: Descent, rng: torch.Generator
+    model: nn.Module,
+    start: Weights,
+    x: Batch,
+    y: Logits,
+    descent: Descent,
+    rng: torch.Generator,
+    *,
+    centred: bool = False,
 ) -> Weights:
     """Train δ from zero on the logistic loss; return it.
+
+    Args:
+        model: gives one logit an image.
+        start: θ₀.
+        x: images.
+        y: -1 or 1 of each.
+        descent: how.
+        rng: of the order of visits.
+        centred: whether f(x; θ₀) is taken off, as in lazy training, whose limit this is.
 
     Raises:
         NonFiniteLoss: for a training that diverged.
@@ -58,9 +75,10 @@ def train_linearised(
     """
     change = {name: torch.zeros_like(own).requires_grad_() for name, own in start.items()}
     optimiser = descent.optimiser_of(list(change.values()))
+    first = outputs(model, start, x) if centred else torch.zeros(len(x)).to(x)
     for step, rows in enumerate(batches(len(x), descent, rng)):
         optimiser.param_groups[0]["lr"] = descent.lr_at(step)
-        loss = logistic(linear_outputs(model, start, change, x[rows]), y[rows])
+        loss = logistic(linear_outputs(model, start, change, x[rows]) - first[rows], y[rows])
         check_finite(loss, descent)
         optimiser.zero_grad()
         loss.backward()

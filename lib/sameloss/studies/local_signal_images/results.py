@@ -87,7 +87,9 @@ class ImageResults:
         return self.lazy.pivot_table(index="seed", columns="scale", values=ACCURACY)
 
 
-def difference(one: Seeds, other: Seeds) -> Seeds:
+def difference(
+    one: Float[np.ndarray, " one"], other: Float[np.ndarray, " other"]
+) -> Float[np.ndarray, " both"]:
     """Return one minus other; nothing where one of them is not there."""
     return one - other if len(one) and len(other) else NOTHING
 

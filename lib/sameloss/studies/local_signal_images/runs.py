@@ -45,6 +45,9 @@ ACCURACY, TRAINED, RIDGE, BEFORE, ACTIVE = (
 )
 """What is measured: shares of test images and of the sample; λ over the mean eigenvalue; active neurons."""
 
+LINEAR_EFFORT = 2
+"""A step of the linearised network takes so many of the network's."""
+
 Row = tuple[str, str, float]
 
 
@@ -172,7 +175,7 @@ class ImageComparison(Trial):
             solved = 2e-11 * products + 1.5e-9 * self.examples**3
             total += (1 + self.kernel.trained) * (solved + 3e-4 * images)
         if self.linear is not None:
-            total += 2 * self.training_effort * self.linear.steps / self.descent.steps
+            total += LINEAR_EFFORT * self.training_effort * self.linear.steps / self.descent.steps
         return total
 
 
@@ -206,8 +209,9 @@ def _solved(
 class LazyTraining(Trial):
     """A network whose output is scaled up, so that its parameters hardly move (Chizat et al. 2019).
 
-    Its table has a row a `scale`: the `accuracy` on the test set, `own accuracy` on the sample, and how far
-    parameters `moved`, over the norm of the first ones.
+    Its table has a row a `scale`: the `accuracy` on the test set, `own accuracy` on the sample, how far
+    parameters `moved`, over the norm of the first ones, and in all rows the same the `limit`: the accuracy of
+    the linearised network after the same training.
     """
 
     scales: tuple[float, ...] = (1.0,)  # α
@@ -226,10 +230,17 @@ class LazyTraining(Trial):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train once a scale."""
         rows = []
-        for at, scale in enumerate(self.scales):
+        for at, scale in enumerate(self.scales, 1):
             rows.append(self._row(scale))
-            report((at + 1) / len(self.scales), f"scale {scale:g}")
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
+            report(at / (len(self.scales) + LINEAR_EFFORT), f"scale {scale:g}")
+        pd.DataFrame(rows).assign(limit=self._limit()).to_csv(folder / TABLE, index=False)
+
+    def _limit(self) -> float:
+        """Return the accuracy of the linearised network after the same training."""
+        sample, (model, start) = self.sample(), self.first()
+        change = train_linearised(model, start, sample.x, sample.y, self.descent, self.order(), centred=True)
+        found = all_linear_outputs(model, start, change, sample.tested) - outputs(model, start, sample.tested)
+        return accuracy(found, sample.answers)
 
     def _row(self, scale: float) -> dict[str, float]:
         sample, (model, start) = self.sample(), self.first()
@@ -248,7 +259,7 @@ class LazyTraining(Trial):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds, of one core."""
-        return self.training_effort * len(self.scales)
+        return self.training_effort * (len(self.scales) + LINEAR_EFFORT)
 
 
 def _norm(weights: Weights) -> float:
