@@ -38,6 +38,11 @@ workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %%
+from sameloss.book.chapter import begin
+
+page = begin(globals(), "ii3_images")
+
 # %% [markdown]
 # ## Images in noise
 #

@@ -28,6 +28,8 @@ PLANTED = ImageResults(
     pd.DataFrame(
         rows("network", [(0.9, 0.9, 0.81), (0.8, 0.8, 0.8)])
         + rows("chance", [(0.6, 0.6, 0.6)] * 2)
+        + rows("chance", [(0.6, 0.6, 0.6)] * 2, placement="fixed corner")
+        + rows("pixels", [(0.61, 0.6, 0.6), (0.68, 0.6, 0.7)])
         + rows("network", [(1.0, 0.5, 0.5)] * 2, placement="fixed corner")
         + rows("layer 1", [(0.5, 0.5, 0.4), (0.6, 0.5, 0.6)], "active before")
         + rows("layer 1", [(0.5, 0.6, 0.3), (0.6, 0.5, 0.7)], "active after")
@@ -43,6 +45,11 @@ def test_kept_is_the_accuracy_at_most_noise_over_that_at_none():
 
 def test_chance_is_taken_off_both():
     assert PLANTED.kept("network", "random place", above_chance=True) == pytest.approx([70, 100])
+
+
+def test_what_has_learnt_nothing_keeps_nothing():
+    for above_chance in (False, True):
+        assert np.isnan(PLANTED.kept("pixels", "random place", above_chance=above_chance)).all()
 
 
 def test_the_thesis_own_numbers():

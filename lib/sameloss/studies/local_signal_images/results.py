@@ -13,6 +13,9 @@ Seeds = Float[np.ndarray, " seed"]
 
 NOTHING = np.array([])
 
+ABOVE = 0.05
+"""What has learnt nothing keeps nothing: so much above chance the mean accuracy without noise has to be."""
+
 
 @dataclass(frozen=True)
 class ImageResults:
@@ -58,6 +61,8 @@ class ImageResults:
     def kept(self, of: str, placement: str, size: str | None = None, *, above_chance: bool = False) -> Seeds:
         """Return the accuracy at most noise over that at none, in per cent, seed by seed.
 
+        Not a number where that at none is hardly above chance.
+
         Args:
             of: what predicts.
             placement: of images.
@@ -68,8 +73,11 @@ class ImageResults:
         found = self.accuracies(of, placement, size)
         if found.shape[1] < 2:
             return NOTHING
+        chance = self.accuracies(CHANCE, placement, size)
+        if (found - chance).iloc[:, 0].mean() < ABOVE:
+            return np.full(len(found), np.nan)
         if above_chance:
-            found = found - self.accuracies(CHANCE, placement, size)
+            found = found - chance
         return 100 * (found.iloc[:, -1] / found.iloc[:, 0]).to_numpy()
 
     def fall(self, noise: float) -> Float[np.ndarray, "seed layer"]:
