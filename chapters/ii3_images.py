@@ -146,7 +146,8 @@ render(tables.kept_by(found, above_chance=True))
 # %% [markdown]
 # **Controls.** The best λ is chosen on the test set, and bounds what any choice of λ could give this kernel. The trained kernel starts
 # from zero and not from the trained network: what it has, the features have learnt. It knows the labels of the sample, so that its λ by
-# cross-validation may be too small. The linear model has neither convolutions nor features: what it cannot do is what the task asks.
+# cross-validation may be too small. The linear model has neither convolutions nor features. Where images lie anywhere it is at chance, and keeps
+# nothing (a dash); where they lie in one corner it can give the rest no weight, so that keeping accuracy there says little of features.
 #
 # ## Active neurons (Figure 3.2)
 #
@@ -168,9 +169,10 @@ render(tables.activity_table(found))
 # ## Lazy training
 #
 # If features make the difference, it goes where they cannot move. With outputs $\alpha (f - f_0)$ and the rate $\eta/\alpha^2$ {cite}`chizat2019lazy` the parameters
-# move the less the larger $\alpha$, and the network becomes its linearisation, in training as it was in everything else.
+# move the less the larger $\alpha$, and the network becomes its linearisation *as far as it was trained*. So beside the kernel, which is solved, stands
+# the linearised network after the same steps of SGD: the first is what its features could do, the second what this training makes of them.
 
-# %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (band), means over seeds with 95 % intervals. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band near which it ends."}}
+# %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band below which it ends, near a dotted one."}}
 ax = figures.lazy(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
@@ -247,7 +249,7 @@ print("columns in which the fixed corner is the best:", best_columns("fixed corn
 # - CIFAR-10 on pictures of plants, and vehicles among animals, are not here: `-p backgrounds FOLDER` takes pictures of one's own.
 # - WRN-10 normalises by the statistics of the batch at hand, also in its linearisation and when it is tested, as the released code does. So its
 #   predictions depend on the batch, and its linearisation is not a kernel of single images.
-# - Tolerances were fixed before these runs.
+# - Claims and tolerances were fixed before these runs. The linearised network beside lazy training came after them, and no claim is about it.
 #
 # ## Exercises
 #

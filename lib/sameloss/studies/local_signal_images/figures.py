@@ -15,7 +15,7 @@ from sameloss.studies.drawing import MARKERS
 from sameloss.studies.local_signal_images.backgrounds import Scene, composed
 from sameloss.studies.local_signal_images.published import NOISES, NTK, WRN, long_table
 from sameloss.studies.local_signal_images.results import ImageResults, over_seeds
-from sameloss.studies.local_signal_images.runs import ACTIVE, BEFORE, CHANCE, GCV
+from sameloss.studies.local_signal_images.runs import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV
 from sameloss.studies.local_signal_images.tables import SHOWN, shown_in, surroundings
 
 LOOK = {name: (f"C{at}", MARKERS[at]) for at, name in enumerate(SHOWN)}
@@ -64,7 +64,9 @@ def accuracy(found: ImageResults, placement: str, ax: Axes) -> Axes:
         shift = 0.008 * (at - 2) * own.columns.max()
         _series(ax, own.columns.to_numpy() + shift, [over_seeds(own[n].to_numpy()) for n in own], of)
     ax.axhline(100 * found.accuracies(CHANCE, placement).mean().mean(), color="0.5", ls=":", lw=1)
+    least = found.table[found.table.measure == ACCURACY].value.min()
     ax.set(title=placement, xlabel="noise of the background, σ", ylabel="accuracy (%)")
+    ax.set_ylim(100 * least - 2, 101)  # the same in all panels
     return ax
 
 

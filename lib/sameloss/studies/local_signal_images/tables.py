@@ -139,7 +139,8 @@ def in_words(found: ImageResults) -> str:
     against = verdicts[verdicts.verdict == "contradicted"].claim
     counts = ", ".join(f"{verdict} ({count})" for verdict, count in verdicts.verdict.value_counts().items())
     begin = "Contradicted: " + "; ".join(against) + "." if len(against) else "No claim is contradicted here."
-    return f"{begin} The claims, by verdict: {counts}. {_ends_in_words(found)} {_kept_in_words(found)}"
+    about = (_ends_in_words, _kept_in_words, _controls_in_words, _lazy_in_words)
+    return " ".join([begin, f"The claims, by verdict: {counts}.", *(say(found) for say in about)]).strip()
 
 
 def _ends_in_words(found: ImageResults) -> str:
@@ -164,4 +165,42 @@ def _kept_in_words(found: ImageResults) -> str:
     return (
         f"So the network keeps {raw[0]:.0f} % and its kernel {raw[1]:.0f} %; of what is above chance, "
         f"{above[0]:.0f} % and {above[1]:.0f} %."
+    )
+
+
+NEAR_CHANCE = 0.1
+"""An accuracy so little above the more frequent class is near chance."""
+
+
+def _controls_in_words(found: ImageResults) -> str:
+    """Say where a linear model keeps more than the kernel does, and where nothing is left to be kept."""
+    said = []
+    for placement, size in surroundings(found):
+        ends = [_mean_at_most_noise(found, of, placement, size) for of in (NETWORK, found.kernel)]
+        if max(ends) - _mean_at_most_noise(found, CHANCE, placement, size) < NEAR_CHANCE:
+            said.append(f"{size} in a {placement}, network and kernel both end near chance.")
+            continue
+        linear, kernel = (over_seeds(found.kept(of, placement, size)).value for of in (PIXELS, found.kernel))
+        if linear > kernel:
+            said.append(
+                f"{size} in a {placement}, a model linear in pixels keeps {linear:.0f} %, more than the kernel "
+                f"with {kernel:.0f} %: there keeping accuracy takes no features."
+            )
+    return " ".join(said)
+
+
+def _mean_at_most_noise(found: ImageResults, of: str, placement: str, size: str) -> float:
+    return float(found.accuracies(of, placement, size).iloc[:, -1].mean())
+
+
+def _lazy_in_words(found: ImageResults) -> str:
+    if found.lazy.empty:
+        return ""
+    own = 100 * found.lazy_accuracies().mean()
+    limit, noise = 100 * found.lazy.limit.mean(), found.lazy.noise.iloc[0]
+    kernel = 100 * found.accuracies(GCV, found.placement)[noise].mean()
+    return (
+        f"In lazy training the network goes from {own.iloc[0]:.1f} % at α = {own.index[0]:g} to "
+        f"{own.iloc[-1]:.1f} % at α = {own.index[-1]:g}; the linearised network has {limit:.1f} % after the "
+        f"same training, and the solved kernel {kernel:.1f} %."
     )
