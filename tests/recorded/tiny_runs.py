@@ -45,8 +45,8 @@ from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.descent import Descent as ImageDescent
-from sameloss.studies.local_signal_images.networks import SmallCNN as ImageCNN
+from sameloss.studies.local_signal_images.descent import LogisticDescent
+from sameloss.studies.local_signal_images.networks import PooledCNN
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
@@ -333,8 +333,12 @@ def stability() -> dict[str, Run]:
 
 def local_signal_images() -> dict[str, Run]:
     """Return a network beside its kernel and its linearisation, and one in lazy training."""
-    about = ImageSource(pool=40, tested=20, halves=True), Scene("random place", 10, 0.5), ImageCNN((3,), (2,))
-    descent, linear = ImageDescent(0.01, 8, 6), ImageDescent(0.001, 8, 6, "SGD")
+    about = (
+        ImageSource(pool=40, tested=20, halves=True),
+        Scene("random place", 10, 0.5),
+        PooledCNN((3,), (2,)),
+    )
+    descent, linear = LogisticDescent(0.01, 8, 6), LogisticDescent(0.001, 8, 6, "SGD")
     return {
         "images, kernel": ImageComparison(*about, descent, 16, 0, KernelFit((0.01, 1.0))),
         "images, linearised": ImageComparison(*about, descent, 16, 0, None, linear),

@@ -8,7 +8,7 @@ from torch import nn
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.studies.local_signal_images.descent import (
-    Descent,
+    LogisticDescent,
     accuracy,
     batches,
     check_finite,
@@ -31,7 +31,7 @@ def rng():
 
 
 def test_every_image_is_visited_once_an_epoch():
-    visits = torch.cat(list(batches(6, Descent(0.1, 2, 9), rng())))
+    visits = torch.cat(list(batches(6, LogisticDescent(0.1, 2, 9), rng())))
     assert all(sorted(part.tolist()) == list(range(6)) for part in visits.split(6))
 
 
@@ -44,7 +44,7 @@ def test_the_loss_and_the_accuracy():
 
 @pytest.mark.parametrize("optimiser", ["Adam", "SGD"])
 def test_a_step_is_that_of_the_gradient(optimiser):
-    found = train(LINEAR, START, X, Y, Descent(0.1, 3, 1, optimiser), rng())["0.weight"]
+    found = train(LINEAR, START, X, Y, LogisticDescent(0.1, 3, 1, optimiser), rng())["0.weight"]
     pull = -(Y * torch.sigmoid(-Y * (X @ START["0.weight"][0]))) @ X / 3
     step = pull if optimiser == "SGD" else pull.sign()
     torch.testing.assert_close(found[0], START["0.weight"][0] - 0.1 * step, atol=1e-4, rtol=0)
@@ -54,7 +54,7 @@ def test_a_step_is_that_of_the_gradient(optimiser):
 def test_a_linear_model_is_the_same_at_every_scale():
     """α(f - f₀) with the rate lr/α² moves its output alike, from zero; what is linear is lazy already."""
     zero = {"0.weight": torch.zeros(1, 2)}
-    descent = Descent(0.1, 3, 20, "SGD")
+    descent = LogisticDescent(0.1, 3, 20, "SGD")
     plain = train(LINEAR, zero, X, Y, descent, rng())["0.weight"]
     scaled = train(LINEAR, zero, X, Y, descent, rng(), 100.0)["0.weight"]
     torch.testing.assert_close(100 * scaled, plain, rtol=1e-4, atol=1e-6)
@@ -62,8 +62,8 @@ def test_a_linear_model_is_the_same_at_every_scale():
 
 def test_the_first_output_is_taken_off():
     """From anywhere the first step of a scaled training is that from output zero."""
-    first = train(LINEAR, START, X, Y, Descent(0.1, 3, 1, "SGD"), rng(), 1.0)["0.weight"]
-    from_zero = train(LINEAR, {"0.weight": torch.zeros(1, 2)}, X, Y, Descent(0.1, 3, 1, "SGD"), rng())
+    first = train(LINEAR, START, X, Y, LogisticDescent(0.1, 3, 1, "SGD"), rng(), 1.0)["0.weight"]
+    from_zero = train(LINEAR, {"0.weight": torch.zeros(1, 2)}, X, Y, LogisticDescent(0.1, 3, 1, "SGD"), rng())
     torch.testing.assert_close(first - START["0.weight"], from_zero["0.weight"])
 
 
@@ -76,10 +76,10 @@ def test_a_diverged_training_is_one_sentence():
     with pytest.raises(
         NonFiniteLoss, match=r"^Training diverged at the learning rate 0\.1; choose a smaller one"
     ):
-        check_finite(torch.tensor(float("nan")), Descent(0.1, 3, 1))
+        check_finite(torch.tensor(float("nan")), LogisticDescent(0.1, 3, 1))
 
 
 @pytest.mark.parametrize("changes", [{"lr": 0.0}, {"batch": 0}, {"momentum": 1.0}, {"optimiser": "Newton"}])
 def test_settings_that_train_nothing_are_refused(changes):
     with pytest.raises(ParameterError):
-        Descent(**{"lr": 0.1, "batch": 2, "steps": 3} | changes)
+        LogisticDescent(**{"lr": 0.1, "batch": 2, "steps": 3} | changes)

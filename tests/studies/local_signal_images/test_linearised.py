@@ -4,17 +4,17 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from sameloss.studies.local_signal_images.descent import Descent, accuracy
+from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy
 from sameloss.studies.local_signal_images.kernel_ridge import coefficients, spectrum
 from sameloss.studies.local_signal_images.linearised import (
     all_linear_outputs,
     linear_outputs,
     train_linearised,
 )
-from sameloss.studies.local_signal_images.networks import SmallCNN, WideResNet
+from sameloss.studies.local_signal_images.networks import PooledCNN, WideResNet
 from sameloss.studies.local_signal_images.tangent import jacobian, products
 
-NETWORK = SmallCNN((3, 4), (1, 2))
+NETWORK = PooledCNN((3, 4), (1, 2))
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_training_learns_by_the_kernel_alone(model, start, x):
     """Its gradient is that of the logistic loss times the rows of the Jacobian: SGD stays in their span."""
     y = torch.tensor([1.0, -1.0] * 4, dtype=torch.float64)
     change = train_linearised(
-        model, start, x, y, Descent(0.05, 8, 60, "SGD"), torch.Generator().manual_seed(0)
+        model, start, x, y, LogisticDescent(0.05, 8, 60, "SGD"), torch.Generator().manual_seed(0)
     )
     delta = torch.cat([own.flatten() for own in change.values()])
     rows = jacobian(model, start, x, 8)
@@ -89,6 +89,8 @@ def test_the_wide_network_can_be_linearised():
     """Its normalisation has forward derivatives, too."""
     network, x, y = WideResNet(1), torch.randn(6, 3, 8, 8), torch.tensor([1.0, -1.0] * 3)
     model, start = network.build(3), network.drawn(3, 0)
-    change = train_linearised(model, start, x, y, Descent(1e-3, 3, 2), torch.Generator().manual_seed(0))
+    change = train_linearised(
+        model, start, x, y, LogisticDescent(1e-3, 3, 2), torch.Generator().manual_seed(0)
+    )
     assert torch.isfinite(all_linear_outputs(model, start, change, x)).all()
     assert any(float(own.abs().max()) > 0 for own in change.values())

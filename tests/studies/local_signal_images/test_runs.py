@@ -6,29 +6,31 @@ from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
 from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.descent import Descent, accuracy
+from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy
 from sameloss.studies.local_signal_images.kernel_ridge import chosen, fits
-from sameloss.studies.local_signal_images.networks import SmallCNN
+from sameloss.studies.local_signal_images.networks import PooledCNN
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.local_signal_images.tangent import tangent_kernel
 
 ABOUT = {
     "source": ImageSource(pool=80, tested=50, halves=True),
     "scene": Scene("random place", 10, 0.5),
-    "network": SmallCNN((4, 4), (1, 2)),
-    "descent": Descent(0.01, 16, 30),
+    "network": PooledCNN((4, 4), (1, 2)),
+    "descent": LogisticDescent(0.01, 16, 30),
     "examples": 60,
     "seed": 1,
 }
 
 
 def comparison(**changes):
-    given = {"kernel": KernelFit((0.01, 1.0)), "linear": Descent(0.001, 16, 4, "SGD")}
+    given = {"kernel": KernelFit((0.01, 1.0)), "linear": LogisticDescent(0.001, 16, 4, "SGD")}
     return ImageComparison(**ABOUT | given | changes)
 
 
 def lazy(**changes):
-    return LazyTraining(**ABOUT | {"descent": Descent(0.05, 16, 40, "SGD"), "scales": (1.0, 1e4)} | changes)
+    return LazyTraining(
+        **ABOUT | {"descent": LogisticDescent(0.05, 16, 40, "SGD"), "scales": (1.0, 1e4)} | changes
+    )
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ from torch.func import functional_call, jacrev
 
 from sameloss.errors import ParameterError
 from sameloss.studies.local_signal_images import tangent
-from sameloss.studies.local_signal_images.networks import SmallCNN
+from sameloss.studies.local_signal_images.networks import PooledCNN
 from sameloss.studies.local_signal_images.tangent import check_memory, jacobian, products, tangent_kernel
 
-NETWORK = SmallCNN((3, 4), (1, 2))
+NETWORK = PooledCNN((3, 4), (1, 2))
 
 
 @pytest.fixture(scope="module")

@@ -134,19 +134,19 @@ KEEPS = Topic(
         _claim(
             "kept-best",
             OURS,
-            "and than the kernel with the λ that is best on the test set",
+            "it keeps more than the kernel with the λ that is best on the test set",
             kept_more(NETWORK, BEST, ANYWHERE),
         ),
         _claim(
             "kept-chance",
             OURS,
-            "it keeps more of what is above chance",
+            "above chance it keeps more than its kernel",
             kept_more(NETWORK, None, ANYWHERE, above_chance=True),
         ),
         _claim(
             "kept-chance-best",
             OURS,
-            "and than the kernel with the best λ",
+            "above chance it keeps more than the kernel with the best λ",
             kept_more(NETWORK, BEST, ANYWHERE, above_chance=True),
         ),
         *(
@@ -162,7 +162,7 @@ KEEPS = Topic(
             _claim(
                 f"kept-{id}-best",
                 OURS,
-                f"and than the kernel with the best λ, above chance, in a {placement}",
+                f"and above chance more than the kernel with the best λ, in a {placement}",
                 kept_more(NETWORK, BEST, placement, above_chance=True),
             )
             for id, placement in CORNERS.items()
@@ -201,14 +201,14 @@ SPARSE = Topic(
         _claim(
             "active-every",
             "Fig. 3.2",
-            "in every layer behind the first",
+            "it falls in every layer behind the first",
             falls(lambda deeper: deeper.min(1)),
             ACTIVE_POINTS,
         ),
         _claim(
             "active-clean",
             "Fig. 3.2",
-            "without noise, too (mean of layers)",
+            "without noise it falls, too (mean of layers behind the first)",
             falls(lambda deeper: deeper.mean(1), noisy=False),
             ACTIVE_POINTS,
         ),
@@ -228,14 +228,14 @@ LAZY = Topic(
         _claim(
             "lazy-falls",
             OURS,
-            "and falls",
+            "in lazy training accuracy falls",
             of_lazy(lambda first, last, _: first - last),
             POINTS,
         ),
         _claim(
             "lazy-near",
             OURS,
-            f"to within {NEAR:g} points of it",
+            f"in lazy training it comes to within {NEAR:g} points of the kernel's",
             of_lazy(lambda _, last, kernel: NEAR - np.abs(last - kernel)),
             POINTS,
         ),

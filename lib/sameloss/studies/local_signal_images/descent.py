@@ -20,7 +20,7 @@ BATCH_AT_TEST = 250
 
 
 @dataclass(frozen=True)
-class Descent:
+class LogisticDescent:
     """A training; part of a run's key."""
 
     lr: float
@@ -43,7 +43,7 @@ class Descent:
     def lr_at(self, step: int) -> float:
         """Return the rate of a step, the first one being 0.
 
-        >>> [round(Descent(1.0, 1, 10).lr_at(step), 2) for step in (5, 6, 8)]
+        >>> [round(LogisticDescent(1.0, 1, 10).lr_at(step), 2) for step in (5, 6, 8)]
         [1.0, 0.2, 0.04]
         """
         return self.lr * self.factor ** sum(step >= share * self.steps for share in self.drops)
@@ -55,7 +55,7 @@ class Descent:
         return torch.optim.SGD(weights, self.lr, self.momentum, weight_decay=self.decay)
 
 
-def batches(count: int, descent: Descent, rng: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
+def batches(count: int, descent: LogisticDescent, rng: torch.Generator) -> Iterator[Int[Tensor, " batch"]]:
     """Draw the rows of each step: one permutation of all after the other."""
     size = min(descent.batch, count)
     left = torch.empty(0, dtype=torch.long)
@@ -87,7 +87,7 @@ def train(
     start: Weights,
     x: Float[Tensor, "image *shape"],
     y: Logits,
-    descent: Descent,
+    descent: LogisticDescent,
     rng: torch.Generator,
     scale: float | None = None,
 ) -> Weights:
@@ -120,7 +120,7 @@ def train(
     return {name: own.detach() for name, own in weights.items()}
 
 
-def check_finite(loss: Float[Tensor, ""], descent: Descent) -> None:
+def check_finite(loss: Float[Tensor, ""], descent: LogisticDescent) -> None:
     """Refuse to go on where the loss is no number.
 
     Raises:

@@ -11,7 +11,7 @@ from torch.func import functional_call, jvp
 
 from sameloss.studies.local_signal_images.descent import (
     BATCH_AT_TEST,
-    Descent,
+    LogisticDescent,
     Logits,
     batches,
     check_finite,
@@ -53,7 +53,7 @@ def train_linearised(
     start: Weights,
     x: Batch,
     y: Logits,
-    descent: Descent,
+    descent: LogisticDescent,
     rng: torch.Generator,
     *,
     centred: bool = False,

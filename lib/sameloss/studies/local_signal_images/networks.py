@@ -60,10 +60,10 @@ class Network(ABC):
 
 
 @dataclass(frozen=True)
-class SmallCNN(Network):
+class PooledCNN(Network):
     """Convolutions of 3 by 3, ReLUs behind them, the mean over all pixels and a linear map.
 
-    >>> SmallCNN().parameters(1)
+    >>> PooledCNN().parameters(1)
     14081
     """
 

@@ -17,7 +17,7 @@ from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal_images.activity import active_shares
 from sameloss.studies.local_signal_images.backgrounds import Sample, Scene, composed
-from sameloss.studies.local_signal_images.descent import Descent, accuracy, outputs, train
+from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy, outputs, train
 from sameloss.studies.local_signal_images.kernel_ridge import check_ridge, chosen, fits
 from sameloss.studies.local_signal_images.linearised import all_linear_outputs, train_linearised
 from sameloss.studies.local_signal_images.networks import Network, Weights
@@ -82,7 +82,7 @@ class Trial(Tabled):
     source: ImageSource
     scene: Scene
     network: Network
-    descent: Descent
+    descent: LogisticDescent
     examples: int  # of the sample
     seed: int  # of sample, places, backgrounds, initialisation and order
 
@@ -130,7 +130,7 @@ class ImageComparison(Trial):
     """
 
     kernel: KernelFit | None = None  # None: it is not solved
-    linear: Descent | None = None  # of the linearised network; None: it is not trained
+    linear: LogisticDescent | None = None  # of the linearised network; None: it is not trained
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train, solve, and test."""

@@ -8,8 +8,8 @@ from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.studies.local_signal_images.backgrounds import ANYWHERE, PLACEMENTS, Scene
-from sameloss.studies.local_signal_images.descent import Descent
-from sameloss.studies.local_signal_images.networks import Network, SmallCNN, WideResNet
+from sameloss.studies.local_signal_images.descent import LogisticDescent
+from sameloss.studies.local_signal_images.networks import Network, PooledCNN, WideResNet
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 
@@ -20,7 +20,7 @@ class Lazy:
 
     scales: tuple[float, ...]  # α
     noise: float  # σ of the backgrounds; one that is compared, too
-    descent: Descent
+    descent: LogisticDescent
 
 
 @dataclass(frozen=True)
@@ -29,14 +29,14 @@ class ImageSettings:
 
     source: ImageSource
     network: Network
-    descent: Descent
+    descent: LogisticDescent
     examples: int
     noises: tuple[float, ...]  # σ, the least first; images have 1
     sizes: tuple[tuple[int, int], ...]  # pixels that become one, and side of the background
     placements: tuple[str, ...]
     seeds: int
     kernel: KernelFit | None = field(default_factory=KernelFit)
-    linear: Descent | None = None
+    linear: LogisticDescent | None = None
     lazy: Lazy | None = None
     every: bool = False  # whether all placements and sizes are measured at every noise, or at the ends
     theirs: bool = False  # whether data and network are the thesis' own
@@ -103,26 +103,26 @@ class Settings:
 
 LAPTOP = ImageSettings(
     source=ImageSource(halves=True),
-    network=SmallCNN(),
-    descent=Descent(3e-3, 64, 500),
+    network=PooledCNN(),
+    descent=LogisticDescent(3e-3, 64, 500),
     examples=800,
     noises=(0.0, 0.25, 0.5, 1.0),
     sizes=((1, 16), (2, 8)),
     placements=PLACEMENTS,
     seeds=5,
-    lazy=Lazy((1.0, 10.0, 100.0), 0.5, Descent(0.2, 64, 500, "SGD")),
+    lazy=Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 500, "SGD")),
 )
 """8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance, and its
 network not far above it, where little can be compared; so the noise ends at 1."""
 
 SMOKE = replace(
     LAPTOP,
-    network=SmallCNN((4, 8, 8)),
-    descent=Descent(3e-3, 32, 40),
+    network=PooledCNN((4, 8, 8)),
+    descent=LogisticDescent(3e-3, 32, 40),
     examples=120,
     noises=(0.0, 0.5, 1.0),
     seeds=2,
-    lazy=Lazy((1.0, 100.0), 0.5, Descent(0.2, 32, 40, "SGD")),
+    lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 40, "SGD")),
 )
 
 ANIMALS = (2, 3, 4, 5, 6, 7)
@@ -135,9 +135,11 @@ SVHN = "ufldl-stanford/svhn:cropped_digits"
 EPOCH = 50_000
 
 
-def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> Descent:
+def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> LogisticDescent:
     """Return a training of whole epochs of CIFAR, whose rate falls after some of 200."""
-    return Descent(batch=batch, steps=epochs * EPOCH // batch, drops=tuple(d / 200 for d in drops), **how)
+    return LogisticDescent(
+        batch=batch, steps=epochs * EPOCH // batch, drops=tuple(d / 200 for d in drops), **how
+    )
 
 
 def _thesis(width: int, epochs: int, **changes: Any) -> ImageSettings:

@@ -178,13 +178,13 @@ def _controls_in_words(found: ImageResults) -> str:
     for placement, size in surroundings(found):
         ends = [_mean_at_most_noise(found, of, placement, size) for of in (NETWORK, found.kernel)]
         if max(ends) - _mean_at_most_noise(found, CHANCE, placement, size) < NEAR_CHANCE:
-            said.append(f"{size} in a {placement}, network and kernel both end near chance.")
+            said.append(f"At {size} in a {placement}, network and kernel both end near chance.")
             continue
         linear, kernel = (over_seeds(found.kept(of, placement, size)).value for of in (PIXELS, found.kernel))
         if linear > kernel:
             said.append(
-                f"{size} in a {placement}, a model linear in pixels keeps {linear:.0f} %, more than the kernel "
-                f"with {kernel:.0f} %: there keeping accuracy takes no features."
+                f"At {size} in a {placement}, a model linear in pixels keeps {linear:.0f} %, more than the "
+                f"kernel with {kernel:.0f} %: there keeping accuracy takes no features."
             )
     return " ".join(said)
 
