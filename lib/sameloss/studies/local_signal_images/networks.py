@@ -19,7 +19,7 @@ Weights = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
-class Network(ABC):
+class LogitNetwork(ABC):
     """A kind of network; part of a run's key."""
 
     @abstractmethod
@@ -60,7 +60,7 @@ class Network(ABC):
 
 
 @dataclass(frozen=True)
-class PooledCNN(Network):
+class PooledCNN(LogitNetwork):
     """Convolutions of 3 by 3, ReLUs behind them, the mean over all pixels and a linear map.
 
     >>> PooledCNN().parameters(1)
@@ -96,7 +96,7 @@ class PooledCNN(Network):
 
 
 @dataclass(frozen=True)
-class WideResNet(Network):
+class WideResNet(LogitNetwork):
     """WRN-10-k (Zagoruyko and Komodakis 2016): a convolution and three residual blocks of two each."""
 
     width: int = 10  # k

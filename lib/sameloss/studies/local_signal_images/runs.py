@@ -20,7 +20,7 @@ from sameloss.studies.local_signal_images.backgrounds import Sample, Scene, comp
 from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy, outputs, train
 from sameloss.studies.local_signal_images.kernel_ridge import check_ridge, chosen, fits
 from sameloss.studies.local_signal_images.linearised import all_linear_outputs, train_linearised
-from sameloss.studies.local_signal_images.networks import Network, Weights
+from sameloss.studies.local_signal_images.networks import LogitNetwork, Weights
 from sameloss.studies.local_signal_images.tangent import tangent_kernel
 
 NETWORK, GCV, BEST, AFTER, LINEARISED, PIXELS, CHANCE = (
@@ -81,7 +81,7 @@ class Trial(Tabled):
 
     source: ImageSource
     scene: Scene
-    network: Network
+    network: LogitNetwork
     descent: LogisticDescent
     examples: int  # of the sample
     seed: int  # of sample, places, backgrounds, initialisation and order

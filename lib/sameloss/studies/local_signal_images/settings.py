@@ -9,7 +9,7 @@ from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.studies.local_signal_images.backgrounds import ANYWHERE, PLACEMENTS, Scene
 from sameloss.studies.local_signal_images.descent import LogisticDescent
-from sameloss.studies.local_signal_images.networks import Network, PooledCNN, WideResNet
+from sameloss.studies.local_signal_images.networks import LogitNetwork, PooledCNN, WideResNet
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 
@@ -28,7 +28,7 @@ class ImageSettings:
     """Everything that decides the runs."""
 
     source: ImageSource
-    network: Network
+    network: LogitNetwork
     descent: LogisticDescent
     examples: int
     noises: tuple[float, ...]  # σ, the least first; images have 1
