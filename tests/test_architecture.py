@@ -9,7 +9,7 @@ import pytest
 from library import ROOT, dotted, folders, imported, parsed, sources
 from setuptools import find_packages
 
-BOTTOM = {"errors", "checks", "seeds", "device", "hub"}
+BOTTOM = {"errors", "checks", "seeds", "device", "hub", "images"}
 
 BELOW_STORE = BOTTOM | {"statistics", "languages", "models", "training", "measures"}
 
@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "seeds": {"errors"},
     "device": {"errors"},
     "hub": {"errors"},
+    "images": {"errors", "checks", "seeds", "hub"},
     "statistics": {"errors", "seeds"},
     "languages": BOTTOM | {"statistics"},
     "models": BOTTOM | {"statistics", "languages"},

@@ -14,6 +14,7 @@ from sameloss.book.contents import toc_files
 from sameloss.book.executed import copy_of
 from sameloss.book.site import STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
+from sameloss.studies.local_signal_images import claims as images
 from sameloss.studies.same_loss.claims import CLAIMS, TOPICS
 from sameloss.studies.stability import claims as stability
 
@@ -253,7 +254,7 @@ def test_claims_and_their_chapters_lead_to_each_other(html):
     home = html / "chapters" / "verdicts.html"
     found = pages(html)
     there = [target for target in found[home].targets if "#claim-" in target]
-    elsewhere = (*growing.TOPICS, *growing.STACKING_TOPICS, *stability.TOPICS)
+    elsewhere = (*growing.TOPICS, *growing.STACKING_TOPICS, *stability.TOPICS, *images.TOPICS)
     assert len(there) == len(CLAIMS) + sum(len(topic.claims) for topic in elsewhere)
     for target in there:
         name, _, anchor = target.partition("#")

@@ -9,6 +9,7 @@ from tempfile import gettempdir
 
 from toy_runs import TINY
 
+from sameloss.images import ImageSource
 from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
@@ -45,6 +46,10 @@ from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
+from sameloss.studies.local_signal_images.backgrounds import Scene
+from sameloss.studies.local_signal_images.descent import LogisticDescent
+from sameloss.studies.local_signal_images.networks import PooledCNN
+from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
 from sameloss.studies.same_loss.estimators import (
@@ -53,7 +58,6 @@ from sameloss.studies.same_loss.estimators import (
     ReparametrisationMeasurement,
 )
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
-from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
 from sameloss.studies.stability.runs import TwinTraining
 from sameloss.studies.stability.stacked import Descent
@@ -340,6 +344,21 @@ def local_signal() -> dict[str, Run]:
     }
 
 
+def local_signal_images() -> dict[str, Run]:
+    """Return a network beside its kernel and its linearisation, and one in lazy training."""
+    about = (
+        ImageSource(pool=40, tested=20, halves=True),
+        Scene("random place", 10, 0.5),
+        PooledCNN((3,), (2,)),
+    )
+    descent, linear = LogisticDescent(0.01, 8, 6), LogisticDescent(0.001, 8, 6, "SGD")
+    return {
+        "images, kernel": ImageComparison(*about, descent, 16, 0, KernelFit((0.01, 1.0))),
+        "images, linearised": ImageComparison(*about, descent, 16, 0, None, linear),
+        "images, lazy": LazyTraining(*about, linear, 16, 0, (1.0, 10.0)),
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
     own = (
@@ -353,5 +372,6 @@ def tiny_runs() -> dict[str, Run]:
         lists,
         stability,
         local_signal,
+        local_signal_images,
     )
     return {name: run for runs in own for name, run in runs().items()}

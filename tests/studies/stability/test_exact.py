@@ -6,9 +6,9 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 from torch.nn import functional as F
 
+from sameloss.images import ImageSource
 from sameloss.store.store import Store
 from sameloss.studies.stability.exact import REPEATS, AllSwaps, RidgeSwaps, _largest_change
-from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.stacked import Descent
 
 SOURCE = ImageSource(halves=True)

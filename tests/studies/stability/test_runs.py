@@ -5,8 +5,8 @@ import pytest
 from killed import kill
 
 from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.images import ImageSource
 from sameloss.store.store import Store
-from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import Perceptron, SmallCNN
 from sameloss.studies.stability.paths import GRID
 from sameloss.studies.stability.runs import TwinTraining

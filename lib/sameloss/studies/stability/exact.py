@@ -13,11 +13,11 @@ from torch import Tensor
 
 from sameloss.checks import check_counts
 from sameloss.device import best_device
+from sameloss.images import Images, ImageSource
 from sameloss.runs.frames import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Store
 from sameloss.studies.stability.bounds import parameter_bound
-from sameloss.studies.stability.images import Images, ImageSource
 from sameloss.studies.stability.losses import LOSS
 from sameloss.studies.stability.networks import LogisticRegression
 from sameloss.studies.stability.ridge import solved, stability_bound, swap_changes

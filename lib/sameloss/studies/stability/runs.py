@@ -13,13 +13,13 @@ from torch import Tensor
 
 from sameloss.checks import check_counts
 from sameloss.device import best_device
+from sameloss.images import Images, ImageSource
 from sameloss.runs.frames import TABLE
 from sameloss.runs.resumable import Resumable
 from sameloss.seeds import generator_for
 from sameloss.store.files import write_atomically
 from sameloss.store.store import SCRATCH, Report, Run, Store
 from sameloss.studies.stability.differences import twin_table
-from sameloss.studies.stability.images import Images, ImageSource
 from sameloss.studies.stability.losses import cross_entropy
 from sameloss.studies.stability.networks import Network
 from sameloss.studies.stability.paths import GRID, accuracies_along

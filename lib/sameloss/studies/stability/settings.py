@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sameloss.checks import check_counts
+from sameloss.images import ImageSource
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter, choose
 from sameloss.studies.stability.decay import check_sizes
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
-from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import (
     LogisticRegression,
     Network,

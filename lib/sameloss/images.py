@@ -49,6 +49,7 @@ class ImageSource:
     halves: bool = False  # whether the lower half of the classes is to be told from the upper
     shape: tuple[int, int, int] = (1, 8, 8)  # channels, rows, columns
     content: str | None = None  # the commit on the hub, or the hash of the files
+    second: tuple[int, ...] | None = None  # classes that are to be told from all others
 
     def __post_init__(self) -> None:
         """Refuse no images."""
@@ -83,7 +84,9 @@ class ImageSource:
         if tuple(x.shape[1:]) != self.shape:
             raise ParameterError(f"{self.name} has images of {tuple(x.shape[1:])}, not of {self.shape}.")
         classes = int(y.max()) + 1
-        if self.halves:
+        if self.second is not None:
+            y, classes = torch.isin(y, torch.tensor(self.second)).long(), 2
+        elif self.halves:
             y, classes = (y >= -(-classes // 2)).long(), 2
         return Images(x, y, self.pool, classes)
 

@@ -8,7 +8,7 @@ from PIL import Image
 
 from sameloss import hub
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.images import ImageSource
+from sameloss.images import ImageSource
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +32,12 @@ def test_halves_of_the_classes():
     whole, halves = ImageSource().load(), ImageSource(halves=True).load()
     assert halves.classes == 2
     assert torch.equal(halves.y, (whole.y >= 5).long())
+
+
+def test_some_classes_told_from_the_others():
+    whole, told = ImageSource().load(), ImageSource(second=(2, 7)).load()
+    assert told.classes == 2
+    assert torch.equal(told.y, ((whole.y == 2) | (whole.y == 7)).long())
 
 
 def write(folder, *, image="img", mode="RGB", size=8, count=12, labels=None):

@@ -1,0 +1,139 @@
+"""The page of this study: what it may set, which runs it reads, and what they found."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import pandas as pd
+
+from sameloss.store.store import Run
+from sameloss.studies.evidence import Source, side_by_side
+from sameloss.studies.local_signal_images.backgrounds import Scene
+from sameloss.studies.local_signal_images.claims import PAGE, TOPICS, ImageClaim, judged
+from sameloss.studies.local_signal_images.results import ImageResults
+from sameloss.studies.local_signal_images.runs import ImageComparison, LazyTraining
+from sameloss.studies.local_signal_images.settings import (
+    PARAMETERS,
+    PRESETS,
+    ImageSettings,
+    Settings,
+    finished,
+)
+from sameloss.studies.local_signal_images.statements import STATEMENTS, checks
+from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.recorded import recorded, records
+from sameloss.studies.statement import statement_table
+from sameloss.studies.verdict import Topic, verdict_table
+
+
+@dataclass
+class ImagesPage(Page[Settings]):
+    """The page on images in noise."""
+
+    @property
+    def images(self) -> ImageSettings:
+        """Return what decides the runs."""
+        return self.settings.images
+
+    @property
+    def seeds(self) -> int:
+        """Return the number of seeds of samples, backgrounds and trainings."""
+        return self.images.seeds
+
+    @property
+    def comparisons(self) -> list[tuple[Scene, ImageComparison]]:
+        """Return networks beside their kernels, with what surrounds their images."""
+        s = self.images
+        return [(scene, s.comparison(scene, seed)) for scene in s.scenes for seed in s.all_seeds]
+
+    @property
+    def lazy_trainings(self) -> list[LazyTraining]:
+        """Return networks in lazy training."""
+        s = self.images
+        return [s.lazy_training(seed) for seed in s.all_seeds] if s.lazy else []
+
+    def runs(self) -> list[Run]:
+        """Return all of them."""
+        return [*(run for _, run in self.comparisons), *self.lazy_trainings]
+
+    @cached_property
+    def found(self) -> ImageResults:
+        """Return what was measured."""
+        tables = [
+            self.store.get(run).assign(
+                size=size_in_words(run), placement=scene.placement, noise=scene.noise, seed=run.seed
+            )
+            for scene, run in self.comparisons
+        ]
+        lazy = [
+            self.store.get(run).assign(seed=run.seed, noise=run.scene.noise) for run in self.lazy_trainings
+        ]
+        none = pd.DataFrame(columns=["seed", "scale", "noise"])
+        table, lazy_table = pd.concat(tables, ignore_index=True), pd.concat(lazy) if lazy else none
+        return ImageResults(table, lazy_table, self.images.theirs)
+
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return what claims are judged by: what a record keeps."""
+        return {"images": self.found.table, "lazy": self.found.lazy}
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return the page's verdicts, and those of every record, judged as this page is."""
+        judged_so = {Source(self.settings.name, self.seeds): verdicts}
+        for preset, origin in records(self.name).items():
+            found = verdict_table(judged(found_by_record(preset)), self.settings.tolerance)
+            judged_so[Source(preset, origin["seeds"], True)] = found
+        return side_by_side(judged_so)
+
+    @property
+    def topics(self) -> tuple[Topic[ImageClaim], ...]:
+        """Return the questions that the claims are about."""
+        return TOPICS
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return the thesis beside ours, one row a claim."""
+        return verdict_table(judged(self.found), self.settings.tolerance)
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """Return everything that is checked of the printed tables."""
+        return checks()
+
+    def statements(self) -> pd.DataFrame:
+        """Return what the thesis says of its tables, judged."""
+        return statement_table(STATEMENTS, self.checks)
+
+
+def size_in_words(run: ImageComparison) -> str:
+    """Return the sizes of image and background as Table B.1 calls them: 16-on-32."""
+    return f"{run.source.shape[-1] // run.scene.shrunk}-on-{run.scene.side}"
+
+
+def found_by_record(preset: str) -> ImageResults:
+    """Return what a record says of images."""
+    table, lazy = (recorded(name, preset, PAGE) for name in ("images", "lazy"))
+    return ImageResults(table, lazy, PRESETS[preset].images.theirs)
+
+
+PLANS = {
+    "ii3_images": Plan(
+        (
+            "preset",
+            "data",
+            "backgrounds",
+            "placement",
+            "examples",
+            "noise",
+            "seeds",
+            "steps",
+            "lr",
+            "tolerance",
+            "max_hours",
+            "workers",
+            "device",
+            "artifacts",
+        ),
+        ImagesPage,
+        recorded=True,
+    )
+}
+
+STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

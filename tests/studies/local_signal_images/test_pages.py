@@ -1,0 +1,43 @@
+"""The page: its runs, its tables side by side, its verdicts."""
+
+import pandas as pd
+import pytest
+
+from sameloss.studies.local_signal_images import pages
+from sameloss.studies.local_signal_images.claims import TOPICS, judged
+from sameloss.studies.local_signal_images.pages import STUDY, found_by_record
+from sameloss.studies.verdict import verdict_table
+
+
+def test_every_scene_and_seed_is_a_run(page):
+    s = page.images
+    assert len(page.comparisons) == len(s.scenes) * s.seeds
+    assert len(page.runs()) == len(page.comparisons) + s.seeds
+    assert len({run.key for run in page.runs()}) == len(page.runs())
+
+
+def test_tables_of_all_runs_stand_below_each_other(page, found):
+    about = found.table[["size", "placement", "noise", "seed", "measure", "of"]]
+    assert not about.duplicated().any()
+    assert set(found.table["size"]) == {"8-on-16", "4-on-8"}
+    assert found.lazy[["seed", "scale"]].drop_duplicates().shape[0] == 2 * 2
+
+
+def test_verdicts_and_statements(page):
+    assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS for claim in topic.claims]
+    assert len(page.statements()) == 4
+    assert page.seeds == 2
+
+
+@pytest.mark.parametrize("name", ["laptop", "laptop-long", "gpu", "paper"])
+def test_longer_presets_say_what_they_would_compute(tmp_path, name):
+    page = STUDY.open("ii3_images", {"preset": name, "artifacts": str(tmp_path)})
+    assert page.runs()[0].effort > 1
+    assert page.topics == TOPICS
+
+
+def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
+    kept = page.record_tables()
+    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
+    found = verdict_table(judged(found_by_record("laptop-long")))
+    pd.testing.assert_frame_equal(found, page.verdicts())

@@ -1,0 +1,106 @@
+"""Settings: what a reader may ask, and what is refused."""
+
+from dataclasses import replace
+
+import pytest
+
+from sameloss.errors import ParameterError
+from sameloss.images import ImageSource
+from sameloss.studies.local_signal_images.networks import WideResNet
+from sameloss.studies.local_signal_images.pages import STUDY
+from sameloss.studies.local_signal_images.settings import LAPTOP, PAPER, PRESETS
+
+
+def asked(tmp_path, **given):
+    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).images
+
+
+def test_the_paper_is_the_thesis():
+    assert PAPER.noises == (0.0, 0.5, 1.0, 2.0)
+    assert len(PAPER.scenes) == 4 * 3 * 2
+    assert PAPER.network == WideResNet(10)
+    assert PAPER.network.parameters(3) == pytest.approx(7.4e6, rel=0.01)
+    assert PAPER.descent.steps == 200 * 50_000 // 128
+    epoch = PAPER.descent.steps // 200
+    rates = [PAPER.descent.lr_at(epoch * at) for at in (79, 81, 101, 121)]
+    assert rates == pytest.approx([0.1, 0.02, 0.004, 0.0008])
+    assert (PAPER.linear.lr, PAPER.linear.batch, PAPER.linear.steps) == (1e-3, 50, 200_000)
+    assert PAPER.source.second == (2, 3, 4, 5, 6, 7)
+
+
+def test_the_seeds_are_none_of_the_pilots():
+    assert all(min(preset.images.all_seeds) >= 100 for preset in PRESETS.values())
+
+
+def test_the_first_placement_has_every_noise_and_others_its_ends():
+    scenes = [(s.placement, s.side, s.noise) for s in LAPTOP.scenes]
+    assert len(set(scenes)) == len(scenes) == 4 + 2 + 2 + 2
+    assert {noise for place, side, noise in scenes if place == "random place" and side == 16} == set(
+        LAPTOP.noises
+    )
+    assert {noise for place, _, noise in scenes if place == "fixed corner"} == {0.0, 1.0}
+    assert len(PRESETS["laptop-long"].images.scenes) == 4 * 6
+
+
+def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
+    solved = [s.placement for s in LAPTOP.scenes if LAPTOP.comparison(s, 100).kernel.trained]
+    assert solved == ["random place"] * 4
+
+
+def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():
+    run = LAPTOP.lazy_training(100)
+    (scene,) = [s for s in LAPTOP.scenes if s == run.scene]
+    same = LAPTOP.comparison(scene, 100)
+    assert (run.source, run.network, run.examples, run.seed) == (
+        same.source,
+        same.network,
+        same.examples,
+        same.seed,
+    )
+
+
+def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
+    found = asked(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
+    assert found.noises == (0.0, 0.5, 1.0, 2.0)
+    assert (found.lazy.noise, found.lazy.descent.steps) == (1.0, 7)
+    assert (found.descent.steps, found.descent.lr, found.examples) == (7, 0.01, 50)
+    assert found.placements == ("fixed corner", "random place", "random corner")
+    assert found.lazy_training(100).scene in found.scenes
+
+
+def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(ImageSource, "known", lambda self: replace(self, content="known"))
+    found = asked(tmp_path, data="images", backgrounds="plants")
+    assert (found.source.name, found.source.halves, found.source.content) == ("images", True, "known")
+    assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in found.scenes)
+    assert not found.theirs
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"placement": "middle"},
+            "^Unknown placement 'middle'; choose one of random place, random corner, fixed",
+        ),
+        ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
+        ({"data": "/no/such/folder"}, "Cannot load the images"),
+        ({"backgrounds": "/no/such/folder"}, "Cannot load the images"),
+        ({"seeds": 1}, "seeds is at least 2"),
+        ({"noise": 0}, "noise must be positive"),
+        ({"device": "cuda"}, "device = cuda was asked for"),
+        ({"preset": "gpuu"}, "Unknown preset"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(tmp_path, given, message, monkeypatch):
+    monkeypatch.setattr("sameloss.hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(ParameterError, match=message) as caught:
+        STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).runs()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("noises", [(1.0,), (1.0, 0.5), (0.0, 0.0)])
+def test_noises_grow(noises):
+    with pytest.raises(ParameterError, match="Noises must be at least two, and grow"):
+        replace(LAPTOP, noises=noises)

@@ -1,0 +1,78 @@
+"""The tangent kernel against brute force, finite differences and a model whose kernel is known."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call, jacrev
+
+from sameloss.errors import ParameterError
+from sameloss.studies.local_signal_images import tangent
+from sameloss.studies.local_signal_images.networks import PooledCNN
+from sameloss.studies.local_signal_images.tangent import check_memory, jacobian, products, tangent_kernel
+
+NETWORK = PooledCNN((3, 4), (1, 2))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return NETWORK.build(1).double()
+
+
+@pytest.fixture(scope="module")
+def weights():
+    return {name: own.double() for name, own in NETWORK.drawn(1, 0).items()}
+
+
+@pytest.fixture(scope="module")
+def x():
+    return torch.randn(7, 1, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def test_gradients_are_those_of_jacrev(model, weights, x):
+    found = jacrev(lambda own: functional_call(model, own, (x,)))(weights)
+    expected = torch.cat([own.flatten(1) for own in found.values()], 1)
+    for chunk in (1, 3, 50):
+        torch.testing.assert_close(jacobian(model, weights, x, chunk), expected, rtol=1e-10, atol=1e-12)
+    kernel = tangent_kernel(model, weights, x, 5, 2)
+    torch.testing.assert_close(kernel, expected @ expected[:5].T, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_are_finite_differences(model, weights, x):
+    rng = torch.Generator().manual_seed(1)
+    along = {name: torch.randn(own.shape, generator=rng).double() for name, own in weights.items()}
+
+    def moved(step):
+        return functional_call(model, {n: own + step * along[n] for n, own in weights.items()}, (x,))
+
+    slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
+    direction = torch.cat([own.flatten() for own in along.values()])
+    torch.testing.assert_close(jacobian(model, weights, x, 4) @ direction, slope, rtol=1e-5, atol=1e-7)
+
+
+def test_a_linear_models_kernel_is_that_of_its_inputs():
+    model, x = nn.Sequential(nn.Linear(3, 1), nn.Flatten(0)), torch.rand(5, 3)
+    weights = {name: own.detach() for name, own in model.named_parameters()}
+    torch.testing.assert_close(tangent_kernel(model, weights, x, 5, 2), (x @ x.T + 1).double())
+
+
+def test_sums_are_in_double_precision(monkeypatch):
+    monkeypatch.setattr(tangent, "PARAMETERS_AT_ONCE", 16)
+    rows = torch.randn(6, 1000, generator=torch.Generator().manual_seed(0))
+    found, exact = products(rows, rows[:4]), rows.double() @ rows[:4].double().T
+    assert found.dtype == torch.float64
+    assert float((found - exact).abs().max()) < 1e-5
+
+
+def test_what_does_not_fit_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(tangent, "memory_bytes", lambda: 10**9)
+    with pytest.raises(
+        ParameterError,
+        match=r"^The tangent kernel of 50,000 images and 14,081 parameters takes \d+ GB, and there are 1;",
+    ):
+        check_memory(50_000, 40_000, 14_081)
+    check_memory(1000, 500, 10_000)
+
+
+def test_no_chunk_is_refused(model, weights, x):
+    with pytest.raises(ParameterError, match="chunk must be a whole number, at least 1"):
+        jacobian(model, weights, x, 0)
