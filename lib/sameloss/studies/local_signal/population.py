@@ -60,7 +60,7 @@ def population(patches: Patches, filter: Filter) -> Population:
     scale = patches.sigma / filter.length
     return Population(
         loss=float(log(2) - signal / 2 + weights @ (curved / u)),
-        accuracy=_above(noise, signal),
+        accuracy=share_above(noise, signal),
         by_c=float(by_signal * slope + by_s * scale * filter.c),
         by_v=float(by_s * scale * filter.v),
         by_b=float(by_signal * slope_b + by_bias),
@@ -69,10 +69,10 @@ def population(patches: Patches, filter: Filter) -> Population:
 
 def accuracy(patches: Patches, filter: Filter) -> float:
     """Return the share of images whose label is the sign of the answer."""
-    return _above(row_sum(patches, filter), soft_threshold(filter.c, filter.b))
+    return share_above(row_sum(patches, filter), soft_threshold(filter.c, filter.b))
 
 
-def _above(noise: RowSum, signal: float) -> float:
+def share_above(noise: RowSum, signal: float) -> float:
     """Return P[g + S > 0]: exactly where at most one row survives, by an integral over the rest.
 
     What is left falls as u⁻⁴, so the integral may end where us is a hundred.
