@@ -84,7 +84,8 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.part_two]
 # %% [markdown]
 # ## Lemmas and theorems
 #
-# Each statement of {ref}`implicit-bias`, {ref}`dyck`, {ref}`stability` and {ref}`decision-lists` is judged by checks of what is printed and of its
+# Each statement of {ref}`implicit-bias`, {ref}`dyck`, {ref}`stability`, {ref}`local-signal`,
+# {ref}`local-signal-proofs` and {ref}`decision-lists` is judged by checks of what is printed and of its
 # correction: it *holds* where all pass, *holds as corrected* where a computed number refutes what is printed
 # and the correction passes all of its checks; otherwise the book shows a counter-example.
 

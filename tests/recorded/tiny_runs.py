@@ -50,6 +50,9 @@ from sameloss.studies.same_loss.estimators import (
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
+from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.runs import BestFilters, DeadZone, SignalFlows, SignalSGD
+from sameloss.studies.local_signal.runs import Descent as SignalDescent
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
 from sameloss.studies.stability.images import ImageSource
 from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
@@ -327,7 +330,18 @@ def stability() -> dict[str, Run]:
     }
 
 
+def local_signal() -> dict[str, Run]:
+    """Return flows, descents and best filters of few rows."""
+    patches, descent = Patches(8), SignalDescent(0.2, 1e-3)
+    return {
+        "signal, flows": SignalFlows((4, 8), (1.0,), descent, 20.0),
+        "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),
+        "signal, best": BestFilters((4, 8), (0.5, 1.0)),
+        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,)),
+    }
+
+
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability)
+    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability, local_signal)
     return {name: run for runs in own for name, run in runs().items()}

@@ -21,7 +21,7 @@ RENDERED = Path("_build/html.sha256")
 _STATIC = (
     "book.css",
     "favicon.svg",
-    *(f"movable_{what}.js" for what in ("accuracy", "landscape", "growth", "lists")),
+    *(f"movable_{what}.js" for what in ("accuracy", "landscape", "growth", "lists", "phase")),
 )
 PAGES = ("_config.yml", "_toc.yml", "references.bib", "README.md", *(f"_static/{name}" for name in _STATIC))
 """What is read beside the pages of the contents; of the README its sections on running."""

@@ -113,12 +113,16 @@ def is_dead(filter: Filter) -> bool:
     return bool(filter.b < 0 and abs(filter.c) <= -filter.b)
 
 
+CARRIED = 4.0
+"""Rates below so many |c|/k are expected not to carry c across zero before b stops it."""
+
+
 def may_die(patches: Patches, start: Filter, lr: float) -> bool:
-    """Return whether a start may end there: c < 0, and a rate too small to carry c across zero (η < 4|c|/k).
+    """Return whether a start is expected to end there: c < 0, and a rate too small to carry c across zero.
 
     The thesis' Lemma B.3 takes η over the size of the start to be of order k, which excludes it.
     """
-    return start.c < 0 and lr < 4 * abs(start.c) / patches.noise
+    return start.c < 0 and lr < CARRIED * abs(start.c) / patches.noise
 
 
 def best_threshold(patches: Patches) -> tuple[float, float]:

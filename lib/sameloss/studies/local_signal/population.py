@@ -22,7 +22,7 @@ Nodes = Float[np.ndarray, " frequency"]
 LAST = 12.0
 """Frequency beyond which πu/sinh(πu) is below 1e-14."""
 
-WIDTH = 4.0
+WIDTH = 24.0
 """Radians that an integrand turns within one panel of the rule, at most."""
 
 PANEL = 24
@@ -33,11 +33,17 @@ PANEL = 24
 class Population:
     """What is true of a filter over the whole distribution."""
 
+    noise: RowSum  # what noise adds to the answer
+    signal: float  # g, the signal's answer
     loss: float  # logistic, nats
-    accuracy: float  # f = 0 counts as wrong
     by_c: float  # derivatives of the loss
     by_v: float
     by_b: float
+
+    @property
+    def accuracy(self) -> float:
+        """Return the share of images whose label is the sign of the answer; f = 0 is wrong."""
+        return share_above(self.noise, self.signal)
 
 
 def row_sum(patches: Patches, filter: Filter) -> RowSum:
@@ -46,29 +52,30 @@ def row_sum(patches: Patches, filter: Filter) -> RowSum:
 
 
 def population(patches: Patches, filter: Filter) -> Population:
-    """Return loss, accuracy and gradients."""
+    """Return loss and gradients."""
     noise, signal = row_sum(patches, filter), soft_threshold(filter.c, filter.b)
     u, weights = _rule(LAST, signal, noise)
     weights = weights / np.sinh(pi * u)
-    others = noise.of(noise.rows - 1, u)
-    all_rows = others * noise.row(u)
-    curved = 2 * np.sin(u * signal / 2) ** 2 * all_rows - noise.less_one(noise.rows, u)  # 1 - cos(ug) ψ^k
+    row = noise.at(u)
+    others = row.power(noise.rows - 1)
+    all_rows = others * (1 + row.less_one)
+    curved = 2 * np.sin(u * signal / 2) ** 2 * all_rows - row.power_less_one(noise.rows)  # 1 - cos(ug) ψ^k
     by_signal = weights @ (np.sin(u * signal) * all_rows) - 0.5
     by_row = -noise.rows * weights * np.cos(u * signal) * others / u
-    by_s, by_bias = by_row @ noise.by_s(u), by_row @ noise.by_b(u)
     slope, slope_b = slopes(filter.c, filter.b)
-    scale = patches.sigma / filter.length
+    by_length = by_row @ row.by_s * patches.sigma / filter.length
     return Population(
+        noise,
+        signal,
         loss=float(log(2) - signal / 2 + weights @ (curved / u)),
-        accuracy=share_above(noise, signal),
-        by_c=float(by_signal * slope + by_s * scale * filter.c),
-        by_v=float(by_s * scale * filter.v),
-        by_b=float(by_signal * slope_b + by_bias),
+        by_c=float(by_signal * slope + by_length * filter.c),
+        by_v=float(by_length * filter.v),
+        by_b=float(by_signal * slope_b + by_row @ row.by_b),
     )
 
 
 def accuracy(patches: Patches, filter: Filter) -> float:
-    """Return the share of images whose label is the sign of the answer."""
+    """Return the share of images whose label is the sign of the answer; f = 0 is wrong."""
     return share_above(row_sum(patches, filter), soft_threshold(filter.c, filter.b))
 
 
@@ -81,7 +88,8 @@ def share_above(noise: RowSum, signal: float) -> float:
     one = k * (1 - p) ** (k - 1) if noise.b < 0 else 0.0  # ways of one to survive, but for its own p
     single = ndtr((abs(noise.b) + abs(signal)) / noise.s) - ndtr(noise.alpha)
     u, weights = _rule(100 / noise.s, signal, noise)
-    rest = noise.of(k, u) - none - one * (noise.row(u) - (1 - p))
+    row = noise.at(u)
+    rest = row.power(k) - none - one * (row.less_one + p)
     many = weights @ (np.sin(u * signal) / u * rest) / pi
     one_or_none = none * (signal > 0) + one * (p / 2 + np.sign(signal) * single)
     return float(np.clip(one_or_none + (1 - none - one * p) / 2 + many, 0, 1))

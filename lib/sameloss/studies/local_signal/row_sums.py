@@ -7,9 +7,10 @@ from α on, 2∫ exp(iω(t - α)) φ(t) dt = exp(-α²/2) w((ω + iα)/√2).
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, pi, sqrt
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Complex, Float
+from jaxtyping import Float
 from scipy.special import ndtr, wofz
 
 Frequencies = Float[np.ndarray, " frequency"]
@@ -48,49 +49,38 @@ class RowSum:
         """Return no less than the sum's standard deviation: |φ_b(Z)| is at most 2|Z|, and |Z| if b ≤ 0."""
         return (2 if self.b > 0 else 1) * self.s * sqrt(self.rows)
 
-    def row(self, u: Frequencies) -> Frequencies:
-        """Return ψ(u) = E cos(u φ_b(Z)), of one row."""
-        return 1 + self._row_less_one(u)
-
-    def of(self, rows: int, u: Frequencies) -> Frequencies:
-        """Return ψ(u)^rows, the characteristic function of some of the rows."""
-        return 1 + self.less_one(rows, u)
-
-    def less_one(self, rows: int, u: Frequencies) -> Frequencies:
-        """Return ψ(u)^rows - 1, to full precision also where it is tiny."""
-        if self.b >= 0:  # ψ may be negative, or zero
-            return self.row(u) ** rows - 1
-        return np.expm1(rows * np.log1p(self._row_less_one(u)))
-
-    def _row_less_one(self, u: Frequencies) -> Frequencies:
-        """Return ψ(u) - 1, which is small where few rows survive, and counted millions of times."""
+    def at(self, u: Frequencies) -> "Transforms":
+        """Return what the integrals over u need."""
+        tail = exp(-(self.alpha**2) / 2) * wofz((u * self.s + 1j * self.alpha) / sqrt(2))
         if self.b < 0:
-            return self._tail(u).real - self.surviving
-        return self._inner(u) + self._outer(u).real - 1
-
-    def by_s(self, u: Frequencies) -> Frequencies:
-        """Return the derivative of ψ(u) by s."""
-        if self.b < 0:
-            return -(u**2) * self.s * self._tail(u).real
+            return Transforms(self, tail.real - self.surviving, -(u**2) * self.s * tail.real, -u * tail.imag)
+        outer = np.exp(2j * u * self.b) * tail  # Z + b, where Z is above b
+        inner = self._inner(u)
         corner = 2 * gaussian(self.alpha) * np.sin(2 * u * self.b)
-        return -u * (u * self.s * (4 * self._inner(u) + self._outer(u).real) - corner)
-
-    def by_b(self, u: Frequencies) -> Frequencies:
-        """Return the derivative of ψ(u) by b."""
-        return -u * (self._tail(u) if self.b < 0 else self._outer(u)).imag
-
-    def _tail(self, u: Frequencies) -> Complex[np.ndarray, " frequency"]:
-        """Return twice the transform of the Gaussian's density from α on, with α at zero."""
-        return exp(-(self.alpha**2) / 2) * wofz((u * self.s + 1j * self.alpha) / sqrt(2))
-
-    def _outer(self, u: Frequencies) -> Complex[np.ndarray, " frequency"]:
-        """Return the same of φ_b(Z) = Z + b, for Z above b > 0."""
-        return np.exp(2j * u * self.b) * self._tail(u)
+        by_s = -u * (u * self.s * (4 * inner + outer.real) - corner)
+        return Transforms(self, inner + outer.real - 1, by_s, -u * outer.imag)
 
     def _inner(self, u: Frequencies) -> Frequencies:
         """Return E cos(2uZ) where |Z| < b: what is left of the Gaussian without its tails."""
         omega = 2 * u * self.s
-        tails = np.exp(1j * omega * self.alpha - self.alpha**2 / 2) * wofz(
-            (omega + 1j * self.alpha) / sqrt(2)
-        )
-        return np.exp(-(omega**2) / 2) - tails.real
+        tails = wofz((omega + 1j * self.alpha) / sqrt(2)) * np.exp(1j * omega * self.alpha)
+        return np.exp(-(omega**2) / 2) - exp(-(self.alpha**2) / 2) * tails.real
+
+
+class Transforms(NamedTuple):
+    """The characteristic function ψ(u) of one row, at some u, and its derivatives."""
+
+    of: RowSum
+    less_one: Frequencies  # ψ - 1, which is small where few rows survive, and counted millions of times
+    by_s: Frequencies
+    by_b: Frequencies
+
+    def power(self, rows: int) -> Frequencies:
+        """Return ψ^rows, the characteristic function of the sum of some of the rows."""
+        return 1 + self.power_less_one(rows)
+
+    def power_less_one(self, rows: int) -> Frequencies:
+        """Return ψ^rows - 1, to full precision also where it is tiny."""
+        if self.of.b >= 0:  # ψ may be negative, or zero
+            return (1 + self.less_one) ** rows - 1
+        return np.expm1(rows * np.log1p(self.less_one))

@@ -1,7 +1,8 @@
 """Stochastic gradient descent (Algorithm 3.1), exact in law, from what passes the threshold.
 
-Of a noise row only its component Z along w decides the answer, and a row below the threshold has no gradient at all. So
-Z is drawn of the rows that survive, and what all of them add to the gradient across w is one Gaussian vector.
+Of a noise row only its component Z along w decides the answer, and a row below the threshold has no gradient
+at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w is one
+Gaussian vector.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit, ndtri
 
 from sameloss.checks import check_count
+from sameloss.store.store import Report
 from sameloss.studies.local_signal.flow import Rates
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import population, row_sum
@@ -21,8 +23,7 @@ from sameloss.studies.local_signal.soft_threshold import Filter, slopes, soft_th
 
 Vector = Float[np.ndarray, " d"]
 
-DENSE = 0.35
-"""Where more rows survive, drawing all of them is faster."""
+Images = Float[np.ndarray, " image"]
 
 
 @dataclass
@@ -36,13 +37,6 @@ class Network:
     def filter(self) -> Filter:
         """Return all that its population quantities depend on."""
         return Filter(float(self.w[0]), float(np.linalg.norm(self.w[1:])), float(self.b))
-
-
-class Survivors(NamedTuple):
-    """Noise rows of a batch that have a gradient."""
-
-    image: Int[np.ndarray, " row"]
-    z: Float[np.ndarray, " row"]  # ⟨w, X_i⟩
 
 
 def begin(d: int, length: float, random: np.random.Generator) -> Network:
@@ -59,6 +53,7 @@ def sgd(
     batch: int,
     looks: Int[np.ndarray, " look"],
     random: np.random.Generator,
+    report: Report = lambda done, text: None,
 ) -> pd.DataFrame:
     """Take steps on fresh batches.
 
@@ -69,6 +64,7 @@ def sgd(
         batch: images a step.
         looks: steps after which to look, in ascending order.
         random: draws the batches.
+        report: is told at every look.
 
     Returns:
         One row a look: `step`, `c`, `v`, `b`, and over the whole distribution `loss` (nats) and `accuracy`.
@@ -82,6 +78,7 @@ def sgd(
             network.w, network.b = network.w - rates.w * by_w, network.b - rates.b * by_b
         step, own = look, network.filter
         found = population(patches, own)
+        report(step / looks[-1], f"step {step}")
         rows.append((step, own.c, own.v, own.b, found.loss, found.accuracy))
     return pd.DataFrame(rows, columns=["step", "c", "v", "b", "loss", "accuracy"])
 
@@ -91,27 +88,51 @@ def gradient(
 ) -> tuple[Vector, float]:
     """Return the gradients by w and by b of the mean loss over a fresh batch."""
     own = network.filter
-    rows = survivors(row_sum(patches, own), batch, random)
-    noise = np.bincount(rows.image, soft_threshold(rows.z, own.b), batch)
+    noise = noise_sums(row_sum(patches, own), batch, random)
     y = random.choice([-1.0, 1.0], batch)
     signal, (slope, slope_b) = soft_threshold(own.c, own.b), slopes(own.c, own.b)
-    pull = -y * expit(-(signal + y * noise)) / batch  # derivative of the mean loss by each answer
-    up, down = rows.z >= -own.b, rows.z <= own.b
-    of_rows, count = pull[rows.image], up.astype(float) + down
+    pull = -y * expit(-(signal + y * noise.answer)) / batch  # derivative of the mean loss by each answer
+    across = random.normal(size=len(network.w)) * patches.sigma * np.sqrt(pull**2 @ noise.squares)
     unit = network.w / own.length
-    across = random.normal(size=len(unit)) * patches.sigma * np.sqrt(np.sum((of_rows * count) ** 2))
-    by_w = (of_rows @ (count * rows.z) / own.length - across @ unit) * unit + across
+    by_w = (pull @ noise.along / own.length - across @ unit) * unit + across
     by_w[0] += slope * (pull @ y)
-    return by_w, float(of_rows @ (up.astype(float) - down) + slope_b * (pull @ y))
+    return by_w, float(pull @ noise.by_b + slope_b * (pull @ y))
 
 
-def survivors(noise: RowSum, batch: int, random: np.random.Generator) -> Survivors:
-    """Draw the rows of a batch that pass the threshold; without a threshold all do."""
-    if noise.surviving > DENSE:
-        z = noise.s * random.standard_normal(batch * noise.rows)
-        kept = np.flatnonzero(np.abs(z) >= -noise.b)
-        return Survivors(kept // noise.rows, z[kept])
-    count = random.binomial(batch * noise.rows, noise.surviving)
-    share = random.random(count)
-    size = -ndtri(noise.surviving * np.minimum(share, 1 - share))
-    return Survivors(random.integers(batch, size=count), noise.s * np.copysign(size, share - 0.5))
+class NoiseSums(NamedTuple):
+    """Sums over the noise rows of each image, h_i the slope of φ_b at Z_i = ⟨w, X_i⟩."""
+
+    answer: Images  # of φ_b(Z_i)
+    along: Images  # of h_i Z_i
+    squares: Images  # of h_i²
+    by_b: Images  # of the derivatives by b
+
+
+def noise_sums(noise: RowSum, batch: int, random: np.random.Generator) -> NoiseSums:
+    """Draw the rows that pass the threshold, all if there is none: how many of each sign, and their sizes."""
+    share = noise.surviving / 2
+    above = random.binomial(noise.rows, share, batch)
+    below = random.binomial(noise.rows - above, share / (1 - share))
+    count = np.concatenate([above, below])
+    size = -noise.s * ndtri(share * (1 - random.random(count.sum())))
+
+    def by_sign(of_rows: Float[np.ndarray, " row"]) -> Float[np.ndarray, "2 image"]:
+        return _segments(of_rows, count).reshape(2, batch)
+
+    sizes, number = by_sign(size), count.reshape(2, batch)
+    if noise.b < 0:  # the slope is 1 and the answer ±(size + b)
+        parts = (sizes + noise.b * number, sizes, number, number)
+    else:
+        twice = by_sign((size <= noise.b).astype(float))  # where the slope is 2
+        capped = by_sign(np.minimum(size, noise.b))
+        along = sizes + by_sign(size * (size <= noise.b))
+        parts = (sizes + capped, along, number + 3 * twice, number - twice)
+    answer, along, squares, by_b = parts
+    return NoiseSums(answer[0] - answer[1], along[0] - along[1], squares.sum(0), by_b[0] - by_b[1])
+
+
+def _segments(
+    values: Float[np.ndarray, " row"], count: Int[np.ndarray, " segment"]
+) -> Float[np.ndarray, " segment"]:
+    """Return the sums of consecutive segments, some of them empty."""
+    return np.diff(np.append(0.0, np.cumsum(values))[np.append(0, np.cumsum(count))])

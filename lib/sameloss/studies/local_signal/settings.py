@@ -1,0 +1,132 @@
+"""How many rows, how noisy, and how much is trained."""
+
+from dataclasses import dataclass, replace
+
+from sameloss.checks import check_counts
+from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.runs import BestFilters, DeadZone, Descent, SignalFlows, SignalSGD
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+
+
+@dataclass(frozen=True)
+class SignalSettings:
+    """Everything that decides the runs."""
+
+    patches: Patches
+    d: int  # entries of a row
+    descent: Descent
+    batch: int
+    steps: int  # of stochastic descent
+    horizon: float  # steps of the flow
+    rows_of_noise: tuple[int, ...]  # k, of the best filters
+    phase: tuple[int, ...]  # k, of the flows of the phase diagram
+    multipliers: tuple[float, ...]
+    dead: DeadZone
+    seeds: int
+    first_seed: int = 100
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of nothing."""
+        check_counts(self, "d", "batch", "steps", "seeds")
+
+    @property
+    def flow(self) -> SignalFlows:
+        """Return the flow at the page's own settings."""
+        return SignalFlows((self.patches.noise,), (self.patches.multiplier,), self.descent, self.horizon)
+
+    @property
+    def phase_flows(self) -> SignalFlows:
+        """Return the flows of the phase diagram."""
+        return SignalFlows(self.phase, self.multipliers, self.descent, self.horizon)
+
+    @property
+    def best(self) -> BestFilters:
+        """Return the best filters."""
+        return BestFilters(self.rows_of_noise, self.multipliers)
+
+    @property
+    def descents(self) -> list[SignalSGD]:
+        """Return stochastic descent from each seed; the pilot's seeds were 0 and 1."""
+        own = (self.patches, self.descent, self.d, self.batch, self.steps)
+        return [SignalSGD(*own, self.first_seed + seed) for seed in range(self.seeds)]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A preset of the pages."""
+
+    name: str
+    signal: SignalSettings
+    limits: Limits
+
+
+LAPTOP = SignalSettings(
+    patches=Patches(1000),
+    d=10,
+    descent=Descent(lr=0.1, length=1e-6),
+    batch=500,
+    steps=3000,
+    horizon=1e7,
+    rows_of_noise=(100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000),
+    phase=(100, 200, 500, 1000, 2000, 5000, 10_000, 100_000),
+    multipliers=(0.5, 0.75, 1.0, 1.25, 1.5),
+    dead=DeadZone(Patches(100), (-0.5, -0.2, -0.1, 0.5), (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)),
+    seeds=5,
+)
+"""The settings of Figure 3.3, but for its 10,000 steps."""
+
+SMOKE = replace(
+    LAPTOP,
+    patches=Patches(100),
+    batch=50,
+    steps=60,
+    horizon=1e4,
+    rows_of_noise=(100, 1000),
+    phase=(100, 1000),
+    multipliers=(0.5, 1.0),
+    dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 12.0)),
+    seeds=2,
+)
+
+GPU = replace(LAPTOP, steps=10_000, seeds=10)
+"""The figure's own 10,000 steps; nothing here needs a GPU."""
+
+PRESETS = {
+    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
+    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
+    "laptop-long": Settings("laptop-long", GPU, Limits(max_hours=2.0)),
+    "gpu": Settings("gpu", GPU, Limits(max_hours=2.0)),
+    "paper": Settings("paper", replace(GPU, seeds=20), Limits(max_hours=4.0)),
+}
+
+PARAMETERS: dict[str, Parameter] = {
+    **OF_EVERY_PAGE,
+    "noise": Parameter(
+        "rows of noise, k; None: the preset's",
+        int | None,
+        sets=("signal.patches.noise",),
+        least=2,
+        most=10_000_000,
+        example="300",
+    ),
+    "multiplier": Parameter(
+        "σ over log k/√k; None: 1", float | None, sets=("signal.patches.multiplier",), most=100
+    ),
+    "batch": Parameter(
+        "fresh images a step; None: the preset's", int | None, sets=("signal.batch",), most=100_000
+    ),
+    "lr": Parameter("learning rate of w; None: the preset's", float | None, sets=("signal.descent.lr",)),
+    "length": Parameter(
+        "of the first filter, w; None: the preset's", float | None, sets=("signal.descent.length",)
+    ),
+    "steps": Parameter(
+        "of stochastic descent; None: the preset's", int | None, sets=("signal.steps",), most=1_000_000
+    ),
+    "seeds": Parameter(
+        "of stochastic descent; None: the preset's",
+        int | None,
+        sets=("signal.seeds",),
+        least=2,
+        most=MOST_SEEDS,
+    ),
+}
