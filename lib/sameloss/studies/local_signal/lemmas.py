@@ -5,8 +5,10 @@ least one with that error: the last state at which the lemmas' hypothesis, an er
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import product
-from math import ceil, exp, expm1, log, log1p, nan, sqrt
+from math import exp, expm1, log, log1p, nan, sqrt
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,12 +16,16 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import chi2, norm
 
-from sameloss.checks import check_count
+from sameloss.checks import check_choice, check_count
 from sameloss.errors import ParameterError
+from sameloss.runs.frames import TABLE, Tabled
+from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import accuracy, population, row_sum, share_above
+from sameloss.studies.local_signal.small_ball import proof_log_k
 from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
+from sameloss.studies.local_signal.tangent_rows import rows_for_linear_error, rows_for_share
 from sameloss.studies.local_signal.truncated import noise_share, soft_moments, thresholded_share
 
 ERROR = 0.01
@@ -28,7 +34,7 @@ ERROR = 0.01
 TINY = 1e-6
 """Part of a filter across w* that makes no difference, over c; with it, its gradient is told apart."""
 
-STATE_ROWS = (100, 1000, 10_000, 100_000)
+STATE_ROWS = (100, 1000, 10_000)
 STATE_SIGNALS = (-0.1, 0.003, 0.1, 1.0, 10.0)
 STATE_ACROSS = (0.1, 1.0)  # v over |c|
 STATE_BIASES = (-1.5, -0.9, -0.5, -0.2, 0.0, 0.2, 2.0)  # b over |c|
@@ -122,7 +128,8 @@ def at_error(k: int) -> dict[str, float]:
 
     Returns:
         `k`; `alpha` there; `limit`, 2√log k; `error_at_limit`, where the signal passes that threshold, else NaN;
-        `spread` and `width` as of `at_state`; and `by_b_…`, the loss's derivative by b at several c.
+        `spread` and `width` as of `at_state`; and `by_b_…`, the loss's derivative by b at several c;
+        `lowest` is 1/log⁴k, at which `by_c_lowest` is the largest derivative by c over several thresholds.
 
     """
     patches = Patches(k)
@@ -137,11 +144,16 @@ def at_error(k: int) -> dict[str, float]:
         "k": k,
         "alpha": ratio / sigma,
         "limit": limit,
-        "error_at_limit": 1 - accuracy(patches, Filter(1.0, 0.0, -limit * sigma)) if limit * sigma < 1 else nan,
+        "error_at_limit": 1 - accuracy(patches, Filter(1.0, 0.0, -limit * sigma))
+        if limit * sigma < 1
+        else nan,
         "spread": row["spread"],
         "width": row["width"],
         **by_b,
         "by_b_lowest": population(patches, Filter(lowest, 0.0, -ratio * lowest)).by_b,
+        "by_c_lowest": max(
+            population(patches, Filter(lowest, 0.0, -b * lowest)).by_c for b in (0.0, 0.5, 0.9)
+        ),
     }
 
 
@@ -164,25 +176,27 @@ def gaussian_alpha(log_k: float, error: float = ERROR) -> float:
         spread = 2 * log_k**2 * ((1 + alpha**2) * ndtr(-alpha) - alpha * norm.pdf(alpha))
         return sqrt(max(spread, 0.0)) * quantile - (1 - alpha * sigma)
 
-    return float(brentq(excess, 0, min(8.0, 1 / sigma)))
+    return float(brentq(excess, 0, min(8.0, 0.9 / sigma)))
+
+
+def small_signal_gradient(log_k: float, c: float) -> float:
+    """Return ∇_b at an error of 1 %, for c so small that ς is linear, up to terms of order f.
+
+    There it is ½[√k log k · c · (φ(α) - αΦᶜ(α)) - 1].
+    """
+    alpha = gaussian_alpha(log_k)
+    left = norm.pdf(alpha) - alpha * ndtr(-alpha)
+    return float((exp(log_k / 2) * log_k * c * left - 1) / 2)
 
 
 def small_signal_turn(c_of: Callable[[float], float]) -> float:
-    """Return log k from which ∇_b > 0 at an error of 1 %, for c so small that ς is linear.
-
-    There ∇_b = ½[√k log k · c · (φ(α) - αΦᶜ(α)) - 1], exactly but for terms of order f.
+    """Return log k from which that is positive.
 
     Args:
         c_of: c by log k.
 
     """
-
-    def excess(log_k: float) -> float:
-        alpha = gaussian_alpha(log_k)
-        left = norm.pdf(alpha) - alpha * ndtr(-alpha)
-        return log_k / 2 + log(log_k * c_of(log_k) * left)
-
-    return float(brentq(excess, log(2000), 100))
+    return float(brentq(lambda log_k: small_signal_gradient(log_k, c_of(log_k)), log(2000), 100))
 
 
 def bias_turn(c: float) -> float:
@@ -239,15 +253,16 @@ def log_start_excess(k: int, d: int) -> float:
     return float(chi2.logsf(k * d, d) - log(2 * d) + k / 2)
 
 
-def large_entries(k: int, images: int, d: int) -> float:
-    """Return how many noise entries of a batch are expected above 1: the proof of Lemma B.4 takes none to be."""
-    return images * k * d * 2 * float(np.exp(log_ndtr(-sqrt(k) / log(k))))
+def log_large_entries(log_k: float, images: int, d: int) -> float:
+    """Return the log of how many noise entries of a batch are above 1; Lemma B.4's proof takes none to be."""
+    sigma = log_k * exp(-log_k / 2)
+    return float(log(2 * images * d) + log_k + log_ndtr(-1 / sigma))
 
 
-def rows_without_large_entries(images: int = 500, d: int = 10, most: float = 0.01) -> int:
+def rows_without_large_entries(images: int = 500, d: int = 10, most: float = 0.01) -> float:
     """Return k from which a batch has such an entry with probability below `most`."""
-    excess = lambda log_k: log(large_entries(round(exp(log_k)), images, d) / most)  # noqa: E731
-    return ceil(exp(brentq(excess, log(1000), log(1e6))))
+    excess = lambda log_k: log_large_entries(log_k, images, d) - log(most)  # noqa: E731
+    return exp(brentq(excess, log(100), log(1e9)))
 
 
 def chains() -> pd.DataFrame:
@@ -261,7 +276,12 @@ def chains() -> pd.DataFrame:
         ("lemB5", "2σ√log k < 1: a threshold at α = 2√log k lets the signal through", _signal_passes, 5.0),
         ("lemB9", "2 log^1.5 k < k^¼ (1 - 2 log^1.5 k/√k): few survivors cannot err", _few_survivors, 12.0),
         ("lem33", "k^⅛ > log⁴k, for Σ E|S_i| > 1 from c = 1/log⁴k on", lambda x: x / 8 - 4 * log(x), 60.0),
-        ("thm31", "4 log^1.5 k/√k < 1/log⁴k: |b| large enough", lambda x: x / 2 - log(4) - 5.5 * log(x), 20.0),
+        (
+            "thm31",
+            "4 log^1.5 k/√k < 1/log⁴k: |b| large enough",
+            lambda x: x / 2 - log(4) - 5.5 * log(x),
+            20.0,
+        ),
     ]
     rows = [(of, step, brentq(excess, low, 1000) / log(10)) for of, step, excess, low in steps]
     return pd.DataFrame(rows, columns=["of", "step", "decades"])
@@ -283,11 +303,23 @@ def growth_rows(constant: float) -> float:
 
 def counter_examples() -> Iterator[dict[str, float | str]]:
     """Yield states at which a lemma as printed is false: each shows a hypothesis that is missing."""
-    yield {"of": "lemB5", "what": "k = 1,000, c = 1, b = -1.2: f is 0", **at_state(1000, Filter(1, TINY, -1.2))}
-    yield {"of": "lemB8", "what": "k = 1,000, c = 1, b = -12: f is 0", **at_state(1000, Filter(1, TINY, -12.0))}
+    yield {
+        "of": "lemB5",
+        "what": "k = 1,000, c = 1, b = -1.2: f is 0",
+        **at_state(1000, Filter(1, TINY, -1.2)),
+    }
+    yield {
+        "of": "lemB8",
+        "what": "k = 1,000, c = 1, b = -12: f is 0",
+        **at_state(1000, Filter(1, TINY, -12.0)),
+    }
     small = 0.5 / log(1000) ** 4
     dead = Filter(small, 0.01, -2 * small)
-    yield {"of": "lem31", "what": "k = 1,000, |c| < |b|, b < 0: the signal has no gradient", **at_state(1000, dead)}
+    yield {
+        "of": "lem31",
+        "what": "k = 1,000, |c| < |b|, b < 0: the signal has no gradient",
+        **at_state(1000, dead),
+    }
     overshot = {"of": "lemB9", "what": "k = 10,000, c = 1, b = -1.2: hardly a row survives"}
     yield {**overshot, **at_state(10_000, Filter(1, TINY, -1.2))}
     for k in (10_000, 1_000_000):
@@ -295,7 +327,65 @@ def counter_examples() -> Iterator[dict[str, float | str]]:
         yield {"of": "lem33", "what": what, **at_state(k, Filter(1, TINY, -0.5))}
     wide = {"of": "lemB7", "what": "k = 10,000, c = 1,000, b = -500: loss below 1"}
     yield {**wide, **at_state(10_000, Filter(1000.0, TINY, -500.0))}
-    for c in (0.003,):
-        what = "k = 1,000, b = 2s > 0: |S_i| is 2|Z_i|"
-        s = Patches(1000).sigma * c * sqrt(2)
-        yield {"of": "noise-bound", "what": what, **at_state(1000, Filter(c, c, 2 * s))}
+    c, what = 0.003, "k = 1,000, c = v = 0.003, b = 2s > 0: |S_i| is 2|Z_i|"
+    bias = 2 * sqrt(2) * c * Patches(1000).sigma
+    yield {"of": "noise-bound", "what": what, **at_state(1000, Filter(c, c, bias))}
+
+
+def turns() -> pd.DataFrame:
+    """Return from which k on statements hold, where they are asymptotic.
+
+    Returns:
+        Columns `of` (the statement), `step` (what is true from there on), `decades` (log₁₀ k) and `exact`: whether
+        it is where the statement itself begins, or only where its proof does.
+
+    """
+    exact = [
+        (
+            "lemB4",
+            "a batch of 500 images, d = 10, has no entry above 1, in 99 %",
+            log(rows_without_large_entries()),
+        ),
+        *(("lem31", f"∂L/∂c < 0 for |c| ≤ {h}/log⁴k", log(growth_rows(h))) for h in (10, 100)),
+        ("lem33", "∇_b > 0 at c = 1", log(bias_turn(1.0))),
+        ("lem33", "∇_b > 0 at c = 0.3", log(bias_turn(0.3))),
+        ("lem33", "∇_b > 0 at c = 1/log⁴k", small_signal_turn(lambda log_k: log_k**-4)),
+        ("thm31", "some filter has an error of 1 %", log(least_rows())),
+        ("thmB1", "one filter: error above 0.1 in .999 of starts", rows_for_share()),
+        ("linear", "the linear error is .49", log(rows_for_linear_error(0.49))),
+    ]
+    own = pd.DataFrame([(of, step, log_k / log(10), True) for of, step, log_k in exact], columns=TURN_COLUMNS)
+    proofs = chains()
+    proofs.loc[len(proofs)] = ("thmB1", "its proof, with the best constant C", proof_log_k() / log(10))
+    return pd.concat([own, proofs.assign(exact=False)], ignore_index=True)
+
+
+TURN_COLUMNS = ["of", "step", "decades", "exact"]
+
+PARTS: dict[str, Callable[[], pd.DataFrame]] = {
+    "states": states,
+    "along rows": along_rows,
+    "counter-examples": lambda: pd.DataFrame(counter_examples()),
+    "turns": turns,
+}
+"""What the page on proofs stores."""
+
+
+@dataclass(frozen=True)
+class ProofTable(Tabled):
+    """One of `PARTS`; all are exact.
+
+    Raises:
+        ParameterError: for another.
+
+    """
+
+    part: str
+
+    def __post_init__(self) -> None:
+        """Refuse what is no part."""
+        check_choice(self, "part", tuple(PARTS))
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Write the table."""
+        PARTS[self.part]().to_csv(folder / TABLE, index=False)

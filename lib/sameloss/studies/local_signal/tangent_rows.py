@@ -190,7 +190,9 @@ class _Gate:
         """Return the integrals over z₂; where the filters are parallel z₁ decides alone."""
         up, down = (theta - cosine * z) / length, (theta + cosine * z) / length
         parallel = np.isnan(up)
-        above, below = (np.where(parallel, side, ndtr(-x)) for side, x in ((cosine > 0, up), (cosine < 0, down)))
+        above, below = (
+            np.where(parallel, side, ndtr(-x)) for side, x in ((cosine > 0, up), (cosine < 0, down))
+        )
         at_up, at_down = (np.where(parallel, 0, norm.pdf(x)) for x in (up, down))
         square = np.where(parallel, 1, above + below + np.nan_to_num(up * at_up + down * at_down))
         return cls(above + below, at_up - at_down, square, above - below, at_up + at_down)

@@ -43,7 +43,7 @@ class TangentStarts:
 
     filters: tuple[int, ...]  # m
     starts: int  # whose best error is computed from moments
-    held: int  # of these, whose W is tried on drawn images
+    held: int  # of these, whose W is tried on drawn images, and which are seen at b = 0, too
     images: int  # each
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ class TangentRows(Tabled):
         at = {"filters": m, "start": start}
         filters = initial_filters(self.patches, m, generator_for("tangent filters", self.seed, m, start))
         kernel = threshold_at_signal(self.patches, filters)
-        for kind, one in self._kernels(kernel).items():
+        for kind, one in self._kernels(kernel, all_kinds=start < self.tried.held).items():
             closed = int(m - one.sees_signal.sum())
             yield {**at, "kind": kind, "error": best_error(one), "standard_error": 0.0, "closed": closed}
         if start < self.tried.held:
@@ -84,12 +84,15 @@ class TangentRows(Tabled):
             error = {"error": found.mean, "standard_error": found.standard_error}
             yield {**at, "kind": HELD_OUT, **error, "closed": 0}
 
-    def _kernels(self, kernel: TangentKernel) -> dict[str, TangentKernel]:
+    def _kernels(self, kernel: TangentKernel, all_kinds: bool) -> dict[str, TangentKernel]:
         patches, filters = self.patches, kernel.filters
-        return {
+        thresholded = {
             AT_SIGNAL: kernel,
             SOME_CLOSED: open_and_closed(kernel),
             BY_BIAS: threshold_at_signal(patches, filters, biased=True),
+        }
+        at_zero = {
             OPEN: without_threshold(patches, filters),
             OPEN_BY_BIAS: without_threshold(patches, filters, biased=True),
         }
+        return thresholded | at_zero if all_kinds else thresholded

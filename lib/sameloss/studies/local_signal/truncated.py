@@ -107,6 +107,7 @@ def soft_moments(b: float, s: float, cut: float = np.inf) -> SoftMoments:
 
     >>> [round(x, 6) for x in soft_moments(0.0, 1.0)]  # of Z itself: √(2/π) and 1
     [0.797885, 1.0, 1.0]
+
     """
     offset, start = b / _width(s), abs(b) / s
     end = max(start, cut / s - offset)  # |S| ≤ cut where |Z| is below it
