@@ -1,7 +1,7 @@
 """Both sides of the lemmas of Appendix B, at states (k, c, v, b) and along k.
 
-Everything is of the whole distribution. "At an error of 1 %" is about a filter along w* whose threshold is the
-least one with that error: the last state at which the lemmas' hypothesis, an error above 0.01, is true.
+Everything is of the whole distribution. "At an error of 1 %" is about a filter along w* whose threshold is
+the least one with that error: the last state at which the lemmas' hypothesis, an error above 0.01, is true.
 """
 
 from collections.abc import Callable, Iterator
@@ -58,8 +58,8 @@ def at_state(k: int, filter: Filter) -> dict[str, float]:
     """Return what the lemmas are about at one state.
 
     Returns:
-        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise` and `across`, the noise
-        rows' part of the gradient along w* over c and across it over v, in units of log²k; their bounds
+        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise rows' part
+        of the gradient along w* over c, which is that across it over v, in units of log²k; its bounds
         `printed` and `ours`; `spread`, k Var[S_i | |S_i| ≤ s log²k]/(c + b)²; `width`, E|S_i|/√Var S_i; and
         `within` and `within_g`, P[|S| ≤ c + b + 10] and P[|S| ≤ φ_b(c) + 10].
 
@@ -101,7 +101,7 @@ def _within(patches: Patches, filter: Filter, reach: float) -> float:
 
 
 def alive(found: pd.DataFrame) -> pd.DataFrame:
-    """Return the states whose signal passes the threshold, as the proofs assume without saying so: c + b > 0."""
+    """Return the states with c + b > 0: the signal passes the threshold, as the proofs take for granted."""
     return found[(found.c > 0) & (found.c + found.b > 0)]
 
 
@@ -111,7 +111,7 @@ def erring(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def error_ratio(patches: Patches, error: float = ERROR) -> float:
-    """Return the least |b|/c of a filter along w* at which its error is no more than `error`; NaN: there is none."""
+    """Return the least |b|/c of a filter along w* with no more than that error; NaN: there is none."""
     excess = lambda ratio: 1 - accuracy(patches, Filter(1.0, 0.0, -ratio)) - error  # noqa: E731
     tried = np.linspace(0, 1, TRIED_THRESHOLDS, endpoint=False)
     enough = next((at for at, ratio in enumerate(tried) if excess(ratio) <= 0), None)
@@ -127,7 +127,7 @@ def at_error(k: int) -> dict[str, float]:
     """Return what the lemmas are about at an error of 1 %, for filters along w*.
 
     Returns:
-        `k`; `alpha` there; `limit`, 2√log k; `error_at_limit`, where the signal passes that threshold, else NaN;
+        `k`; `alpha` there; `limit`, 2√log k; `error_at_limit`, if the signal passes it, else NaN;
         `spread` and `width` as of `at_state`; and `by_b_…`, the loss's derivative by b at several c;
         `lowest` is 1/log⁴k, at which `by_c_lowest` is the largest derivative by c over several thresholds.
 
@@ -249,7 +249,7 @@ def maximum_excess(n: int) -> tuple[float, float]:
 
 
 def log_start_excess(k: int, d: int) -> float:
-    """Return log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)): not positive where Lemma B.3 holds."""
+    """Return log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)): not positive if Lemma B.3 holds."""
     return float(chi2.logsf(k * d, d) - log(2 * d) + k / 2)
 
 
@@ -336,8 +336,8 @@ def turns() -> pd.DataFrame:
     """Return from which k on statements hold, where they are asymptotic.
 
     Returns:
-        Columns `of` (the statement), `step` (what is true from there on), `decades` (log₁₀ k) and `exact`: whether
-        it is where the statement itself begins, or only where its proof does.
+        Columns `of` (the statement), `step` (what is true from there on), `decades` (log₁₀ k) and `exact`:
+        whether it is where the statement itself begins, or only where its proof does.
 
     """
     exact = [

@@ -94,7 +94,7 @@ def initial_filters(patches: Patches, count: int, generator: torch.Generator) ->
     drawn = torch.randn(count, d, generator=generator, dtype=torch.float64).numpy()
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     spanning = np.vstack([np.eye(d)[:1], drawn]).T
-    basis, coordinates = np.linalg.qr(spanning)
+    _, coordinates = np.linalg.qr(spanning)
     return coordinates[:, 1:].T * np.sign(coordinates[0, 0])
 
 
@@ -145,8 +145,8 @@ class SecondMoments:
 def _second_moments(kernel: TangentKernel) -> SecondMoments:
     """Return all of them: only a row's part in the plane of ŵ_j and ŵ_l is not an independent Gaussian.
 
-    In the plane the axes are z₁ = ⟨ŵ_j, x⟩ and z₂ across it. Over z₂ the integrals are closed, over z₁ ≥ θ_j they
-    are sums; z₁ ≤ -θ_j is their mirror image.
+    In the plane the axes are z₁ = ⟨ŵ_j, x⟩ and z₂ across it. Over z₂ the integrals are closed, over z₁ ≥ θ_j
+    they are sums; z₁ ≤ -θ_j is their mirror image.
     """
     w, theta = kernel.filters, kernel.thresholds
     cosine = np.clip(w @ w.T, -1, 1)
@@ -273,8 +273,8 @@ def rows_for_linear_error(error: float) -> int:
 def one_filter_error(log_k: float, overlap: float) -> float:
     """Return the least error over w and b of one filter, Φ(-√ρ), rows' sums taken as Gaussian.
 
-    ρ = [(1 - t²)/p + t²/q]/log²k with t = Dσ the filter's overlap with the signal; p and q are the mass and the
-    second moment of |N(0, 1)| beyond D.
+    ρ = [(1 - t²)/p + t²/q]/log²k with t = Dσ the filter's overlap with the signal; p and q are the mass and
+    the second moment of |N(0, 1)| beyond D.
 
     Args:
         log_k: log of the number of noise rows.
