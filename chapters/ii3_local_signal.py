@@ -159,11 +159,13 @@ movable_phase(found)
 # ## Starts that never learn
 #
 # If $c$ begins below zero, $b$ falls from the first step, and where $|b|$ passes $|c|$ the signal is under the threshold: it has no gradient,
-# and the noise shrinks what is left. A rate that is large against $|c|/k$ carries $c$ across zero in time. The thesis' Lemma B.3 takes the start so small that
-# this is always so. Exact descent at $k$ = {glue:text}`dead-rows`, by the rate in units of $|c|/k$:
+# and the noise shrinks what is left. On its way up $c$ moves by about $\eta_w/2$ a step, and between $-|b|$ and $|b|$, with $|b| \approx |c^0|/k$ by then, it
+# must not land. So with $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the rarer the larger they are. The thesis' Lemma B.3 takes
+# the start so small against the rate that this hardly happens. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
+# around each $c^0$: how many in a hundred end there, by $\eta_w$ in units of $|c^0|/k$:
 
 # %%
-render(tables.dead_table(found))
+render(tables.dead_table(found), decimals=0)
 
 # %% tags=["remove-cell"]
 glue("dead-rows", f"{page.signal.dead.patches.noise}", display=False)

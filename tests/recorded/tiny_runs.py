@@ -337,11 +337,22 @@ def local_signal() -> dict[str, Run]:
         "signal, flows": SignalFlows((4, 8), (1.0,), descent, 20.0),
         "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),
         "signal, best": BestFilters((4, 8), (0.5, 1.0)),
-        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,)),
+        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,), 3),
     }
 
 
 def tiny_runs() -> dict[str, Run]:
     """Return all of them by name."""
-    own = (sampled, measured_languages, trainings, measured, dyck, flows, growing, lists, stability, local_signal)
+    own = (
+        sampled,
+        measured_languages,
+        trainings,
+        measured,
+        dyck,
+        flows,
+        growing,
+        lists,
+        stability,
+        local_signal,
+    )
     return {name: run for runs in own for name, run in runs().items()}

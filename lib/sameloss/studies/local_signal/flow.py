@@ -113,6 +113,25 @@ def is_dead(filter: Filter) -> bool:
     return bool(filter.b < 0 and abs(filter.c) <= -filter.b)
 
 
+def dies(patches: Patches, start: Filter, rates: Rates) -> bool:
+    """Descend until the signal is under the threshold, or above it with c > 0; return whether it is under.
+
+    Raises:
+        ParameterError: where neither happens for a hundred k steps.
+
+    """
+    state = _state(start)
+    for _ in range(100 * patches.noise):
+        state = state - rates.each * _gradient(patches, state)
+        if is_dead(Filter(*state)):
+            return True
+        if state[0] > abs(state[2]):
+            return False
+    raise ParameterError(
+        f"From c = {start.c:g} nothing is decided in {100 * patches.noise:,} steps; take a larger rate."
+    )
+
+
 CARRIED = 4.0
 """Rates below so many |c|/k are expected not to carry c across zero before b stops it."""
 

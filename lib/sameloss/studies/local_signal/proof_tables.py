@@ -111,7 +111,7 @@ def rows_in_words(decades: float) -> str:
 
 
 def small_ball_table() -> pd.DataFrame:
-    """Return the largest mass of Σ ε_i in an interval of length 2, closed or half-open, beside Lemma B.10's bound."""
+    """Return the largest mass of Σ ε_i in an interval of length 2, closed or not, beside Lemma B.10's bound."""
     rows = []
     for n in (1, 2, 3, 5, 9, 12, 15):
         ones = np.ones(n)

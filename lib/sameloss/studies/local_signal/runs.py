@@ -19,9 +19,8 @@ from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal.flow import (
     Rates,
     best_threshold,
-    descend,
+    dies,
     flow,
-    is_dead,
     thesis_rates,
 )
 from sameloss.studies.local_signal.patches import Patches
@@ -30,9 +29,6 @@ from sameloss.studies.local_signal.thinned import begin, sgd
 
 LOOKS_A_DECADE = 12
 """Of curves over the logarithm of steps."""
-
-TIME = 20.0
-"""Steps times their rate, for which descents into the dead zone are followed."""
 
 FIRST = 50
 """Steps of stochastic descent every one of which is looked at: the sign of b is decided there."""
@@ -168,23 +164,28 @@ class DeadZone(SignalRun):
     """Exact descent from larger starts: whether the signal stays above the threshold."""
 
     patches: Patches
-    starts: tuple[float, ...]  # c⁰
+    centres: tuple[float, ...]  # c⁰, around which starts are spread
     multiples: tuple[float, ...]  # η_w, in units of |c⁰|/k
+    count: int  # starts around each centre
+    spread: float = 0.1  # of them, as a share of the centre
     across: float = 0.01  # v⁰
 
     def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Descend from each start with each rate, for equal times."""
-        cases = list(product(self.starts, self.multiples))
-        for done, (c, multiple) in enumerate(cases):
-            lr, start = multiple * abs(c) / self.patches.noise, Filter(c, self.across, 0.0)
-            found = descend(self.patches, start, thesis_rates(self.patches, lr), round(TIME / lr))
-            last = found.iloc[-1]
-            dead = is_dead(Filter(last.c, last.v, last.b))
-            yield found.tail(1).assign(start=c, multiple=multiple, lr=lr, dead=dead)
-            report((done + 1) / len(cases), f"c = {c:g}")
+        """Descend from each start with each rate, until it is decided."""
+        cases = list(product(self.centres, self.multiples))
+        for done, (centre, multiple) in enumerate(cases):
+            starts = centre * (1 + self.spread * np.linspace(-1, 1, self.count))
+            yield pd.DataFrame(
+                {"start": centre, "multiple": multiple, "dead": [self._dies(c, multiple) for c in starts]}
+            )
+            report((done + 1) / len(cases), f"c = {centre:g}")
+
+    def _dies(self, c: float, multiple: float) -> bool:
+        rates = thesis_rates(self.patches, multiple * abs(c) / self.patches.noise)
+        return dies(self.patches, Filter(c, self.across, 0.0), rates)
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        steps = (TIME * self.patches.noise / (m * abs(c)) for c, m in product(self.starts, self.multiples))
-        return 2e-4 * sum(steps)
+        steps = sum(2 * self.patches.noise / multiple for multiple in self.multiples)
+        return 2e-4 * len(self.centres) * self.count * steps

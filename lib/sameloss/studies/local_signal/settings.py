@@ -80,7 +80,7 @@ LAPTOP = SignalSettings(
     rows_of_noise=(100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000),
     phase=(100, 200, 500, 1000, 2000, 5000, 10_000, 100_000),
     multipliers=(0.5, 0.75, 1.0, 1.25, 1.5),
-    dead=DeadZone(Patches(100), (-0.5, -0.2, -0.1, 0.5), (2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0)),
+    dead=DeadZone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20),
     tangent=TangentStarts(filters=(1, 2, 4, 8, 16, 32), starts=100, held=20, images=400),
     seeds=5,
 )
@@ -95,7 +95,7 @@ SMOKE = replace(
     rows_of_noise=(100, 1000),
     phase=(100, 1000),
     multipliers=(0.5, 1.0),
-    dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 12.0)),
+    dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 16.0), 4),
     tangent=TangentStarts(filters=(1, 4, 16), starts=20, held=5, images=200),
     seeds=2,
 )

@@ -44,9 +44,8 @@ def best_table(found: Found) -> pd.DataFrame:
 
 
 def dead_table(found: Found) -> pd.DataFrame:
-    """Return which starts end where the signal has no gradient, by their rate over |c|/k."""
-    words = found.dead.assign(end=np.where(found.dead.dead, "dead", "learns"))
-    table = words.pivot(index="start", columns="multiple", values="end")
+    """Return how many of 100 starts end where the signal has no gradient, by their rate over |c|/k."""
+    table = 100 * found.dead.pivot_table(index="start", columns="multiple", values="dead")
     table.columns = pd.Index([f"{multiple:g}" for multiple in table.columns])
     return table.rename_axis(index="c at the start").reset_index()
 
