@@ -58,8 +58,8 @@ def at_state(k: int, filter: Filter) -> dict[str, float]:
     """Return what the lemmas are about at one state.
 
     Returns:
-        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise rows' part
-        of the gradient along w* over c, which is that across it over v, in units of log²k; its bounds
+        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise rows'
+        part of the gradient along w* over c, which is that across it over v, in units of log²k; its bounds
         `printed` and `ours`; `spread`, k Var[S_i | |S_i| ≤ s log²k]/(c + b)²; `width`, E|S_i|/√Var S_i; and
         `within` and `within_g`, P[|S| ≤ c + b + 10] and P[|S| ≤ φ_b(c) + 10].
 

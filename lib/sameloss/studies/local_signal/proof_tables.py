@@ -89,7 +89,7 @@ def example_table(found: Proofs) -> pd.DataFrame:
 
 
 def turn_table(found: Proofs) -> pd.DataFrame:
-    """Return from which k on things are true; of proofs' steps, that need not be where the statement begins."""
+    """Return from which k on things are true; a step of a proof may begin later than its statement."""
     turns = found.turns
     return pd.DataFrame(
         {
@@ -111,7 +111,7 @@ def rows_in_words(decades: float) -> str:
 
 
 def small_ball_table() -> pd.DataFrame:
-    """Return the largest mass of Σ ε_i in an interval of length 2, closed or not, beside Lemma B.10's bound."""
+    """Return the largest mass of Σ ε_i in an interval of length 2, beside Lemma B.10's bound."""
     rows = []
     for n in (1, 2, 3, 5, 9, 12, 15):
         ones = np.ones(n)
