@@ -346,7 +346,7 @@ def turns() -> pd.DataFrame:
             "a batch of 500 images, d = 10, has no entry above 1, in 99 %",
             log(rows_without_large_entries()),
         ),
-        *(("lem31", f"∂L/∂c < 0 for |c| ≤ {h}/log⁴k", log(growth_rows(h))) for h in (10, 100)),
+        *(("lem31", f"∂L/∂c < 0 for |c| ≤ {h}/log⁴k, by our bound", log(growth_rows(h))) for h in (10, 100)),
         ("lem33", "∇_b > 0 at c = 1", log(bias_turn(1.0))),
         ("lem33", "∇_b > 0 at c = 0.3", log(bias_turn(0.3))),
         ("lem33", "∇_b > 0 at c = 1/log⁴k", small_signal_turn(lambda log_k: log_k**-4)),

@@ -62,6 +62,12 @@ class TangentRows(Tabled):
     tried: TangentStarts
     seed: int
 
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        images = 1e-7 * self.tried.images * self.patches.noise * self.tried.held
+        return sum(1.5e-4 * m**2 * self.tried.starts + images * m / 8 for m in self.tried.filters)
+
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Write one row a kernel: `filters`, `start`, `kind`, `error`, `standard_error` and `closed`."""
         rows: list[dict] = []
