@@ -125,7 +125,7 @@ def small_ball_table() -> pd.DataFrame:
 
 
 def judged_table(judged: pd.DataFrame, found: Proofs) -> pd.DataFrame:
-    """Return the statements with their verdicts, what refutes the printed form, and from which k they hold."""
+    """Return the statements with their verdicts, what refutes them as printed, and from which k they hold."""
     turns = found.turns[found.turns.exact].groupby("of").decades.max()
     states = {*found.examples.of, "lemB6"}  # of Lemma B.6 it is Lemma B.5's state
 

@@ -159,7 +159,7 @@ def _at_most(of: str, text: str, value: float, bound: float, printed: bool = Tru
     return Check(of, text, float(value), bound / 2, bound / 2 + EXACT, printed)
 
 
-def _none(of: str, text: str, values: np.ndarray | list[float], printed: bool = True) -> Check:
+def _none(of: str, text: str, values: pd.Series | np.ndarray | list[float], printed: bool = True) -> Check:
     """Return a check that the largest of all excesses over a bound is none."""
     return Check(of, text, max(0.0, float(np.max(values))), 0.0, EXACT, printed)
 
