@@ -50,7 +50,7 @@ page = begin(globals(), "ii3_local_signal")
 #
 # leaves nothing of most of them:
 
-# %% mystnb={"figure": {"caption": "What a filter along the signal answers to each row of one image with 100 rows of noise: without a threshold, and with the best one.", "name": "fig-signal-image"}, "image": {"alt": "Two panels of bars: many grey ones and a red one; on the right nearly all grey ones are gone."}}
+# %% mystnb={"figure": {"caption": "What a filter along the signal answers to each row of one image with 1,000 rows of noise: without a threshold, and with one.", "name": "fig-signal-image"}, "image": {"alt": "Two panels of bars: many grey ones and a red one; on the right nearly all grey ones are gone."}}
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import figures, tables
 
@@ -99,7 +99,7 @@ drawing.legend(ax)
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
 found = page.found
 axes = drawing.panels(3, width=3.6)
-figures.parameters(found, axes[0])
+figures.parameters(found, axes[0]).legend()
 figures.ratio(found, axes[1])
 _ = figures.training_accuracy(found, axes[2])
 

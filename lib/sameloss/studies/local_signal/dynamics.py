@@ -89,7 +89,7 @@ def checks(found: Found) -> pd.DataFrame:
 
 def _linear(found: Found) -> list[Check]:
     apart = [
-        accuracy(Patches(k), Filter(1, 0, 0)) - linear_accuracy(Patches(k))
+        accuracy(Patches(k), Filter(1.0, 0.0, 0.0)) - linear_accuracy(Patches(k))
         for k in found.settings.rows_of_noise
     ]
     text = "all k: exact accuracy of b = 0 less Φ(1/log k), at most"

@@ -5,7 +5,7 @@ from math import log
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from scipy.stats import norm
 
 from sameloss.studies.local_signal.patches import Patches
@@ -29,7 +29,7 @@ class Found:
     dead: pd.DataFrame  # by start and rate
     sgd: pd.DataFrame  # by seed and look
 
-    def flow_at(self, steps: Float[np.ndarray, " look"], column: str) -> Float[np.ndarray, " look"]:
+    def flow_at(self, steps: Shaped[np.ndarray, " look"], column: str) -> Float[np.ndarray, " look"]:
         """Return a column of the flow at other steps, interpolated over the logarithm of steps."""
         own = self.flow[self.flow.step > 0]
         return np.interp(np.log(steps), np.log(own.step), own[column])

@@ -1,0 +1,35 @@
+"""Presets of training on patches, and what cannot be asked of them."""
+
+import pytest
+
+from sameloss.errors import ParameterError
+from sameloss.studies.local_signal.pages import STUDY
+from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.settings import PRESETS
+
+
+def test_the_default_is_the_figure_but_for_its_steps():
+    signal = PRESETS["laptop"].signal
+    assert (signal.patches, signal.d, signal.batch, signal.descent.lr) == (Patches(1000), 10, 500, 0.1)
+    assert signal.descent.rates(signal.patches).b == pytest.approx(0.1 / 1000)
+    assert PRESETS["paper"].signal.steps == 10_000
+
+
+def test_the_seeds_are_none_of_the_pilots():
+    assert all(run.seed >= 100 for preset in PRESETS.values() for run in preset.signal.descents)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"noise": 1}, "noise is at least 2; got 1"),
+        ({"multiplier": 0}, "multiplier must be positive; got 0"),
+        ({"lr": -0.1}, "lr must be positive; got -0.1"),
+        ({"batch": 1.5}, "batch must be a whole number; got 1.5"),
+        ({"seeds": 1}, "seeds is at least 2; got 1"),
+        ({"preset": "huge"}, "Unknown preset 'huge'"),
+    ],
+)
+def test_what_cannot_be_is_one_sentence(given, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        STUDY.open("ii3_local_signal", given)
