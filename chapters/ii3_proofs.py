@@ -42,13 +42,13 @@ page = begin(globals(), "ii3_proofs")
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.local_signal import proof_tables as shown
+from sameloss.studies.local_signal.proofs import tables as shown
 
 render(shown.moment_table(), decimals=3)
 
 # %% mystnb={"figure": {"caption": "E[Z | Z ≥ −b]/s, as printed and as it is (left). The noise's part of the gradient along w*, at every state with b ≤ 0, under the bound in the proof of Lemma 3.1 and under ours (right).", "name": "fig-proofs-truncated"}, "image": {"alt": "Left: two curves that agree for b below zero and part above. Right: points just under the lower of two curves."}}
 from sameloss.studies import drawing
-from sameloss.studies.local_signal import proof_figures as figures
+from sameloss.studies.local_signal.proofs import figures
 
 found = page.proofs
 left, right = drawing.panels(2, width=4.5)
@@ -144,15 +144,16 @@ render(shown.small_ball_table(), decimals=3)
 # $$\text{error} = \Phi(-\sqrt\rho), \qquad \rho = \frac{1}{\log^2 k} \Big[\frac{1 - t^2}{p} + \frac{t^2}{q}\Big], \quad p = P[|N| \ge D],\; q = E[N^2; |N| \ge D].$$
 
 # %%
-from sameloss.studies.local_signal import tangent_tables as tangent
+from sameloss.studies.local_signal.tangent import figures as kernels
+from sameloss.studies.local_signal.tangent import tables as tangent
 
 render(tangent.one_filter_table(), decimals=5)
 
 # %% mystnb={"figure": {"caption": "Error of the best W by the number of filters at k = 1,000, means over starts with 95 % intervals; dotted: the linear error, dashed: 0.1 (left). Share of one filter's starts that are better than 0.1, by k; dashed: .001 (right).", "name": "fig-proofs-kernel"}, "image": {"alt": "Left: errors that fall with the number of filters, except at b = 0, where they stay near the linear one. Right: a share that falls slowly with k, through .001 at 5e10."}}
 left, right = drawing.panels(2, width=4.8)
-tangent.errors_by_filters(found.tangent, found.patches, left)
+kernels.errors_by_filters(found.tangent, found.patches, left)
 left.legend(fontsize="x-small")
-tangent.shares_by_rows(right)
+kernels.shares_by_rows(right)
 _ = right.legend()
 
 # %% [markdown]
@@ -175,8 +176,8 @@ render(tangent.held_out_table(found.tangent), decimals=4)
 # NBVAL_CHECK_OUTPUT
 from math import log
 
-from sameloss.studies.local_signal.lemmas import gaussian_alpha, least_rows
-from sameloss.studies.local_signal.tangent_rows import rows_for_linear_error
+from sameloss.studies.local_signal.proofs.lemmas import gaussian_alpha, least_rows
+from sameloss.studies.local_signal.tangent.rows import rows_for_linear_error
 
 print("least k at which a filter has an error of 1 %:", least_rows())
 print("least k at which the linear error is .49:", f"{rows_for_linear_error(0.49):.2e}")
@@ -197,7 +198,11 @@ from math import exp
 
 from myst_nb import glue
 
-from sameloss.studies.local_signal.lemmas import error_where_bias_turns, log_large_entries, loss_bound_on_c
+from sameloss.studies.local_signal.proofs.lemmas import (
+    error_where_bias_turns,
+    log_large_entries,
+    loss_bound_on_c,
+)
 
 glue("summary", shown.in_words(found, judged), display=False)
 glue("no-large", shown.rows_in_words(found.turns[found.turns.of == "lemB4"].decades.iloc[0]), display=False)

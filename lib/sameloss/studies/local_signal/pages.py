@@ -8,11 +8,11 @@ import pandas as pd
 from sameloss.store.store import Run
 from sameloss.studies.local_signal.dynamics import STATEMENTS, checks
 from sameloss.studies.local_signal.found import Found
-from sameloss.studies.local_signal.lemmas import PARTS, ProofTable
+from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
+from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
+from sameloss.studies.local_signal.proofs.statements import Proofs
+from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
 from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
-from sameloss.studies.local_signal.statements import STATEMENTS as PROOFS
-from sameloss.studies.local_signal.statements import Proofs
-from sameloss.studies.local_signal.statements import checks as proof_checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import Judgement, statement_table
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from sameloss.checks import check_counts
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, Descent, SignalFlows, SignalSGD
-from sameloss.studies.local_signal.tangent_runs import TangentRows, TangentStarts
+from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 
 TANGENT_PATCHES = Patches(1000)

@@ -155,8 +155,8 @@ def thresholded_share(alpha: float) -> float:
 def largest_noise_share() -> tuple[float, float]:
     """Return where `noise_share` is largest, 1/√3, and how large it is there.
 
-    >>> [round(x, 3) for x in largest_noise_share()]
-    [0.577, 0.575]
+    >>> [f"{x:.3f}" for x in largest_noise_share()]
+    ['0.577', '0.574']
     """
     at = 1 / sqrt(3)
     return at, float(norm.sf(at) + 1.5 * at * exp(-(at**2) / 2) / sqrt(2 * np.pi))

@@ -7,7 +7,9 @@ import pytest
 from scipy.stats import chi2, norm
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.lemmas import (
+from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.population import population
+from sameloss.studies.local_signal.proofs.lemmas import (
     PARTS,
     ProofTable,
     alive,
@@ -29,8 +31,6 @@ from sameloss.studies.local_signal.lemmas import (
     small_signal_turn,
     states,
 )
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import population
 from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
 
 EXAMPLES = list(counter_examples())

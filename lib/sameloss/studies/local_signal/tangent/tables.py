@@ -1,22 +1,18 @@
-"""Tables and figures of the tangent kernel's best errors: what `TangentRows` found, and its closed forms."""
+"""Tables of the tangent kernel's best errors: what `TangentRows` found, and its closed forms."""
 
 from math import exp, log
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 
 from sameloss.statistics.bootstrap import seed_interval
-from sameloss.studies import drawing
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.tangent_rows import (
-    linear_error,
+from sameloss.studies.local_signal.tangent.rows import (
     one_filter_error,
     one_filter_share,
     overlap_for,
     rows_for_share,
 )
-from sameloss.studies.local_signal.tangent_runs import AT_SIGNAL, HELD_OUT, KINDS
+from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL, HELD_OUT, KINDS
 
 ERROR = 0.1
 """Which Theorem 3.2 says a tangent kernel of few filters exceeds."""
@@ -103,29 +99,3 @@ def one_filter_table() -> pd.DataFrame:
 def rows_for_theorem() -> float:
     """Return k from which one filter's share of good starts is at most .001, as Theorem B.1 says."""
     return exp(rows_for_share())
-
-
-def errors_by_filters(found: pd.DataFrame, patches: Patches, ax: Axes) -> Axes:
-    """Draw the mean error over starts by m, a line a kind, with the linear error and the theorem's 0.1."""
-    table = tangent_table(found)
-    for at, kind in enumerate(KINDS):
-        own = table[table.kernel == kind]
-        ends = np.stack([own["mean"] - own.low, own.high - own["mean"]]).clip(0)
-        style: drawing.Style = {"marker": drawing.MARKERS[at], "ls": "" if kind == HELD_OUT else "-"}
-        ax.errorbar(own.filters, own["mean"], ends, label=kind, color=f"C{at}", ms=4, **style)
-    ax.axhline(linear_error(patches), color="0.5", ls=":", lw=1)
-    ax.axhline(ERROR, color="0.5", ls="--", lw=1)
-    ax.set(xscale="log", xlabel="filters, m", ylabel="error of the best W", ylim=(0, 0.5))
-    drawing.plain_log_axis(ax.xaxis, table.filters)
-    return ax
-
-
-def shares_by_rows(ax: Axes) -> Axes:
-    """Draw the share of one filter's starts below an error of 0.1 by k, with the theorem's .001."""
-    ks = np.geomspace(1e3, 1e13, 60)
-    for finite, style in ((False, "-"), (True, ":")):
-        shares = [one_filter_share(log(k), ERROR, finite) for k in ks]
-        ax.plot(ks, shares, style, label="d = 1/σ²" if finite else "as d grows")
-    ax.axhline(0.001, color="0.5", ls="--", lw=1)
-    ax.set(xscale="log", yscale="log", xlabel="rows of noise, k", ylabel="share of starts with error < 0.1")
-    return ax

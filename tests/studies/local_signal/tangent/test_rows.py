@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 from sameloss.errors import ParameterError
 from sameloss.seeds import generator_for
 from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.tangent_rows import (
+from sameloss.studies.local_signal.tangent.rows import (
     TangentKernel,
     best_error,
     best_weights,

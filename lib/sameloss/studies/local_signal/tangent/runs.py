@@ -11,7 +11,7 @@ from sameloss.runs.frames import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.tangent_rows import (
+from sameloss.studies.local_signal.tangent.rows import (
     TangentKernel,
     best_error,
     held_out_error,
