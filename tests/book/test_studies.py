@@ -85,7 +85,7 @@ def test_an_unknown_page_is_refused_with_those_there_are():
         "No study has a page '02_existance'; pages are 01_introduction, 02_existence, "
     )
     assert sentence.endswith(
-        "e_mask_rate, ii2_stability, ii3_images, ii3_local_signal, "
+        "e_mask_rate, ii2_stability, ii3_images, ii3_local_signal, ii3_proofs, "
         "ii4_decision_lists, ii5_growing, ii5_stacking, verdicts."
     )
 

@@ -1,4 +1,4 @@
-"""What the tests of this study share: its pages at smoke, computed once."""
+"""What tests of the proofs share: the page at smoke."""
 
 import pytest
 
@@ -7,15 +7,14 @@ from sameloss.studies.local_signal.pages import STUDY
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
-    """The page on training."""
-    artifacts = str(tmp_path_factory.mktemp("local_signal"))
-    page = STUDY.open("ii3_local_signal", {"preset": "smoke", "artifacts": artifacts})
-    compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call
+def proofs_page(tmp_path_factory):
+    page = STUDY.open(
+        "ii3_proofs", {"preset": "smoke", "artifacts": str(tmp_path_factory.mktemp("local_proofs"))}
+    )
+    compute_all(page.store, page.runs(), 1)
     return page
 
 
 @pytest.fixture(scope="session")
-def found(page):
-    """What its runs found."""
-    return page.found
+def proofs(proofs_page):
+    return proofs_page.proofs

@@ -1,7 +1,7 @@
 """The page on training: which runs it reads, and what its parameters change."""
 
-from sameloss.studies.local_signal.statements import STATEMENTS
 from sameloss.studies.local_signal.pages import STUDY
+from sameloss.studies.local_signal.statements import STATEMENTS
 
 
 def open_page(**given):

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.local_signal.settings import LAPTOP
+from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.statement import statement_table
 
 

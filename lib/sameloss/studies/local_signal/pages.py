@@ -6,9 +6,13 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.local_signal.found import Found
+from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
+from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
+from sameloss.studies.local_signal.proofs.statements import Proofs
+from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
 from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
+from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import Judgement, statement_table
 
@@ -55,6 +59,36 @@ class SignalPage(Page[Settings]):
         return [*table[table.verdict == str(Judgement.FAILS)].statement.str.rstrip(".")]
 
 
+@dataclass
+class ProofsPage(Page[Settings]):
+    """The page on the proofs, and on the tangent kernel."""
+
+    @property
+    def seeds(self) -> int:
+        """Return the number of starts of tangent kernels."""
+        return self.settings.signal.tangent.starts
+
+    def runs(self) -> list[Run]:
+        """Return all of them."""
+        return [self.settings.signal.tangent_rows, *map(ProofTable, PARTS)]
+
+    @cached_property
+    def proofs(self) -> Proofs:
+        """Return what they found."""
+        states, rows, examples, turns = (self.store.get(ProofTable(part)) for part in PARTS)
+        run = self.settings.signal.tangent_rows
+        return Proofs(run.patches, states, rows, examples, turns, self.store.get(run))
+
+    @cached_property
+    def checks(self) -> pd.DataFrame:
+        """Return everything that is checked of the statements."""
+        return proof_checks(self.proofs)
+
+    def statements(self) -> pd.DataFrame:
+        """Return the lemmas and theorems, judged."""
+        return statement_table(PROOFS, self.checks)
+
+
 PLANS = {
     "ii3_local_signal": Plan(
         (
@@ -72,6 +106,7 @@ PLANS = {
         ),
         SignalPage,
     ),
+    "ii3_proofs": Plan(("preset", "workers", "device", "artifacts"), ProofsPage),
 }
 
 STUDY = Study(PRESETS, PARAMETERS, PLANS)

@@ -43,7 +43,7 @@ class Population:
     @property
     def accuracy(self) -> float:
         """Return the share of images whose label is the sign of the answer; f = 0 is wrong."""
-        return _above(self.noise, self.signal)
+        return share_above(self.noise, self.signal)
 
 
 def row_sum(patches: Patches, filter: Filter) -> RowSum:
@@ -76,10 +76,10 @@ def population(patches: Patches, filter: Filter) -> Population:
 
 def accuracy(patches: Patches, filter: Filter) -> float:
     """Return the share of images whose label is the sign of the answer; f = 0 is wrong."""
-    return _above(row_sum(patches, filter), soft_threshold(filter.c, filter.b))
+    return share_above(row_sum(patches, filter), soft_threshold(filter.c, filter.b))
 
 
-def _above(noise: RowSum, signal: float) -> float:
+def share_above(noise: RowSum, signal: float) -> float:
     """Return P[g + S > 0]: exactly where at most one row survives, by an integral over the rest.
 
     What is left falls as u⁻⁴, so the integral may end where us is a hundred.

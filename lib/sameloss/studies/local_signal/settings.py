@@ -5,7 +5,11 @@ from dataclasses import dataclass, replace
 from sameloss.checks import check_counts
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
+from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+
+TANGENT_PATCHES = Patches(1000)
+"""Of the tangent kernels: fewer rows have too few dimensions, d = 1/σ²."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,7 @@ class SignalSettings:
     phase: tuple[int, ...]  # k, of the flows of the phase diagram
     multipliers: tuple[float, ...]
     dead: DeadZone
+    tangent: TangentStarts
     seeds: int
     first_seed: int = 100
 
@@ -43,6 +48,11 @@ class SignalSettings:
     def best(self) -> BestFilters:
         """Return the best filters."""
         return BestFilters(self.rows_of_noise, self.multipliers)
+
+    @property
+    def tangent_rows(self) -> TangentRows:
+        """Return the best errors of tangent kernels; the pilot's seed was 0."""
+        return TangentRows(TANGENT_PATCHES, self.tangent, self.first_seed)
 
     @property
     def descents(self) -> list[SignalSGD]:
@@ -71,6 +81,7 @@ LAPTOP = SignalSettings(
     phase=(100, 200, 500, 1000, 2000, 5000, 10_000, 100_000),
     multipliers=(0.5, 0.75, 1.0, 1.25, 1.5),
     dead=DeadZone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20),
+    tangent=TangentStarts(filters=(1, 2, 4, 8, 16, 32), starts=100, held=20, images=400),
     seeds=5,
 )
 """The settings of Figure 3.3, but for its 10,000 steps."""
@@ -85,10 +96,16 @@ SMOKE = replace(
     phase=(100, 1000),
     multipliers=(0.5, 1.0),
     dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 16.0), 4),
+    tangent=TangentStarts(filters=(1, 4, 16), starts=20, held=5, images=200),
     seeds=2,
 )
 
-GPU = replace(LAPTOP, steps=10_000, seeds=10)
+GPU = replace(
+    LAPTOP,
+    steps=10_000,
+    seeds=10,
+    tangent=TangentStarts(filters=(1, 2, 4, 8, 16, 32), starts=400, held=50, images=2000),
+)
 """The figure's own 10,000 steps; nothing here needs a GPU."""
 
 PRESETS = {
