@@ -45,7 +45,9 @@ from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
 from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.proofs.lemmas import ProofTable
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
+from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
 from sameloss.studies.local_signal_images.backgrounds import Scene
 from sameloss.studies.local_signal_images.descent import LogisticDescent
 from sameloss.studies.local_signal_images.networks import PooledCNN
@@ -341,6 +343,8 @@ def local_signal() -> dict[str, Run]:
         "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),
         "signal, best": BestFilters((4, 8), (0.5, 1.0)),
         "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,), 3),
+        "signal, tangent": TangentRows(Patches(1000), TangentStarts((1, 2), 2, 1, 20), 0),
+        **{f"signal, {part}": ProofTable(part) for part in ("counter-examples", "turns")},
     }
 
 

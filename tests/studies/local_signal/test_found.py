@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal.found import linear_accuracy, steps_to
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.found import steps_to
 
 FLOW = pd.DataFrame({"step": [0.0, 1.0, 10.0, 100.0], "accuracy": [0.9, 0.5, 0.6, 0.8]})
 
@@ -27,11 +26,3 @@ def test_the_flow_is_read_between_its_looks(found):
 def test_seeds_are_columns(found):
     assert found.by_seed("c").columns.tolist() == [100, 101]
     assert found.by_seed("accuracy").index[-1] == found.settings.steps
-
-
-def test_the_linear_model_knows_the_strength_of_the_noise():
-    assert (
-        linear_accuracy(Patches(1000, 2.0))
-        < linear_accuracy(Patches(1000))
-        == pytest.approx(0.5576, abs=1e-4)
-    )

@@ -1,14 +1,11 @@
 """What flows and descents found, for claims, tables and figures."""
 
 from dataclasses import dataclass
-from math import log
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
-from scipy.stats import norm
 
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.settings import SignalSettings
 
 LEVELS = (0.7, 0.8, 0.9, 0.95, 0.99)
@@ -54,12 +51,3 @@ def steps_to(flow: pd.DataFrame, level: float) -> float:
         return float(own.step.iloc[0])
     between = own.iloc[after - 1 : after + 1]
     return float(np.exp(np.interp(level, between.accuracy, np.log(between.step))))
-
-
-def linear_accuracy(patches: Patches) -> float:
-    """Return what the linear convolution reaches, which sums all rows: Φ(1/(σ√k)) (Section 3.3).
-
-    >>> round(linear_accuracy(Patches(1000)), 4)
-    0.5576
-    """
-    return float(norm.cdf(1 / (patches.multiplier * log(patches.noise))))

@@ -34,7 +34,7 @@ class SignalPage(Page[Settings]):
     def runs(self) -> list[Run]:
         """Return all of them."""
         s = self.signal
-        return [s.flow, s.phase_flows, s.best, s.dead, *s.descents]
+        return [s.flow, s.phase_flows, s.best, s.dead, *s.descents, s.tangent_rows]
 
     @cached_property
     def found(self) -> Found:
@@ -42,6 +42,12 @@ class SignalPage(Page[Settings]):
         s, get = self.signal, self.store.get
         seeds = pd.concat([get(run).assign(seed=run.seed) for run in s.descents], ignore_index=True)
         return Found(s, get(s.flow), get(s.phase_flows), get(s.best), get(s.dead), seeds)
+
+    @cached_property
+    def tangent(self) -> pd.DataFrame:
+        """Return the best errors of tangent kernels."""
+        kernels: pd.DataFrame = self.store.get(self.signal.tangent_rows)
+        return kernels
 
     @cached_property
     def checks(self) -> pd.DataFrame:

@@ -4,13 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from math import log
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.stats import norm
 
 from sameloss.checks import check_counts, check_positive
 from sameloss.runs.frames import TABLE, Tabled
@@ -25,6 +23,7 @@ from sameloss.studies.local_signal.flow import (
 )
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.soft_threshold import Filter
+from sameloss.studies.local_signal.tangent.rows import linear_error
 from sameloss.studies.local_signal.thinned import begin, sgd
 
 LOOKS_A_DECADE = 12
@@ -148,10 +147,10 @@ class BestFilters(SignalRun):
         """Find the best threshold of each."""
         for noise in self.rows_of_noise:
             for multiplier in self.multipliers:
-                threshold, best = best_threshold(Patches(noise, multiplier))
-                linear = norm.cdf(1 / (multiplier * log(noise)))
+                patches = Patches(noise, multiplier)
+                threshold, best = best_threshold(patches)
                 about = {"noise": noise, "multiplier": multiplier, "threshold": threshold}
-                yield pd.DataFrame([{**about, "network": best, "linear": linear}])
+                yield pd.DataFrame([{**about, "network": best, "linear": 1 - linear_error(patches)}])
 
     @property
     def effort(self) -> float:

@@ -11,11 +11,12 @@ from scipy.stats import norm
 
 from sameloss.seeds import stream_seed
 from sameloss.studies.local_signal.flow import CARRIED, best_threshold, descend
-from sameloss.studies.local_signal.found import THEIRS, Found, linear_accuracy, steps_to
+from sameloss.studies.local_signal.found import THEIRS, Found, steps_to
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import accuracy
 from sameloss.studies.local_signal.runs import FIRST
 from sameloss.studies.local_signal.soft_threshold import Filter
+from sameloss.studies.local_signal.tangent.rows import linear_error
 from sameloss.studies.local_signal.thinned import Network, gradient
 from sameloss.studies.statement import Check, Statement, check_table
 
@@ -89,7 +90,7 @@ def checks(found: Found) -> pd.DataFrame:
 
 def _linear(found: Found) -> list[Check]:
     apart = [
-        accuracy(Patches(k), Filter(1.0, 0.0, 0.0)) - linear_accuracy(Patches(k))
+        accuracy(Patches(k), Filter(1.0, 0.0, 0.0)) + linear_error(Patches(k)) - 1
         for k in found.settings.rows_of_noise
     ]
     text = "all k: exact accuracy of b = 0 less Φ(1/log k), at most"
