@@ -189,7 +189,7 @@ PARAMETERS: dict[str, Parameter] = {
         "to train on; None: the preset's", int | None, sets=("images.examples",), most=1_000_000
     ),
     "noise": Parameter(
-        "the most, in standard deviations of images; others are 0, a quarter, a half; None: the preset's",
+        "the most; others are 0, a quarter and a half of it; None: the preset's",
         float | None,
     ),
     "seeds": Parameter(
