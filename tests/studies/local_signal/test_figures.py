@@ -8,8 +8,8 @@ from sameloss.studies.local_signal import figures, tables
 
 def test_an_image_with_its_signal(ax):
     figures.one_image(figures.WITH, ax)
-    assert len(ax.collections[0].get_segments()) == figures.SHOWN + 1
-    answer = ax.lines[0].get_ydata()[0]
+    assert len(ax.lines[0].get_ydata()) == 3 * (figures.SHOWN + 1)
+    answer = ax.lines[2].get_ydata()[0]
     assert abs(answer) == pytest.approx(1 + figures.WITH)
 
 

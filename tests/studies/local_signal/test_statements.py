@@ -29,9 +29,8 @@ def ideal(found):
     flow = grown_flow()
     looks = flow[(flow.step >= 1) & (flow.step <= 3000)]
     seeds = [looks.assign(seed=seed, start=1e-7, v=0.01) for seed in (100, 101)]
-    dead = pd.DataFrame(
-        {"start": [-0.5, -0.5, 0.5], "multiple": [2.0, 9.0, 2.0], "dead": [True, False, False]}
-    )
+    ends = [(-0.5, 2.0, True), (-0.5, 5.0, True), (-0.5, 9.0, False), (0.5, 2.0, False)]
+    dead = pd.DataFrame(ends, columns=["start", "multiple", "dead"])
     return replace(found, settings=LAPTOP, flow=flow, sgd=pd.concat(seeds, ignore_index=True), dead=dead)
 
 

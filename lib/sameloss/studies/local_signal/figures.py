@@ -28,8 +28,12 @@ def one_image(b: float, ax: Axes) -> Axes:
     x, y = patches.draw(np.array([1.0]), 1, np.random.default_rng(stream_seed("one image", 0)))
     answers = soft_threshold(x[0, :, 0], b)
     signal = int(np.argmax(x[0, :, 0] == y[0]))
-    ax.vlines(np.arange(SHOWN + 1), 0, answers, color="0.6", lw=0.8)
-    ax.vlines(signal, 0, answers[signal], color="C3", lw=3)
+    at = np.arange(SHOWN + 1)
+    up_and_down = np.stack(
+        [0 * answers, answers, np.full(len(answers), np.nan)], 1
+    )  # one path, not a thousand
+    ax.plot(np.repeat(at, 3), up_and_down.ravel(), color="0.6", lw=0.8)
+    ax.plot([signal, signal], [0, answers[signal]], color="C3", lw=3)
     ax.plot(signal, answers[signal], MARKERS[0], color="C3", label=f"signal, label {y[0]:+d}")
     ax.axhline(0, color="0.3", lw=0.8)
     ax.set(xlabel="row", ylabel="answer to the row", title=f"b = {b:g}: the sum is {answers.sum():+.2f}")

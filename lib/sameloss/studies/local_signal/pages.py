@@ -14,7 +14,7 @@ from sameloss.studies.local_signal.proofs.statements import checks as proof_chec
 from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.statement import Judgement, statement_table
+from sameloss.studies.statement import statement_table
 
 
 @dataclass
@@ -57,12 +57,6 @@ class SignalPage(Page[Settings]):
     def statements(self) -> pd.DataFrame:
         """Return the statements about training, judged."""
         return statement_table(STATEMENTS, self.checks)
-
-    @property
-    def refuted(self) -> list[str]:
-        """Return the statements that fail, in their own words."""
-        table = self.statements()
-        return [*table[table.verdict == str(Judgement.FAILS)].statement.str.rstrip(".")]
 
 
 @dataclass

@@ -95,7 +95,7 @@ SMOKE = replace(
     rows_of_noise=(100, 1000),
     phase=(100, 1000),
     multipliers=(0.5, 1.0),
-    dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 16.0), 4),
+    dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
     tangent=TangentStarts(filters=(1, 4, 16), starts=20, held=5, images=200),
     seeds=2,
 )

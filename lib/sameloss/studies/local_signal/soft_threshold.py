@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from math import hypot
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -37,17 +37,16 @@ class Filter:
         return hypot(self.c, self.v)
 
 
-@overload
-def soft_threshold(x: float, b: float) -> float: ...
-@overload
-def soft_threshold(x: Float[np.ndarray, "*shape"], b: float) -> Float[np.ndarray, "*shape"]: ...
-def soft_threshold(x, b):  # type: ignore[no-untyped-def]
+Numbers = TypeVar("Numbers", float, np.ndarray)
+
+
+def soft_threshold(x: Numbers, b: float) -> Numbers:
     """Return φ_b(x) = ReLU(x + b) - ReLU(-x + b) (Section 3.4).
 
     Below zero -b is a threshold; at zero nothing is changed; above zero the slope is 2 between -b and b.
 
-    >>> [soft_threshold(x, -1.0) for x in (-3.0, 0.5, 3.0)]
-    [-2.0, 0.0, 2.0]
+    >>> soft_threshold(np.array([-3.0, 0.5, 3.0]), -1.0)
+    array([-2.,  0.,  2.])
     """
     return np.maximum(x + b, 0) - np.maximum(-x + b, 0)
 

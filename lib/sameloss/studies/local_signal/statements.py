@@ -57,7 +57,10 @@ STATEMENTS = {
         f"Lemma B.3 {OURS}",
         "If c begins below zero and η_w < 4|c|/k, descent ends where the signal has no gradient.",
     ),
-    "alive": Statement(f"Lemma B.3 {OURS}", "At larger rates it never does."),
+    "alive": Statement(
+        f"Lemma B.3 {OURS}",
+        "At larger rates it ends so from some starts only, and from fewer the larger they are.",
+    ),
 }
 
 FIGURE = Patches(1000)
@@ -225,7 +228,18 @@ def _dead(found: Found) -> list[Check]:
     expected = (own.start < 0) & (own.multiple < CARRIED)
     return [
         Check(
-            "dead", "share of descents with that start and rate which end so", own[expected].dead.mean(), 1, 0
+            "dead", "share of descents with that start and rate that end so", own[expected].dead.mean(), 1, 0
         ),
-        Check("alive", "share of all others", own[~expected].dead.mean(), 0, 0),
+        *_by_chance(own[(own.start < 0) & ~expected]),
+    ]
+
+
+def _by_chance(larger: pd.DataFrame) -> list[Check]:
+    """Check that at larger rates some starts die and some live, and how that goes with the rate."""
+    shares = larger.groupby("multiple").dead.mean()
+    least, most = shares.iloc[0], shares.iloc[-1]
+    mixed = float(0 < larger.dead.mean() < 1)
+    return [
+        Check("alive", "whether some of those starts end so, and some do not", mixed, 1, 0),
+        Check("alive", "share at the largest rate less that at the least", most - least, -0.5, 0.4999),
     ]

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from sameloss.studies.local_signal.found import LEVELS, THEIRS, Found, steps_to
+from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL
 
 LOOKS = (1, 100, 500, 1000, 2000, 5000, THEIRS)
 """Steps that are told."""
@@ -28,12 +29,16 @@ def steps_table(found: Found) -> pd.DataFrame:
     rows = [
         {
             "k": k,
-            **{f"{level:.0%}": steps_to(flow, level) for level in LEVELS},
+            **{f"{level:.0%}": _whole(steps_to(flow, level)) for level in LEVELS},
             "at the end": flow.accuracy.iloc[-1],
         }
         for k, flow in own.groupby("noise")
     ]
     return pd.DataFrame(rows)
+
+
+def _whole(steps: float) -> str:
+    return f"{steps:,.0f}" if steps == steps else "–"
 
 
 def best_table(found: Found) -> pd.DataFrame:
@@ -47,7 +52,8 @@ def dead_table(found: Found) -> pd.DataFrame:
     """Return how many of 100 starts end where the signal has no gradient, by their rate over |c|/k."""
     table = 100 * found.dead.pivot_table(index="start", columns="multiple", values="dead")
     table.columns = pd.Index([f"{multiple:g}" for multiple in table.columns])
-    return table.rename_axis(index="c at the start").reset_index()
+    table.index = pd.Index([f"{start:g}" for start in table.index], name="c at the start")
+    return table.reset_index()
 
 
 def reached_at(flows: pd.DataFrame, step: float) -> pd.DataFrame:
@@ -60,7 +66,20 @@ def reached_at(flows: pd.DataFrame, step: float) -> pd.DataFrame:
     return table.pivot(index="multiplier", columns="k", values="accuracy")
 
 
-def in_words(found: Found, refuted: list[str]) -> str:
+def filters_as_good(kernels: pd.DataFrame, error: float) -> float:
+    """Return the least number of filters whose kernels are wrong no more often, on average; NaN: none tried.
+
+    Args:
+        kernels: from `TangentRows`.
+        error: of a trained filter.
+
+    """
+    own = kernels[kernels.kind == AT_SIGNAL].groupby("filters").error.mean()
+    enough = own.index[own <= error]
+    return float(enough.min()) if len(enough) else float("nan")
+
+
+def in_words(found: Found, kernels: pd.DataFrame) -> str:
     """Return what the page shows, counter-findings first."""
     after = found.flow_at(np.array([THEIRS]), "accuracy")[0]
     late = steps_to(found.flow, 0.99)
@@ -68,11 +87,12 @@ def in_words(found: Found, refuted: list[str]) -> str:
     best = found.best[found.best.multiplier == 1]
     few = best[best.network < 0.99].noise.max()
     when = f"{late:,.0f} steps" if late == late else "more steps than were followed"
-    against = f"Refuted: {'; '.join(refuted)}. " if refuted else ""
+    filters = filters_as_good(kernels, 1 - after)
+    comparable = found.settings.patches == found.settings.tangent_rows.patches and filters == filters
+    beaten = f"A kernel of {filters:.0f} filters with its best weights is no worse. " if comparable else ""
     return (
-        f"{against}At k = {k:,} the exact flow is right in {after:.1%} after {THEIRS:,} steps, "
-        f"and 99 % take {when}. "
-        f"Up to k = {few:,} no filter reaches 99 %. "
+        f"At k = {k:,} the exact flow is right in {after:.1%} after {THEIRS:,} steps, and 99 % take {when}. "
+        f"{beaten}Up to k = {few:,} no filter reaches 99 %. "
         f"From there on one filter does what the linear model cannot, which is right in "
         f"{best.linear.iloc[-1]:.1%} at k = {best.noise.iloc[-1]:,}."
     )
