@@ -32,7 +32,7 @@ def test_the_best_filters_at_the_thesis_noise(found):
 
 def test_dead_starts_are_counted_in_a_hundred(found):
     table = tables.dead_table(found).set_index("c at the start")
-    assert table.loc["0.5"].tolist() == [0, 0]
+    assert table.loc["0.5"].tolist() == [0, 0, 0]
     assert table.loc["-0.5", "3"] == 100
 
 

@@ -241,5 +241,7 @@ def _by_chance(larger: pd.DataFrame) -> list[Check]:
     mixed = float(0 < larger.dead.mean() < 1)
     return [
         Check("alive", "whether some of those starts end so, and some do not", mixed, 1, 0),
-        Check("alive", "share at the largest rate less that at the least", most - least, -0.5, 0.4999),
+        Check(
+            "alive", "whether at the largest rate less end so than at the least", float(most < least), 1, 0
+        ),
     ]
