@@ -26,6 +26,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+starts: int = None  # of tangent kernels, for every number of filters; None: the preset's
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -223,7 +224,7 @@ glue("turn", f"{100 * error_where_bias_turns(1000):.1f}", display=False)
 #
 # ## Exercises
 #
-# 1. How many filters does the kernel need at more starts? `-p preset laptop-long`.
+# 1. How many filters does the kernel need at more starts? `-p starts 300`.
 # 2. Why is the noise's part at $b = 0$ exactly $\tfrac14 |c| \log^2 k$ for small $c$? Put $\varsigma(a_2) - \varsigma(a_1) \approx \tfrac14 \cdot 2S_i$ into it.
 # 3. Show that closing a gate to the signal leaves the covariance $\Sigma$ as it is.
 

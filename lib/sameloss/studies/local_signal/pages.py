@@ -106,7 +106,7 @@ PLANS = {
         ),
         SignalPage,
     ),
-    "ii3_proofs": Plan(("preset", "workers", "device", "artifacts"), ProofsPage),
+    "ii3_proofs": Plan(("preset", "starts", "workers", "device", "artifacts"), ProofsPage),
 }
 
 STUDY = Study(PRESETS, PARAMETERS, PLANS)

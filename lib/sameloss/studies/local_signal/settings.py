@@ -139,6 +139,14 @@ PARAMETERS: dict[str, Parameter] = {
     "steps": Parameter(
         "of stochastic descent; None: the preset's", int | None, sets=("signal.steps",), most=1_000_000
     ),
+    "starts": Parameter(
+        "of tangent kernels, for every number of filters; None: the preset's",
+        int | None,
+        sets=("signal.tangent.starts",),
+        least=2,
+        most=10_000,
+        example="30",
+    ),
     "seeds": Parameter(
         "of stochastic descent; None: the preset's",
         int | None,
