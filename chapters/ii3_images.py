@@ -24,7 +24,7 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-data: str = None  # on the hub (name, or name:part), or a folder, its classes in two halves; None: the preset's
+data: str = None  # on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's
 backgrounds: str = None  # a data set or folder of pictures in the place of Gaussian noise; None: noise
 placement: str = None  # random place, random corner, fixed corner: of the page's figures; None: random place
 examples: int = None  # to train on; None: the preset's

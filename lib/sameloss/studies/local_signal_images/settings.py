@@ -175,7 +175,7 @@ PRESETS = {
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
     "data": Parameter(
-        "on the hub (name, or name:part), or a folder, its classes in two halves; None: the preset's",
+        "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's",
         str | None,
     ),
     "backgrounds": Parameter(
