@@ -1,10 +1,11 @@
 """What several presets say of the same claims, side by side: the strongest evidence first."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import pandas as pd
 
+from sameloss.studies.recorded import records
 from sameloss.studies.verdict import Claim, Topic
 
 SCALES = ("smoke", "laptop", "gpu", "paper")
@@ -51,6 +52,22 @@ def side_by_side(judged: Mapping[Source, pd.DataFrame]) -> pd.DataFrame:
     ordered = sorted(judged, key=lambda source: source.strength, reverse=True)
     tables = [judged[source][EFFECT].assign(source=[source] * len(judged[source])) for source in ordered]
     return pd.concat(tables, ignore_index=True)
+
+
+def beside_records(
+    own: Source, verdicts: pd.DataFrame, page: str, judged: Callable[[str], pd.DataFrame]
+) -> pd.DataFrame:
+    """Return a page's verdicts and those of every record that it has, side by side.
+
+    Args:
+        own: where the page's runs stand.
+        verdicts: of these runs.
+        page: whose records are read.
+        judged: returns the verdicts of the record of a preset, judged as the page is.
+
+    """
+    of_records = {Source(preset, o["seeds"], True): judged(preset) for preset, o in records(page).items()}
+    return side_by_side({own: verdicts, **of_records})
 
 
 def strongest(evidence: pd.DataFrame) -> pd.DataFrame:

@@ -32,7 +32,7 @@ def test_everything_is_computed_beforehand_and_found(page):
 def test_records_stand_beside_a_page_judged_as_it_is(page, monkeypatch):
     """A record that found what the page did, with five seeds, says the same under the page's tolerance."""
     verdicts = page.verdicts()
-    monkeypatch.setattr(pages, "records", lambda name: {"laptop-long": {"seeds": 5}})
+    monkeypatch.setattr("sameloss.studies.evidence.records", lambda name: {"laptop-long": {"seeds": 5}})
     monkeypatch.setattr(pages, "found_by_record", lambda name, preset: page.grown)
     evidence = page.evidence(verdicts)
     sources = [str(source) for source in evidence.source.unique()]

@@ -14,7 +14,7 @@ from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.store.store import Run
-from sameloss.studies.evidence import Source, side_by_side
+from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.growing.claims import STACKING_TOPICS, TOPICS, GrowthClaim, judged
 from sameloss.studies.growing.found import found_by_record, found_in, stacks_in
 from sameloss.studies.growing.landscape import GrowthLandscape, LocalityMeasurement
@@ -25,7 +25,6 @@ from sameloss.studies.growing.settings import PARAMETERS, PRESETS, GrowingSettin
 from sameloss.studies.growing.stacks import PAID, Stacks
 from sameloss.studies.growing.ways import WAYS, StackingSettings
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.recorded import records
 from sameloss.studies.verdict import Topic, verdict_table
 from sameloss.training.objectives import Objective
 
@@ -78,11 +77,12 @@ class _Growing(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        judged_so = {Source(self.settings.name, self.seeds): verdicts}
-        for preset, origin in records(self.name).items():
-            found = judged(self.topics, found_by_record(self.name, preset))
-            judged_so[Source(preset, origin["seeds"], True)] = verdict_table(found, self.settings.tolerance)
-        return side_by_side(judged_so)
+        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+
+        def of_record(preset: str) -> pd.DataFrame:
+            return verdict_table(judged(self.topics, found_by_record(self.name, preset)), tolerance)
+
+        return beside_records(own, verdicts, self.name, of_record)
 
 
 @dataclass

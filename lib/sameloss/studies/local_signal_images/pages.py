@@ -6,7 +6,7 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.evidence import Source, side_by_side
+from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.local_signal_images.backgrounds import Scene
 from sameloss.studies.local_signal_images.claims import PAGE, TOPICS, ImageClaim, judged
 from sameloss.studies.local_signal_images.results import ImageResults
@@ -20,7 +20,7 @@ from sameloss.studies.local_signal_images.settings import (
 )
 from sameloss.studies.local_signal_images.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.recorded import recorded, records
+from sameloss.studies.recorded import recorded
 from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import Topic, verdict_table
 
@@ -77,11 +77,10 @@ class ImagesPage(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        judged_so = {Source(self.settings.name, self.seeds): verdicts}
-        for preset, origin in records(self.name).items():
-            found = verdict_table(judged(found_by_record(preset)), self.settings.tolerance)
-            judged_so[Source(preset, origin["seeds"], True)] = found
-        return side_by_side(judged_so)
+        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+        return beside_records(
+            own, verdicts, self.name, lambda preset: verdict_table(judged(found_by_record(preset)), tolerance)
+        )
 
     @property
     def topics(self) -> tuple[Topic[ImageClaim], ...]:

@@ -7,9 +7,9 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.evidence import Source, side_by_side
+from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.recorded import recorded, records
+from sameloss.studies.recorded import recorded
 from sameloss.studies.stability.claims import PAGE, TOPICS, StabilityClaim, judged
 from sameloss.studies.stability.results import Stability, falls_of
 from sameloss.studies.stability.runs import Found, TwinTraining
@@ -78,11 +78,10 @@ class StabilityPage(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        judged_so = {Source(self.settings.name, self.seeds): verdicts}
-        for preset, origin in records(self.name).items():
-            found = verdict_table(judged(found_by_record(preset)), self.settings.tolerance)
-            judged_so[Source(preset, origin["seeds"], True)] = found
-        return side_by_side(judged_so)
+        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+        return beside_records(
+            own, verdicts, self.name, lambda preset: verdict_table(judged(found_by_record(preset)), tolerance)
+        )
 
     @cached_property
     def swaps(self) -> pd.DataFrame:
