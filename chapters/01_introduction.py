@@ -21,7 +21,7 @@
 # of the other chapters.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own

@@ -22,8 +22,8 @@
 # loss, and how well linear probes find what is hidden, after all steps and at *exactly* equal loss.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 language: str = "PCFG"  # of the main part: PCFG, HMM or OPT
 algorithm: str = "adamw"  # of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...

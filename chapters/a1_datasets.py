@@ -21,7 +21,7 @@
 # and HMM are calibrated to it; and what a classifier of the hidden symbols can reach at best.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
 sentences: int = None  # sentences that statistics of languages are taken on; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it

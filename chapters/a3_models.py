@@ -22,8 +22,8 @@
 # is trained here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 seeds: int = None  # pre-training seeds; None: the preset's
 max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core

@@ -22,8 +22,8 @@
 # different ways and brought back to one loss.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's

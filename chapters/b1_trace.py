@@ -21,8 +21,8 @@
 # cost; and which measures of flatness change when only the parameters do, and not the function.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
+size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`

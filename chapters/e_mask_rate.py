@@ -20,7 +20,7 @@
 # in the same way, and the difference with its interval beside what was declared to be "little" beforehand.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
 task: str = "all"  # all, or one downstream task to show: root, span4, span2
 steps: int = None  # pre-training steps; None: the preset's
 seeds: int = None  # pre-training seeds; None: the preset's

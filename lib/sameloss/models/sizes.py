@@ -1,8 +1,8 @@
 """The registry of size names.
 
 The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; every
-table of the book shows the true count beside the name. The sizes of the presets `laptop` and `smoke` are
-ours and are named by their true count.
+table of the book shows the true count beside the name. The sizes of the presets below `gpu` are ours
+and are named by their true count.
 """
 
 from sameloss.models.bilstm import BiLSTMShape
@@ -17,6 +17,10 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
         "10K": EncoderShape(16, 2, 3, 64),
         "40K": EncoderShape(32, 2, 3, 128),
         "155K": EncoderShape(64, 2, 3, 256),
+    },
+    "workstation": {
+        "2.8K": EncoderShape(8, 2, 3, 32),
+        "615K": EncoderShape(128, 2, 3, 512),
     },
     "paper": {
         "2M": EncoderShape(64, 1, 1, 256),

@@ -51,14 +51,15 @@ class Arm:
         return label(self.algorithm or "adamw", self.strength, cooled=self.cooled)
 
     def left_out(self, settings: Settings) -> bool:
-        """Tell whether a preset leaves the arm out: its algorithm, or that on the arm's own language.
+        """Tell whether a preset leaves the arm out: its algorithm, its language, or one on the other.
 
         >>> from sameloss.studies.same_loss.settings import PRESETS
         >>> SGD_AFTER_ADAMW.left_out(PRESETS["laptop"]), SGD_AFTER_ADAMW_HMM.left_out(PRESETS["laptop"])
         (False, True)
         """
         names = {self.label, f"{self.label} on {self.language}"}
-        return not names.isdisjoint(settings.training.left_out)
+        unknown = self.language not in ("", *settings.domains)
+        return unknown or not names.isdisjoint(settings.training.left_out)
 
 
 def sweep(algorithm: str, *strengths: float) -> tuple[Arm, ...]:
@@ -95,6 +96,12 @@ UNTREATED, NOISY, SHARPENED = COOLED[0], COOLED[2], COOLED[3]
 
 EVERYWHERE = (MAIN, HMM, OPT)
 """Ordinary training of all sizes on every language."""
+
+RECORDED = tuple(replace(MAIN, language=language) for language in ("HMM-LSTM", "PCFG-paper", "HMM-paper"))
+"""The same, where only records have it."""
+
+SEARCHED = (MAIN, HMM, RECORDED[0])
+"""Of which learning rates are looked at, where the preset does."""
 
 TRAINED = (ADAMW, *ADVERSARIAL, SOFT, SGD, *REGULARISED)
 """Algorithms of Appendix A.4 that start from nothing, AdamW first."""

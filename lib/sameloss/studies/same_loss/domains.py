@@ -21,6 +21,7 @@ class Domain:
     compared: str  # the size at which algorithms are compared
     by_name: Mapping[str, Shape] = field(default_factory=dict)  # further ones, to be asked for by name
     exact_share: float = 0.0  # of the steps, the first ones: trained on the exact conditionals
+    most_seeds: int | None = None  # of pre-training, where they are fewer than the preset's
 
     @property
     def shapes(self) -> dict[str, Shape]:
@@ -116,6 +117,20 @@ LAPTOP = {
     "HMM": Domain(LAPTOP_HMM, ("state3", "state5"), _TWO, "40K", LSTM_SIZES["laptop"], EXACT_FIRST),
     "OPT": Domain(LAPTOP_TEACHER, ("topic",), _TWO, "40K", LSTM_SIZES["laptop"]),
 }
+
+_LADDER = {"2.8K": SIZES["workstation"]["2.8K"], **SIZES["laptop"], "615K": SIZES["workstation"]["615K"]}
+_SMALLEST = some("2M 5M", "paper")
+
+WORKSTATION = {
+    "PCFG": replace(LAPTOP["PCFG"], sizes=_LADDER, compared="155K"),
+    "HMM": replace(LAPTOP["HMM"], sizes=_LADDER, compared="155K"),
+    "OPT": LAPTOP["OPT"],
+    "HMM-LSTM": Domain(LAPTOP_HMM, ("state3", "state5"), LSTM_SIZES["laptop"], "L15K", {}, EXACT_FIRST, 3),
+    "PCFG-paper": Domain(PAPER_LANGUAGE, ("root", "span16", "span8"), _SMALLEST, "2M", most_seeds=3),
+    "HMM-paper": Domain(PAPER_HMM, ("state6", "state10"), _SMALLEST, "2M", most_seeds=3),
+}
+"""The laptop's languages with a ladder of sizes over two orders of magnitude; the HMM with the paper's own
+class of models; and the paper's own languages with the smallest sizes of its Table 3."""
 
 PAPER = {
     "PCFG": Domain(PAPER_LANGUAGE, ("root", "span16", "span8"), SIZES["paper"], "235M", LSTM_SIZES["paper"]),

@@ -63,7 +63,8 @@ class Group:
     @property
     def seeds(self) -> int:
         """Return the number of pre-training seeds."""
-        return self.settings.training.seeds
+        seeds, most = self.settings.training.seeds, self.domain.most_seeds
+        return seeds if most is None else min(seeds, most)
 
     @property
     def recipe(self) -> Recipe:

@@ -20,6 +20,8 @@ from sameloss.studies.same_loss.arms import (
     MAIN,
     NOISY,
     OPT,
+    RECORDED,
+    SEARCHED,
     UNTREATED,
     Arm,
 )
@@ -30,6 +32,7 @@ from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.language_search import search_runs
 from sameloss.studies.same_loss.measured_languages import language_runs
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
+from sameloss.studies.same_loss.rate_search import rate_runs
 from sameloss.studies.same_loss.recorded import evidence_on
 from sameloss.studies.same_loss.results import Results, collect
 from sameloss.studies.same_loss.settings import PRESETS, Settings, Shown
@@ -159,8 +162,8 @@ class WholeStudy(ComparisonPage):
 
     @property
     def listed(self) -> tuple[Arm, ...]:
-        """Return all groups that some page compares."""
-        return EVERYTHING
+        """Return all groups that some page compares, or a record has."""
+        return EVERYTHING + RECORDED
 
     def claims(self) -> list[ArmClaim]:
         """Return all claims."""
@@ -168,7 +171,11 @@ class WholeStudy(ComparisonPage):
 
     def runs(self) -> list[Run]:
         """Return what all comparisons read, and the sizes under every protocol that reads them."""
-        return [*super().runs(), *(run for arm in self.present(EVERYWHERE) for run in _read(self, arm))]
+        read = (run for arm in self.present(EVERYWHERE + RECORDED) for run in _read(self, arm))
+        return [*super().runs(), *read, *(run for arm in self.present(SEARCHED) for run in self._rates(arm))]
+
+    def _rates(self, arm: Arm) -> list[Run]:
+        return rate_runs(arm.group(self.settings))
 
 
 def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:

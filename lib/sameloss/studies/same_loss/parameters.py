@@ -18,8 +18,9 @@ STAND_IN = "stand-in"
 
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
+    "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
     "size": Parameter(
-        "all, or one: 10K, 40K, 155K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"
+        "all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"
     ),
     "task": Parameter("all, or one downstream task to show: root, span4, span2", default="all"),
     "language": Parameter(

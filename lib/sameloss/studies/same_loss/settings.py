@@ -48,6 +48,7 @@ class Training:
     cooling: Cooling
     rate_width: int | None = None  # d_model that the learning rate is for; it falls as 1 / width. None: any
     execution: Execution = PLAIN  # of ordinary training
+    rates_tried: tuple[float, ...] = ()  # multiples of that rate, see `rate_search`
     left_out: frozenset[str] = frozenset()  # what no comparison trains, see `Arm.left_out`
 
 
@@ -169,6 +170,28 @@ _LONG = replace(
 )
 """The laptop's runs and more of them, five seeds and all algorithms: what `results/` records."""
 
+_WORKSTATION = replace(
+    _LONG,
+    name="workstation",
+    domains=domains.WORKSTATION,
+    training=replace(
+        _LONG.training,
+        rates_tried=(0.5, 1.0, 2.0),
+        left_out=frozenset(
+            {
+                *(label("adversarial", strength) for strength in (0.003, 0.006, 0.012)),
+                *map(label, ("soft", "sgd", "sgd-after", "dropout", "weight-decay", "mask-rate")),
+                *map(label, ("trace-penalty", "sam", "post-ln")),
+                *(label(name, cooled=True) for name in ("sharpen-after", *RECORDED_TREATMENTS)),
+            }
+        ),
+    ),
+    evaluation=replace(_LONG.evaluation, projection=64),  # the features of the smallest size
+    limits=Limits(max_hours=24.0),
+)
+"""A ladder of sizes, the HMM with LSTMs, the paper's own languages, and label noise at a second size: a day
+of one core."""
+
 MANY_CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 
 _SMOKE = replace(
@@ -275,4 +298,4 @@ _GPU = replace(
     limits=Limits(max_hours=2.0, workers=1),
 )
 
-PRESETS = {settings.name: settings for settings in (_SMOKE, _LAPTOP, _LONG, _GPU, _PAPER)}
+PRESETS = {settings.name: settings for settings in (_SMOKE, _LAPTOP, _LONG, _WORKSTATION, _GPU, _PAPER)}
