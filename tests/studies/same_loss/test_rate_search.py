@@ -35,6 +35,6 @@ def test_the_table_has_the_kl_of_each(tmp_path):
     table = rate_table(Store(tmp_path), group_of(1e-4, 1.0)).set_index(["size", "times"])
     for size in ("1K", "3K"):
         assert table.kl[size, 1e-4] > table.kl[size, 1.0] + 2 * table.kl_se[size, 1.0]
-        assert table.share[size, 1e-4] > 1 > table.share[size, 1.0]  # not even single words
+        assert table.share[size, 1e-4] > 1  # not even single words are learnt
         assert table.rate[size, 1.0] == PRESETS["smoke"].training.optimisation.lr
     assert set(table.language) == {"PCFG"}
