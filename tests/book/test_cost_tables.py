@@ -34,8 +34,8 @@ def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
     table = preset_costs(Store(tmp_path)).set_index("preset")
     assert list(table.index) == list(PRESETS)
     assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
-    assert table["for"].eq("H200").tolist() == [False, False, False, True, True]
-    assert table.measured_h.notna().tolist() == [False, False, True, False, False]  # in results/
+    assert table["for"].eq("H200").tolist() == [False, False, False, False, True, True]
+    assert table.measured_h.notna().tolist() == [False, False, True, False, False, False]  # in results/
     assert table.measured_h["laptop-long"] == records()["laptop-long"]["core_hours"]
     assert table.on["smoke"] == "–"
 
@@ -43,8 +43,8 @@ def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
 def test_sizes_are_the_papers_with_true_counts():
     table = size_table().set_index("size")
     assert 195e6 < table.parameters["235M"] < 205e6
-    small = [PRESETS[name].domain.sizes for name in ("smoke", "laptop", "paper")]
-    assert list(table.index) == [size for sizes in small for size in sizes]
+    families = [PRESETS[name].domain.sizes for name in ("smoke", "laptop", "workstation", "paper")]
+    assert list(table.index) == list(dict.fromkeys(size for sizes in families for size in sizes))
     assert table.preset["2M"] == "gpu"  # the first that has it
     assert table.d_model["235M"] == 1024
 

@@ -8,7 +8,7 @@ import pandas as pd
 from sameloss.studies.recorded import records
 from sameloss.studies.verdict import Claim, Topic
 
-SCALES = ("smoke", "laptop", "gpu", "paper")
+SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
 """Families of presets: `laptop-long` has models and data of `laptop`, and more runs."""
 
 
