@@ -21,7 +21,7 @@ def judged(*effects):
 
 
 def test_every_preset_has_a_scale():
-    assert {name.partition("-")[0] for name in PRESETS} | {"workstation"} == set(SCALES)
+    assert {name.partition("-")[0] for name in PRESETS} == set(SCALES)
 
 
 @pytest.mark.parametrize(
