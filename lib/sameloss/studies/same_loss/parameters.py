@@ -16,6 +16,9 @@ from sameloss.training.algorithms import ALGORITHMS, check_algorithm
 STAND_IN = "stand-in"
 """The value of `opt` that asks for the small teacher made here."""
 
+LANGUAGES = ("PCFG", "HMM", "OPT")
+"""What the main part of a page can be about; records have more."""
+
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
@@ -26,7 +29,7 @@ PARAMETERS: dict[str, Parameter] = {
     "language": Parameter(
         "of the main part: PCFG, HMM or OPT",
         default="PCFG",
-        choices=("PCFG", "HMM", "OPT"),
+        choices=LANGUAGES,
         sets=("shown.domain",),
     ),
     "algorithm": Parameter(
@@ -130,8 +133,9 @@ def _holders(size: str) -> list[str]:
 
 
 def _shapes(settings: Settings) -> dict[str, Any]:
-    """Return the shapes of all domains by name."""
-    return {name: shape for d in settings.domains.values() for name, shape in d.shapes.items()}
+    """Return the shapes of all languages that a page can be about, by name."""
+    shown = (settings.domains[language] for language in LANGUAGES)
+    return {name: shape for domain in shown for name, shape in domain.shapes.items()}
 
 
 def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
