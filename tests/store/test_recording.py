@@ -9,7 +9,7 @@ import pytest
 from toy_runs import Big, Squaring
 
 from sameloss.store.pool import compute_all
-from sameloss.store.recording import LARGEST, record_runs, take_recorded
+from sameloss.store.recording import LARGEST, forget_others, record_runs, take_recorded
 from sameloss.store.store import LEFT_OUT, MANIFEST, Store
 
 
@@ -134,11 +134,27 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_record_forgets_what_is_not_asked_for_any_more(tmp_path, first):
-    trained = noted(tmp_path, 2, kind=Trained)
-    record_runs(first, [noted(tmp_path, 3, trained, Measured)], tmp_path / "record")
-    assert record_runs(first, [trained], tmp_path / "record") == 1
-    assert not (tmp_path / "record" / "Measured").exists()
+def test_a_record_grows_and_forgets_what_is_not_asked_for_any_more(tmp_path, first):
+    record, trained = tmp_path / "record", noted(tmp_path, 2, kind=Trained)
+    measured = noted(tmp_path, 3, trained, Measured)
+    assert record_runs(first, [trained], record) == 1
+    assert record_runs(first, [measured], record) == 2
+    before = contents(record)
+    assert record_runs(first, [trained], record) == 1
+    forget_others(record, [measured])
+    assert contents(record) == before
+    forget_others(record, [trained])
+    assert {path.parts[0] for path in contents(record)} == {"Trained"}
+
+
+def test_a_copy_that_was_killed_is_no_result_and_is_made_again(tmp_path, first):
+    record, trained = tmp_path / "record", noted(tmp_path, 2, kind=Trained)
+    record_runs(first, [trained], record)
+    before = contents(record)
+    (record / "Trained" / trained.key / MANIFEST).unlink()
+    assert take_recorded(record, Store(tmp_path / "second")) == 0
+    record_runs(first, [trained], record)
+    assert contents(record) == before
 
 
 def test_what_is_there_stays_and_a_killed_copy_is_made_again(tmp_path, second):

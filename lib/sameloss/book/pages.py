@@ -17,12 +17,12 @@ class EveryStudy(WholeStudy):
 
     @cached_property
     def pages(self) -> list[Page[Any]]:
-        """Return every page of every study, at the preset of this one."""
+        """Return every page of every study that has the preset of this one."""
         return [
             plan.page(name, self._settings_of(study), self.store)
             for study in all_studies().values()
             for name, plan in study.plans.items()
-            if study is not STUDY
+            if study is not STUDY and self.settings.name in study.presets
         ]
 
     @property

@@ -1,7 +1,8 @@
 """Finished runs in small: what was measured, kept under version control, without the models' weights.
 
 A record is a folder of results as the store has them, `<kind>/<key>`: a manifest with parameters, versions,
-device, time and the hashes of all files, and the small ones of these that are no weights.
+device, time and the hashes of all files, and the small ones of these that are no weights. It grows: machines
+and days add to it what they have finished, and a store that takes it computes the rest.
 """
 
 import json
@@ -18,20 +19,28 @@ less time than it takes to fetch them."""
 
 
 def record_runs(store: Store, runs: Iterable[Run], folder: Path) -> int:
-    """Make a folder the record of finished runs and of all that they read; return how many it has."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Add to a record finished runs, and all that they read; return how many of them it has."""
     finished = [run for run in with_ancestors(runs) if store.has(run)]
     return sum(_recorded(run, store, folder / run.kind / run.key) for run in finished)
 
 
+def forget_others(folder: Path, runs: Iterable[Run]) -> None:
+    """Remove from a record what is neither one of some runs nor read by one."""
+    wanted = {folder / run.kind / run.key for run in with_ancestors(runs)}
+    for recorded in set(folder.glob("*/*/")) - wanted:
+        shutil.rmtree(recorded)
+
+
 def _recorded(run: Run, store: Store, folder: Path) -> bool:
-    """Copy a result, where it can be recorded, and tell whether it can."""
+    """Copy a result, where it can be recorded and is not yet, and tell whether it can."""
+    if (folder / MANIFEST).exists():
+        return True
     result, manifest = store.folder(run), store.manifest(run)
     kept = [name for name in manifest["files"] if _is_small(result / name, run.weights)]
     left_out = [name for name in manifest["files"] if name not in kept]
     if left_out and not run.weights:
         return False
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name in kept:
         shutil.copyfile(result / name, folder / name)
     manifest |= {LEFT_OUT: left_out} if left_out else {}
@@ -47,7 +56,7 @@ def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
 def take_recorded(folder: Path, store: Store) -> int:
     """Put recorded runs in a store that has nothing of them; return how many those were."""
     taken = 0
-    for recorded in folder.glob("*/*/"):
+    for recorded in (manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")):
         result = store.root / recorded.parent.name / recorded.name
         if not result.exists():
             result.parent.mkdir(exist_ok=True)

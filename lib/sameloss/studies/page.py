@@ -32,6 +32,10 @@ class Page(Generic[S]):
         """Return all runs that the page reads; they are computed before it begins."""
         return []
 
+    def parts(self) -> dict[str, list[Run]]:
+        """Return the runs by name, in parts that a record computes one after the other."""
+        return {self.name: self.runs()}
+
     @property
     def about(self) -> str:
         """Return what the page was asked for, in a few words."""

@@ -12,6 +12,7 @@ from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, SA
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
 from sameloss.studies.same_loss.groups import protocol_runs, protocols, readings
+from sameloss.studies.same_loss.label_budgets import label_budget_runs
 from sameloss.studies.same_loss.language_search import CANDIDATES, search_runs
 from sameloss.studies.same_loss.pages import BESIDE, PLANS, QUOTED, STUDY, WholeStudy
 from sameloss.studies.same_loss.settings import PRESETS, Shown
@@ -276,8 +277,9 @@ def test_all_pages_read_what_the_whole_study_does(opened):
     compared = {run.key for name in ARMS for arm in ARMS[name] for run in arm.group(some.settings).runs()}
     sizes = [arm.group(some.settings) for arm in (MAIN, HMM, OPT)]
     read = {run.key for group in sizes for run in protocol_runs(group, readings(group))}
+    main = [*sizes[0].measured("enlargement").values(), *label_budget_runs(sizes[0])]
     keys = {run.key for run in whole.runs()}
-    assert keys == compared | read
+    assert keys == compared | read | {run.key for run in main}
     assert keys <= {run.key for name in ARMS for run in opened(name, seeds=1).runs()}
     assert set(whole.arms) == {arm.of(Shown()) for arm in EVERYTHING}
 

@@ -25,7 +25,7 @@ from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.training.algorithms import EXACT, NO_TREATMENT, Recipe, recipe
+from sameloss.training.algorithms import EXACT, NO_TREATMENT, Recipe, label, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import ORDINARY, Objective
@@ -49,6 +49,13 @@ class Group:
     length: int  # steps of ordinary training
     probe: Probe  # how its representations are read
     cooled: bool = False  # whether each is brought to one loss afterwards
+
+    @property
+    def about(self) -> str:
+        """Return what tells the group from others of its preset, in words."""
+        sizes = " to ".join(dict.fromkeys((self.sizes[0], self.sizes[-1])))
+        name = label(self.algorithm, self.strength, cooled=self.cooled)
+        return f"{name} on {self.language}, {sizes}, {self.steps[-1]:,} steps"
 
     @property
     def domain(self) -> Domain:
@@ -111,7 +118,7 @@ class Group:
         return Pretraining(
             self.corpus,
             shape,
-            replace(self._optimisation(shape), **changed.optimisation),
+            replace(self._optimisation(size), **changed.optimisation),
             seed,
             self.steps,
             training.micro_batch,
@@ -128,11 +135,12 @@ class Group:
         """Return the algorithm's; what starts from nothing has exact labels first, as the preset says."""
         return replace(self.recipe.objective, exact_steps=self.exact_steps)
 
-    def _optimisation(self, shape: Shape) -> Optimisation:
-        """Return ordinary training's, at the rate of a model of this width."""
-        training = self.settings.training
-        slower = shape.d_model / training.rate_width if training.rate_width else 1.0
-        return replace(training.optimisation, steps=self.steps[-1], lr=training.optimisation.lr / slower)
+    def _optimisation(self, size: str) -> Optimisation:
+        """Return ordinary training's, at the rate of a model of this width, or the one it was tuned to."""
+        training, width = self.settings.training, self.domain.shapes[size].d_model
+        slower = width / training.rate_width if training.rate_width else 1.0
+        rate = training.optimisation.lr / slower * self.domain.tuned.get(size, 1.0)
+        return replace(training.optimisation, steps=self.steps[-1], lr=rate)
 
     def _cooling_down(self, size: str, seed: int) -> CoolDown:
         """Return what brings a treated model to the loss of the untreated: training without label noise."""

@@ -170,12 +170,32 @@ class WholeStudy(ComparisonPage):
         return [claim for claim in CLAIMS if self._shows(claim)]
 
     def runs(self) -> list[Run]:
-        """Return what all comparisons read, and the sizes under every protocol that reads them."""
-        read = (run for arm in self.present(EVERYWHERE + RECORDED) for run in _read(self, arm))
-        return [*super().runs(), *read, *(run for arm in self.present(SEARCHED) for run in self._rates(arm))]
+        """Return what all comparisons read."""
+        return [run for part in self.parts().values() for run in part]
 
-    def _rates(self, arm: Arm) -> list[Run]:
-        return rate_runs(arm.group(self.settings))
+    def parts(self) -> dict[str, list[Run]]:
+        """Return the search of rates, and then what each comparison reads: see `Page.parts`."""
+        searched = [run for arm in self.present(SEARCHED) for run in rate_runs(arm.group(self.settings))]
+        parts: dict[str, list[Run]] = {"learning rates": searched} if searched else {}
+        for arm in self.present(self.listed):
+            parts.setdefault(arm.group(self.settings).about, []).extend(self.read_by(arm))
+        return parts
+
+    def read_by(self, arm: Arm) -> list[Run]:
+        """Return what a group is compared by: sizes under every protocol, the main group in all ways."""
+        group, shown = arm.group(self.settings), self.settings.shown
+        sizes = _read(self, arm) if arm in {other.of(shown) for other in EVERYWHERE + RECORDED} else []
+        main = arm == MAIN.of(shown)
+        beside = [*group.measured("enlargement").values(), *label_budget_runs(group)] if main else []
+        return [*group.runs(), *sizes, *beside]
+
+
+class FinishedStudy(WholeStudy):
+    """The same, of a record that may be incomplete: with those groups alone of which every run is there."""
+
+    def present(self, arms: Iterable[Arm]) -> list[Arm]:
+        """Return those of the arms that the preset does not leave out and that are finished."""
+        return [arm for arm in super().present(arms) if not self.store.missing(self.read_by(arm))]
 
 
 def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:

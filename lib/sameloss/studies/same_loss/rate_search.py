@@ -20,6 +20,12 @@ def rate_runs(group: Group) -> list[Run]:
     return list(_tried(group).values())
 
 
+def best_rates(table: pd.DataFrame) -> dict[str, float]:
+    """Return, for each size of a table from `rate_table`, the multiple with the smallest KL."""
+    best = table.loc[table.groupby("size", sort=False).kl.idxmin()]
+    return dict(zip(best["size"], best.times, strict=True))
+
+
 def rate_table(store: Store, group: Group) -> pd.DataFrame:
     """Return one row a size and rate: `rate`, `times` the preset's, `kl` with its standard error, `share`.
 
@@ -45,8 +51,8 @@ def _tried(group: Group) -> dict[tuple[str, float], Run]:
 
 
 def _at(group: Group, times: float) -> Group:
-    """Return a group whose trainings are short, at a multiple of their rate, and keep only their end."""
-    training = group.settings.training
-    rate = replace(training.optimisation, lr=times * training.optimisation.lr)
-    short = replace(training, optimisation=rate, checkpoints=(1.0,))
-    return replace(group, settings=replace(group.settings, training=short), length=group.length // SHORTER)
+    """Return a group of short trainings at a multiple of the preset's rate, of which only the end is kept."""
+    settings, multiples = group.settings, dict.fromkeys(group.sizes, times)
+    domains = {**settings.domains, group.language: replace(group.domain, tuned=multiples)}
+    short = replace(settings, domains=domains, training=replace(settings.training, checkpoints=(1.0,)))
+    return replace(group, settings=short, length=group.length // SHORTER)
