@@ -58,10 +58,10 @@ notebooks: twins  ## Execute what is committed at the default preset and make it
 	$(RUN) -m sameloss.book.build keep
 
 record: PRESET := laptop-long
-record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/
-	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE))
+record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/; FLAGS=--dry-run says what is left
+	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE)) $(FLAGS)
 
-take: .venv/installed  ## Take as computed what results/ holds of the default's runs: chapters then compute what is new
+take: .venv/installed  ## Take as computed what results/runs holds: chapters and records then compute what is new
 	$(RUN) -m sameloss.book.build take
 
 snakemake: .venv-grid/installed  ## Install Snakemake, for many runs: lib/grid.smk

@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from sameloss.errors import ModelError
 from sameloss.languages import PCFGSpec
 from sameloss.store.store import SCRATCH, Run
 
@@ -51,6 +52,14 @@ class Slow(Squaring):
     def compute(self, folder, store, report):
         time.sleep(0.7)
         super().compute(folder, store, report)
+
+
+@dataclass(frozen=True)
+class Failing(Squaring):
+    """A run that cannot be computed."""
+
+    def compute(self, folder, store, report):
+        raise ModelError("It was made to fail.")
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import pytest
+from toy_pages import squares
+from toy_runs import Squaring
 
-from sameloss.book.costs import announce, by_page, measured, totals
+from sameloss.book.costs import announce, by_page, by_part, measured, parts_in_words, totals
 from sameloss.book.studies import open_page
 from sameloss.errors import ParameterError
 from sameloss.runs.cost import H200, Speed
-from sameloss.store.store import with_ancestors
+from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.same_loss.arms import HMM, MAIN
 
 
@@ -107,6 +109,43 @@ def test_a_cost_counts_each_finished_run_once_with_what_it_read(computed):
     assert table.runs["Pretraining"] == 1
     assert table.core_s.sum() == pytest.approx(sum(computed.store.manifest(run)["wall_s"] for run in runs))
     assert "Finetuning" not in table.index
+
+
+@pytest.fixture
+def parts(tmp_path, monkeypatch):
+    """A record of two parts that share a run, on a device where each run takes half an hour."""
+    monkeypatch.setattr("sameloss.book.costs.this_device", lambda: H200._replace(effort_s=1800))
+    shared = Squaring(1)
+    runs = {"first": [Squaring(2, shared)], "second": [Squaring(3, shared), shared], "third": [shared]}
+    return squares(Store(tmp_path / "artifacts"), runs)
+
+
+def test_a_record_tells_what_is_left_of_each_part_once(parts):
+    """What an earlier part has is not counted again, and a part that has nothing else is left out."""
+    table = by_part(parts)
+    assert table.part.tolist() == ["first", "second"]
+    assert table.runs.tolist() == [2, 1]
+    assert table.left.tolist() == [1.0, 0.5]
+    assert table[["finished", "told", "took"]].to_numpy().sum() == 0
+    parts.store.compute(Squaring(2, Squaring(1)))
+    table = by_part(parts).set_index("part")
+    assert table.finished.tolist() == [2, 0]
+    assert table.told.tolist() == [1.0, 0.0]
+    assert table.left.tolist() == [0.0, 0.5]
+    seconds = [parts.store.manifest(run)["wall_s"] for run in (Squaring(1), Squaring(2, Squaring(1)))]
+    assert table.took["first"] == pytest.approx(sum(seconds) / 3600)
+
+
+def test_what_is_left_is_said_in_order(parts):
+    """In all by the clock, part by part for one core."""
+    parts.store.compute(Squaring(2, Squaring(1)))
+    assert parts_in_words(parts).splitlines() == [
+        "Record of squares, preset toy: about 15.0 minutes left.",
+        "  first: 2 of 2 runs",
+        "  second: 0 of 1 runs, 30.0 minutes of one core left",
+    ]
+    parts.store.compute(Squaring(3, Squaring(1)))
+    assert parts_in_words(parts).startswith("Record of squares, preset toy: complete.\n")
 
 
 def test_pages_that_computed_nothing_are_left_out(computed):

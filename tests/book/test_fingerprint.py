@@ -42,6 +42,14 @@ def test_library_results_and_versions_decide_every_page(book, name):
     assert of_page() != before
 
 
+def test_the_pool_of_finished_runs_does_not_decide(book):
+    before = of_page()
+    kept = Path("results/runs/Squaring/abc/manifest.json")
+    kept.parent.mkdir(parents=True)
+    kept.write_text("{}")
+    assert of_page() == before
+
+
 def test_where_a_line_stands_decides(book):
     Path("lib/b.py").write_text("x\n")
     before = of_page()

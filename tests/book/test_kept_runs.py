@@ -14,14 +14,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.book.record import RESULTS, RUNS
+from sameloss.book.record import POOL
 from sameloss.book.studies import open_page
 from sameloss.runs.checkpoints import HISTORY
 from sameloss.runs.cost import this_device
 from sameloss.store.recording import take_recorded
 from sameloss.store.store import LEFT_OUT, MANIFEST, Store, with_ancestors
 
-KEPT = Path(__file__).parents[2] / RESULTS / "laptop" / RUNS
+KEPT = Path(__file__).parents[2] / POOL
 KINDS = sorted(folder.name for folder in KEPT.iterdir())
 
 SOON = 60.0

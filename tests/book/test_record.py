@@ -6,11 +6,14 @@ import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
-from toy_runs import Squaring
+from toy_pages import squares
+from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
 from sameloss.book.record import keep, record, refuse_uncommitted_runs, take
+from sameloss.errors import ModelError, ParameterError
 from sameloss.store.store import MANIFEST, Store
 
 
@@ -62,7 +65,7 @@ def test_what_is_kept_is_taken_elsewhere(tmp_path, monkeypatch, capsys):
     stores = {place: Store(tmp_path / place, recorded=True) for place in ("here", "there")}
 
     def opened(place):
-        return lambda name, preset: SimpleNamespace(store=stores[place], runs=lambda: runs)
+        return lambda name, preset="laptop": SimpleNamespace(store=stores[place], runs=lambda: runs)
 
     stores["here"].compute(runs[0])
     monkeypatch.setattr(module, "open_page", opened("here"))
@@ -73,8 +76,73 @@ def test_what_is_kept_is_taken_elsewhere(tmp_path, monkeypatch, capsys):
         change(stores["here"], run, "abc")
     keep("laptop")
     monkeypatch.setattr(module, "open_page", opened("there"))
-    take("laptop")
+    take()
     assert [stores["there"].has(run) for run in runs] == [True, False]
     assert stores["there"].manifest(runs[0]) == stores["here"].manifest(runs[0])
     said = capsys.readouterr().out
-    assert said == "Recorded in results/laptop/runs: 2 runs.\nTaken from results/laptop/runs: 2 runs.\n"
+    assert said == "Recorded in results/runs: 2 runs.\nTaken from results/runs: 2 runs.\n"
+
+
+@pytest.fixture
+def recorded(book, notes, monkeypatch):
+    """Record a page in a clean tree, with a store of that name; return how often a square was computed."""
+
+    def record_with(name, numbers, **how):
+        store = Store(book / name, recorded=True)
+        monkeypatch.setattr(module, "_open", lambda page, preset: squares(store, numbers))
+        record("toy", "squares", **how)
+        return len(Path(notes).read_text().splitlines())
+
+    monkeypatch.setattr(module, "announce", lambda page, runs: "")
+    monkeypatch.setattr(module, "uncommitted_runs", lambda store, runs: [])  # of the repository at hand
+    return record_with
+
+
+@pytest.fixture
+def notes(tmp_path):
+    """A file of one line a computation."""
+    (tmp_path / "notes").touch()
+    return str(tmp_path / "notes")
+
+
+def parts(notes, second=Squaring):
+    """Return two parts, the second with a run of another kind."""
+    return {"first": [Squaring(2, Squaring(1, notes=notes), notes)], "second": [second(3, notes=notes)]}
+
+
+def test_a_record_that_broke_off_goes_on_elsewhere(recorded, notes):
+    """What its finished parts found is in the pool, and an empty store computes the rest alone."""
+    with pytest.raises(ModelError, match="made to fail"):
+        recorded("here", parts(notes, Failing))
+    assert not Path("results/toy").exists()
+    assert recorded("elsewhere", parts(notes)) == 3
+    assert recorded("a third", parts(notes)) == 3
+    assert Path("results/toy/squares/squares.csv").read_text() == "square\n5\n9\n"
+    table = pd.read_csv("results/toy/squares/parts.csv")
+    assert table[["part", "runs", "finished"]].values.tolist() == [["first", 2, 2], ["second", 1, 1]]
+    assert json.loads(Path("results/toy/squares/record.json").read_text())["runs"] == 3
+
+
+def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
+    assert recorded("here", parts(notes), dry_run=True) == 0
+    first, *others = capsys.readouterr().out.splitlines()
+    assert re.fullmatch(r"Record of squares, preset toy: about \d+ seconds? left\.", first)
+    assert [line.partition(",")[0] for line in others] == ["  first: 0 of 2 runs", "  second: 0 of 1 runs"]
+    assert not Path("results/runs").exists()
+
+
+def test_what_is_finished_is_written_without_more(recorded, capsys, notes):
+    assert recorded("here", parts(notes), finished=True) == 0
+    assert capsys.readouterr().out.endswith("squares: nothing is finished, and nothing written.\n")
+    assert not Path("results/toy").exists()
+    recorded("here", parts(notes))
+    Path("results/toy/squares/squares.csv").unlink()
+    assert recorded("here", parts(notes), finished=True) == 3
+    assert Path("results/toy/squares/squares.csv").exists()
+
+
+def test_a_preset_or_page_that_has_no_record_is_refused_with_those_that_have():
+    for wrong, valid in (({"preset": "laptop long"}, "laptop-long"), ({"page": "b1_trace"}, "ii5_growing")):
+        with pytest.raises(ParameterError, match=valid) as caught:
+            record(**{"preset": "laptop-long", "page": None, "dry_run": True} | wrong)
+        assert "\n" not in str(caught.value)

@@ -1,6 +1,7 @@
 """Where results come from."""
 
 import json
+import shutil
 
 import pytest
 from toy_runs import Squaring
@@ -33,6 +34,11 @@ def test_an_origin_is_that_of_the_runs_and_of_all_they_read(store):
     assert (origin["core_hours"], origin["peak_gb"]) == (1.01, 2.0)
     assert origin["device"] == [store.manifest(CHILD)["device"]]
     assert origin_of(store, [PARENT])["runs"] == 1
+
+
+def test_what_is_not_there_any_more_does_not_count(store):
+    shutil.rmtree(store.folder(PARENT))
+    assert origin_of(store, [CHILD])["runs"] == 1
 
 
 def test_runs_of_uncommitted_source_are_found_among_what_is_read(store):

@@ -6,8 +6,9 @@ python -m sameloss.book.build html [--committed]          executed (or committed
 python -m sameloss.book.build twins [--sync]              compare notebooks with their py:percent twins
 python -m sameloss.book.build adopt                       make the executed notebooks the committed ones
 python -m sameloss.book.build record --preset laptop-long  write a long run's tables to results/
-python -m sameloss.book.build keep --preset laptop        write to results/ what every finished run found
-python -m sameloss.book.build take --preset laptop        take what is there as computed
+                             [--finished] [--dry-run]     only what is finished; only say what is left
+python -m sameloss.book.build keep --preset laptop        add to results/runs what every finished run found
+python -m sameloss.book.build take                        take what is there as computed
 """
 
 import argparse
@@ -38,8 +39,9 @@ def arguments() -> argparse.ArgumentParser:
     """Return what may be said on the command line."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("compute", "keep", "take"):
+    for name in ("compute", "keep"):
         commands.add_parser(name).add_argument("--preset", default="laptop")
+    commands.add_parser("take")
     execute = commands.add_parser("execute")
     execute.add_argument("--preset", default="laptop")
     execute.add_argument("--force", action="store_true")
@@ -49,6 +51,8 @@ def arguments() -> argparse.ArgumentParser:
     record = commands.add_parser("record")
     record.add_argument("--preset", default="laptop-long")
     record.add_argument("--page", help="only this page's record")
+    record.add_argument("--finished", action="store_true", help="compute nothing; tables of what is finished")
+    record.add_argument("--dry-run", action="store_true", help="only say what is left, in order")
     return parser
 
 

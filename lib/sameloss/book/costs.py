@@ -1,6 +1,7 @@
 """What a page costs: an estimate before, the record after."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -92,6 +93,55 @@ def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
         if any(map(page.store.has, page.runs()))
     ]
     return pd.concat(tables, ignore_index=True)[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
+
+
+def by_part(page: Page[Any]) -> pd.DataFrame:
+    """Return what the parts of a page's record take, in the order in which they are computed.
+
+    Returns:
+        One row a part: `part`, the number of its `runs` and of those `finished`; core-hours `told` and `took`
+        of the finished ones, and `left`, told of the others. What an earlier part has is not counted again.
+
+    """
+    speed = this_device()
+
+    def told(runs: list[Run]) -> float:
+        return sum(map(speed.all_seconds, runs)) / 3600
+
+    return pd.DataFrame(
+        {
+            "part": name,
+            "runs": len(runs),
+            "finished": len(done := list(filter(page.store.has, runs))),
+            "told": told(done),
+            "took": sum(page.store.manifest(run)["wall_s"] for run in done) / 3600,
+            "left": told(missing),
+        }
+        for name, runs, missing in _once(page)
+        if runs
+    )
+
+
+def _once(page: Page[Any]) -> Iterator[tuple[str, list[Run], list[Run]]]:
+    """Yield each part's name, its runs with all that they read, and those to be computed, each run once."""
+    seen = set[Path]()
+    for name, runs in page.parts().items():
+        every, missing = with_ancestors(runs), page.store.missing(runs)
+        new, left = ([run for run in some if page.store.folder(run) not in seen] for some in (every, missing))
+        yield name, new, left
+        seen |= set(map(page.store.folder, every))
+
+
+def parts_in_words(page: Page[Any]) -> str:
+    """Return what is left of a record here, in all and part by part in the order of `by_part`."""
+    parts, workers = by_part(page), page.settings.limits.workers or usable_workers()
+    lines = [
+        f"  {row.part}: {row.finished} of {row.runs} runs"
+        + (f", {_duration(row.left)} of one core left" if row.left else "")
+        for row in parts.itertuples()
+    ]
+    left = f"about {_duration(parts.left.sum() / workers)} left" if parts.left.any() else "complete"
+    return "\n".join([f"Record of {page.name}, preset {page.settings.name}: {left}.", *lines])
 
 
 def totals(stages: pd.DataFrame) -> pd.DataFrame:

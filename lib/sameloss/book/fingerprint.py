@@ -16,10 +16,12 @@ from sameloss.store.revision import SOURCE
 VERSIONS = Path("constraints.txt")
 
 RESULTS = Path("results")
+POOL = RESULTS / "runs"
+"""What runs of all presets found, in small. A chapter computes the same without it."""
 
 
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
-    """Return a hash for each chapter: of its source, the preset, the library, `results/` and all versions."""
+    """Return a hash for each chapter: of its source, the preset, the library, recorded tables, versions."""
     shared = _hash(_shared(preset))
     return {page: _hash([shared.encode(), *_source(page)]) for page in pages}
 
@@ -28,7 +30,8 @@ def _shared(preset: str) -> Iterator[bytes]:
     """Yield what decides every chapter."""
     yield preset.encode()
     library = (path for path in SOURCE.rglob("*") if path.suffix in (".py", ".txt"))
-    for folder, paths in ((SOURCE, library), (Path(), RESULTS.rglob("*")), (Path(), [VERSIONS])):
+    recorded = (path for path in RESULTS.rglob("*") if not path.is_relative_to(POOL))
+    for folder, paths in ((SOURCE, library), (Path(), recorded), (Path(), [VERSIONS])):
         for path in sorted(path for path in paths if path.is_file()):
             yield str(path.relative_to(folder)).encode()
             yield path.read_bytes()

@@ -1,31 +1,34 @@
-"""What runs found, written to `results/`: tables of those too long for a reader, and all of them in small."""
+"""What runs found, written to `results/`: all of them in small, and the tables of presets that take too long.
 
-from pathlib import Path
+A record grows over days and machines. Its runs are computed part by part; what is finished is kept in one
+pool for all presets, and a store that has nothing takes it from there.
+"""
+
+from collections.abc import Iterable
+from typing import Any
 
 from sameloss.book.adopt import refuse_uncommitted
-from sameloss.book.costs import announce
+from sameloss.book.costs import announce, by_part, parts_in_words
+from sameloss.book.fingerprint import POOL, RESULTS
 from sameloss.book.studies import all_studies, open_page
-from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import record_runs, take_recorded
+from sameloss.store.recording import forget_others, record_runs, take_recorded
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page
+from sameloss.studies.parameters import choose
 from sameloss.studies.recorded import write_record
-from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.record import record as write_whole
+from sameloss.studies.same_loss.record import StudyRecord
+from sameloss.studies.same_loss.settings import PRESETS
 
 PART_I = "verdicts"
 """The page whose record is of all comparisons of Part I."""
 
-RESULTS = Path("results")
-
-RUNS = "runs"
-"""The folder, in that of a preset, of its runs in small."""
-
 
 def keep(preset: str) -> None:
-    """Write what the finished runs of all chapters found to `results/`, but for the models' weights.
+    """Add to the pool what the finished runs of all pages found at a preset, but for the models' weights.
+
+    Runs that no page asks for any more, at any preset, are removed from it.
 
     Raises:
         SystemExit: where the source of a finished run was not committed.
@@ -33,19 +36,25 @@ def keep(preset: str) -> None:
     """
     book = open_page("costs", preset=preset)
     refuse_uncommitted_runs(book.store, book.runs())
-    folder = RESULTS / preset / RUNS
-    print(f"Recorded in {folder}: {record_runs(book.store, book.runs(), folder)} runs.")
+    forget_others(POOL, [run for name in PRESETS for run in open_page("costs", preset=name).runs()])
+    print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
-def take(preset: str) -> None:
-    """Put what `keep` wrote in the store, where there is nothing of it: it need not be computed again."""
-    book = open_page("costs", preset=preset)
-    taken = take_recorded(RESULTS / preset / RUNS, book.store)
-    print(f"Taken from {RESULTS / preset / RUNS}: {taken} runs.")
+def take() -> None:
+    """Put the pool in the store, where there is nothing of it: it need not be computed again."""
+    print(f"Taken from {POOL}: {take_recorded(POOL, open_page('costs').store)} runs.")
 
 
-def record(preset: str, page: str | None = None) -> None:
+def record(preset: str, page: str | None = None, *, finished: bool = False, dry_run: bool = False) -> None:
     """Compute everything that has a record at a preset, or one page's, and write its tables to `results/`.
+
+    What the pool has is taken as computed, and what is finished is added to it part by part.
+
+    Args:
+        preset: to be recorded.
+        page: that is recorded; all where None.
+        finished: whether to compute nothing, and write the tables of the parts that are finished.
+        dry_run: whether to compute and write nothing, and say what is left.
 
     Raises:
         SystemExit: where the tree, or the source of a finished run, was not committed.
@@ -53,41 +62,59 @@ def record(preset: str, page: str | None = None) -> None:
             it may.
 
     """
-    names = (PART_I, *recorded_pages())
-    if page not in (None, *names):
-        raise ParameterError(f"Page {page!r} has no record; choose one of {', '.join(names)}.")
-    refuse_uncommitted()
-    for name in names if page is None else [page]:
-        if name == PART_I:
-            _record_part_i(preset)
-        else:
-            _record_page(name, preset)
+    if not dry_run:
+        refuse_uncommitted()
+    pages = [_open(name, preset) for name in ([page] if page else recorded_pages(preset))]
+    take_recorded(POOL, pages[0].store)
+    for opened in pages:
+        print(parts_in_words(opened), flush=True)
+    if not dry_run:
+        for opened in pages:
+            _compute(opened, [] if finished else opened.parts())
+        for opened in pages:  # not before: a table that has changed makes the tree another
+            _write(opened)
 
 
-def recorded_pages() -> tuple[str, ...]:
-    """Return the pages that have a record of their own."""
-    plans = {name: plan for study in all_studies().values() for name, plan in study.plans.items()}
-    return tuple(name for name, plan in plans.items() if plan.recorded)
+def recorded_pages(preset: str) -> tuple[str, ...]:
+    """Return the pages that have a record of their own at a preset; that of Part I first."""
+    studies = [study for study in all_studies().values() if preset in study.presets]
+    plans = {name: plan for study in studies for name, plan in study.plans.items()}
+    return (PART_I, *(name for name, plan in plans.items() if plan.recorded))
 
 
-def _record_part_i(preset: str) -> None:
-    opened = open_page(PART_I, preset=preset)
-    page = WholeStudy(opened.name, opened.settings, opened.store)
-    _compute(page)
-    print(f"Recorded in {write_whole(page, RESULTS)}")
+def _open(name: str, preset: str) -> Page[Any]:
+    """Open a page that has a record.
 
+    Raises:
+        ParameterError: for a preset that is none, or a page that has no record.
 
-def _record_page(name: str, preset: str) -> None:
+    """
+    choose("preset", preset, PRESETS)
+    choose("page", name, recorded_pages(preset))
     page = open_page(name, preset=preset)
-    _compute(page)
-    origin = origin_of(page.store, page.runs()) | {"seeds": page.seeds}
-    print(f"Recorded in {write_record(page.record_tables(), origin, RESULTS / preset / name)}")
+    return StudyRecord(name, page.settings, page.store) if name == PART_I else page
 
 
-def _compute(page: Page) -> None:
-    refuse_uncommitted_runs(page.store, page.runs())
-    print(announce(page), flush=True)
-    compute_all(page.store, page.runs(), page.settings.limits.workers)
+def _compute(page: Page[Any], parts: Iterable[str]) -> None:
+    """Compute parts of a record one after the other, and add each to the pool."""
+    runs = page.parts()
+    refuse_uncommitted_runs(page.store, [run for part in runs.values() for run in part])
+    for name in parts:
+        print(f"{name}: {announce(page, runs[name])}", flush=True)
+        compute_all(page.store, runs[name], page.settings.limits.workers)
+        record_runs(page.store, runs[name], POOL)
+
+
+def _write(page: Page[Any]) -> None:
+    """Write the tables of what is finished, if anything is."""
+    runs = page.runs()
+    if not runs or not all(map(page.store.has, runs)):
+        print(f"{page.name}: nothing is finished, and nothing written.")
+        return
+    tables = page.record_tables() | {"parts": by_part(page)}
+    origin = origin_of(page.store, runs) | {"seeds": page.seeds}
+    folder = RESULTS / page.settings.name / ("" if page.name == PART_I else page.name)
+    print(f"Recorded in {write_record(tables, origin, folder)}.")
 
 
 def refuse_uncommitted_runs(store: Store, runs: list[Run]) -> None:

@@ -8,8 +8,11 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Return where finished runs come from: devices, versions, revisions, days, time and memory."""
-    manifests = [store.manifest(run) for run in with_ancestors(runs)]
+    """Return where finished runs come from: devices, versions, revisions, days, time and memory.
+
+    With what they read, where that is still there.
+    """
+    manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
     distinct = {
         name: sorted({m[name] for m in manifests})
         for name in ("device", "revision", "sameloss", "python", "torch")

@@ -1,4 +1,4 @@
-"""What is recorded of a preset can be read again, with its origin."""
+"""What is recorded of a preset can be read again, with what is finished of it."""
 
 import numpy as np
 import pandas as pd
@@ -8,16 +8,10 @@ from made_up import fill
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies import recorded
 from sameloss.studies.same_loss import record as module
-from sameloss.studies.same_loss.arms import EVERYTHING
+from sameloss.studies.same_loss.arms import ADAMW, EVERYTHING, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.record import (
-    COMPARED,
-    all_checkpoints,
-    all_controls,
-    all_differences,
-    record,
-)
+from sameloss.studies.same_loss.record import COMPARED, TABLES, StudyRecord
 from sameloss.studies.same_loss.results import final
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.verdict import judge
@@ -27,16 +21,38 @@ WITH_RUNS = [claim for claim in CLAIMS if claim.id == "fig5-enlarged"]
 
 
 @pytest.fixture
-def whole(opened, monkeypatch):
-    monkeypatch.setattr(WholeStudy, "claims", lambda page: [c for c in CLAIMS if c not in WITH_RUNS])
+def record_of(opened, monkeypatch):
+    """Return a record of made-up results of which some arms alone are finished, or all."""
+
+    def make(*finished):
+        some = opened("02_existence")
+        page = StudyRecord("verdicts", some.settings, some.store)
+        own = [arm.of(page.settings.shown) for arm in finished or EVERYTHING]
+        read_by = {arm: page.read_by(arm) for arm in own}
+        there = {run for runs in read_by.values() for run in runs}
+        monkeypatch.setattr(some.store, "has", there.__contains__)
+        return fill(page)
+
+    monkeypatch.setattr(StudyRecord, "claims", claims_of_made_up)
     monkeypatch.setattr(module, "by_protocol", lambda results, names: dict.fromkeys(names, results))
-    some = opened("02_existence")
-    return fill(WholeStudy("verdicts", some.settings, some.store))
+    monkeypatch.setattr(module, "by_labels", lambda results: {8: results, 16: results})
+    lengths = pd.DataFrame({"treatment": ["none"], "steps": [20.0]})
+    monkeypatch.setattr(causal, "cooled_table", lambda page, tasks: lengths)  # which made-up runs have not
+    return make
+
+
+def claims_of_made_up(page):
+    return [claim for claim in WholeStudy.claims(page) if claim not in WITH_RUNS]
+
+
+@pytest.fixture
+def whole(record_of):
+    return record_of()
 
 
 def test_the_effect_of_size_is_there_of_every_language_and_reading(whole):
     """Each with its own tasks, trained, untrained and net."""
-    table = all_controls(whole).set_index(["language", "task", "protocol"])
+    table = TABLES["control"](whole).set_index(["language", "task", "protocol"])
     readings = ("solved", "solved, 16 dimensions", "AdamW")
     tasks = {"PCFG": ("root", "span2"), "HMM": ("state2", "state3"), "OPT": ("topic",)}
     assert list(table.index) == [
@@ -48,7 +64,7 @@ def test_the_effect_of_size_is_there_of_every_language_and_reading(whole):
 
 
 def test_every_checkpoint_of_every_group_is_there(whole):
-    table = all_checkpoints(whole)
+    table = TABLES["checkpoints"](whole)
     assert len(table) == sum(len(whole.of(arm).checkpoints) for arm in whole.arms)
     assert len(whole.arms) == len({arm.of(whole.settings.shown) for arm in EVERYTHING})
     noisy = table[table.algorithm == "sgd-noise, s = 1"]
@@ -57,7 +73,7 @@ def test_every_checkpoint_of_every_group_is_there(whole):
 
 
 def test_algorithms_are_compared_with_adamw_and_noises_with_none(whole):
-    table = all_differences(whole)
+    table = TABLES["differences"](whole)
     assert set(table.reference) == {"adamw", "sgd-noise, s = 0"}
     assert set(table[table.reference == "adamw"].algorithm) == {arm.label for arm in COMPARED[1:]}
     assert set(table[table.reference != "adamw"].algorithm) == {"sgd-noise, s = 0.5", "sgd-noise, s = 1"}
@@ -65,14 +81,9 @@ def test_algorithms_are_compared_with_adamw_and_noises_with_none(whole):
 
 
 def test_what_was_recorded_is_read_again(whole, tmp_path, monkeypatch):
-    origin = {"days": ["2026-01-01"], "runs": 1, "core_hours": 0.5}
-    origin |= {name: ["x"] for name in ("device", "torch", "revision")}
-    monkeypatch.setattr(module, "origin_of", lambda store, runs: origin)
-    lengths = pd.DataFrame({"treatment": ["none"], "steps": [20.0]})
-    monkeypatch.setattr(causal, "cooled_table", lambda page, tasks: lengths)  # which made-up runs have not
     monkeypatch.setattr(recorded, "book_root", lambda: tmp_path)
-    assert record(whole, tmp_path / "results") == tmp_path / "results" / "smoke"
-    assert recorded.records() == {"smoke": {**origin, "seeds": 3}}
+    recorded.write_record(whole.record_tables(), {"seeds": whole.seeds}, tmp_path / "results" / "smoke")
+    assert recorded.records() == {"smoke": {"seeds": 3}}
     verdicts = recorded.recorded("verdicts", "smoke").set_index("id")
     assert set(verdicts.index) == {claim.id for claim in whole.claims()}
     by_id = {claim.id: claim for claim in CLAIMS}
@@ -81,11 +92,39 @@ def test_what_was_recorded_is_read_again(whole, tmp_path, monkeypatch):
     algorithms = recorded.recorded("algorithms", "smoke").set_index("algorithm")
     adamw = final(whole.of(COMPARED[0]))
     assert algorithms.root["adamw"] == pytest.approx(adamw.root.mean(), rel=1e-5)
-    assert len(recorded.recorded("checkpoints", "smoke")) == len(all_checkpoints(whole))
-    assert set(recorded.recorded("differences", "smoke").reference) == {"adamw", "sgd-noise, s = 0"}
     assert recorded.recorded("treated", "smoke").steps.tolist() == [20]
     ours, found = recorded.recorded("bought", "smoke"), causal.bought_flatness(whole, whole.tasks)
     assert ours.way.tolist() == found.way.tolist()
     assert ours.value.tolist() == pytest.approx(found.value.tolist(), rel=1e-5)
-    assert recorded.recorded("doses", "smoke").task.tolist() == list(whole.tasks)
-    assert len(recorded.recorded("control", "smoke")) == len(all_controls(whole))
+    for name in ("checkpoints", "control", "doses", "labels", "correlations", "matched", "differences"):
+        assert len(recorded.recorded(name, "smoke")) == len(TABLES[name](whole))
+
+
+def test_a_record_that_is_not_complete_has_what_is_finished(record_of):
+    """And judges no claim on what is not, nor reads anything of it."""
+    page = record_of(MAIN, HMM)
+    tables = page.record_tables()
+    assert set(tables["checkpoints"].language) == {"PCFG", "HMM"}
+    assert set(tables["control"].language) == {"PCFG", "HMM"}
+    assert tables["algorithms"].algorithm.tolist() == ["adamw"] * len(tables["algorithms"])
+    assert not {"differences", "treated", "bought", "doses", "rates"} & set(tables)
+    judged = [claim for claim in page.claims() if claim.id in set(tables["verdicts"].id)]
+    known = {arm.of(page.settings.shown) for arm in (MAIN, HMM)}
+    assert judged
+    assert {arm.of(page.settings.shown) for claim in judged for arm in claim.arms} <= known
+
+
+def test_an_algorithm_is_compared_only_with_what_is_finished(record_of):
+    page = record_of(ADAMW, *NOISE[:2])
+    table = TABLES["differences"](page)
+    assert set(table.algorithm) == {"sgd-noise, s = 0.5"}
+    assert TABLES["checkpoints"](page).algorithm.unique().tolist() == ["adamw", *(n.label for n in NOISE[:2])]
+    assert TABLES["differences"](record_of(*NOISE[1:])).empty
+
+
+def test_parts_are_those_of_the_whole_preset_and_runs_those_of_the_finished(record_of):
+    page = record_of(OPT)
+    settings, store = page.settings, page.store
+    assert list(page.parts()) == list(WholeStudy("verdicts", settings, store).parts())
+    assert set(page.runs()) == set(page.read_by(OPT.of(settings.shown)))
+    assert page.seeds == settings.training.seeds

@@ -190,14 +190,6 @@ class WholeStudy(ComparisonPage):
         return [*group.runs(), *sizes, *beside]
 
 
-class FinishedStudy(WholeStudy):
-    """The same, of a record that may be incomplete: with those groups alone of which every run is there."""
-
-    def present(self, arms: Iterable[Arm]) -> list[Arm]:
-        """Return those of the arms that the preset does not leave out and that are finished."""
-        return [arm for arm in super().present(arms) if not self.store.missing(self.read_by(arm))]
-
-
 def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
     """Return the runs of a measurement of the main group."""
     return lambda page: page.group.measured(kind).values()

@@ -1,0 +1,31 @@
+"""A page whose record has parts of next to no work."""
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+
+import pandas as pd
+from toy_runs import Squaring
+
+from sameloss.studies.page import Page
+
+
+@dataclass
+class Squares(Page):
+    """A page that reads squares, in parts by name."""
+
+    numbers: dict[str, list[Squaring]]
+
+    def parts(self):
+        return self.numbers
+
+    def runs(self):
+        return [run for part in self.numbers.values() for run in part]
+
+    def record_tables(self):
+        return {"squares": pd.DataFrame({"square": map(self.store.get, self.runs())})}
+
+
+def squares(store, numbers):
+    """Return the page at a preset that is none of the book's."""
+    limits = SimpleNamespace(workers=2, max_hours=1.0)
+    return Squares("squares", SimpleNamespace(name="toy", limits=limits), store, numbers)
