@@ -111,21 +111,9 @@ checkpoints = results.checkpoints
 # %%
 from sameloss.book.chapter import render
 from sameloss.studies.same_loss.results import final
+from sameloss.studies.same_loss.tables.comparison import model_table
 
-models = (
-    final(results)
-    .groupby(["size", "parameters"], sort=False, as_index=False)
-    .agg(
-        seeds=("seed", "size"),
-        KL=("kl_mean", "mean"),
-        worst_KL=("kl_mean", "max"),
-        share=("kl_share", "mean"),
-        worst_share=("kl_share", "max"),
-        KL_error=("kl_standard_error", "mean"),
-        loss=("loss_mean", "mean"),
-        entropy=("entropy_mean", "mean"),
-    )
-)
+models = model_table(final(results))
 render(models, decimals=4)
 
 # %% tags=["remove-cell"]
@@ -226,18 +214,21 @@ for at, name in enumerate(names):
 # second less the first, with its interval; `gradient` is zero at a probe's optimum. On {glue:text}`control-task`
 # the solved probe finds {glue:text}`control-0`; with equal capacity it finds {glue:text}`control-1`; the paper's
 # probe finds {glue:text}`control-2`. Only a net effect is an effect of pre-training, and all effects of size on
-# this page are net, the verdicts at its end too. The recorded run has the same with more seeds:
+# this page are net, the verdicts at its end too. The strongest record has
+# the same with more seeds, and figures on a page of its own, {ref}`ladder`:
 
 # %%
 from IPython.display import Markdown
 
 from sameloss.studies.recorded import record_in_words, recorded
+from sameloss.studies.same_loss.recorded import strongest_record
 
-many = recorded("control")
+strongest = strongest_record("control")
+many = recorded("control", strongest)
 render(scientific(many, "gradient").rename(columns={"value": "net"}))
 
 # %%
-Markdown(record_in_words("laptop-long"))
+Markdown(record_in_words(strongest))
 
 # %% [markdown]
 # ## How many labels?

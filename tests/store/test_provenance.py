@@ -4,9 +4,9 @@ import json
 import shutil
 
 import pytest
-from toy_runs import Squaring
+from toy_runs import Failing, Squaring
 
-from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.provenance import changed_since, origin_of, uncommitted_runs
 from sameloss.store.store import MANIFEST, Store
 
 PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
@@ -34,6 +34,14 @@ def test_an_origin_is_that_of_the_runs_and_of_all_they_read(store):
     assert (origin["core_hours"], origin["peak_gb"]) == (1.01, 2.0)
     assert origin["device"] == [store.manifest(CHILD)["device"]]
     assert origin_of(store, [PARENT])["runs"] == 1
+
+
+def test_an_origin_tells_which_code_computed(store):
+    """Of kinds that the code computes otherwise now, or not at all, a record is out of date."""
+    schemas = origin_of(store, [CHILD])["schemas"]
+    assert schemas == {"Squaring": 1}
+    assert changed_since(schemas) == []
+    assert changed_since({"Squaring": 2, Failing.__name__: 1, "Forgotten": 1}) == ["Squaring", "Forgotten"]
 
 
 def test_what_is_not_there_any_more_does_not_count(store):

@@ -13,6 +13,7 @@ import pandas as pd
 
 from sameloss.store.files import write_atomically
 from sameloss.store.location import book_root
+from sameloss.store.provenance import changed_since
 
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
@@ -48,5 +49,16 @@ def record_in_words(preset: str, page: str = "") -> str:
         f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
         f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
         f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
+        + _schemas_in_words(origin.get("schemas", {}))
         + origin.get("note", "")
+    )
+
+
+def _schemas_in_words(schemas: Mapping[str, int]) -> str:
+    """Say whether the code computes what a record has; nothing of a record that does not say what it has."""
+    if not schemas:
+        return ""
+    changed = ", ".join(changed_since(schemas))
+    return (
+        f" Computed otherwise since: {changed}." if changed else " Nothing of it is computed otherwise since."
     )

@@ -7,6 +7,14 @@ import pandas as pd
 import pytest
 from made_up import changed, fill, made_up
 
+from sameloss.studies.recorded import write_record
+from sameloss.studies.same_loss import record as module
+from sameloss.studies.same_loss.arms import EVERYTHING
+from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.same_loss.pages import WholeStudy
+from sameloss.studies.same_loss.record import StudyRecord
+from sameloss.studies.same_loss.tables import causal
+
 mpl.use("agg")
 
 
@@ -41,3 +49,41 @@ def three_sizes(results):
 def filled(opened):
     """Open a page with made-up results of all that it compares."""
     return lambda name, **given: fill(opened(name, **given))
+
+
+WITH_RUNS = [claim for claim in CLAIMS if claim.id == "fig5-enlarged"]
+"""Claims whose effects read a measurement that made-up results do not have."""
+
+
+@pytest.fixture
+def record_of(opened, monkeypatch):
+    """Return a record of made-up results of which some arms alone are finished, or all."""
+
+    def make(*finished):
+        some = opened("02_existence")
+        page = StudyRecord("verdicts", some.settings, some.store)
+        own = [arm.of(page.settings.shown) for arm in finished or EVERYTHING]
+        read_by = {arm: page.read_by(arm) for arm in own}
+        there = {run for runs in read_by.values() for run in runs}
+        monkeypatch.setattr(some.store, "has", there.__contains__)
+        return fill(page)
+
+    monkeypatch.setattr(StudyRecord, "claims", claims_of_made_up)
+    monkeypatch.setattr(module, "by_protocol", lambda results, names: dict.fromkeys(names, results))
+    monkeypatch.setattr(module, "by_labels", lambda results: {8: results, 16: results})
+    lengths = pd.DataFrame({"treatment": ["none"], "steps": [20.0]})
+    monkeypatch.setattr(causal, "cooled_table", lambda page, tasks: lengths)  # which made-up runs have not
+    return make
+
+
+def claims_of_made_up(page):
+    return [claim for claim in WholeStudy.claims(page) if claim not in WITH_RUNS]
+
+
+@pytest.fixture
+def recorded_page(record_of, opened, tmp_path, monkeypatch):
+    """The page on the ladder, where the smoke preset has a complete record of made-up results."""
+    monkeypatch.setattr("sameloss.studies.recorded.book_root", lambda: tmp_path)
+    whole = record_of()
+    write_record(whole.record_tables(), {"seeds": whole.seeds}, tmp_path / "results" / "smoke")
+    return opened("ladder")

@@ -1,48 +1,17 @@
 """What is recorded of a preset can be read again, with what is finished of it."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from made_up import fill
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies import recorded
-from sameloss.studies.same_loss import record as module
 from sameloss.studies.same_loss.arms import ADAMW, EVERYTHING, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.record import COMPARED, TABLES, StudyRecord
-from sameloss.studies.same_loss.results import final
+from sameloss.studies.same_loss.record import COMPARED, TABLES
+from sameloss.studies.same_loss.results import KEYS, final
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.verdict import judge
-
-WITH_RUNS = [claim for claim in CLAIMS if claim.id == "fig5-enlarged"]
-"""Claims whose effects read a measurement that made-up results do not have."""
-
-
-@pytest.fixture
-def record_of(opened, monkeypatch):
-    """Return a record of made-up results of which some arms alone are finished, or all."""
-
-    def make(*finished):
-        some = opened("02_existence")
-        page = StudyRecord("verdicts", some.settings, some.store)
-        own = [arm.of(page.settings.shown) for arm in finished or EVERYTHING]
-        read_by = {arm: page.read_by(arm) for arm in own}
-        there = {run for runs in read_by.values() for run in runs}
-        monkeypatch.setattr(some.store, "has", there.__contains__)
-        return fill(page)
-
-    monkeypatch.setattr(StudyRecord, "claims", claims_of_made_up)
-    monkeypatch.setattr(module, "by_protocol", lambda results, names: dict.fromkeys(names, results))
-    monkeypatch.setattr(module, "by_labels", lambda results: {8: results, 16: results})
-    lengths = pd.DataFrame({"treatment": ["none"], "steps": [20.0]})
-    monkeypatch.setattr(causal, "cooled_table", lambda page, tasks: lengths)  # which made-up runs have not
-    return make
-
-
-def claims_of_made_up(page):
-    return [claim for claim in WholeStudy.claims(page) if claim not in WITH_RUNS]
 
 
 @pytest.fixture
@@ -63,9 +32,16 @@ def test_the_effect_of_size_is_there_of_every_language_and_reading(whole):
     assert table.trained.tolist() == pytest.approx(len(table) * [20], abs=3)
 
 
-def test_every_checkpoint_of_every_group_is_there(whole):
+def test_every_checkpoint_of_every_group_is_there_once(whole):
+    """Also where two groups have a size in common."""
     table = TABLES["checkpoints"](whole)
-    assert len(table) == sum(len(whole.of(arm).checkpoints) for arm in whole.arms)
+    known = {
+        (arm.language, arm.label, *row)
+        for arm in whole.arms
+        for row in whole.of(arm).checkpoints[KEYS].itertuples(index=False)
+    }
+    assert len(table) == len(known)
+    assert not table.duplicated(["language", "algorithm", *KEYS]).any()
     assert len(whole.arms) == len({arm.of(whole.settings.shown) for arm in EVERYTHING})
     noisy = table[table.algorithm == "sgd-noise, s = 1"]
     assert set(noisy.steps) == {320}  # twice as long as the others

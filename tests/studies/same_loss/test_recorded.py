@@ -7,6 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sameloss.errors import ParameterError
+from sameloss.runs.pretraining import Pretraining
 from sameloss.studies import recorded as kept
 from sameloss.studies.evidence import Source
 from sameloss.studies.same_loss import recorded
@@ -26,6 +28,7 @@ def a_record(tmp_path, monkeypatch):
     rows = {
         "id": ["fig2", "fig1"],
         "claim": [BY_ID["fig2"].text, BY_ID["fig1"].text],
+        "task": ["span4", "root"],
         "ours": [7.0, 2.0],
         "low": [6.5, float("nan")],
         "high": [7.5, float("nan")],
@@ -88,6 +91,43 @@ def test_a_record_says_where_it_comes_from(a_record):
     said = kept.record_in_words("laptop-long")
     for word in ("preset laptop-long", "5 pre-training seeds", "cpu", "2026-01-01 to 2026-01-02", "abc"):
         assert word in said
+
+
+def test_a_record_says_whether_the_code_has_changed_since(a_record, tmp_path):
+    path = tmp_path / "results" / "laptop-long" / kept.ORIGIN
+    origin = json.loads(path.read_text())
+    for schemas, words in (
+        ({"Pretraining": Pretraining.schema}, "Nothing of it is computed otherwise since."),
+        ({"Pretraining": Pretraining.schema + 1, "Old": 1}, "Computed otherwise since: Pretraining, Old."),
+    ):
+        path.write_text(json.dumps(origin | {"schemas": schemas}))
+        assert kept.record_in_words("laptop-long").endswith(words)
+
+
+def test_rows_are_chosen_by_what_they_say(a_record, tmp_path):
+    """Of the strongest record that has them; columns of other languages are left out."""
+    folders = {name: tmp_path / "results" / name for name in ("laptop-long", "workstation")}
+    tables = {
+        "laptop-long": {"language": ["PCFG", "HMM"], "root": [1.0, None], "state": [None, 2.0]},
+        "workstation": {"language": ["HMM"], "state": [3.0]},
+    }
+    for name, table in tables.items():
+        kept.write_record({"found": pd.DataFrame(table)}, {"seeds": 5}, folders[name])
+    assert recorded.strongest_record("found") == "workstation"
+    assert recorded.strongest_record("found", language="PCFG") == "laptop-long"
+    found = recorded.rows("laptop-long", "found", language="HMM")
+    assert found.to_dict("list") == {"language": ["HMM"], "state": [2.0]}
+    assert recorded.rows("workstation", "found", size="1K").empty
+    assert recorded.rows("workstation", "other").empty
+    with pytest.raises(ParameterError, match=r"^No record has language OPT in its table found; "):
+        recorded.strongest_record("found", language="OPT")
+
+
+def test_a_record_is_judged_by_itself(a_record):
+    """What it could not test, or has in other words, is left out."""
+    found = recorded.verdicts_of("laptop-long").set_index("id")
+    assert found.verdict.to_dict() == {"fig2": "reproduced"}
+    assert found.page["fig2"] == BY_ID["fig2"].page
 
 
 def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):

@@ -101,7 +101,10 @@ PARAMETERS: dict[str, Parameter] = {
         sets=("evaluation.saturated_share",),
     ),
     "tolerance": Parameter(
-        "relative, of all verdicts; None: each claim's own", float | None, sets=("evaluation.tolerance",)
+        "relative, of all verdicts; None: each claim's own",
+        float | None,
+        sets=("evaluation.tolerance",),
+        example="0.1",
     ),
     "processes": Parameter(
         "that share one training, each on a core or GPU of its own; None: one",

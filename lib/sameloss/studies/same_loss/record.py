@@ -33,6 +33,7 @@ from sameloss.studies.same_loss.tables.comparison import (
     control_table,
     correlation_table,
     matched_table,
+    trained_and_untrained,
 )
 from sameloss.studies.same_loss.tables.labels import accuracy_by_labels
 
@@ -71,12 +72,18 @@ class StudyRecord(WholeStudy):
 
 def checkpoints(page: StudyRecord) -> pd.DataFrame:
     """Return one row a checkpoint of every arm: KL and loss (nats), trace, accuracies (%)."""
-    return _stacked(
+    tables = (
         page.of(arm).checkpoints.assign(
             language=arm.language, algorithm=arm.label, steps=page.of(arm).steps[-1]
         )
         for arm in page.arms
     )
+    return _stacked(tables).drop_duplicates(ignore_index=True)  # two arms may have a size in common
+
+
+def last_of(checkpoints: pd.DataFrame) -> pd.DataFrame:
+    """Return the last checkpoint of every run of a recorded table."""
+    return checkpoints[checkpoints.step == checkpoints.steps]
 
 
 def differences(page: StudyRecord) -> pd.DataFrame:
@@ -92,6 +99,16 @@ def differences(page: StudyRecord) -> pd.DataFrame:
 def control(results: Results) -> pd.DataFrame:
     """Return the effect of size, trained, untrained and net, by protocol and task."""
     return control_table(results, by_protocol(results, readings(results.group)), results.group.tasks)
+
+
+def accuracies(results: Results) -> pd.DataFrame:
+    """Return the accuracy (%) of every size before and after training, by protocol and task."""
+    return trained_and_untrained(by_protocol(results, readings(results.group)), results.group.tasks)
+
+
+def baselines(results: Results) -> pd.DataFrame:
+    """Return the accuracy (%) of what no training made, by task."""
+    return _stacked(results.baseline_table(task).assign(task=task) for task in results.group.tasks)
 
 
 def rates(page: StudyRecord) -> pd.DataFrame:
@@ -128,6 +145,8 @@ TABLES: dict[str, Callable[[StudyRecord], pd.DataFrame]] = {
     "algorithms": lambda page: arm_table(page, page.present([*COMPARED, *NOISE]), page.tasks),
     "differences": differences,
     "control": partial(_everywhere, control),
+    "accuracies": partial(_everywhere, accuracies),
+    "baselines": partial(_everywhere, baselines),
     "correlations": partial(_everywhere, lambda found: correlation_table(found, found.group.tasks)),
     "matched": partial(_everywhere, lambda found: matched_table(found, found.group.tasks)),
     "labels": partial(_of_all, [MAIN], lambda page: accuracy_by_labels(by_labels(page.of(MAIN)), page.tasks)),

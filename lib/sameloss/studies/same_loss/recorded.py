@@ -4,12 +4,13 @@ from typing import Any
 
 import pandas as pd
 
+from sameloss.errors import ParameterError
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.studies.verdict import Verdict, judge
+from sameloss.studies.verdict import Judged, Verdict, judge, verdict_table
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
@@ -29,6 +30,47 @@ def recorded_verdicts(verdicts: pd.DataFrame, preset: str, tolerance: float | No
     kept = recorded("verdicts", preset)[["id", "claim", "ours", "low", "high"]]
     known = verdicts[["id", "claim"]].merge(kept)
     return known.assign(verdict=[str(_judged(row, tolerance)) for row in known.itertuples()])
+
+
+def verdicts_of(preset: str, tolerance: float | None = None) -> pd.DataFrame:
+    """Return paper beside a record, judged as it would be today: one row a claim that it could test.
+
+    A claim whose words are others today is left out, as in `recorded_verdicts`.
+    """
+    kept = recorded("verdicts", preset).dropna(subset=["low", "high"])
+    judged = [
+        Judged(BY_ID[row.id], Interval(row.ours, row.low, row.high), row.task)
+        for row in kept.itertuples()
+        if row.id in BY_ID and BY_ID[row.id].text == row.claim
+    ]
+    return verdict_table(judged, tolerance)
+
+
+def rows(preset: str, table: str, **values: object) -> pd.DataFrame:
+    """Return the rows of a recorded table that have some values; columns that are then empty are left out."""
+    found = recorded(table, preset)
+    if not set(values) <= set(found):
+        return pd.DataFrame()
+    wanted = (found[list(values)] == pd.Series(values)).all(axis=1)
+    return found[wanted].dropna(axis=1, how="all").reset_index(drop=True)
+
+
+def strongest_record(table: str, **values: object) -> str:
+    """Return the preset of the strongest record that has rows with some values in a table.
+
+    Raises:
+        ParameterError: where none has.
+
+    """
+    strength = {name: Source(name, origin["seeds"], True).strength for name, origin in records().items()}
+    ordered = sorted(strength, key=strength.__getitem__, reverse=True)
+    found = [name for name in ordered if len(rows(name, table, **values))]
+    if not found:
+        wanted = " and ".join(f"{name} {value}" for name, value in values.items())
+        raise ParameterError(
+            f"No record has {wanted or 'a row'} in its table {table}; `make record` makes one."
+        )
+    return found[0]
 
 
 def _judged(row: Any, tolerance: float | None) -> Verdict:

@@ -57,6 +57,34 @@ def test_associations_are_of_saturated_checkpoints_alone(results):
     assert table.value.isna().all()
 
 
+def test_every_size_has_its_distance_from_the_best_loss(results):
+    last = final(results).assign(loss_mean=1.0, entropy_mean=0.9)
+    table = comparison.model_table(last).set_index("size")
+    assert table.index.tolist() == ["1K", "3K"]
+    assert table.seeds.tolist() == [3, 3]
+    own = last[last["size"] == "1K"].kl_mean
+    assert (table.KL["1K"], table.worst_KL["1K"]) == (pytest.approx(own.mean()), own.max())
+    assert table.loss.tolist() == [1.0, 1.0]
+
+
+def test_recorded_effects_are_said_language_by_language():
+    about = {"task": ["root", "root"], "language": ["PCFG", "HMM"]}
+    ends = {"value": [0.5, -0.2], "low": [0.1, -0.4], "high": [0.9, -0.1]}
+    table = pd.DataFrame({**about, **ends, "statistic": "r²"})
+    assert comparison.correlations_in_words(table, "r²") == (
+        "PCFG, task A: +0.50 (0.10 to 0.90), flatter is better; "
+        "HMM, task A: -0.20 (-0.40 to -0.10), flatter is worse"
+    )
+    unknown = table.assign(low=np.nan)
+    assert comparison.correlations_in_words(unknown, "r²") == ""
+    effect = pd.DataFrame({**about, **ends, "protocol": "solved", "trained": 2.0, "untrained": 1.5})
+    said = comparison.controls_in_words(effect, "solved")
+    assert said == "; ".join(
+        f"{name}, task A: {comparison.control_in_words(effect[effect.language == name], 'solved', 'root')}"
+        for name in ("PCFG", "HMM")
+    )
+
+
 def test_equal_kl_stands_beside_equal_steps(results):
     table = comparison.matched_table(results, ["root", "span2"])
     assert table.task.tolist() == 4 * ["root"] + 4 * ["span2"]

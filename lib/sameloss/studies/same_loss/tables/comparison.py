@@ -64,6 +64,41 @@ def correlation_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     )
 
 
+def correlations_in_words(correlations: pd.DataFrame, statistic: str) -> str:
+    """Say one statistic of every language and task of a recorded table, with the sizes it is over."""
+    found = correlations[correlations.statistic == statistic].dropna(subset=["low", "high"])
+    return "; ".join(
+        f"{row.language}, {display_name(row.task)}: {row.value:+z.2f} ({row.low:.2f} to {row.high:.2f}), "
+        + (
+            "flatter is better"
+            if row.low > 0
+            else "flatter is worse"
+            if row.high < 0
+            else "not told from zero"
+        )
+        for row in found.itertuples()
+    )
+
+
+def model_table(last: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a size: seeds, KL (mean, worst, standard error), share of the context, loss, entropy.
+
+    Args:
+        last: the last checkpoint of every run.
+
+    """
+    return last.groupby(["size", "parameters"], sort=False, as_index=False).agg(
+        seeds=("seed", "size"),
+        KL=("kl_mean", "mean"),
+        worst_KL=("kl_mean", "max"),
+        share=("kl_share", "mean"),
+        worst_share=("kl_share", "max"),
+        KL_error=("kl_standard_error", "mean"),
+        loss=("loss_mean", "mean"),
+        entropy=("entropy_mean", "mean"),
+    )
+
+
 def matched_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     """Return the effects of size and of steps, after all steps and at equal KL."""
     wanted = {
@@ -137,6 +172,16 @@ def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
     return (
         f"{row.trained:+z.1f} points trained and {row.untrained:+z.1f} untrained; net {row.value:+z.1f} "
         f"({row.low:.1f} to {row.high:.1f}), {side} the control"
+    )
+
+
+def controls_in_words(controls: pd.DataFrame, protocol: str) -> str:
+    """Say the same of every language and task of a recorded table."""
+    tables = [(name, table) for name, table in controls.groupby("language", sort=False)]
+    return "; ".join(
+        f"{name}, {display_name(task)}: {control_in_words(table, protocol, task)}"
+        for name, table in tables
+        for task in table.task.unique()
     )
 
 
