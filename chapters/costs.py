@@ -81,13 +81,26 @@ render(stages.drop(columns="device"), decimals=1)
 # %% [markdown]
 # ## Recorded runs
 #
-# Tables of longer presets, computed once by `make record PRESET=laptop-long` and kept in `results/`;
-# chapters show them beside their own numbers.
+# Tables of longer presets, computed by `make record` and kept in `results/`; chapters show them beside their own
+# numbers. A record grows part by part; `make record PRESET=workstation FLAGS=--dry-run` says what is left of it here.
 
 # %%
 from sameloss.studies.recorded import record_in_words, records
 
 print(*map(record_in_words, records()), sep="\n")
+
+# %% [markdown]
+# Part by part, in the order in which they are computed: all runs and those that are finished, core-hours that were
+# told for these and that they took, and what is told for the others. What an earlier part has is not counted again.
+
+# %%
+from sameloss.book.cost_tables import recorded_parts, told_in_words
+
+recorded = recorded_parts()
+render(recorded)
+
+# %%
+print(told_in_words(recorded))
 
 # %% [markdown]
 # ## What a fault costs

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sameloss.book import cost_tables
@@ -47,6 +48,27 @@ def test_sizes_are_the_papers_with_true_counts():
     assert list(table.index) == list(dict.fromkeys(size for sizes in families for size in sizes))
     assert table.preset["2M"] == "gpu"  # the first that has it
     assert table.d_model["235M"] == 1024
+
+
+@pytest.mark.usefixtures("at_home")
+def test_a_record_that_is_not_complete_is_no_measurement_of_its_preset(tmp_path, monkeypatch):
+    left = pd.DataFrame({"part": ["a"], "left": [1.0]})
+    monkeypatch.setattr(cost_tables, "rows", lambda preset, name: left)
+    assert preset_costs(Store(tmp_path)).measured_h.isna().all()
+
+
+def test_what_a_record_took_stands_beside_what_was_told(monkeypatch):
+    """Of parts that are finished alone; a record that has no such table is left out."""
+    parts = {"part": ["a", "b", "c"], "runs": [2, 3, 4], "finished": [2, 3, 1]}
+    hours = {"told": [1.0, 2.0, 9.0], "took": [1.5, 3.0, 1.0], "left": [0.0, 0.0, 1.0]}
+    tables = {"old": pd.DataFrame(), "new": pd.DataFrame(parts | hours)}
+    monkeypatch.setattr(cost_tables, "records", lambda: tables)
+    monkeypatch.setattr(cost_tables, "rows", lambda preset, name: tables[preset])
+    found = cost_tables.recorded_parts()
+    assert found.preset.tolist() == ["new"] * 3
+    assert found.columns[0] == "preset"
+    said = cost_tables.told_in_words(found)
+    assert said == "new: 4.5 core-hours for the 2 finished parts, 1.50 times what was told."
 
 
 @pytest.fixture(scope="module")

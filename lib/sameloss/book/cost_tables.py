@@ -1,6 +1,7 @@
 """Tables of the page on costs."""
 
 import json
+from typing import Any
 
 import pandas as pd
 
@@ -13,6 +14,7 @@ from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.pages import WholeStudy
+from sameloss.studies.same_loss.recorded import rows
 from sameloss.studies.same_loss.settings import PRESETS, Settings
 
 ON_A_GPU = ("gpu", "paper")
@@ -70,7 +72,7 @@ def _preset_cost(settings: Settings, store: Store, here: Speed) -> dict[str, obj
     trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
     on_gpu = settings.name in ON_A_GPU
     speed = H200 if on_gpu else here
-    origin = origin_of(store, runs) if all(map(store.has, runs)) else records().get(settings.name)
+    origin = origin_of(store, runs) if all(map(store.has, runs)) else _of_complete_record(settings.name)
     return {
         "preset": settings.name,
         "trainings": len(trainings),
@@ -81,6 +83,36 @@ def _preset_cost(settings: Settings, store: Store, here: Speed) -> dict[str, obj
         "measured_h": origin["core_hours"] if origin else float("nan"),
         "on": ", ".join(origin["device"]) if origin else "–",
     }
+
+
+def _of_complete_record(preset: str) -> dict[str, Any] | None:
+    """Return where the record of a preset comes from, if there is one and nothing is left of it."""
+    parts = rows(preset, "parts")
+    complete = parts.empty or not parts.left.any()
+    return records().get(preset) if complete else None
+
+
+def recorded_parts() -> pd.DataFrame:
+    """Return the parts of every record that tells them, from `costs.by_part`, with their `preset`."""
+    tables = [rows(preset, "parts").assign(preset=preset) for preset in records()]
+    table = pd.concat([table for table in tables if len(table)])
+    return table[["preset", *table.columns.drop("preset")]]
+
+
+def told_in_words(parts: pd.DataFrame) -> str:
+    """Say by what factor the finished parts of records took longer than they were told to, or shorter.
+
+    Args:
+        parts: from `recorded_parts`; a part of which a run is missing does not count.
+
+    """
+    done = parts[parts.finished == parts.runs]
+    totals = done.groupby("preset", sort=False)[["told", "took"]].sum()
+    return " ".join(
+        f"{row.Index}: {row.took:.1f} core-hours for the {(done.preset == row.Index).sum()} finished parts, "
+        f"{row.took / row.told:.2f} times what was told."
+        for row in totals.itertuples()
+    )
 
 
 def size_table() -> pd.DataFrame:
