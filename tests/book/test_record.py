@@ -131,6 +131,13 @@ def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
     assert not Path("results/runs").exists()
 
 
+def test_what_is_finished_of_a_part_is_kept_without_more(recorded, notes, book):
+    """Though its tables have to wait for the rest."""
+    Store(book / "here").compute(Squaring(1, notes=notes))
+    assert recorded("here", parts(notes), finished=True) == 1
+    assert recorded("elsewhere", parts(notes)) == 3
+
+
 def test_what_is_finished_is_written_without_more(recorded, capsys, notes):
     assert recorded("here", parts(notes), finished=True) == 0
     assert capsys.readouterr().out.endswith("squares: nothing is finished, and nothing written.\n")

@@ -4,7 +4,6 @@ A record grows over days and machines. Its runs are computed part by part; what 
 pool for all presets, and a store that has nothing takes it from there.
 """
 
-from collections.abc import Iterable
 from typing import Any
 
 from sameloss.book.adopt import refuse_uncommitted
@@ -53,7 +52,7 @@ def record(preset: str, page: str | None = None, *, finished: bool = False, dry_
     Args:
         preset: to be recorded.
         page: that is recorded; all where None.
-        finished: whether to compute nothing, and write the tables of the parts that are finished.
+        finished: whether to compute nothing, keep what is finished and write the tables of finished parts.
         dry_run: whether to compute and write nothing, and say what is left.
 
     Raises:
@@ -70,7 +69,7 @@ def record(preset: str, page: str | None = None, *, finished: bool = False, dry_
         print(parts_in_words(opened), flush=True)
     if not dry_run:
         for opened in pages:
-            _compute(opened, [] if finished else opened.parts())
+            _compute(opened, finished=finished)
         for opened in pages:  # not before: a table that has changed makes the tree another
             _write(opened)
 
@@ -95,14 +94,15 @@ def _open(name: str, preset: str) -> Page[Any]:
     return StudyRecord(name, page.settings, page.store) if name == PART_I else page
 
 
-def _compute(page: Page[Any], parts: Iterable[str]) -> None:
-    """Compute parts of a record one after the other, and add each to the pool."""
-    runs = page.parts()
-    refuse_uncommitted_runs(page.store, [run for part in runs.values() for run in part])
-    for name in parts:
-        print(f"{name}: {announce(page, runs[name])}", flush=True)
-        compute_all(page.store, runs[name], page.settings.limits.workers)
-        record_runs(page.store, runs[name], POOL)
+def _compute(page: Page[Any], *, finished: bool) -> None:
+    """Compute the parts of a record one after the other, or nothing; add what is finished to the pool."""
+    parts = page.parts()
+    refuse_uncommitted_runs(page.store, [run for runs in parts.values() for run in runs])
+    for name, runs in parts.items():
+        if not finished:
+            print(f"{name}: {announce(page, runs)}", flush=True)
+            compute_all(page.store, runs, page.settings.limits.workers)
+        record_runs(page.store, runs, POOL)
 
 
 def _write(page: Page[Any]) -> None:
