@@ -102,10 +102,6 @@ drawing.legend(axes[0])
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the grammar. One line a pre-training, one point a checkpoint, the last outlined; the shaded region is saturated.", "name": "fig-ladder-existence"}, "image": {"alt": "Probe accuracy against KL for every size of the ladder, with horizontal lines for lookup table and one-hot tokens."}}
 axes = records.against_kl(page, "PCFG")
 
-# %% mystnb={"figure": {"caption": "Recorded: untrained and trained models by size, read by the solved probe, with equal capacity and by the paper's probe.", "name": "fig-ladder-control"}, "image": {"alt": "Accuracy against size on the tasks of the grammar, trained and untrained models under three probes."}}
-by_size = page.rows("accuracies", language="PCFG")
-axes = figures.accuracy_by_size(by_size) if len(by_size) else []
-
 # %% [markdown]
 # ## The hidden Markov model, with the paper's own class of models
 #
@@ -114,13 +110,13 @@ axes = figures.accuracy_by_size(by_size) if len(by_size) else []
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the hidden Markov model, transformers first, then LSTMs where they are recorded.", "name": "fig-ladder-hmm"}, "image": {"alt": "Probe accuracy against KL on the two positions of the HMM, by size, transformers and LSTMs."}}
 axes = records.against_kl(page, "HMM", "HMM-LSTM")
 
-# %% mystnb={"figure": {"caption": "Recorded: untrained and trained models on the hidden Markov model, as in {numref}`fig-ladder-control`.", "name": "fig-ladder-control-hmm"}, "image": {"alt": "Accuracy against size on the two positions of the HMM, trained and untrained models under three probes."}}
-by_size = page.rows("accuracies", language="HMM")
-axes = figures.accuracy_by_size(by_size) if len(by_size) else []
+# %% mystnb={"figure": {"caption": "Recorded: untrained and trained models by size, read by the solved probe: the grammar's tasks, then the hidden Markov model's. Under other probes: the table below.", "name": "fig-ladder-control"}, "image": {"alt": "Accuracy against size on the tasks of the grammar and of the HMM, trained and untrained models."}}
+solved = page.rows("accuracies", protocol="solved")
+axes = figures.accuracy_by_size(solved[solved.language.isin(["PCFG", "HMM"])])
 
-# %% mystnb={"figure": {"caption": "The same with LSTMs.", "name": "fig-ladder-control-lstm"}, "image": {"alt": "Accuracy against size of LSTMs on the two positions of the HMM, trained and untrained models under three probes."}}
-by_size = page.rows("accuracies", language="HMM-LSTM")
-axes = figures.accuracy_by_size(by_size) if len(by_size) else []
+# %% mystnb={"figure": {"caption": "The same with LSTMs.", "name": "fig-ladder-control-lstm"}, "image": {"alt": "Accuracy against size of LSTMs on the two positions of the HMM, trained and untrained models."}}
+lstms = solved[solved.language == "HMM-LSTM"]
+axes = figures.accuracy_by_size(lstms) if len(lstms) else []
 
 # %% tags=["remove-cell"]
 from sameloss.studies.same_loss.tables.comparison import controls_in_words, correlations_in_words
@@ -139,15 +135,6 @@ render(scientific(page.rows("control"), "gradient").rename(columns={"value": "ne
 # %% tags=["hide-cell"] mystnb={"code_prompt_show": "At exactly equal KL"}
 matched = page.rows("matched")
 render(matched.rename(columns={"value": "points"})) if len(matched) else None
-
-# %% [markdown]
-# ## Few labels
-
-# %% mystnb={"figure": {"caption": "Recorded: accuracy by the number of labelled sentences, as in {numref}`fig-labels`.", "name": "fig-ladder-labels"}, "image": {"alt": "Probe accuracy against the number of labelled sentences for every size of the ladder, trained and untrained."}}
-from sameloss.studies.same_loss.tables.labels import FEW_SHOT
-
-by_count = page.rows("labels")
-axes = figures.accuracy_by_labels(by_count, FEW_SHOT) if len(by_count) else []
 
 # %% [markdown]
 # ## Flatness (Figure 5)
