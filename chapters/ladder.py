@@ -218,4 +218,4 @@ render(parts) if len(parts) else None
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, page.rows("checkpoints"))
+close(page, last_of(page.rows("checkpoints")))
