@@ -18,8 +18,7 @@
 # model.
 #
 # **What you will see**: the record of a preset that takes hours, as chapters {ref}`existence` and
-# {ref}`flatness` show their own runs: more sizes, over two orders of magnitude, five seeds of each, the hidden
-# Markov model with the paper's own class of models. Nothing is trained here; all is read from the tables in
+# {ref}`flatness` show their own runs: more sizes, over two orders of magnitude, five seeds of each. Nothing is trained here; all is read from the tables in
 # `results/`, and what is not yet recorded is left out.
 
 # %% tags=["parameters"]
@@ -103,9 +102,10 @@ drawing.legend(axes[0])
 axes = records.against_kl(page, "PCFG")
 
 # %% [markdown]
-# ## The hidden Markov model, with the paper's own class of models
+# ## The hidden Markov model
 #
-# The paper trains LSTMs here. Sizes that begin with an L are LSTMs.
+# The paper trains LSTMs here; these are transformers, and LSTMs (their sizes begin with an L) stand beside them once they
+# are recorded.
 
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the hidden Markov model, transformers first, then LSTMs where they are recorded.", "name": "fig-ladder-hmm"}, "image": {"alt": "Probe accuracy against KL on the two positions of the HMM, by size, transformers and LSTMs."}}
 axes = records.against_kl(page, "HMM", "HMM-LSTM")
@@ -113,10 +113,6 @@ axes = records.against_kl(page, "HMM", "HMM-LSTM")
 # %% mystnb={"figure": {"caption": "Recorded: untrained and trained models by size, read by the solved probe: the grammar's tasks, then the hidden Markov model's. Under other probes: the table below.", "name": "fig-ladder-control"}, "image": {"alt": "Accuracy against size on the tasks of the grammar and of the HMM, trained and untrained models."}}
 solved = page.rows("accuracies", protocol="solved")
 axes = figures.accuracy_by_size(solved[solved.language.isin(["PCFG", "HMM"])])
-
-# %% mystnb={"figure": {"caption": "The same with LSTMs.", "name": "fig-ladder-control-lstm"}, "image": {"alt": "Accuracy against size of LSTMs on the two positions of the HMM, trained and untrained models."}}
-lstms = solved[solved.language == "HMM-LSTM"]
-axes = figures.accuracy_by_size(lstms) if len(lstms) else []
 
 # %% tags=["remove-cell"]
 from sameloss.studies.same_loss.tables.comparison import controls_in_words, correlations_in_words
