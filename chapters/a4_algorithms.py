@@ -43,7 +43,7 @@ from sameloss.book.chapter import begin
 page = begin(globals(), "a4_algorithms")
 
 # %%
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, NOISE, SOFT, TRAINED
+from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, COOLED, NOISE, NOISY, SOFT, TRAINED
 
 tasks = page.tasks
 trained, noise = page.present(TRAINED), page.present(NOISE)
@@ -164,13 +164,14 @@ _ = figures.differences_at_equal_kl(differences)
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
 from sameloss.studies.recorded import record_in_words, recorded
+from sameloss.studies.same_loss.recorded import rows, strongest_record
 
-over_adamw = recorded("differences").query("reference == 'adamw'")
-_ = figures.differences_at_equal_kl(over_adamw)
+every_algorithm = strongest_record("differences", algorithm=ADVERSARIAL[-1].label)
+_ = figures.differences_at_equal_kl(rows(every_algorithm, "differences", reference=ADAMW.label))
 
 # %%
-print(record_in_words("laptop-long"))
-render(recorded("algorithms"), decimals=3)
+print(record_in_words(every_algorithm))
+render(recorded("algorithms", every_algorithm), decimals=3)
 
 # %% [markdown]
 # ## Does flatness cause transfer? One saturated point, treated in different ways
@@ -243,14 +244,26 @@ glue("causal", causal.in_words(slopes, bought), display=False)
 # The recorded run, with more seeds and treatments: {glue:text}`causal-recorded`
 
 # %% mystnb={"figure": {"caption": "The same of the recorded run.", "name": "fig-bought-recorded"}, "image": {"alt": "The same figure with more ways of changing flatness, from more seeds."}}
-many = recorded("bought")
+every_treatment = strongest_record("bought", way=COOLED[-1].label)
+many = recorded("bought", every_treatment)
 axes = figures.accuracy_bought(many)
 
 told = "Difference in accuracy against the ratio of traces, one marker a way of changing flatness."
 glue("figure-bought", screens.picture(axes[0].figure, told), display=False)
 
 # %% tags=["remove-cell"]
-glue("causal-recorded", causal.in_words(recorded("doses"), many), display=False)
+glue("causal-recorded", causal.in_words(recorded("doses", every_treatment), many), display=False)
+
+strongest = strongest_record("bought")
+(treated_size,) = rows(strongest, "checkpoints", algorithm=NOISY.label)["size"].unique()
+again = causal.in_words(recorded("doses", strongest), recorded("bought", strongest))
+glue("causal-second", f"At {treated_size} parameters (preset {strongest}): {again}", display=False)
+
+# %% [markdown]
+# **At a second size**, by the strongest record, which has label noise alone: {glue:text}`causal-second`
+
+# %%
+render(recorded("treated", strongest), decimals=5)
 
 # %% [markdown]
 # **With few labels** (the bridge to Section 5). In {ref}`dyck` label noise makes a model flat, and multiplies the error of

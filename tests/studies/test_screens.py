@@ -99,6 +99,19 @@ def test_shades_and_words_keep_their_digits():
         assert ">0.00375 nats<" in svg
 
 
+def test_what_markers_look_like_is_said_once(ax):
+    """Of each line, whatever its neighbour looks like; a single marker keeps its own."""
+    for y, color in ((0, "#ff0000"), (1, "#00ff00")):
+        ax.plot([0, 1, 2], [y] * 3, "o", color=color)
+    ax.plot([1], [2], "o", color="#0000ff")
+    ax.set(xticks=[], yticks=[])
+    uses, groups = (re.findall(rf"<{tag} [^>]*>", both_forms(ax.figure)[WIDE]) for tag in ("use", "g"))
+    assert len(uses) == 7
+    for color, said in (("#ff0000", groups), ("#00ff00", groups), ("#0000ff", uses)):
+        assert sum(f"fill: {color}" in tag for tag in said) == 1
+    assert sum("style=" in tag for tag in uses) == 1
+
+
 def test_powers_of_ten_are_left_whole(ax):
     ax.plot([1e-9, 1e9], [1, 2])
     ax.set(xscale="log")

@@ -106,7 +106,7 @@ class Probing(_Probing):
         width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
-        return reads * width / 2.5e8
+        return reads * width * sum(self.labelled.classes) / 1.25e9
 
 
 @dataclass(frozen=True)

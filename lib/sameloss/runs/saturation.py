@@ -30,7 +30,7 @@ class SaturationMeasurement(Measurement):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.7 * len(self.pretraining.checkpoints)
+        return 0.7 * (1 + self.pretraining.shape.d_model**2 / 2000) * len(self.pretraining.checkpoints)
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""

@@ -35,7 +35,7 @@ def records(page: str = "") -> dict[str, dict[str, Any]]:
     return {preset: json.loads((results / preset / page / ORIGIN).read_text()) for preset in presets}
 
 
-def recorded(table: str, preset: str = "laptop-long", page: str = "") -> pd.DataFrame:
+def recorded(table: str, preset: str, page: str = "") -> pd.DataFrame:
     """Return a recorded table; an empty one where the record is of a time that had none such."""
     path = book_root() / "results" / preset / page / f"{table}.csv"
     return pd.read_csv(path) if path.exists() else pd.DataFrame()

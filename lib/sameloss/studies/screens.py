@@ -72,7 +72,18 @@ def _short(svg: str) -> str:
     """Leave out of an SVG what nobody sees: comments, line ends, coordinates beyond a tenth of a point."""
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # not in words
-    return re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
+    svg = re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
+    svg = re.sub(r' transform="rotate\(-?0 [^"]*"', "", svg)
+    return re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _said_once, svg)
+
+
+def _said_once(group: re.Match[str]) -> str:
+    """Let a group say what its markers look like, where they all look alike."""
+    styles = set(re.findall(r'style="[^"]*"', group["markers"]))
+    if len(styles) != 1 or "style=" in group["of"]:
+        return group[0]
+    (style,) = styles
+    return f"<g{group['of']} {style}>{group['markers'].replace(' ' + style, '')} </g>"
 
 
 def stacked(figure: Figure) -> Figure:

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from sameloss.store.store import Store
 from sameloss.studies.same_loss.arms import ALL_SIZES
-from sameloss.studies.same_loss.rate_search import SEED, SHORTER, rate_runs, rate_table
+from sameloss.studies.same_loss.rate_search import SEED, SHORTER, best_rates, rate_runs, rate_table
+from sameloss.studies.same_loss.recorded import rows
 from sameloss.studies.same_loss.settings import PRESETS
 
 
@@ -38,3 +39,11 @@ def test_the_table_has_the_kl_of_each(tmp_path):
         assert table.share[size, 1e-4] > 1  # not even single words are learnt
         assert table.rate[size, 1.0] == PRESETS["smoke"].training.optimisation.lr
     assert set(table.language) == {"PCFG"}
+
+
+def test_a_preset_trains_at_the_rates_that_its_record_found_best():
+    domains = PRESETS["workstation"].domains
+    for language in ("PCFG", "HMM", "HMM-LSTM"):
+        domain = domains[language]
+        chosen = {size: domain.tuned.get(size, 1.0) for size in domain.sizes}
+        assert best_rates(rows("workstation", "rates", language=language)) == chosen

@@ -75,7 +75,7 @@ def test_a_record_speaks_for_a_claim_only_in_the_same_words(a_record):
 
 def test_a_record_keeps_numbers_and_is_judged_as_a_page_is(a_record):
     """A verdict written down under another rule would not be comparable."""
-    found = kept.recorded("verdicts").set_index("id")
+    found = kept.recorded("verdicts", "laptop-long").set_index("id")
     assert found.verdict["fig2"] == "not seen"
     assert of_the_record(page_of("fig2")).verdict["fig2"] == "reproduced"
 
@@ -136,13 +136,14 @@ def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):
 
 
 def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
-    assert kept.recorded("doses").empty
-    assert len(kept.recorded("verdicts")) == 2
+    assert kept.recorded("doses", "laptop-long").empty
+    assert len(kept.recorded("verdicts", "laptop-long")) == 2
 
 
 def test_the_committed_record_answers_every_claim(monkeypatch):
     """Each claim has a row, and so has each of the tables a chapter shows."""
     monkeypatch.chdir(BOOK)
-    assert {claim.id for claim in CLAIMS} <= set(kept.recorded("verdicts").id)
-    assert {"algorithm", "compared", "quantity", "low", "high"} <= set(kept.recorded("differences"))
+    assert {claim.id for claim in CLAIMS} <= set(kept.recorded("verdicts", "laptop-long").id)
+    differences = kept.recorded("differences", "laptop-long")
+    assert {"algorithm", "compared", "quantity", "low", "high"} <= set(differences)
     assert kept.records()["laptop-long"]["seeds"] >= 3

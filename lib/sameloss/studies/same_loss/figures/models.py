@@ -101,11 +101,13 @@ def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
     """Draw accuracy against size, a panel a task: trained models filled, untrained ones open and dashed.
 
     Args:
-        table: from `tables.comparison.trained_and_untrained`; each protocol has a colour.
+        table: from `tables.comparison.trained_and_untrained`; each protocol has a colour. Where it has a
+            `language`, each has panels of its own.
 
     """
-    axes = panels(table.task.nunique())
-    for (task, part), ax in zip(table.groupby("task", sort=False), axes, strict=True):
+    tasks = table.assign(language=table.get("language", "")).groupby(["language", "task"], sort=False)
+    axes = panels(tasks.ngroups)
+    for ((language, task), part), ax in zip(tasks, axes, strict=True):
         styles = _styles(part, "protocol")
         for (name, style), shift in zip(styles.items(), np.linspace(-0.1, 0.1, len(styles)), strict=True):
             for models, look in {"trained": {}, "untrained": {"mfc": "white", "ls": "--"}}.items():
@@ -114,7 +116,7 @@ def accuracy_by_size(table: pd.DataFrame) -> list[Axes]:
                 ax.errorbar(at, own.value, ends, capsize=2, label=f"{name}, {models}", **style | look)
         sizes = part["size"].unique()
         ax.set_xticks(range(len(sizes)), sizes)
-        ax.set(xlabel="size", ylabel=accuracy_label(task), xlim=(-0.4, len(sizes) - 0.6))
+        ax.set(xlabel="size", ylabel=accuracy_label(task), xlim=(-0.4, len(sizes) - 0.6), title=language)
     legend(axes[0])
     return axes
 

@@ -23,6 +23,7 @@ from sameloss.studies.same_loss.effects import (
 )
 from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
 from sameloss.studies.same_loss.pages import ComparisonPage
+from sameloss.studies.same_loss.recorded import strongest_record
 from sameloss.studies.same_loss.results import (
     KEYS,
     Results,
@@ -276,9 +277,10 @@ def differences_or_recorded(
     arms = list(arms)
     if present := page.present(arms):
         return arm_differences(page, present, tasks), f"Differences of preset {page.settings.name}."
-    table = recorded("differences")
+    strongest = strongest_record("differences", algorithm=arms[0].label)
+    table = recorded("differences", strongest)
     wanted = table.algorithm.isin([arm.label for arm in arms]) & table.quantity.isin(["trace", *tasks])
-    return table[wanted], record_in_words("laptop-long")
+    return table[wanted], record_in_words(strongest)
 
 
 def comparison_table(results: Results, traces: pd.DataFrame) -> pd.DataFrame:
