@@ -229,7 +229,7 @@ render(tables.correlation_table(thirty))
 render(tables.landscape_table(thirty))
 
 # %%
-render(tables.downstream_table(thirty, recorded("downstream", page="ii5_growing")), decimals=2)
+render(tables.downstream_table(thirty, recorded("downstream", "laptop-long", "ii5_growing")), decimals=2)
 
 # %% tags=["remove-cell"]
 glue("record", record_in_words("laptop-long", "ii5_growing"), display=False)
