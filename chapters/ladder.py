@@ -109,9 +109,10 @@ axes = records.against_kl(page, "PCFG")
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the hidden Markov model, transformers first, then LSTMs.", "name": "fig-ladder-hmm"}, "image": {"alt": "Probe accuracy against KL on the two positions of the HMM, by size, transformers and LSTMs."}}
 axes = records.against_kl(page, "HMM", "HMM-LSTM")
 
-# %% mystnb={"figure": {"caption": "Recorded: untrained and trained models by size, read by the solved probe: the grammar's tasks, then the hidden Markov model's by transformers and by LSTMs. Under other probes: the table below.", "name": "fig-ladder-control"}, "image": {"alt": "Accuracy against size on the tasks of the grammar and of the HMM, trained and untrained models."}}
+# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Untrained and trained models by size, under the solved probe"}
 solved = page.rows("accuracies", protocol="solved")
-axes = figures.accuracy_by_size(solved[solved.language.isin(["PCFG", "HMM", "HMM-LSTM"])])
+columns = {"index": ["language", "task", "size"], "columns": "models", "values": "value", "sort": False}
+render(solved.pivot_table(**columns).reset_index(), decimals=2)
 
 # %% tags=["remove-cell"]
 from sameloss.studies.same_loss.tables.comparison import controls_in_words, correlations_in_words
@@ -130,17 +131,6 @@ render(scientific(page.rows("control"), "gradient").rename(columns={"value": "ne
 # %% tags=["hide-cell"] mystnb={"code_prompt_show": "At exactly equal KL"}
 matched = page.rows("matched")
 render(matched.rename(columns={"value": "points"})) if len(matched) else None
-
-# %% [markdown]
-# ## Few labels
-#
-# Accuracy on the grammar by the number of labelled sentences, as {numref}`fig-labels` has it of chapter
-# {ref}`existence`.
-
-# %% mystnb={"figure": {"caption": "Recorded: accuracy on the grammar by the number of labelled sentences, trained and untrained models of every size.", "name": "fig-ladder-labels"}, "image": {"alt": "Probe accuracy against the number of labelled sentences for every size of the ladder, trained and untrained."}}
-from sameloss.studies.same_loss.tables.labels import FEW_SHOT
-
-axes = figures.accuracy_by_labels(page.rows("labels"), FEW_SHOT)
 
 # %% [markdown]
 # ## Flatness (Figure 5)
