@@ -25,9 +25,9 @@ def test_a_record_is_of_a_preset_and_perhaps_of_a_page(results, page):
     assert json.loads((folder / ORIGIN).read_text()) == ABOUT
     assert records(page) == {"laptop-long": ABOUT}
     assert records("another") == {}
-    read = recorded.recorded("candidates", page=page)
+    read = recorded.recorded("candidates", "laptop-long", page)
     assert read.kl.to_list() == pytest.approx(table.kl.to_list(), rel=1e-5)
-    assert recorded.recorded("other", page=page).empty
+    assert recorded.recorded("other", "laptop-long", page).empty
     assert "5 pre-training seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
 
 
