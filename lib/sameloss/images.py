@@ -1,13 +1,13 @@
 """Where images come from: scikit-learn's digits, or a data set of the hub or of a local folder."""
 
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from sklearn.datasets import load_digits
 from torch import Tensor
 
 from sameloss.checks import check_counts
@@ -111,8 +111,11 @@ def _parted(name: str) -> tuple[str, str | None]:
     return dataset, part or None
 
 
+@cache
 def _digits(pool: int) -> list[Part]:
     """Return the 1,797 digits of 8 by 8 in two parts, at random but always the same."""
+    from sklearn.datasets import load_digits  # takes a third of a second, and other pages need none of it
+
     found = load_digits()
     x, y = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16, torch.tensor(found.target)
     order = torch.randperm(len(x), generator=generator_for("digits", 0))

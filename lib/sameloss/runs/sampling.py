@@ -1,7 +1,7 @@
 """The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks."""
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
@@ -97,7 +97,7 @@ class LabelledSampling(Run):
         if not self.downstream.tasks:
             raise ParameterError("Labelled sentences need at least one task.")
 
-    @property
+    @cached_property
     def classes(self) -> tuple[int, ...]:
         """Return the number of classes of each task."""
         language = self.language.build()

@@ -21,6 +21,9 @@ POLL_S = 0.5
 MOST_KINDS = 4
 """So many kinds of runs a progress bar names."""
 
+SHORT = 8.0
+"""Seconds of effort that the calling process is done with about when two others had started and shared them."""
+
 
 def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list[Any]:
     """Return the results of `runs`, in their order; `compute_all` computes what is missing."""
@@ -34,7 +37,8 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     Args:
         store: where results live.
         runs: what is wanted; what they read is computed first.
-        workers: processes, each on one thread; `usable_workers` where None.
+        workers: processes, each on one thread; where None, `usable_workers`, or for little work the
+            calling process itself.
 
     Raises:
         ParameterError: for a number of workers that is none.
@@ -46,14 +50,34 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     if workers is not None:
         check_count("workers", workers)
     missing = store.missing(runs)
-    if not missing:
-        return
-    workers = workers or usable_workers()
+    if workers is None and sum(run.effort for run in missing) <= SHORT:
+        _compute_here(store, missing)
+    elif missing:
+        _compute_elsewhere(store, missing, workers or usable_workers())
+
+
+def _compute_here(store: Store, runs: list[Run]) -> None:
+    """Compute runs, parents first, in this process."""
+    if runs:
+        with _bar(runs) as bar:
+            for run in runs:
+                store.whole.compute(run)
+                bar.update(run.effort)
+
+
+def _compute_elsewhere(store: Store, runs: list[Run], workers: int) -> None:
+    """Compute runs in as many processes.
+
+    Raises:
+        BookError: the first fault of a run.
+        StoreError: where a process was killed.
+
+    """
     # A forked child would inherit torch's thread pool in an undefined state.
     spawn, here = get_context("spawn"), (os.getpid(),)
     pool = ProcessPoolExecutor(workers, spawn, initializer=end_with_parent, initargs=here)
     try:
-        _keep_busy(pool, workers, store, missing)
+        _keep_busy(pool, workers, store, runs)
     except BrokenProcessPool:
         raise StoreError(
             "A worker process was killed, perhaps for want of memory; finished runs are kept. "

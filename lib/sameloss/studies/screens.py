@@ -38,6 +38,7 @@ def show_for_any_screen() -> None:
     if shell is None or not hasattr(shell, "kernel"):
         return
     InlineBackend.instance(parent=shell).figure_formats = set()
+    plt.uninstall_repl_displayhook()  # it draws what is new after every cell, and `both_forms` again
     shell.display_formatter.mimebundle_formatter.for_type(Figure, both_forms)
 
 
@@ -63,8 +64,9 @@ def as_svg(figure: Figure) -> str:
     file = StringIO()
     figure.draw_without_rendering()  # settles the layout, which would move a little with each drawing
     figure.set_layout_engine("none")
+    fitting = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])  # "tight" would draw once more
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
-        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
+        figure.savefig(file, format="svg", bbox_inches=fitting, metadata={"Date": None})
     return _short(file.getvalue())
 
 

@@ -11,7 +11,7 @@ from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.hessian import (
     dense_hessian,
     flat_parameters,
-    hessian_vector_product,
+    hessian_product,
     population_loss,
     unflattened,
 )
@@ -77,7 +77,7 @@ def test_product_matches_the_dense_hessian_and_plain_autograd(tiny_model, masked
     vector = torch.randn(tiny_model.parameter_count, generator=seeded(), dtype=torch.float64)
     by_name, parameters = unflattened(tiny_model, vector), dict(tiny_model.named_parameters())
     loss = population_loss(tiny_model, masked, truth)
-    product = hessian_vector_product(loss, parameters, by_name)
+    product = unflattened(tiny_model, hessian_product(tiny_model, loss)(vector))
     dense = unflattened(tiny_model, dense_hessian(tiny_model, masked, truth) @ vector)
     gradient = torch.autograd.grad(loss(parameters), list(parameters.values()), create_graph=True)
     along = sum((g * v).sum() for g, v in zip(gradient, by_name.values(), strict=True))

@@ -134,13 +134,6 @@ def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor
     return truth.to(logits.dtype)
 
 
-def hessian_vector_product(
-    loss: Callable[[dict[str, Tensor]], Tensor], parameters: dict[str, Tensor], vector: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """Multiply the Hessian of `loss` at `parameters` by `vector`; all are by parameter name."""
-    return _pullback(loss, parameters)(vector)
-
-
 def _pullback(loss: ParameterLoss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
     """Return the Hessian as a linear map; the graph of the gradient is built once for all vectors."""
     # Reverse over reverse, because forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for

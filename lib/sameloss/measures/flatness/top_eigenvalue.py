@@ -8,13 +8,7 @@ from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.hessian import (
-    flat_parameters,
-    flattened,
-    hessian_vector_product,
-    population_loss,
-    unflattened,
-)
+from sameloss.measures.flatness.hessian import flat_parameters, hessian_product, population_loss
 from sameloss.measures.flatness.validation import check
 
 
@@ -54,12 +48,10 @@ def top_eigenvalue(
 
     """
     check(model, masked)
-    loss, point = population_loss(model, masked, truth), flat_parameters(model)
+    times, point = hessian_product(model, population_loss(model, masked, truth)), flat_parameters(model)
 
     def product(vector: np.ndarray) -> np.ndarray:
-        direction = torch.from_numpy(vector.reshape(-1)).to(point)
-        parts = hessian_vector_product(loss, unflattened(model, point), unflattened(model, direction))
-        return flattened(parts).double().cpu().numpy()
+        return times(torch.from_numpy(vector.reshape(-1)).to(point)).double().cpu().numpy()
 
     hessian = LinearOperator((len(point), len(point)), product, dtype=np.float64)
     start = np.random.default_rng(seed).standard_normal(len(point))

@@ -54,6 +54,11 @@ class FigureStep(ListRun):
             }
             report(count / max(self.counts), f"{count} sequences")
 
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 1.2e-4 * sum(self.counts)
+
 
 def _inverse(task: DecisionLists) -> DecisionLists:
     """Return a task whose permutation is turned round; its lists do not matter."""
@@ -123,7 +128,8 @@ class ListSamples(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 3.0 * len(self.samples.words)
+        s = self.samples
+        return 1.1e-8 * sum(s.words) * sum(s.sizes) * s.most_steps
 
 
 @dataclass(frozen=True)
@@ -150,4 +156,5 @@ class ListBlock(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 2.7e-2 * self.blocks.steps * self.layers
+        b = self.blocks
+        return b.steps * self.layers * (1.5e-3 + 6e-7 * b.batch * b.task.length * b.d_model)

@@ -171,21 +171,21 @@ class Settings:
 
 SMOKE = ListSettings(
     task=TaskShape(12, 3, 3),
-    readouts=(1e5, 1e3, 100.0, 30.0, 10.0),
+    readouts=(1e5, 30.0, 10.0),
     shown=(30.0, 10.0),
     sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
-    cases=20,
+    cases=8,
     small=TaskShape(9, 3, 3),
-    departures=Departures((100.0, 1000.0), (0.0, 0.03, 1.0), (10.0,), 1),
+    departures=Departures((30.0, 100.0), (0.0, 0.03, 1.0), (10.0,), 1, starts=(0.0, 1.0, 7.0)),
     drawn=(25, 1000),
     sgd_readout=30.0,
     rates=(0.3,),
     alone_batch=64,
     alone_looks=20,
-    both=Steps(5.0, 64, 100, 20),
+    both=Steps(5.0, 64, 40, 20),
     looked=500,
     samples=Samples((12, 18), 4, 3, 30.0, (8, 16, 32, 64, 128, 256), 500, most_steps=300),
-    blocks=Blocks(TaskShape(12, 3, 3), 16, (1,), 1e-2, 64, 120, 1),
+    blocks=Blocks(TaskShape(12, 3, 3), 16, (1,), 1e-2, 64, 40, 1),
     seeds=2,
 )
 

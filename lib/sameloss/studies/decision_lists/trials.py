@@ -111,7 +111,9 @@ class ListDepartures(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 10.0
+        how = self.how
+        radii = 1e-2 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
+        return {"repeats": 1e-3 * sum(how.readouts), "radius": radii}.get(self.part, 1.0)
 
     def _repeats(self) -> Iterator[tuple]:
         """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².

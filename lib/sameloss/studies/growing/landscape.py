@@ -52,7 +52,8 @@ class GrowthLandscape(Tabled):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 3.5e-2 * self.sentences * len(self.candidates.names)
+        numbers = self.sentences * self.candidates.shape.d_model
+        return len(self.candidates.names) * (5e-2 + 6e-4 * numbers)
 
 
 def _landscape(

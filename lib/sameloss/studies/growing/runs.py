@@ -254,7 +254,7 @@ class Member(TrainedRun):
     @property
     def effort(self) -> float:
         """Return next to nothing: weights are copied."""
-        return 0.1
+        return 0.01
 
 
 class StageEnd(Checkpoints):

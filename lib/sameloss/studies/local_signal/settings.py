@@ -96,7 +96,7 @@ SMOKE = replace(
     phase=(100, 1000),
     multipliers=(0.5, 1.0),
     dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
-    tangent=TangentStarts(filters=(1, 4, 16), starts=20, held=5, images=200),
+    tangent=TangentStarts(filters=(1, 4, 16), starts=6, held=2, images=100),
     seeds=2,
 )
 

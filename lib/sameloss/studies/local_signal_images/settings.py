@@ -118,11 +118,11 @@ network not far above it, where little can be compared; so the noise ends at 1."
 SMOKE = replace(
     LAPTOP,
     network=PooledCNN((4, 8, 8)),
-    descent=LogisticDescent(3e-3, 32, 40),
-    examples=120,
-    noises=(0.0, 0.5, 1.0),
+    descent=LogisticDescent(3e-3, 32, 16),
+    examples=80,
+    noises=(0.0, 0.5),
     seeds=2,
-    lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 40, "SGD")),
+    lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 16, "SGD")),
 )
 
 ANIMALS = (2, 3, 4, 5, 6, 7)

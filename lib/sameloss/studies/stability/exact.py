@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from sklearn.metrics.pairwise import linear_kernel, rbf_kernel
 from torch import Tensor
 
 from sameloss.checks import check_counts
@@ -27,7 +26,8 @@ from sameloss.studies.stability.twins import all_swaps, check_sample, visiting_o
 REPEATS = 2000
 """Draws of some swaps out of all."""
 
-KERNELS = {"linear": linear_kernel, "Gaussian": rbf_kernel}
+KERNELS = {"linear": "linear", "Gaussian": "rbf"}
+"""Kernels by our names, and scikit-learn's."""
 
 
 @dataclass(frozen=True)
@@ -136,13 +136,15 @@ class RidgeSwaps(Tabled):
         pd.DataFrame(self._rows(self.source.load())).to_csv(folder / TABLE, index=False)
 
     def _rows(self, images: Images) -> Iterable[dict]:
+        from sklearn.metrics.pairwise import pairwise_kernels  # takes its time, and other runs need none of it
+
         x, y = images.x.flatten(1).double().numpy(), 2.0 * images.y.numpy() - 1
         rng = np.random.default_rng(self.seed)
         tested = images.pool + rng.permutation(images.tested)[: self.candidates]
         for size in self.sizes:
             rows = np.concatenate([rng.permutation(images.pool)[:size], tested])
-            for name, kernel in KERNELS.items():
-                gram = kernel(x[rows])
+            for name, metric in KERNELS.items():
+                gram = pairwise_kernels(x[rows], metric=metric)
                 for ridge in self.ridges:
                     yield {
                         "kernel": name,
