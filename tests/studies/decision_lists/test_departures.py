@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from sameloss.errors import ParameterError
 from sameloss.studies.decision_lists.departures import (
     Matrices,
     all_sequences,
@@ -53,6 +54,8 @@ def test_all_sequences_with_their_repeats():
     rows, probabilities = all_sequences(4, 3)
     assert len({tuple(row) for row in rows.tolist()}) == 64
     assert float(probabilities.sum()) == pytest.approx(1)
+    with pytest.raises(ParameterError, match="at most 200,000 are enumerated; take a smaller task"):
+        all_sequences(27, 8)
 
 
 def test_a_token_is_perfect_and_lost_again():

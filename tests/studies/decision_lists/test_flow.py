@@ -93,6 +93,11 @@ def test_a_horizon_beyond_the_digits_is_refused(horizon):
         flow(COLUMN, horizon)
 
 
+def test_a_start_that_is_no_number_is_refused():
+    with pytest.raises(ParameterError, match="A flow starts from finite scores; got"):
+        flow(COLUMN, 10.0, np.array([0.0, np.nan, 0.0, 0.0]))
+
+
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_rate_that_moves_nothing_is_refused(rate):
     with pytest.raises(ParameterError, match="learning rate must be positive and finite"):

@@ -12,6 +12,7 @@ from sameloss.studies.decision_lists.lemmas import (
     curvature_share,
     identity_gap,
     least_failing_mass,
+    light_mass_excess,
     nearly_ordered_case,
     proof_bounds,
     random_case,
@@ -77,6 +78,20 @@ def test_the_failing_set_by_hand():
     triples, of_sets = assumption_excess(case, of)
     assert triples == pytest.approx(0.1 / 0.1)
     assert of_sets == pytest.approx(1)
+
+
+def test_little_attention_where_it_matters_is_rare():
+    """Of the failing set by hand, with hardly any attention on 1, and by a loop over random cases."""
+    task = DecisionLists((0, 1, 2), ((1, 0), (1,), (2,)))
+    sets = Sets(torch.tensor([[0, 1], [0, 2], [1, 2]]), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64))
+    scores = 9.0 * torch.eye(3, dtype=torch.float64)
+    case = Case(task, sets, scores, task.read_out(100.0), 100.0, 0.0)
+    of = seen(case)
+    loss = float(of.losses.mean(1) @ sets.probabilities)
+    assert loss == pytest.approx(0.2 * 100 / 2, rel=1e-3)  # of token 0 beside 1 alone
+    assert light_mass_excess(case, of) == pytest.approx(0.2 - 8 * loss / 100)
+    cases = [random_case(torch.Generator().manual_seed(seed)) for seed in range(40)]
+    assert np.nanmax([light_mass_excess(case, seen(case)) for case in cases]) < 1e-12
 
 
 def test_assumption_43_can_be_too_little_off_the_read_out_and_44_is_not():

@@ -32,6 +32,7 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
         ("proofs", "identity", 1e-3, "label-gradient"),
         ("proofs", "gradient", 1e-3, "gradients"),
         ("proofs", "weight", 0.1, "half"),
+        ("proofs", "light", 1e-3, "light"),
         ("proofs", "of_triples", 0.5, "asm43"),
         ("proofs", "of_sets", 0.5, "asm44"),
         ("proofs", "curvature", 1.5, "thm43-rate"),

@@ -11,6 +11,7 @@ def test_every_kind_of_case_is_tried(page, tables):
     assert len(counts) == 4
     exact = tables.proofs[tables.proofs.kind.isin(["V = cP", "rare, V = cP"])]
     assert exact.identity.notna().all()
+    assert exact.light.max() <= 0
     assert tables.proofs[tables.proofs.kind == "V near cP"].identity.isna().all()
 
 
@@ -38,4 +39,8 @@ def test_what_the_other_parts_hold(page, tables):
     assert radius[radius.value.astype(float) == 0].number.eq(1).all()
     assert radius.number.between(0, 1).all()
     assert tables.dropped("persistence").number.tolist()[2] == 1
+    joint = tables.dropped("theorem 4.4").pivot(index="value", columns="name", values="number")
+    assert len(joint) == 2
+    assert (joint["move over radius"] > 0).all()
+    assert (joint["move over radius"] < joint["time over promise"]).all()  # |∂L/∂V| is below 1
     assert (tables.dropped("theorem 4.4").number < 1e-3).all()

@@ -20,12 +20,15 @@ def given():
     labels = torch.randint(CLASSES, (TESTED,), generator=rng)
     own = torch.randint(CLASSES, (2 * PAIRS, SIZE), generator=rng)
     by = torch.randint(TESTED, (PAIRS,), generator=rng)
+    losses = LOSS["cross-entropy"](tested, labels.expand(2 * PAIRS, -1))
+    by[0] = (losses[0] - losses[1]).abs().argmax()  # z is the worst of the first pair
     return tested, labels, sampled, own, by, torch.randn(2 * PAIRS, 11, generator=rng).double()
 
 
 def test_every_column_by_hand(given):
     tested, labels, sampled, own, by, vectors = given
     table = twin_table(*given)
+    assert table["others cross-entropy"][0] < table["beta cross-entropy"][0]
     for pair, row in table.iterrows():
         s, other = 2 * pair, 2 * pair + 1
         for name, loss in LOSS.items():

@@ -42,3 +42,14 @@ def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
     monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
     found = verdict_table(judged(found_by_record("laptop-long")))
     pd.testing.assert_frame_equal(found, page.verdicts())
+
+
+def test_what_an_older_record_has_not_is_not_judged(page, monkeypatch):
+    kept = page.record_tables()
+    first = kept["twins"].kind == page.stability.kinds[2].name
+    older = {"twins": kept["twins"][~first].drop(columns="gap clipped"), "falls": kept["falls"]}
+    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: older[table])
+    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
+    found = verdict_table(judged(found_by_record("laptop-long"))).set_index("id").verdict
+    assert (found[["stab-beta-plain", "stab-beta-clipped"]] == "not testable here").all()
+    assert found["stab-beta-brier"] != "not testable here"

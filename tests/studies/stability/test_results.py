@@ -39,10 +39,11 @@ def test_values_are_by_seed_and_size(planted):
     assert found.shape == (3, 3)
     assert found[1, 2] == pytest.approx(101 * 2 / 320 / 2)
     assert planted.values(kind, GAP, "mean")[1, 2] == pytest.approx(101 * 1.5 / 320 / 2)
+    assert planted.values(kind, GAP, "high")[1, 2] == pytest.approx(101 * 1.8 / 320 / 2)
     assert planted.values(kind, GAP, stop=0)[1, 2] == pytest.approx(101 * 2 / 320)
 
 
-@pytest.mark.parametrize("over", ["max", "mean"])
+@pytest.mark.parametrize("over", ["max", "high", "mean"])
 def test_exponents_are_by_seed(planted, over):
     for measure, b in EXPONENTS.items():
         assert planted.exponents(planted.kinds[0], measure, over) == pytest.approx([b] * 3)
@@ -58,12 +59,21 @@ def test_barriers_are_in_points_of_each_path(planted):
 def test_kinds_are_found_by_name(planted):
     assert planted.kind("perceptron") is planted.kinds[2]
     assert planted.kind("forest") is None
-    assert [kind.name for kind in planted.deep] == ["perceptron", "perceptron, momentum", "CNN, momentum"]
+    assert [kind.name for kind in planted.deep] == [
+        "perceptron",
+        "perceptron, momentum",
+        "CNN",
+        "CNN, momentum",
+    ]
 
 
 def test_the_least_of_kinds_is_taken_seed_by_seed(planted):
     effects = dict(
-        zip((kind.name for kind in planted.deep), ([1.0, 5.0], [4.0, 2.0], [3.0, 3.0]), strict=True)
+        zip(
+            (kind.name for kind in planted.deep),
+            ([1.0, 5.0], [4.0, 2.0], [3.0, 3.0], [3.0, 4.0]),
+            strict=True,
+        )
     )
     found = least(planted.deep, lambda kind: np.array(effects[kind.name]))
     assert found.tolist() == [1, 2]

@@ -10,9 +10,9 @@ from jaxtyping import Float, Int
 from scipy.integrate import OdeSolution, solve_ivp
 from torch import Tensor
 
-from sameloss.errors import NotConverged
+from sameloss.errors import NotConverged, ParameterError
 from sameloss.studies.decision_lists.attention import correct, forward, gradients
-from sameloss.studies.decision_lists.task import DecisionLists, Sets
+from sameloss.studies.decision_lists.task import MOST_SETS, DecisionLists, Sets
 
 HALVINGS = 40
 """Of the interval in which a flow becomes perfect."""
@@ -124,7 +124,17 @@ def matrix_flow(
 
 
 def all_sequences(words: int, length: int) -> Weighted:
-    """Return all sequences, repeated tokens and all (Assumption 4.1 dropped), equally likely."""
+    """Return all sequences, repeated tokens and all (Assumption 4.1 dropped), equally likely.
+
+    Raises:
+        ParameterError: where there are more than `MOST_SETS`.
+
+    """
+    if (count := words**length) > MOST_SETS:
+        raise ParameterError(
+            f"There are {count:.3g} sequences of {length} of {words} tokens, and at most {MOST_SETS:,} are "
+            "enumerated; take a smaller task, or draw sequences."
+        )
     rows = torch.tensor(list(product(range(words), repeat=length)))
     return Weighted(rows, torch.full((len(rows),), 1 / len(rows), dtype=torch.float64))
 

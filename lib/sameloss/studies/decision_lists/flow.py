@@ -102,7 +102,7 @@ def flow(column: Column, horizon: float, start: Float[np.ndarray, " entry"] | No
     """Follow the gradient flow of a column up to a scaled time, from W = 0 or from other scores u.
 
     Raises:
-        ParameterError: for a horizon beyond `LATEST`, or none.
+        ParameterError: for a horizon beyond `LATEST`, or none, and for scores that are no numbers.
         NotConverged: where the solver gives up.
 
     """
@@ -126,6 +126,8 @@ def _solved(
             f"A flow is followed up to a scaled time from {FIRST:g} to {LATEST:g}; got {horizon:g}."
         )
     begin = np.zeros(column.rules + 1) if start is None else start
+    if not np.isfinite(begin).all():
+        raise ParameterError(f"A flow starts from finite scores; got {begin.tolist()}.")
     begin = begin + FIRST * force(begin)
     moved = lambda time, u: force(u)  # noqa: E731
     found = solve_ivp(moved, (FIRST, horizon), begin, method="LSODA", dense_output=True, **ACCURACY)

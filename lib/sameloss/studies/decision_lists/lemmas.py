@@ -55,6 +55,7 @@ class Seen(NamedTuple):
     gradient: Float[Tensor, "sets seq words"]  # of the loss on that set, by the query's column of W
     wrong: Bool[Tensor, "sets seq"]
     decider_weight: Float[Tensor, "sets seq"]  # p of the label-determining token
+    losses: Float[Tensor, "sets seq"]  # nats
 
 
 def seen(case: Case) -> Seen:
@@ -66,7 +67,7 @@ def seen(case: Case) -> Seen:
     weight = weight_on_determining(case.task, found.attention, sequences)
     wrong = ~correct(found.logits, labels)
     by_token = (_by_token(case, found.attention), found.residual, _by_token(case, gradient))
-    return Seen(*by_token, wrong, weight)
+    return Seen(*by_token, wrong, weight, found.losses)
 
 
 def _by_token(case: Case, by_key: Float[Tensor, "sets query key"]) -> Float[Tensor, "sets query words"]:
@@ -160,15 +161,31 @@ def proof_bounds(case: Case, of: Seen) -> Bounds:
 
 def least_failing_mass(case: Case, of: Seen) -> float:
     """Return the least Pr[S] over all queries that are misclassified somewhere: of Assumption 4.2."""
-    masses = []
+    masses = (float(case.sets.probabilities[rows].sum()) for rows, _ in _failing(case, of))
+    return min(masses, default=torch.nan)
+
+
+def light_mass_excess(case: Case, of: Seen) -> float:
+    """Return the largest Pr[S, p < 1/2n] − 2n² L/c over all queries misclassified somewhere, at V = cP.
+
+    Where the decider has so little, another token has 1/n, and the query's loss is c/2n at least.
+    """
+    length, probabilities = case.sets.sequences.shape[1], case.sets.probabilities
+    bound = 2 * length**2 * float(of.losses.mean(1) @ probabilities) / case.readout
+    light = of.decider_weight < 1 / (2 * length)
+    masses = (float(probabilities[rows] @ light[rows, at].double()) for rows, at in _failing(case, of))
+    return max(masses, default=torch.nan) - bound
+
+
+def _failing(case: Case, of: Seen) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield S of every query that is misclassified somewhere: its sets, and the query's places in them."""
     for token, rows, places in _occurrences(case):
         possible = case.sets.probabilities[rows] > 0
         wrong = of.wrong[rows, places] & possible
         deciders = case.deciding[rows, places]
         if wrong.any():
-            first = _first_failing(case.task, token, deciders[wrong])
-            masses.append(float(case.sets.probabilities[rows][wrong & (deciders == first)].sum()))
-    return min(masses, default=torch.nan)
+            failing = wrong & (deciders == _first_failing(case.task, token, deciders[wrong]))
+            yield rows[failing], places[failing]
 
 
 def _occurrences(case: Case) -> Iterator[tuple[int, Tensor, Tensor]]:

@@ -29,6 +29,7 @@ from sameloss.studies.decision_lists.tables import (
     uniform_bound,
 )
 from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
+from sameloss.studies.decision_lists.theorems import first_loss
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"
@@ -44,6 +45,10 @@ STATEMENTS = {
     "failing": Statement("Proof of Theorem 4.3", "On S the slope along v is at most −(c/2n) p (1 − p)."),
     "elsewhere": Statement("Proof of Theorem 4.3", "On other sequences it is at most 0."),
     "half": Statement("Proof of Theorem 4.3", "A misclassified label-determining token has p ≤ 1/2."),
+    "light": Statement(
+        "Proof of Theorem 4.3",
+        "Sets of S in which it has p < 1/2n have probability at most 2n² L/c, which is δ/2 or less.",
+    ),
     "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),
     "order-necessary": Statement(
         f"Section 4.3.2 {OURS}",
@@ -168,6 +173,11 @@ def _proofs(tables: Tables) -> Iterator[Check]:
     yield _excess("failing", text, exact.on_failing)
     yield _excess("elsewhere", text, exact.elsewhere)
     yield _excess("half", "largest p − 1/2 of a misclassified token", exact.weight)
+    yield _excess("light", "largest excess of their probability over 2n² L/c", exact.light)
+    task = tables.settings.task
+    c, mass = task.theorem_readout, task.column(1.0).triple_mass
+    share = 2 * task.length**2 * first_loss(task.words, task.length, c) / c / (mass / 2)
+    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", share, 1.0)
     text = f"largest excess over c, {int(near.cases.sum()):,} cases"
     yield _excess("failing-off", text, near.on_failing)
     yield _excess("elsewhere-off", text, near.elsewhere)
@@ -235,8 +245,12 @@ def _theorem_44(tables: Tables) -> Iterator[Check]:
     least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + share) * (0.5 - share))
     text = "1/4n over the least p (1 − p), n up to 1,000"
     yield _below("constants", text, (1 / (4 * n) / least).max(), 1.0)
-    for row in tables.dropped("theorem 4.4").itertuples():
+    found = tables.dropped("theorem 4.4")
+    for row in found[found["name"] == "time over promise"].itertuples():
         yield _below("thm44", f"ε = {row.value}, c = {row.readout:,.0f}: time over ε/2", row.number, 1.0)
+    for row in found[found["name"] == "move over radius"].itertuples():
+        text = f"ε = {row.value}, c = {row.readout:,.0f}: largest move of V until perfection, over ε/2"
+        yield _below("lem41", text, row.number, 1.0)
 
 
 def _figure(tables: Tables) -> Iterator[Check]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -24,6 +25,7 @@ from sameloss.studies.decision_lists.lemmas import (
     autograd_gap,
     curvature_share,
     identity_gap,
+    light_mass_excess,
     nearly_ordered_case,
     proof_bounds,
     random_case,
@@ -45,6 +47,8 @@ class ListProofs(ListRun):
 
     cases: int
     seed: int
+
+    schema: ClassVar[int] = 2
 
     def rows(self, report: Report) -> Iterator[dict]:
         """Draw cases of each kind."""
@@ -75,6 +79,7 @@ def _measured(case: Case) -> dict[str, float]:
         "read_out_slope": read_out_slope(case),
         "identity": identity_gap(case, of) if exact else np.nan,
         "curvature": curvature_share(case) if exact else np.nan,
+        "light": light_mass_excess(case, of) if exact else np.nan,
     }
     return {**own, **proof_bounds(case, of)._asdict(), "of_triples": triples, "of_sets": sets}
 
@@ -94,6 +99,8 @@ class ListDepartures(ListRun):
     far: TaskShape  # of which a start off zero is followed
     how: Departures
     seed: int
+
+    schema: ClassVar[int] = 2
 
     def rows(self, report: Report) -> Iterator[dict]:
         """Follow the flows of the part."""
@@ -183,6 +190,8 @@ class ListDepartures(ListRun):
             c = readout_of_44(radius, self.small.rules, self.small.length, mass, loss)
             found = matrix_flow(task, sets, _start(task.read_out(c) + noise), c, 1e-3 * radius / 2, True)
             yield f"{radius:g}", c, "time over promise", found.perfect / (radius / 2)
+            moved = found.at(found.perfect).read_out - found.read_out
+            yield f"{radius:g}", c, "move over radius", float(moved.abs().max()) / (radius / 2)
 
 
 def _start(read_out: torch.Tensor) -> Matrices:

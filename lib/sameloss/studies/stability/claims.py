@@ -8,10 +8,13 @@ of small ones its directions are judged. Tolerances are fixed before the runs th
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.stability.results import STOPS, Seeds, Stability, least, over_seeds
 from sameloss.studies.stability.settings import (
     CNN,
+    CNN_MOMENTUM,
     CONVEX,
     LR,
     MLP,
@@ -96,6 +99,16 @@ def at_every_stop(found: Stability, kind: Kind) -> Seeds:
     return least(range(STOPS), lambda stop: found.slower(kind, BETA, GAP, stop=stop))
 
 
+def without_z(loss: str) -> Callable[[Stability, Kind], Seeds]:
+    """Return by how much β falls less steeply than the gap of the same loss, z left out."""
+    return slower(f"others {loss}", f"gap {loss}")
+
+
+def gaps_agree(found: Stability, kind: Kind) -> Seeds:
+    """Return by how much exponents of the gap, of errors and of the loss, differ by less than `AGREE`."""
+    return AGREE - np.abs(found.slower(kind, "gap 0-1", GAP))
+
+
 def where_it_fits(effect: Callable[[Stability], Interval], name: str) -> Callable[[Stability], Interval]:
     """Return an effect, undefined where the models have not fitted their samples of every size."""
 
@@ -150,7 +163,7 @@ AS_STABLE = Topic(
     ),
 )
 
-NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn": CNN}
+NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn-plain": CNN, "cnn": CNN_MOMENTUM}
 
 LESS = "falls less steeply than the gap"
 
@@ -173,8 +186,27 @@ LOSSES = Topic(
             f"the total variation, z left out, {LESS} of a bounded loss (every network)",
             of_deep(slower("others total variation", "gap Brier")),
         ),
+        *(
+            _claim(
+                f"beta-{id}",
+                OURS,
+                f"β of {name}, z left out, {LESS} (every network)",
+                of_deep(without_z(loss)),
+            )
+            for id, loss, name in (
+                ("others", CE, "the cross-entropy"),
+                ("clipped", "clipped", "the clipped cross-entropy"),
+                ("brier", "Brier", "the Brier score"),
+            )
+        ),
         _claim(
             "stops", "Figs. A.5 to A.10", f"β {LESS} at all stops (every network)", of_deep(at_every_stop)
+        ),
+        _claim(
+            "gaps",
+            "Figs. 2.2, A.3",
+            f"the 0-1 gap and that of the loss fall alike (within {AGREE}, every network)",
+            of_deep(gaps_agree),
         ),
     ),
 )
@@ -228,6 +260,20 @@ PATHS = Topic(
             "Fig. 2.4 (2b)",
             f"with momentum it falls by more than {POINTS:g}",
             of_kind(MOMENTUM, lambda found, kind: found.worst_barrier(kind) - POINTS),
+            ACCURACY,
+        ),
+        _claim(
+            "path-cnn",
+            "Fig. 2.4 (1a)",
+            f"without momentum it falls by less than {POINTS:g} between convolutional networks",
+            of_kind(CNN, lambda found, kind: POINTS - found.worst_barrier(kind)),
+            ACCURACY,
+        ),
+        _claim(
+            "path-cnn-momentum",
+            "Fig. 2.4 (2b)",
+            f"with momentum by more than {POINTS:g}",
+            of_kind(CNN_MOMENTUM, lambda found, kind: found.worst_barrier(kind) - POINTS),
             ACCURACY,
         ),
     ),

@@ -28,7 +28,7 @@ from sameloss.studies.verdict import Topic, verdict_table
 RECORDED = (
     *("kind", "size", "seed", "pair", "step", "error", "trained error"),
     *MEASURES.values(),
-    *("gap Brier", "others total variation"),
+    *("gap clipped", "gap Brier", "others clipped", "others Brier", "others total variation"),
 )
 """The columns of a record."""
 
@@ -114,10 +114,11 @@ class StabilityPage(Page[Settings]):
 
 
 def found_by_record(preset: str) -> Stability:
-    """Return what a record says of twins."""
+    """Return what a record says of twins: of the kinds and measures that it has."""
     settings = PRESETS[preset].stability
     table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
-    return Stability(settings.kinds, settings.sizes, table, falls)
+    kinds = tuple(kind for kind in settings.kinds if kind.name in set(table.kind))
+    return Stability(kinds, settings.sizes, table.reindex(columns=[*RECORDED]), falls)
 
 
 def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:

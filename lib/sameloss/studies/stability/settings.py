@@ -21,11 +21,12 @@ from sameloss.studies.stability.runs import TwinTraining
 from sameloss.studies.stability.stacked import Descent
 from sameloss.studies.stability.twins import check_sample
 
-LR, CONVEX, MLP, MOMENTUM, CNN = (
+LR, CONVEX, MLP, MOMENTUM, CNN, CNN_MOMENTUM = (
     "logistic regression",
     "random features",
     "perceptron",
     "perceptron, momentum",
+    "CNN",
     "CNN, momentum",
 )
 """The kinds of training of the default, as figures and `-p model` name them."""
@@ -147,7 +148,8 @@ LAPTOP = StabilitySettings(
         Kind(CONVEX, RandomFeatures(1500), Descent(0.3, 32, 1000, momentum=0.9)),
         Kind(MLP, Perceptron((64, 64)), Descent(0.1, 32, 2500)),
         Kind(MOMENTUM, Perceptron((64, 64)), Descent(0.1, 32, 2500, momentum=0.9)),
-        Kind(CNN, SmallCNN((16, 32)), Descent(0.1, 32, 400, momentum=0.9)),
+        Kind(CNN, SmallCNN((16, 32)), Descent(0.5, 32, 400)),
+        Kind(CNN_MOMENTUM, SmallCNN((16, 32)), Descent(0.1, 32, 400, momentum=0.9)),
     ),
     swaps=SWAPS,
 )
@@ -163,7 +165,7 @@ SMOKE = replace(
         Kind(CONVEX, RandomFeatures(100), Descent(0.3, 32, 40, momentum=0.9)),
         Kind(MLP, Perceptron((16,)), Descent(0.1, 32, 100)),
         Kind(MOMENTUM, Perceptron((16,)), Descent(0.1, 32, 100, momentum=0.9)),
-        Kind(CNN, SmallCNN((4, 8)), Descent(0.1, 32, 40, momentum=0.9)),
+        Kind(CNN_MOMENTUM, SmallCNN((4, 8)), Descent(0.1, 32, 40, momentum=0.9)),
     ),
     swaps=replace(
         SWAPS, sizes=(16,), candidates=10, descent=Descent(0.1, 8, 30), drawn=(10,), ridge_sizes=(16, 32)
