@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -95,6 +96,27 @@ def test_what_is_there_starts_no_process(tmp_path, monkeypatch):
     monkeypatch.setattr("sameloss.store.pool.ProcessPoolExecutor", None)
     compute_all(store, [Squaring(2)])
     assert get_all(store, [Squaring(2)]) == [4]
+
+
+@pytest.mark.parametrize(("number", "workers"), [(3, None), (12, None), (3, 1)])
+def test_little_work_is_done_by_the_calling_process(tmp_path, monkeypatch, number, workers):
+    """Effort is in seconds: 1 and 3 are less than it takes to start processes, 1 and 12 more."""
+    asked = []
+
+    def no_pool(count, *_, **__):
+        asked.append(count)
+        raise BrokenProcessPool
+
+    monkeypatch.setattr("sameloss.store.pool.ProcessPoolExecutor", no_pool)
+    monkeypatch.setattr("sameloss.store.pool.usable_workers", lambda: 7)
+    store, run = Store(tmp_path), Weighed(number, Squaring(1))
+    if (number, workers) == (3, None):
+        compute_all(store, [run])
+        assert store.get(run) == 10
+    else:
+        with pytest.raises(BrokenProcessPool):
+            compute_all(store, [run], workers)
+        assert asked == [workers or 7]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 from sameloss.store.files import write_atomically
 from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors
 
-LARGEST = 100_000
+LARGEST = 300_000
 """A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
 less time than it takes to fetch them."""
 
