@@ -11,7 +11,13 @@ from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
 from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
 from sameloss.studies.local_signal.proofs.statements import Proofs
 from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
-from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
+from sameloss.studies.local_signal.settings import (
+    PARAMETERS,
+    PRESETS,
+    Settings,
+    SignalSettings,
+    finished,
+)
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table
@@ -109,4 +115,4 @@ PLANS = {
     "ii3_proofs": Plan(("preset", "starts", "workers", "device", "artifacts"), ProofsPage),
 }
 
-STUDY = Study(PRESETS, PARAMETERS, PLANS)
+STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

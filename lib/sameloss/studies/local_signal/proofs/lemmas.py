@@ -157,13 +157,6 @@ def at_error(k: int) -> dict[str, float]:
     }
 
 
-def least_along_thresholds(k: int, name: str) -> float:
-    """Return the least of one number of `at_state` over all thresholds with an error above 1 %, along w*."""
-    last = error_ratio(Patches(k))
-    ratios = np.linspace(0, last if last == last else 0.999, 25)
-    return min(at_state(k, Filter(1.0, TINY, -ratio))[name] for ratio in ratios)
-
-
 def gaussian_alpha(log_k: float, error: float = ERROR) -> float:
     """Return α at an error, the noise's sum taken as Gaussian: for k beyond all grids.
 
