@@ -161,7 +161,7 @@ movable_phase(found.phase)
 # If $c$ begins below zero, $b$ falls from the first step, and where $|b|$ passes $|c|$ the signal is under the threshold: it has no gradient,
 # and the noise shrinks what is left. On its way up $c$ moves by about $\eta_w/2$ a step, and between $-|b|$ and $|b|$, with $|b| \approx |c^0|/k$ by then, it
 # must not land. So with $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the rarer the larger they are. The thesis' Lemma B.3 takes
-# the start so small against the rate that this hardly happens. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
+# the start so small against the rate that this hardly happens; a start and a rate of your own that are expected to end there are warned of. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
 # around each $c^0$: how many in a hundred end there, by $\eta_w$ in units of $|c^0|/k$:
 
 # %%

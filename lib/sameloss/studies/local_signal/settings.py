@@ -170,9 +170,9 @@ def dead_starts(signal: SignalSettings) -> str | None:
         return None
     least = CARRIED * signal.descent.length / signal.patches.noise
     return (
-        f"{len(seeds)} of {signal.seeds} descents (seeds {', '.join(map(str, seeds))}) begin with c < 0 and a "
-        f"rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is under the "
-        f"threshold and has no gradient; choose an lr of {least:.3g} or more, or a smaller length."
+        f"{len(seeds)} of {signal.seeds} descents (seeds {', '.join(map(str, seeds))}) begin with c < 0 and "
+        f"a rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is under "
+        f"the threshold and has no gradient; choose an lr of {least:.3g} or more, or a smaller length."
     )
 
 
