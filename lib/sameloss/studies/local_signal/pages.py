@@ -81,9 +81,9 @@ class ProofsPage(Page[Settings]):
     @cached_property
     def proofs(self) -> Proofs:
         """Return what they found."""
-        states, rows, examples, turns = (self.store.get(ProofTable(part)) for part in PARTS)
+        states, rows, examples, turns, several = (self.store.get(ProofTable(part)) for part in PARTS)
         run = self.settings.signal.tangent_rows
-        return Proofs(run.patches, states, rows, examples, turns, self.store.get(run))
+        return Proofs(run.patches, states, rows, examples, turns, several, self.store.get(run))
 
     @cached_property
     def checks(self) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import accuracy, population, row_sum, share_above
+from sameloss.studies.local_signal.proofs.several import several_filters
 from sameloss.studies.local_signal.proofs.small_ball import proof_log_k
 from sameloss.studies.local_signal.proofs.truncated import noise_share, soft_moments, thresholded_share
 from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
@@ -360,13 +361,14 @@ PARTS: dict[str, Callable[[], pd.DataFrame]] = {
     "along rows": along_rows,
     "counter-examples": lambda: pd.DataFrame(counter_examples()),
     "turns": turns,
+    "several filters": several_filters,
 }
 """What the page on proofs stores."""
 
 
 @dataclass(frozen=True)
 class ProofTable(Tabled):
-    """One of `PARTS`; all are exact.
+    """One of `PARTS`; all are exact, but for shares of drawn rows with several filters.
 
     Raises:
         ParameterError: for another.
