@@ -156,12 +156,26 @@ from sameloss.book.movable_phase import movable_phase
 movable_phase(found.phase)
 
 # %% [markdown]
+# ## Several features
+#
+# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image have one of $r$, at random. One filter that answers to
+# all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: with $r = d = 1/\sigma^2$ that is $\sigma = 1$, which nothing
+# learns. With a filter for each the noise has $r$ times as many rows, which a threshold removes. The best that both can do, exactly (the last $r$ is $1/\sigma^2$):
+
+# %%
+from sameloss.studies.local_signal.features import feature_table
+
+render(feature_table(), decimals=4)
+
+# %% [markdown]
+# Whether descent finds a filter for each is not computed here.
+#
 # ## Starts that never learn
 #
 # If $c$ begins below zero, $b$ falls from the first step, and where $|b|$ passes $|c|$ the signal is under the threshold: it has no gradient,
 # and the noise shrinks what is left. On its way up $c$ moves by about $\eta_w/2$ a step, and between $-|b|$ and $|b|$, with $|b| \approx |c^0|/k$ by then, it
 # must not land. So with $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the rarer the larger they are. The thesis' Lemma B.3 takes
-# the start so small against the rate that this hardly happens. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
+# the start so small against the rate that this hardly happens; a start and a rate of your own that are expected to end there are warned of. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
 # around each $c^0$: how many in a hundred end there, by $\eta_w$ in units of $|c^0|/k$:
 
 # %%

@@ -30,3 +30,8 @@ def test_what_is_no_such_distribution_is_refused(noise, multiplier, sentence):
 def test_the_signal_has_length_one():
     with pytest.raises(ParameterError, match="has length 1; got 2"):
         Patches(5).draw(np.array([2.0]), 1, np.random.default_rng(0))
+
+
+def test_the_noise_is_that_of_the_text_and_not_one():
+    assert Patches(1000).sigma == pytest.approx(6.907755 / 31.622777)
+    assert Patches(1000, 0.5).sigma == pytest.approx(Patches(1000).sigma / 2)

@@ -1,11 +1,13 @@
 """Presets of training on patches, and what cannot be asked of them."""
 
+import re
+
 import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.studies.local_signal.pages import STUDY
 from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.settings import PRESETS
+from sameloss.studies.local_signal.settings import PRESETS, dead_starts
 
 
 def test_the_default_is_the_figure_but_for_its_steps():
@@ -33,3 +35,22 @@ def test_the_seeds_are_none_of_the_pilots():
 def test_what_cannot_be_is_one_sentence(given, sentence):
     with pytest.raises(ParameterError, match=sentence):
         STUDY.open("ii3_local_signal", given)
+
+
+def test_a_start_in_the_dead_zone_is_named_in_a_warning(caplog):
+    signal = STUDY.open("ii3_local_signal", {"preset": "smoke", "length": 50, "lr": 0.1}).signal
+    below = [run.seed for run in signal.descents if run.begin()[0].w[0] < 0]
+    assert below
+    assert [record.message for record in caplog.records] == [dead_starts(signal)]
+    said = rf"^{len(below)} of 2 descents \(seeds {below[0]}.* to end in the dead zone, .*an lr of 2 or more"
+    assert re.match(said, caplog.records[0].message)
+
+
+@pytest.mark.parametrize("given", [{}, {"length": 50, "lr": 2.0}, {"length": 1e-4, "lr": 0.1}])
+def test_other_starts_are_not_warned_of(given, caplog):
+    STUDY.open("ii3_local_signal", {"preset": "smoke", **given})
+    assert not caplog.records
+
+
+def test_no_preset_begins_there():
+    assert all(dead_starts(preset.signal) is None for preset in PRESETS.values())

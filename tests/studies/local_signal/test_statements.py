@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.studies.local_signal import statements
 from sameloss.studies.local_signal.settings import LAPTOP
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.statement import statement_table
@@ -40,7 +41,7 @@ def verdicts(found):
 
 def test_all_holds_where_all_is_as_it_should_be(ideal):
     own = verdicts(ideal)
-    assert own.pop("first-b") == "holds as corrected"
+    assert own.pop("first-b") == own.pop("features") == "holds as corrected"
     assert set(own) == {"holds"}, own[own != "holds"]
 
 
@@ -65,6 +66,11 @@ def changed(table, column, change):
 def test_each_can_be_refuted(ideal, statement, part, column, change):
     wrong = replace(ideal, **{part: changed(getattr(ideal, part), column, change)})
     assert verdicts(wrong)[statement] == "fails: counter-example"
+
+
+def test_the_correction_for_several_features_can_be_refuted(ideal, monkeypatch):
+    monkeypatch.setattr(statements, "filter_each", lambda patches, features: 0.9)
+    assert verdicts(ideal)["features"] == "fails: counter-example"
 
 
 def test_other_settings_say_nothing_of_the_figure(found):

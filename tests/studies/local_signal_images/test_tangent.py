@@ -1,6 +1,9 @@
 """The tangent kernel against brute force, finite differences and a model whose kernel is known."""
 
+import json
+
 import pytest
+import tangent_peer
 import torch
 from torch import nn
 from torch.func import functional_call, jacrev
@@ -47,6 +50,34 @@ def test_gradients_are_finite_differences(model, weights, x):
     slope = (moved(1e-6) - moved(-1e-6)) / 2e-6
     direction = torch.cat([own.flatten() for own in along.values()])
     torch.testing.assert_close(jacobian(model, weights, x, 4) @ direction, slope, rtol=1e-5, atol=1e-7)
+
+
+RECORDED = json.loads(tangent_peer.FILE.read_text())["kernels"]
+
+
+def of_peer(name):
+    """A network and its images as the peer had them."""
+    shape = tangent_peer.SHAPES[name]
+    network = PooledCNN(shape.channels, shape.strides).build(shape.planes).double()
+    names = [name for name, _ in network.named_parameters()]
+    drawn = dict(zip(names, map(torch.from_numpy, tangent_peer.parameters(shape)), strict=True))
+    return network, drawn, torch.from_numpy(tangent_peer.images(shape))
+
+
+@pytest.mark.parametrize("name", tangent_peer.SHAPES)
+def test_kernels_are_those_that_neural_tangents_had(name):
+    """Recorded by `tangent_peer.py` from neural-tangents 0.6.5, in double precision."""
+    network, drawn, x = of_peer(name)
+    recorded = torch.tensor(RECORDED[name], dtype=torch.float64)
+    torch.testing.assert_close(tangent_kernel(network, drawn, x, len(x), 3), recorded, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("changed", ["0.bias", "2.weight", "6.weight"])
+def test_every_parameter_counts_in_what_was_recorded(changed):
+    network, drawn, x = of_peer("two layers")
+    other = drawn | {changed: drawn[changed] + 0.1}
+    recorded = torch.tensor(RECORDED["two layers"], dtype=torch.float64)
+    assert float((tangent_kernel(network, other, x, len(x), 3) - recorded).abs().max()) > 1e-4
 
 
 def test_a_linear_models_kernel_is_that_of_its_inputs():

@@ -137,7 +137,9 @@ CARRIED = 4.0
 
 
 def may_die(patches: Patches, start: Filter, lr: float) -> bool:
-    """Return whether a start is expected to end there: c < 0, and a rate too small to carry c across zero.
+    """Return whether a start is expected to end in the dead zone: c < 0, and too small a rate to cross zero.
+
+    In the dead zone, |c| ≤ |b| with b < 0, the signal is under the threshold and has no gradient.
 
     The thesis' Lemma B.3 takes η over the size of the start to be of order k, which excludes it.
     """

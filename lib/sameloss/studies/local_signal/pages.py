@@ -11,7 +11,13 @@ from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
 from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
 from sameloss.studies.local_signal.proofs.statements import Proofs
 from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
-from sameloss.studies.local_signal.settings import PARAMETERS, PRESETS, Settings, SignalSettings
+from sameloss.studies.local_signal.settings import (
+    PARAMETERS,
+    PRESETS,
+    Settings,
+    SignalSettings,
+    finished,
+)
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table
@@ -75,9 +81,9 @@ class ProofsPage(Page[Settings]):
     @cached_property
     def proofs(self) -> Proofs:
         """Return what they found."""
-        states, rows, examples, turns = (self.store.get(ProofTable(part)) for part in PARTS)
+        states, rows, examples, turns, several = (self.store.get(ProofTable(part)) for part in PARTS)
         run = self.settings.signal.tangent_rows
-        return Proofs(run.patches, states, rows, examples, turns, self.store.get(run))
+        return Proofs(run.patches, states, rows, examples, turns, several, self.store.get(run))
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -109,4 +115,4 @@ PLANS = {
     "ii3_proofs": Plan(("preset", "starts", "workers", "device", "artifacts"), ProofsPage),
 }
 
-STUDY = Study(PRESETS, PARAMETERS, PLANS)
+STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

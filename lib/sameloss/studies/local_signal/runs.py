@@ -19,12 +19,13 @@ from sameloss.studies.local_signal.flow import (
     best_threshold,
     dies,
     flow,
+    may_die,
     thesis_rates,
 )
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.soft_threshold import Filter
 from sameloss.studies.local_signal.tangent.rows import linear_error
-from sameloss.studies.local_signal.thinned import begin, sgd
+from sameloss.studies.local_signal.thinned import Network, begin, sgd
 
 LOOKS_A_DECADE = 12
 """Of curves over the logarithm of steps."""
@@ -120,10 +121,19 @@ class SignalSGD(SignalRun):
         later = np.geomspace(FIRST, max(self.steps, FIRST), 40).astype(int)
         return np.unique(np.minimum(np.append(np.arange(1, FIRST), later), self.steps))
 
+    def begin(self) -> tuple[Network, np.random.Generator]:
+        """Return the first filter, and what draws the batches."""
+        random = np.random.default_rng(stream_seed("local signal", self.seed))
+        return begin(self.d, self.descent.length, random), random
+
+    @property
+    def may_die(self) -> bool:
+        """Return whether it is expected to end in the dead zone: see `flow.may_die`."""
+        return may_die(self.patches, self.begin()[0].filter, self.descent.lr)
+
     def rows(self, report: Report) -> Iterator[pd.DataFrame]:
         """Train."""
-        random = np.random.default_rng(stream_seed("local signal", self.seed))
-        network = begin(self.d, self.descent.length, random)
+        network, random = self.begin()
         signed = network.filter.c
         found = sgd(
             self.patches, network, self.descent.rates(self.patches), self.batch, self.looks(), random, report

@@ -1,12 +1,18 @@
 """How many rows, how noisy, and how much is trained."""
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from sameloss.checks import check_counts
+from sameloss.studies.local_signal.flow import CARRIED
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
 from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+
+log = logging.getLogger(__name__)
 
 TANGENT_PATCHES = Patches(1000)
 """Of the tangent kernels: fewer rows have too few dimensions, d = 1/σ²."""
@@ -155,3 +161,23 @@ PARAMETERS: dict[str, Parameter] = {
         most=MOST_SEEDS,
     ),
 }
+
+
+def dead_starts(signal: SignalSettings) -> str | None:
+    """Return a sentence on the descents that are expected to end in the dead zone; None: there are none."""
+    seeds = [run.seed for run in signal.descents if run.may_die]
+    if not seeds:
+        return None
+    least = CARRIED * signal.descent.length / signal.patches.noise
+    return (
+        f"{len(seeds)} of {signal.seeds} descents (seeds {', '.join(map(str, seeds))}) begin with c < 0 and "
+        f"a rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is under "
+        f"the threshold and has no gradient; choose an lr of {least:.3g} or more, or a smaller length."
+    )
+
+
+def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
+    """Return the settings; warn where what a reader asked for begins too far below zero for its rate."""
+    if (said := dead_starts(settings.signal)) is not None:
+        log.warning(said)
+    return settings

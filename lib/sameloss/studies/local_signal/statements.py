@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.stats import norm
 
 from sameloss.seeds import stream_seed
+from sameloss.studies.local_signal.features import dimensions, filter_each, one_filter
 from sameloss.studies.local_signal.flow import CARRIED, best_threshold, descend
 from sameloss.studies.local_signal.found import THEIRS, Found, steps_to
 from sameloss.studies.local_signal.patches import Patches
@@ -53,6 +54,11 @@ STATEMENTS = {
     "above-linear": Statement(
         f"Theorem 3.1 {OURS}", "The best filter is never worse than the linear model, whatever k and σ."
     ),
+    "features": Statement(
+        "Section 3.3, remark",
+        "The result extends to r orthogonal features, as many as d.",
+        "With a filter for each; one that answers alike to d = 1/σ² of them, one an image, has σ = 1.",
+    ),
     "dead": Statement(
         f"Lemma B.3 {OURS}",
         "If c begins below zero and η_w < 4|c|/k, descent ends where the signal has no gradient.",
@@ -86,6 +92,7 @@ def checks(found: Found) -> pd.DataFrame:
             *_sampled(found),
             *_figure(found),
             *_smallest(found),
+            *_features(),
             *_dead(found),
         ]
     )
@@ -219,6 +226,20 @@ def _smallest(found: Found) -> list[Check]:
         Check("smallest", "k = 700: best accuracy below 0.99", float(few < 0.99), 1, 0),
         Check("smallest", "k = 800: above", float(many > 0.99), 1, 0),
         Check("above-linear", "whether the least advantage is negative", float(least < -1e-9), 0, 0),
+    ]
+
+
+def _features() -> list[Check]:
+    """Compare one filter and one a feature where there are as many features as dimensions."""
+    patches = Patches(10**6)
+    r = dimensions(patches)
+    about = f"k = 10⁶, r = d = {r:,}"
+    ten = [float(one_filter(Patches(k), 10)) for k in (10_000, 10**6)]
+    return [
+        Check("features", f"{about}: best accuracy of one filter", one_filter(patches, r), 1, 0.01),
+        Check("features", f"{about}: of a filter each", filter_each(patches, r), 1, 0.01, printed=False),
+        Check("features", "r = 10, k = 10⁶: of one filter", ten[1], 1, 0.01, printed=False),
+        Check("features", "k = 10⁴: whether that is below 0.99", float(ten[0] < 0.99), 1, 0, printed=False),
     ]
 
 

@@ -49,6 +49,7 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
         ("turns", "decades", np.inf, "thm31"),
         ("turns", "decades", 200.0, "thmB1"),
         ("turns", "decades", 200.0, "linear"),
+        ("several", "heard", 0.01, "lemB12"),
         ("tangent", "error", 0.05, "thm32"),
         ("tangent", "error", 0.3, "kernel-linear"),
         ("tangent", "error", 0.3, "kernel-closed"),

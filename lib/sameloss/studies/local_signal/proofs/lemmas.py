@@ -23,6 +23,7 @@ from sameloss.store.store import Report, Store
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import accuracy, population, row_sum, share_above
+from sameloss.studies.local_signal.proofs.several import several_filters
 from sameloss.studies.local_signal.proofs.small_ball import proof_log_k
 from sameloss.studies.local_signal.proofs.truncated import noise_share, soft_moments, thresholded_share
 from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
@@ -155,13 +156,6 @@ def at_error(k: int) -> dict[str, float]:
             population(patches, Filter(lowest, 0.0, -b * lowest)).by_c for b in (0.0, 0.5, 0.9)
         ),
     }
-
-
-def least_along_thresholds(k: int, name: str) -> float:
-    """Return the least of one number of `at_state` over all thresholds with an error above 1 %, along w*."""
-    last = error_ratio(Patches(k))
-    ratios = np.linspace(0, last if last == last else 0.999, 25)
-    return min(at_state(k, Filter(1.0, TINY, -ratio))[name] for ratio in ratios)
 
 
 def gaussian_alpha(log_k: float, error: float = ERROR) -> float:
@@ -367,13 +361,14 @@ PARTS: dict[str, Callable[[], pd.DataFrame]] = {
     "along rows": along_rows,
     "counter-examples": lambda: pd.DataFrame(counter_examples()),
     "turns": turns,
+    "several filters": several_filters,
 }
 """What the page on proofs stores."""
 
 
 @dataclass(frozen=True)
 class ProofTable(Tabled):
-    """One of `PARTS`; all are exact.
+    """One of `PARTS`; all are exact, but for shares of drawn rows with several filters.
 
     Raises:
         ParameterError: for another.

@@ -103,6 +103,10 @@ STATEMENTS = {
         "For s - 1 ≤ Δ < s; then o(1) is not needed.",
     ),
     "lemB11": Statement("Lemma B.11", "P[A ∧ E] ≥ P[A] P[E] for two slabs (Šidák)."),
+    "lemB12": Statement(
+        "Lemma B.12",
+        "With m filters P[|g(ε)| ≥ Cσ|g(w*)|] ≥ p for all W, b; p = q/2, q: noise opens the same gates.",
+    ),
     "thmB1": Statement("Theorem B.1", "One filter: error above 0.1 for all w and b, in .999 of starts."),
     "thm32": Statement(
         "Theorem 3.2", "O(1) filters: error above 0.1; here in 95 % of starts, m ≤ 4, k = 1,000."
@@ -137,6 +141,7 @@ class Proofs:
     rows: pd.DataFrame  # along k, at an error of 1 %
     examples: pd.DataFrame  # counter-examples
     turns: pd.DataFrame  # from which k on
+    several: pd.DataFrame  # both sides of Lemma B.12
     tangent: pd.DataFrame
 
     def example(self, of: str, column: str) -> list[float]:
@@ -284,6 +289,10 @@ def _small_balls(found: Proofs) -> Iterator[Check]:
     yield _at_most("lemB10", "Erdős' exact maximum over it, n ≤ 1,000", exact, 1.0, printed=False)
     found_slabs = [slabs(x, y, r) for x in (0.1, 1, 2) for y in (0.2, 1.5, 3) for r in (-0.95, 0, 0.3, 0.99)]
     yield _none("lemB11", "largest P[A] P[E] - P[A ∧ E]", [each.product - each.joint for each in found_slabs])
+
+    for m, own in found.several.groupby("filters"):
+        text = f"m = {m}, k = {found.patches.noise:,}, {len(own)} starts, gates and W: largest q/2 over P"
+        yield _at_most("lemB12", text, (own.same / 2 / own.heard).max(), 1.0)
 
 
 def _mass_over_bound(n: int, half_length: float) -> float:

@@ -124,6 +124,16 @@ def small_ball_table() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def several_table(found: Proofs) -> pd.DataFrame:
+    """Return both sides of Lemma B.12 by the number of filters: q, and P over its bound."""
+    own = found.several.assign(over=2 * found.several.heard / found.several.same)
+    table = own.groupby("filters").agg(
+        least=("same", "min"), median=("same", "median"), heard=("heard", "min"), over=("over", "min")
+    )
+    names = {"least": "least q", "median": "median q", "heard": "least P", "over": "least P/(q/2)"}
+    return table.rename(columns=names).reset_index(names="m")
+
+
 def judged_table(judged: pd.DataFrame, found: Proofs) -> pd.DataFrame:
     """Return the statements with their verdicts, what refutes them as printed, and from which k they hold."""
     turns = found.turns[found.turns.exact].groupby("of").decades.max()

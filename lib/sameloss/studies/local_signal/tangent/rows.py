@@ -7,6 +7,7 @@ length 1, and d = 1/σ².
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from math import ceil, exp, log, sqrt
 
 import numpy as np
@@ -170,9 +171,14 @@ def _second_moments(kernel: TangentKernel) -> SecondMoments:
 
 def _upper_rule(start: Float[np.ndarray, "m m"]) -> tuple[np.ndarray, np.ndarray]:
     """Return points z₁ from `start` on and weights, with the Gaussian's density and both signs of z₁."""
-    nodes, weights = np.polynomial.legendre.leggauss(NODES)
+    nodes, weights = _legendre()
     z = start[..., None] + REACH * (nodes + 1) / 2
     return z, REACH * weights * norm.pdf(z)
+
+
+@cache
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    return np.polynomial.legendre.leggauss(NODES)  # the slowest step, were it taken for every kernel
 
 
 @dataclass(frozen=True)
