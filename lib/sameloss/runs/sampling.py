@@ -100,7 +100,7 @@ class LabelledSampling(Run):
     @property
     def classes(self) -> tuple[int, ...]:
         """Return the number of classes of each task."""
-        return _classes(self.language, self.downstream.tasks)
+        return _classes(self.language, self.downstream.tasks)  # type: ignore[arg-type]  # frozen dataclasses
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw the sentences of both parts and label them."""
@@ -157,7 +157,7 @@ class LabelledSampling(Run):
 
 @cache
 def _classes(spec: LanguageSpec, tasks: tuple[str, ...]) -> tuple[int, ...]:
-    """Return numbers of classes; some thousand runs that are only counted ask for those of a few languages."""
+    """Return numbers of classes: runs that are only counted ask for those of a few languages a lot."""
     language = spec.build()
     return tuple(language.classes(task) for task in tasks)
 
