@@ -24,9 +24,6 @@ LARGEST_TABLE = 1 << 27
 LONGEST = 512
 """Tokens of the longest sentence that a table of all spans is made for."""
 
-LONGEST_RECURSIVE = 128
-"""The same where spans of every length stand everywhere."""
-
 LEAST_ACCEPTANCE = 1e-3
 """Least probability of a sentence within the `length_limit`."""
 
@@ -311,11 +308,10 @@ def _limit(grammar: Grammar, length_limit: int | None) -> int:
     limits = [x for x in (grammar.longest, length_limit) if x is not None]
     if not limits:
         raise LanguageError("The grammar is recursive, so no sentence is the longest; give length_limit.")
-    most = LONGEST if grammar.longest else LONGEST_RECURSIVE
-    if min(limits) > most:
+    if min(limits) > LONGEST:
         raise LanguageError(
             f"Sentences have up to {min(limits):,} tokens, and exact conditionals take minutes from "
-            f"{most} on; give a length_limit of at most {most}."
+            f"{LONGEST} on; give a length_limit of at most {LONGEST}."
         )
     return min(limits)
 
