@@ -69,3 +69,13 @@ def test_a_fingerprint_is_of_contents(tmp_path):
     assert before == fingerprint_of([tmp_path / "a"])
     (tmp_path / "a" / "file").write_text("2")
     assert fingerprint_of([tmp_path]) != before
+
+
+def test_a_mistyped_folder_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "MOST_FILES", 3)
+    for name in "abc":
+        (tmp_path / name).touch()
+    assert fingerprint_of([tmp_path])
+    (tmp_path / "d").touch()
+    with pytest.raises(LanguageError, match=r"has more than 3 files; give one that holds nothing else\.$"):
+        fingerprint_of([tmp_path])

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -60,13 +61,34 @@ def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
     return found[-1].name if found else None
 
 
+MOST_FILES = 1000
+"""A folder with more is not one of a model, of texts or of images, but one that was mistyped."""
+
+
 def fingerprint_of(folders: Sequence[Path]) -> str | None:
-    """Return a hash of all files in some folders: 16 hex digits; None of no folder."""
+    """Return a hash of all files in some folders: 16 hex digits; None of no folder.
+
+    Raises:
+        LanguageError: for a folder with very many files, or one that cannot be read.
+
+    """
     digest = hashlib.sha256()
-    for path in sorted(path for folder in folders for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
+    try:
+        for path in sorted(path for folder in folders for path in _files(folder)):
+            with path.open("rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+    except OSError as error:
+        raise LanguageError(f"{error.filename} cannot be read ({error.strerror}).") from None
     return digest.hexdigest()[:16] if folders else None
+
+
+def _files(folder: Path) -> list[Path]:
+    found = list(islice((path for path in folder.rglob("*") if path.is_file()), MOST_FILES + 1))
+    if len(found) > MOST_FILES:
+        raise LanguageError(
+            f"The folder {folder} has more than {MOST_FILES:,} files; give one that holds nothing else."
+        )
+    return found
 
 
 @contextmanager

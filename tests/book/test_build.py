@@ -36,6 +36,14 @@ def test_a_fault_is_one_sentence(book):
     assert re.fullmatch(r"Unknown preset 'smal'; choose one of .*\n", done.stderr)
 
 
+@pytest.mark.parametrize("name", MODULES)
+def test_outside_of_the_book_a_command_says_so_and_leaves_nothing(name, tmp_path):
+    done = say(name, folder=tmp_path)
+    assert done.returncode == 1
+    assert re.fullmatch(r"This is not the folder of the book, .*\n", done.stderr)
+    assert not list(tmp_path.iterdir())
+
+
 def test_processes_that_a_command_starts_import_little():
     """They import its module again, whatever they are for."""
     says = "import sameloss.book.build, sys; print(*{'torch', 'papermill', 'nbformat'} & set(sys.modules))"

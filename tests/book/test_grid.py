@@ -119,7 +119,8 @@ REFUSALS = [
     ({"steps": "-1"}, "steps must be positive; got -1."),
     ({"workers": "1.5"}, "workers must be a whole number; got 1.5."),
     ({"artifacts": ""}, "artifacts is empty; leave it out, or give a name."),
-    ({"out": "{x}"}, "out is a folder whose name has no braces; got {x}."),
+    ({"out": ""}, "out is a folder whose name has no braces and no tilde; got ''."),
+    ({"out": "{x}"}, "out is a folder whose name has no braces and no tilde; got '{x}'."),
 ]
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from sameloss.errors import LanguageError
 from sameloss.languages import Sentences
 from sameloss.languages.masking import mask_batch, mask_one, mask_share, padded
 
@@ -12,6 +13,13 @@ def test_target_is_the_word_behind_the_mask():
     batch = mask_batch(Sentences(torch.tensor([[3, 1, 2]]), torch.tensor([3])), torch.tensor([2]))
     assert batch.masked.tolist() == [[3, 1, 0]]
     assert batch.targets.tolist() == [1]
+
+
+@pytest.mark.parametrize("position", [-1, 2, 3])
+def test_a_position_outside_of_its_sentence_is_refused(position):
+    sentences = Sentences(torch.tensor([[3, 1, 2], [2, 1, 0]]), torch.tensor([3, 2]))
+    with pytest.raises(LanguageError, match=rf"^Sentence 1 has 2 tokens, .* position {position} is none"):
+        mask_batch(sentences, torch.tensor([2, position]))
 
 
 def test_a_batch_gives_rows_and_loses_empty_columns():

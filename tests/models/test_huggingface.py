@@ -6,6 +6,8 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
     OPTConfig,
     OPTForCausalLM,
 )
@@ -56,8 +58,16 @@ def test_a_vocabulary_that_is_too_small_is_refused(model):
         HuggingFaceModel(model, WORDS + 2)
 
 
-def test_another_head_is_refused_in_one_sentence():
+@pytest.mark.parametrize(
+    ("kind", "returned"),
+    [
+        (BertForSequenceClassification, r"logits of shape \(2, 2\)"),
+        (BertForTokenClassification, r"logits of shape \(2, 4, 2\)"),
+        (BertModel, "no logits"),
+    ],
+)
+def test_another_head_is_refused_in_one_sentence(kind, returned):
     config = BertConfig(**SIZES, hidden_size=8, num_attention_heads=2, intermediate_size=8)
-    wrapped = HuggingFaceModel(BertForSequenceClassification(config).eval(), WORDS)
-    with pytest.raises(ModelError, match=r"^The model returned logits of shape \(2, 2\) for tokens of shape"):
+    wrapped = HuggingFaceModel(kind(config).eval(), WORDS)
+    with pytest.raises(ModelError, match=rf"^The model returned {returned} for tokens of shape \(2, 4\); it"):
         wrapped(TOKENS, POSITIONS)

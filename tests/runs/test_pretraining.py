@@ -120,6 +120,7 @@ def test_a_batch_that_processes_cannot_share_is_refused(tiny_run):
         ({"checkpoints": (1, 1)}, r"in rising order, one at least; got \(1, 1\)\.$"),
         ({"checkpoints": (-1,)}, r"one at least; got \(-1,\)\.$"),
         ({"checkpoints": (10**9,)}, r"one at least; got \(1000000000,\)\.$"),
+        ({"seed": -1}, "^seed must be a whole number, at least 0; got -1"),
         ({"resume_every": 0}, "^resume_every must be a whole number, at least 1; got 0"),
         ({"micro_batch": -1}, "^micro_batch must be a whole number, at least 1; got -1"),
         ({"dropout": 1.0}, r"^dropout must lie in \[0, 1\); got 1.0"),

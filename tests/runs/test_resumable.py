@@ -1,6 +1,7 @@
 """The state from which a training goes on: whole, of this version and device, or refused."""
 
 import hashlib
+import io
 import pickle
 from pathlib import Path
 
@@ -85,8 +86,22 @@ def test_a_state_of_another_shape_is_refused_and_kept(saved, tmp_path):
     assert saved.path.read_bytes() == content
 
 
-def test_a_whole_state_that_cannot_be_read_is_refused_and_kept(saved, tmp_path):
-    content = pickle.dumps(Path("x"), protocol=2)  # whole, and nothing that is only weights
+def torch_saved(state):
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pickle.dumps(Path("x"), protocol=2),  # whole, and nothing that is only weights
+        torch_saved({"weights": 1}),
+        torch_saved([1]),
+        torch_saved(1),
+    ],
+)
+def test_a_whole_state_that_cannot_be_read_is_refused_and_kept(saved, tmp_path, content):
     saved.path.write_bytes(hashlib.sha256(content).digest() + content)
     with pytest.raises(
         StoreError, match=r"resume\.pt is none that torch .* reads; go on where it was made, or"

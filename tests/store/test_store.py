@@ -121,7 +121,7 @@ def test_a_manifest_that_is_none_is_damage_like_any_other(store, tmp_path, conte
     assert computations(run) == 2
 
 
-@pytest.mark.parametrize("content", ["", "null", "[" * 100_000])
+@pytest.mark.parametrize("content", ["", "null", "{}", "[" * 100_000])
 def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
     """Of a run whose result nobody asks for, as a page does where it tells what all runs took."""
     run = Squaring(12)
@@ -129,6 +129,14 @@ def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
     (store.folder(run) / MANIFEST).write_text(content)
     with pytest.raises(StoreError, match=r"manifest\.json cannot be read; delete its folder"):
         store.manifest(run)
+
+
+def test_what_lies_where_a_peak_is_noted_is_no_peak(store):
+    run = Squaring(12)
+    (store.partial(run) / SCRATCH).mkdir(parents=True)
+    (store.partial(run) / SCRATCH / "peak.txt").write_text("much")
+    assert store.get(run) == 144
+    assert store.manifest(run)["peak_memory_bytes"] > 0
 
 
 def test_another_runs_result_is_not_believed(store, tmp_path, caplog):

@@ -60,7 +60,7 @@ class Toy:
         ("steps", math.inf, "steps must be a whole number; got inf."),
         ("steps", 1e308, "steps is at most 2,147,483,648; got 1e+308."),
         ("rate", math.inf, "rate is at most 2,147,483,648; got inf."),
-        ("seeds", 1001, "seeds is at most 1,000; got 1001."),
+        ("seeds", 301, "seeds is at most 300; got 301."),
         ("size", "", "size is empty; leave it out, or give a name."),
         ("size", "a\0b", "size holds a NUL character; give a name without."),
         ("steps", [1], "steps must be a whole number; got [1]."),
@@ -97,6 +97,12 @@ def test_papermills_numbers_are_whole_where_they_should_be(steps):
         assert found == steps
         assert type(found) is int
     assert type(TABLE["rate"].checked("rate", steps)) is float
+
+
+def test_a_home_folder_is_found(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert checked(TABLE, {"size": "~/mine"})["size"] == str(tmp_path / "mine")
+    assert checked(TABLE, {"size": "~nobody-here/mine"})["size"] == "~nobody-here/mine"
 
 
 def test_a_value_goes_where_its_parameter_says_and_nowhere_else():

@@ -13,6 +13,7 @@ python -m sameloss.book.build take                        take what is there as 
 
 import argparse
 from importlib import import_module
+from pathlib import Path
 
 from sameloss.errors import BookError
 
@@ -28,6 +29,8 @@ def main() -> None:
     """Run one command from the repository root; a fault ends it with a sentence."""
     given = vars(arguments().parse_args())
     name = given.pop("command")
+    if not Path("_toc.yml").is_file():
+        raise SystemExit("This is not the folder of the book, which has a _toc.yml; run the command there.")
     command = getattr(import_module(f"sameloss.book.{MODULES[name]}"), name)
     try:
         command(**given)

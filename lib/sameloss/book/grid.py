@@ -69,8 +69,8 @@ def grid_of(words: Iterable[str]) -> Grid:
             raise ParameterError(f"{name} is given twice; write {name}={given[name]},{value}.")
         given[name] = value
     grid = Grid(**given)
-    if {"{", "}"} & set(grid.out):
-        raise ParameterError(f"out is a folder whose name has no braces; got {grid.out}.")
+    if not grid.out or {"{", "}", "~"} & set(grid.out):
+        raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid.out!r}.")
     return grid
 
 
@@ -138,7 +138,10 @@ def main() -> None:
     except BookError as fault:
         raise SystemExit(str(fault)) from None
     # Chapters run in the book's folder, wherever Snakemake was called.
-    whole = {"artifacts": str(Path(grid.artifacts).absolute()), "workers": int(_number(grid.workers) or 1)}
+    whole = {
+        "artifacts": str(Path(grid.artifacts).expanduser().absolute()),
+        "workers": int(_number(grid.workers) or 1),
+    }
     print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))
 
 

@@ -9,6 +9,7 @@ from jaxtyping import Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from sameloss.errors import LanguageError
 from sameloss.languages.language import MASK, Sentences
 
 
@@ -72,7 +73,19 @@ def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> B
 
 
 def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
-    """Mask one position of each sentence and keep the word behind it as the target."""
+    """Mask one position of each sentence and keep the word behind it as the target.
+
+    Raises:
+        LanguageError: for a position outside of its sentence.
+
+    """
+    outside = (positions < 0) | (positions >= sentences.lengths)
+    if outside.any():
+        row = int(outside.nonzero()[0])
+        raise LanguageError(
+            f"Sentence {row} has {int(sentences.lengths[row])} tokens, numbered from 0; position "
+            f"{int(positions[row])} is none of them."
+        )
     tokens = sentences.tokens.long()
     targets = tokens.gather(1, positions[:, None]).squeeze(1) - 1
     return Batch(mask_one(tokens, positions), positions, targets, sentences.lengths).narrowed()

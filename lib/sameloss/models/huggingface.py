@@ -43,10 +43,16 @@ class HuggingFaceModel(nn.Module):
         inside = None
         if lengths is not None:
             inside = (torch.arange(masked.shape[1], device=masked.device) < lengths[:, None]).long()
-        logits = self.model(input_ids=masked, attention_mask=inside).logits
-        if logits.ndim != 3 or logits.shape[:2] != masked.shape:
+        logits = getattr(self.model(input_ids=masked, attention_mask=inside), "logits", None)
+        if (
+            logits is None
+            or logits.ndim != 3
+            or logits.shape[:2] != masked.shape
+            or logits.shape[2] <= self.words
+        ):
+            returned = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
             raise ModelError(
-                f"The model returned logits of shape {tuple(logits.shape)} for tokens of shape "
-                f"{tuple(masked.shape)}; it needs a head that predicts a word at every token."
+                f"The model returned {returned} for tokens of shape {tuple(masked.shape)}; it needs a head "
+                f"that predicts one of {self.words} words at every token."
             )
         return logits[torch.arange(len(masked), device=masked.device), positions, 1 : self.words + 1]

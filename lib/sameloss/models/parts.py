@@ -16,6 +16,16 @@ GROUPS = {
 DEPTH = re.compile(r"(?:blocks?|layers?|\bh)\.(\d+)\.")
 
 
+def depth(layer: str) -> tuple[int, int]:
+    """Return what orders the names that `parameter_layer` gives.
+
+    >>> sorted(["head", "layer 10", "embedding", "layer 2"], key=depth)
+    ['embedding', 'layer 2', 'layer 10', 'head']
+    """
+    kind, _, number = layer.partition(" ")
+    return ("embedding", "layer", "head").index(kind), int(number or 0)
+
+
 def parameter_group(name: str) -> str:
     """Return the group that a parameter belongs to, one of `GROUPS`, or other.
 

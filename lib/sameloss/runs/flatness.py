@@ -20,6 +20,7 @@ from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.enlarge import Tying, kind_of, trace_law
+from sameloss.models.parts import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.frames import Measurement, frame
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
@@ -195,7 +196,8 @@ class TraceMeasurement(Measurement):
         frames = []
         for number, step in enumerate(checkpoints.steps, start=1):
             trace = estimated(checkpoints.model(step))
-            splits = {"total": {"total": trace.total}, "kind": trace.parts, "depth": trace.layers}
+            depths = trace.by(parameter_layer)  # in the order that results of before have
+            splits = {"total": {"total": trace.total}, "kind": trace.parts, "depth": depths}
             frames += [frame(parts, step, split=split) for split, parts in splits.items()]
             report(number / len(checkpoints.steps), "")
         self.save(frames, folder)

@@ -55,6 +55,7 @@ class Pretraining(TrainedRun):
         check_counts(self, "micro_batch", "resume_every")
         check_parts(self, "dropout")
         check_choice(self, "dtype", ("float32", "float64"))
+        check_counts(self, "seed", least=0)
         self._check_checkpoints()
         if self.objective.adversary is not None and self.downstream is None:
             raise ParameterError("An adversary needs `downstream`: the tasks that it is to spoil.")

@@ -115,11 +115,14 @@ class Resumable:
             return None
         try:
             state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
-        except pickle.UnpicklingError:
+            known = {"step", "origin", "history", *self.parts} <= set(state)
+        except (pickle.UnpicklingError, TypeError):
+            known = False
+        if not known:
             raise StoreError(
                 f"The saved state {self.path} is none that {self.origin} reads; go on where it was made, or "
                 "delete it to start over."
-            ) from None
+            )
         if state["origin"] != self.origin:
             raise self._foreign(state, f"{state['origin']}, and this is {self.origin}")
         return state

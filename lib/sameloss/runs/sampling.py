@@ -1,7 +1,7 @@
 """The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks."""
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
@@ -97,11 +97,10 @@ class LabelledSampling(Run):
         if not self.downstream.tasks:
             raise ParameterError("Labelled sentences need at least one task.")
 
-    @cached_property
+    @property
     def classes(self) -> tuple[int, ...]:
         """Return the number of classes of each task."""
-        language = self.language.build()
-        return tuple(language.classes(task) for task in self.downstream.tasks)
+        return _classes(self.language, self.downstream.tasks)  # type: ignore[arg-type]  # frozen dataclasses
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw the sentences of both parts and label them."""
@@ -154,6 +153,13 @@ class LabelledSampling(Run):
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Return the training and the test sentences; training sentences lie probe seed after probe seed."""
         return _load_labelled(folder / "probe training.npz"), _load_labelled(folder / "probe test.npz")
+
+
+@cache
+def _classes(spec: LanguageSpec, tasks: tuple[str, ...]) -> tuple[int, ...]:
+    """Return numbers of classes: runs that are only counted ask for those of a few languages a lot."""
+    language = spec.build()
+    return tuple(language.classes(task) for task in tasks)
 
 
 def _load_labelled(path: Path) -> LabelledSentences:

@@ -39,6 +39,9 @@ SCRATCH = "scratch"
 PEAK = "peak.txt"
 """In it, the largest memory in bytes of a computation in processes of its own."""
 
+TOLD = {"parameters", "files", "created", "sameloss", "revision", "python", "torch", "device", "wall_s"}
+"""What a manifest tells, and pages show."""
+
 LEFT_OUT = "left_out"
 """Names of the files that are not there, in the manifest of a result that a record had."""
 
@@ -220,11 +223,14 @@ class Store:
         """Return what is recorded of a finished run: parameters, versions, device, time, files."""
         path = self.folder(run) / MANIFEST
         try:
-            return dict(json.loads(path.read_text()))
+            manifest = dict(json.loads(path.read_text()))
         except (*UNREADABLE, OSError):
+            manifest = {}
+        if not manifest.keys() >= TOLD:
             raise StoreError(
                 f"{path} cannot be read; delete its folder, and what it holds is computed again."
-            ) from None
+            )
+        return manifest
 
     def _intact(self, run: Run, folder: Path) -> bool:
         """Check that a result is the run's, file by file; set another aside, and say so."""
@@ -275,8 +281,10 @@ class Store:
 
 def _peak(folder: Path) -> int:
     """Return the largest memory of what computed, this process or others."""
-    left = folder / SCRATCH / PEAK
-    return int(left.read_text()) if left.exists() else peak_bytes()
+    try:
+        return int((folder / SCRATCH / PEAK).read_text())
+    except (OSError, ValueError):  # none was left, or something else lies there
+        return peak_bytes()
 
 
 def _is_result(path: Path) -> bool:

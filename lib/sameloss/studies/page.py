@@ -110,7 +110,7 @@ class Study(Generic[S]):
         values = checked(self.table(page), given)
         use_device(values.get("device", "auto"))
         settings = self.resolve(values)
-        root = Path(values.get("artifacts") or default_artifacts()).expanduser()
+        root = Path(values.get("artifacts") or default_artifacts())
         return self.plans[page].page(page, settings, Store(root, recorded=True))
 
     def resolve(self, values: Mapping[str, Any]) -> S:

@@ -7,7 +7,9 @@ written; so what a reader can set, what it means and what it changes stand in on
 import os
 import types
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from sameloss.device import DEVICES
@@ -41,7 +43,7 @@ S = TypeVar("S")
 MOST = 2**31
 """No number of anything here, and no strength, is larger."""
 
-MOST_SEEDS = 1000
+MOST_SEEDS = 300
 """Of anything that is repeated, so that what is asked for can be counted before it is computed."""
 
 MOST_WORKERS = 8 * (os.cpu_count() or 1)
@@ -100,6 +102,8 @@ class Parameter:
             raise ParameterError(f"{name} is empty; leave it out, or give a name.")
         if "\0" in value:
             raise ParameterError(f"{name} holds a NUL character; give a name without.")
+        with suppress(RuntimeError):  # of a user that there is not
+            return str(Path(value).expanduser()) if value.startswith("~") else value
         return value
 
     def _bounded(self, name: str, value: float) -> float:

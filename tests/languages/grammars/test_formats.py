@@ -85,6 +85,15 @@ def test_what_would_not_read_back_is_not_written(write, text, message):
 def test_words_are_numbered_in_natural_order():
     grammar = read_grammar("S w10 0.25\nS w2 0.25\nS b 0.25\nS 7 0.25")
     assert grammar.vocabulary == ("7", "b", "w2", "w10")
+    digits = "9" * 5000  # more than Python makes a number of
+    many = read_grammar("".join(f"S {word} 0.2\n" for word in (digits, "w07", "w7", "12", "٣")))
+    assert many.vocabulary == ("٣", "12", digits, "w07", "w7")
+
+
+def test_what_never_happens_need_not_be_defined():
+    assert read_grammar("S A A 1\nS A B 0\nA x 1").symbols == ("S", "A")
+    assert read_grammar("S A 1\nS B 0\nA x 1").symbols == ("A",)
+    assert read_grammar("%start A\nS -> A A [0]\nS -> 'x' [1]\nA -> S S [1]").roots.tolist() == [0, 1]
 
 
 def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
@@ -97,8 +106,12 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
     [
         ("", "has no rules"),
         ("S A A 0.5\nA x 1", r"Probabilities of S \(lines 1\) sum to 0\.5; they must sum to 1, up to 0\.01"),
-        ("S -> A A [0.5]\nA -> 'x' [1.0]", "cannot be read"),
-        ("S -> A A", "cannot be read"),
+        ("S -> A A [0.5]\nA -> 'x' [1.0]", r"Probabilities of S \(lines 1\) sum to 0\.5"),
+        ("S -> A A", r"Probabilities of S \(lines 1\) sum to 0;"),
+        ("# mine\n\nS -> A A [1.0]\nA -> 'x' ['x']", "^Line 4 of the grammar cannot be read: Expected a"),
+        ("%begin S\nS -> 'x' [1]", "^Line 1 of the grammar cannot be read: Bad directive"),
+        ("%start T\nS -> 'x' [1]", "^The start symbol T has no rules"),
+        ("S -> A \\\n A [0.5]\nA -> 'x' [0.5]", r"Probabilities of S \(lines 2\) sum to 0\.5"),
         (
             "S A A 1.5\nS x -0.5\nA x 1",
             r"of rule S -> A A \(line 1\) is 1\.5; it lies in \[0, 1\]",
@@ -115,9 +128,9 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
         ("S A 1\nA S x 0.5\nA x 0.5", r"Symbol x of rule A -> S x \(line 2\) has no rules of its own"),
         ("S A 1\nA S A 0.5\nA x 0.5", "The start symbol S has unary rules, so it may not stand in A -> S A"),
         ("S A A A 1\nA x 1", r"Rule S -> A A A \(line 1\) is not in Chomsky normal form"),
-        ("S -> A 'x' [1.0]\nA -> 'x' [1.0]", "Rule S -> A x is not in Chomsky normal form"),
+        ("S -> A 'x' [1.0]\nA -> 'x' [1.0]", r"Rule S -> A x \(line 1\) is not in Chomsky normal form"),
         ("S -> [1.0]", "is not in Chomsky normal form"),
-        ("S -> A B [1.0]\nA -> 'x' [1.0]", "Symbol B of rule S -> A B has no rules of its own"),
+        ("S -> A B [1.0]\nA -> 'x' [1.0]", r"Symbol B of rule S -> A B \(line 1\) has no rules of its own"),
         ("S A A 1\nA A A 1", "Symbol S never terminates"),
     ],
 )

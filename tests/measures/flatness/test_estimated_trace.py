@@ -32,3 +32,10 @@ def test_parts_can_have_factors():
     assert doubled.total == pytest.approx((6.0, 1.5, 2))
     assert doubled.cost == trace.cost
     assert trace.total.mean == 6.0
+
+
+def test_layers_come_from_below():
+    names = ("model.decoder.embed_tokens.weight", "model.decoder.final_layer_norm.bias")
+    names += tuple(f"model.decoder.layers.{k}.fc1.bias" for k in (10, 1))
+    found = EstimatedTrace(dict.fromkeys(names, torch.ones(2)), Cost(1, 1, 0.0))
+    assert list(found.layers) == ["embedding", "layer 2", "layer 11", "head"]

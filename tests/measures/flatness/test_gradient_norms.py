@@ -16,7 +16,7 @@ from transformers import (
     RobertaPreLayerNormForMaskedLM,
 )
 
-from sameloss.errors import ModelError
+from sameloss.errors import ModelError, ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness import gradient_norms
 from sameloss.measures.flatness.gradient_norms import recordings
@@ -359,6 +359,9 @@ def test_bad_input_ends_in_one_sentence():
     for sentence, bad in cases.items():
         with pytest.raises(ModelError, match=sentence):
             list(recordings(model, bad))
+    for chunk in (0, -1):
+        with pytest.raises(ParameterError, match=rf"^chunk must be .* at least 1; got {chunk}\.$"):
+            list(recordings(model, masked, chunk))
     with torch.no_grad():
         model.head_bias[3] = float("nan")
     with pytest.raises(ModelError, match="head_bias holds values that are not finite"):

@@ -49,6 +49,7 @@ def open_settings(page="02_existence", **given):
         ({"corpus": "huge"}, "Unknown corpus 'huge'; choose one of fixed, endless"),
         ({"test_sentences": "new"}, "Unknown test_sentences 'new'; choose one of fresh, unseen"),
         ({"test_sentences": "unseen", "corpus": "endless"}, "test_sentences = unseen needs corpus = fixed"),
+        ({"length_limit": 512, "grammar": "x"}, r"^length_limit is at most 128; got 512\.$"),
         ({"length_limit": 9}, "length_limit has an effect only together with grammar; give both or none"),
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
@@ -63,13 +64,16 @@ def open_settings(page="02_existence", **given):
         ),
         ({"algorithm": "dropout", "strength": 1.5}, r"^A dropout rate lies in \[0, 1\); got 1\.5\.$"),
         ({"workers": 10**9}, r"^workers is at most [\d,]+; got 1e\+09\.$"),
-        ({"seeds": 10**9}, r"^seeds is at most 1,000; got 1e\+09\.$"),
+        ({"seeds": 10**9}, r"^seeds is at most 300; got 1e\+09\.$"),
         (
             {"preset": "laptop", "size": "235M"},
             "Size 235M does not belong to preset laptop, whose sizes are 10K, .*goes with preset paper",
         ),
         ({"preset": "paper", "size": "10K"}, "goes with preset laptop or laptop-long"),
         ({"processes": 0}, "processes must be positive; got 0"),
+        ({"processes": 10**5}, r"^processes is at most [\d,]+; got 100000\.$"),
+        ({"tolerance": 1e9}, r"^tolerance is at most 10; got 1e\+09\.$"),
+        ({"saturated_share": 2.0}, r"^saturated_share is at most 1; got 2\.$"),
     ],
 )
 def test_bad_parameters_say_what_is_valid(given, message):
@@ -83,6 +87,7 @@ def test_bad_parameters_say_what_is_valid(given, message):
     [
         ({"glue": "folder"}, "glue has an effect only together with opt"),
         ({"opt_corpus": "folder"}, "opt_corpus has an effect only together with opt"),
+        ({"sentences": 10**9}, r"^sentences is at most 1,000,000; got 1e\+09\.$"),
         ({"trace_sentences": 9}, "Unknown parameter 'trace_sentences'; valid here are preset, sentences, "),
     ],
 )

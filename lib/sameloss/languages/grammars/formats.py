@@ -33,7 +33,7 @@ class Rule(NamedTuple):
     children: tuple[str, ...]
     lexical: bool  # whether the children are one word
     probability: float
-    line: int | None = None  # where it is written, from 1; NLTK does not say
+    line: int = 0  # where it was written, from 1
 
     @property
     def unary(self) -> bool:
@@ -41,8 +41,7 @@ class Rule(NamedTuple):
         return len(self.children) == 1 and not self.lexical
 
     def __str__(self) -> str:
-        where = f" (line {self.line})" if self.line else ""
-        return f"{self.parent} -> {' '.join(self.children)}{where}"
+        return f"{self.parent} -> {' '.join(self.children)} (line {self.line})"
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,9 @@ def read_grammar(text: str) -> Grammar:
     [0.5, 0.5]
 
     """
-    start, rules = _read(text)
+    start, written = _read(text)
+    _check_sums(written)
+    rules = [rule for rule in written if rule.probability]  # of the others nothing comes
     _check_form(start, rules)
     return _grammar(start, rules)
 
@@ -109,8 +110,7 @@ def rescaled_in_words(text: str) -> str:
 def _read(text: str) -> tuple[str, list[Rule]]:
     """Return the start symbol and the rules of either notation; comments become empty lines and ends."""
     lines = ["" if line.lstrip().startswith("#") else _without_comment(line) for line in text.splitlines()]
-    nltks = any("->" in line for line in lines)
-    return _read_nltk("\n".join(lines)) if nltks else _read_lines(lines)
+    return _read_nltk(lines) if any("->" in line for line in lines) else _read_lines(lines)
 
 
 def _without_comment(line: str) -> str:
@@ -118,23 +118,46 @@ def _without_comment(line: str) -> str:
     return re.sub(r"(\]|\s[-+.\deE]+)\s+#.*$", r"\1", line)
 
 
-def _read_nltk(text: str) -> tuple[str, list[Rule]]:
-    import nltk  # takes seconds
+def _read_nltk(text: Sequence[str]) -> tuple[str, list[Rule]]:
+    """Let NLTK read one line after the other, as it reads them all, so that each rule's line is known."""
+    from nltk.grammar import is_terminal, read_grammar, standard_nonterm_parser  # takes seconds
 
-    try:
-        parsed = nltk.PCFG.fromstring(text)
-    except ValueError as error:
-        raise LanguageError(f"The grammar cannot be read: {' '.join(str(error).split())}") from error
-    rules = [
-        Rule(
-            str(rule.lhs()),
-            tuple(map(str, rule.rhs())),
-            any(map(nltk.grammar.is_terminal, rule.rhs())),
-            rule.prob(),
-        )
-        for rule in parsed.productions()
-    ]
-    return str(parsed.start()), rules
+    rules, start = [], None
+    for number, line in _joined(text):
+        directive = line.lstrip().startswith("%")  # which NLTK does not take alone
+        try:
+            first, parsed = read_grammar(
+                f"{line}\n_ -> '_' [1]" if directive else line, standard_nonterm_parser, True
+            )
+        except ValueError as error:
+            said = str(error).partition("\n")[2] or str(error)
+            raise LanguageError(
+                f"Line {number} of the grammar cannot be read: {' '.join(said.split())}"
+            ) from error
+        if directive:
+            start = str(first)
+            continue
+        rules += [
+            Rule(str(r.lhs()), tuple(map(str, r.rhs())), any(map(is_terminal, r.rhs())), r.prob(), number)
+            for r in parsed
+        ]
+    if not rules:
+        raise LanguageError("The grammar has no rules.")
+    start = start or rules[0].parent
+    if start not in {rule.parent for rule in rules}:
+        raise LanguageError(f"The start symbol {start} has no rules.")
+    return start, rules
+
+
+def _joined(text: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the lines that are not empty with their numbers; one that ends in a backslash with the next."""
+    before = ""
+    for number, line in enumerate(text, start=1):
+        if line.strip().endswith("\\"):
+            before += line.strip()[:-1] + " "
+        elif line.strip() or before:
+            yield number, before + line
+            before = ""
 
 
 def _read_lines(text: Sequence[str]) -> tuple[str, list[Rule]]:
@@ -172,10 +195,9 @@ def _check_form(start: str, rules: Sequence[Rule]) -> None:
 
 def _grammar(start: str, rules: Sequence[Rule]) -> Grammar:
     """Turn rules into tables, unary ones into the distribution of the first symbol."""
-    _check_sums(rules)
     kept = [rule for rule in rules if not rule.unary]
     symbols = {symbol: number for number, symbol in enumerate(dict.fromkeys(r.parent for r in kept))}
-    vocabulary = tuple(sorted({r.children[0] for r in kept if r.lexical}, key=_natural))
+    vocabulary = tuple(sorted(sorted({r.children[0] for r in kept if r.lexical}), key=_natural))
     words = {word: number for number, word in enumerate(vocabulary)}
     roots, emission = np.zeros(len(symbols)), np.zeros((len(symbols), len(words)))
     for rule in rules:
@@ -206,11 +228,10 @@ def _check_sums(rules: Sequence[Rule]) -> None:
             raise LanguageError(f"The probability of rule {rule} is {rule.probability}; it lies in [0, 1].")
     for parent, total in _sums(rules).items():
         if abs(total - 1) > WRITTEN_TOLERANCE:
-            lines = [str(rule.line) for rule in rules if rule.parent == parent and rule.line]
-            where = f" (lines {', '.join(lines)})" if lines else ""
+            lines = dict.fromkeys(str(rule.line) for rule in rules if rule.parent == parent)
             raise LanguageError(
-                f"Probabilities of {parent}{where} sum to {total:.9g}; they must sum to 1, up to "
-                f"{WRITTEN_TOLERANCE}, and are then divided by their sum."
+                f"Probabilities of {parent} (lines {', '.join(lines)}) sum to {total:.9g}; they must sum to "
+                f"1, up to {WRITTEN_TOLERANCE}, and are then divided by their sum."
             )
 
 
@@ -223,7 +244,13 @@ def _sums(rules: Sequence[Rule]) -> dict[str, float]:
 
 def _natural(word: str) -> tuple:
     """Order w2 before w10."""
-    return tuple((int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", word))
+    return tuple(_digits(part) if part.isdecimal() else (0, "", part) for part in re.split(r"(\d+)", word))
+
+
+def _digits(part: str) -> tuple[int, str, str]:
+    """Return what orders whole numbers, of any length: Python makes no number of 4,300 digits."""
+    digits = "".join(str(int(digit)) for digit in part).lstrip("0")  # other scripts have digits of their own
+    return len(digits), digits, ""
 
 
 def _rules(grammar: Grammar) -> Iterator[Rule]:

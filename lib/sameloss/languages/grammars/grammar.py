@@ -15,6 +15,9 @@ from sameloss.errors import LanguageError
 TOLERANCE = 1e-9
 """How far from one the probabilities of a symbol may sum."""
 
+LONGEST = 1 << 40
+"""Tokens from which on sentences are no longer told apart by their lengths."""
+
 
 @dataclass(frozen=True, eq=False)
 class Grammar:
@@ -119,9 +122,10 @@ class Grammar:
 
     @cached_property
     def recursive(self) -> bool:
-        """Whether a symbol can stand below itself, so that sentences have no longest."""
-        below_itself = bool((self.rules[:, :1] == self.rules[:, 1:]).any())
-        return below_itself or len(self._ranked[0]) < len(self.symbols)
+        """Whether a symbol of some derivation can stand below itself, so that sentences have no longest."""
+        roots = set(self.roots.nonzero().flatten().tolist())
+        reached = roots.union(*(nx.descendants(self._graph, root) for root in roots))
+        return not nx.is_directed_acyclic_graph(self._graph.subgraph(reached))
 
     @cached_property
     def layered(self) -> bool:
@@ -137,7 +141,7 @@ class Grammar:
         most = np.ones(len(self.symbols), dtype=int)
         parent, left, right = self.rules.T.numpy()
         for _ in self.groups:
-            np.maximum.at(most, parent, most[left] + most[right])
+            np.maximum.at(most, parent, np.minimum(most[left] + most[right], LONGEST))
         return int(most[self.roots.numpy() > 0].max())
 
     @property

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sameloss.models.parts import parameter_group, parameter_layer
+from sameloss.models.parts import depth, parameter_group, parameter_layer
 from sameloss.statistics.estimate import Estimate
 
 
@@ -44,7 +44,8 @@ class EstimatedTrace:
     @property
     def layers(self) -> dict[str, Estimate]:
         """Return the trace by depth: embedding, layer 1, 2, ..., head."""
-        return self.by(parameter_layer)
+        found = self.by(parameter_layer)
+        return {name: found[name] for name in sorted(found, key=depth)}
 
     def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
         """Return the trace with the part of each parameter multiplied by a factor of its name."""

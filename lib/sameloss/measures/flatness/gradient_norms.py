@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sameloss.checks import check_count
 from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.parameter_uses import NO_ROW, Recorder, Use
@@ -150,10 +151,13 @@ def recordings(
         chunk: sentences that go through the model at once; by memory where None.
 
     Raises:
+        ParameterError: for a chunk of no sentences.
         ModelError: for what `check` refuses, a parameter used in a way that is not known, random
             dropout, or norms that differ from autograd's on two of the sentences.
 
     """
+    if chunk is not None:
+        check_count("chunk", chunk)
     check(model, masked)
     device = next(model.parameters()).device
     masked = masked.to(device)

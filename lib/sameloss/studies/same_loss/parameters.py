@@ -9,12 +9,15 @@ from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.labels import LabelKind
 from sameloss.store.pool import usable_workers
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Parameter, replaced
+from sameloss.studies.parameters import MOST_SEEDS, MOST_WORKERS, OF_EVERY_PAGE, Parameter, replaced
 from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_SHARE, Settings
 from sameloss.training.algorithms import ALGORITHMS, check_algorithm
 
 STAND_IN = "stand-in"
 """The value of `opt` that asks for the small teacher made here."""
+
+MOST_SENTENCES = 1_000_000
+"""Whose statistics a page takes in memory."""
 
 LANGUAGES = ("PCFG", "HMM", "OPT")
 """What the main part of a page can be about; records have more."""
@@ -79,9 +82,14 @@ PARAMETERS: dict[str, Parameter] = {
         int | None,
         sets=("evaluation.language_sentences",),
         example="5000",
+        most=MOST_SENTENCES,
     ),
     "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
-    "length_limit": Parameter("longest sentence (tokens) of it; a recursive grammar needs it", int | None),
+    "length_limit": Parameter(
+        "longest sentence (tokens) of it; a recursive grammar needs it",
+        int | None,
+        most=128,  # a chart of more takes minutes
+    ),
     "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=STAND_IN),
     "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
     "glue": Parameter(
@@ -99,17 +107,20 @@ PARAMETERS: dict[str, Parameter] = {
         f"share of what context tells that a saturated model may miss; None: {SATURATED_SHARE}",
         float | None,
         sets=("evaluation.saturated_share",),
+        most=1,  # of all there is
     ),
     "tolerance": Parameter(
         "relative, of all verdicts; None: each claim's own",
         float | None,
         sets=("evaluation.tolerance",),
         example="0.1",
+        most=10,  # nothing would be out of it
     ),
     "processes": Parameter(
         "that share one training, each on a core or GPU of its own; None: one",
         int | None,
         sets=("training.execution.processes",),
+        most=MOST_WORKERS,
     ),
     "micro_batch": Parameter(
         "sentences that go through the model at once; None: the preset's",
@@ -223,7 +234,7 @@ LONGEST_GRAMMAR = 10_000_000  # bytes
 def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
     from sameloss.languages.grammars.formats import GrammarText
 
-    file = Path(path).expanduser()
+    file = Path(path)
     if file.exists() and not (file.is_file() and file.stat().st_size <= LONGEST_GRAMMAR):
         raise ParameterError(
             f"{path} is no file of a grammar, which is text of up to {LONGEST_GRAMMAR:,} bytes."

@@ -1,5 +1,7 @@
 """Figures of the languages show what they are given."""
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -16,6 +18,18 @@ def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
     assert set(texts) == {"S", "A", "B", "C", "D", "x", "y", "z"}
     assert [texts[word][0] for word in "xyz"] == [0, 1, 2]
     assert texts["S"][1] > texts["A"][1] > texts["B"][1] > texts["x"][1] == texts["z"][1]
+
+
+def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):
+    words = ["$x^$", *("antidisestablishmentarianism" + str(k) for k in range(7))]
+    symbols = " ".join(f"($a_$ {word})" for word in words)
+    languages.parse_tree(Tree.fromstring(f"(S {symbols})"), ax)
+    figure = ax.figure
+    figure.set_size_inches(9, 3)
+    figure.canvas.draw()
+    boxes = [t.get_window_extent() for t in ax.texts if t.get_text() not in ("S", "$a_$")]
+    assert len(boxes) == 8
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_language_figures_draw_what_they_are_given():

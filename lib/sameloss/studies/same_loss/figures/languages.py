@@ -13,14 +13,23 @@ if TYPE_CHECKING:
     from nltk import Tree
 
 
+SIDE_BY_SIDE = 90
+"""So many characters stand side by side on the width of a page."""
+
+MOST_CHARACTERS = 16
+"""Of a word or a symbol, of which the rest is cut off."""
+
+
 def parse_tree(tree: "Tree", ax: Axes) -> Axes:
-    """Draw a derivation tree, words at the bottom in sentence order."""
+    """Draw a derivation tree, words at the bottom in sentence order, upright where they are long."""
     places = itertools.count()
+    upright = sum(len(_cut(word)) + 2 for word in tree.leaves()) > SIDE_BY_SIDE
 
     def draw(node: "Tree | str", depth: int) -> float:
         if isinstance(node, str):
             x = float(next(places))
-            ax.text(x, -tree.height() + 1, node, ha="center", va="center", color="C0")
+            ax.text(x, -tree.height() + 1, _cut(node), ha="center", va="top" if upright else "center",
+                    rotation=90 if upright else 0, color="C0", parse_math=False)  # fmt: skip
             ax.plot([x, x], [-depth + 1, -tree.height() + 1], color="0.8", lw=1, ls=":", zorder=0)
             return x
         below = [draw(child, depth + 1) for child in node]
@@ -28,13 +37,17 @@ def parse_tree(tree: "Tree", ax: Axes) -> Axes:
         for child, at in zip(node, below, strict=True):
             if not isinstance(child, str):
                 ax.plot([x, at], [-depth, -depth - 1], color="0.6", lw=1, zorder=0)
-        ax.text(x, -depth, node.label(), ha="center", va="center",
+        ax.text(x, -depth, _cut(str(node.label())), ha="center", va="center", parse_math=False,
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5})  # fmt: skip
         return x
 
     draw(tree, 0)
     ax.set_axis_off()
     return ax
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= MOST_CHARACTERS else f"{name[: MOST_CHARACTERS - 1]}…"
 
 
 def sentence_lengths(table: pd.DataFrame, name: str, ax: Axes) -> Axes:
