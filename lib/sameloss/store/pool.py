@@ -22,7 +22,7 @@ MOST_KINDS = 4
 """So many kinds of runs a progress bar names."""
 
 SHORT = 8.0
-"""Seconds of effort that the calling process is done with about when two others had started and shared them."""
+"""Seconds of effort that the calling process is done with when two others had started and shared them."""
 
 
 def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list[Any]:

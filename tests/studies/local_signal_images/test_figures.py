@@ -31,7 +31,7 @@ def test_a_mosaic_has_gaps_between_its_images():
 
 def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
     drawn = figures.examples(page.images.source, page.images.scenes, ax)
-    assert [text.get_text() for text in drawn.get_xticklabels()] == ["σ = 0", "σ = 0.5", "σ = 1"]
+    assert [text.get_text() for text in drawn.get_xticklabels()] == ["σ = 0", "σ = 0.5"]
     assert len(drawn.get_yticklabels()) == 3
     assert drawn.images[0].get_array().shape == (3 * 17 - 1, 3 * 17 - 1)
 
@@ -54,9 +54,9 @@ def test_kept_is_by_placement_and_size(found, ax, monkeypatch):
 
 
 def test_activity_is_before_and_after(found, ax):
-    drawn = lines(figures.activity(found, 1.0, ax))
+    drawn = lines(figures.activity(found, 0.5, ax))
     fall = drawn["before training"][:, 1] - drawn["after training"][:, 1]
-    assert fall == pytest.approx(found.fall(1.0).mean(0))
+    assert fall == pytest.approx(found.fall(0.5).mean(0))
 
 
 def test_lazy_training_is_beside_the_kernel(found, ax):

@@ -176,7 +176,7 @@ SMOKE = ListSettings(
     sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
     cases=8,
     small=TaskShape(9, 3, 3),
-    departures=Departures((30.0, 100.0), (0.0, 0.03, 1.0), (10.0,), 1, starts=(0.0, 1.0, 7.0)),
+    departures=Departures((100.0, 1000.0), (0.0, 0.03, 1.0), (10.0,), 1, starts=(0.0, 1.0, 7.0)),
     drawn=(25, 1000),
     sgd_readout=30.0,
     rates=(0.3,),

@@ -136,7 +136,9 @@ class RidgeSwaps(Tabled):
         pd.DataFrame(self._rows(self.source.load())).to_csv(folder / TABLE, index=False)
 
     def _rows(self, images: Images) -> Iterable[dict]:
-        from sklearn.metrics.pairwise import pairwise_kernels  # takes its time, and other runs need none of it
+        from sklearn.metrics.pairwise import (
+            pairwise_kernels,  # takes its time, and other runs need none of it
+        )
 
         x, y = images.x.flatten(1).double().numpy(), 2.0 * images.y.numpy() - 1
         rng = np.random.default_rng(self.seed)
