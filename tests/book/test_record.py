@@ -14,7 +14,7 @@ from toy_runs import Failing, Squaring
 from sameloss.book import record as module
 from sameloss.book.record import keep, record, refuse_uncommitted_runs, take
 from sameloss.errors import ModelError, ParameterError
-from sameloss.store.store import MANIFEST, Store
+from sameloss.store.store import MANIFEST, Store, sealed
 
 
 def test_a_tree_with_changes_is_refused_before_anything_is_computed(book):
@@ -43,7 +43,7 @@ def test_runs_of_uncommitted_source_are_refused_with_their_number(tmp_path):
 def change(store, run, revision):
     """Let a run be of another revision."""
     changed = {**store.manifest(run), "revision": revision}
-    (store.folder(run) / MANIFEST).write_text(json.dumps(changed, indent=1))
+    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed(changed), indent=1))
 
 
 def test_the_advice_lists_those_folders_alone(tmp_path):

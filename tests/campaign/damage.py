@@ -20,7 +20,7 @@ from campaign.victims import (
     Files,
     undisturbed,
 )
-from sameloss.store.store import MANIFEST, SCRATCH
+from sameloss.store.store import MANIFEST, SCRATCH, sealed
 
 RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 
@@ -102,8 +102,9 @@ def _untrue(path: Path, kind: str) -> str:
     manifest = json.loads(path.read_text())
     files = manifest["files"]
     if kind == "another run's":
-        return json.dumps(manifest | {"parameters": {"run": "Another", "schema": 1}})
-    return json.dumps(manifest | {"files": {} if kind == "no files" else dict(list(files.items())[1:])})
+        return json.dumps(sealed(manifest | {"parameters": {"run": "Another", "schema": 1}}))
+    fewer = {} if kind == "no files" else dict(list(files.items())[1:])
+    return json.dumps(sealed(manifest | {"files": fewer}))
 
 
 STRANGERS = {

@@ -10,7 +10,7 @@ from toy_runs import Big, Squaring
 
 from sameloss.store.pool import compute_all
 from sameloss.store.recording import LARGEST, forget_others, record_runs, take_recorded
-from sameloss.store.store import LEFT_OUT, MANIFEST, Store
+from sameloss.store.store import LEFT_OUT, MANIFEST, Store, sealed
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def test_what_was_measured_is_read_and_nothing_is_computed(tmp_path, first, seco
     assert second.missing([run]) == []
     assert computed(tmp_path) == before
     assert second.manifest(run) == first.manifest(run)
-    assert second.manifest(trained) == first.manifest(trained) | {LEFT_OUT: ["last.weights"]}
+    assert second.manifest(trained) == sealed(first.manifest(trained) | {LEFT_OUT: ["last.weights"]})
 
 
 def test_a_new_measurement_has_its_model_trained_again(tmp_path, second):

@@ -17,7 +17,7 @@ from toy_runs import Slow, Squaring
 
 from sameloss.errors import StoreError
 from sameloss.store import files
-from sameloss.store.store import MANIFEST, PROGRESS, SCRATCH, Store
+from sameloss.store.store import MANIFEST, PROGRESS, SCRATCH, Store, sealed
 
 
 @pytest.fixture
@@ -164,9 +164,35 @@ def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
     store.get(run)
     manifest = store.manifest(run)
     older = {name: value for name, value in manifest["parameters"].items() if name != "notes"}
-    (store.folder(run) / MANIFEST).write_text(json.dumps({**manifest, "parameters": older}))
+    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed({**manifest, "parameters": older})))
     assert store.get(run) == 144
     assert computations(run) == 1
+
+
+@pytest.mark.parametrize("changed", [{"device": "another"}, {"wall_s": 999.0}, {"sealed": "0"}])
+def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}))
+    assert store.get(run) == 144
+    assert computations(run) == 2
+    assert store.manifest(run)["device"] != "another"
+
+
+def test_a_manifest_of_before_has_no_seal_and_is_believed(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = {name: value for name, value in store.manifest(run).items() if name != "sealed"}
+    (store.folder(run) / MANIFEST).write_text(json.dumps(manifest))
+    assert store.get(run) == 144
+    assert computations(run) == 1
+
+
+def test_a_store_that_is_only_opened_leaves_no_folder(tmp_path):
+    store = Store(tmp_path / "mistyped" / "artifacts")
+    assert not store.has(Squaring(2))
+    assert not list(tmp_path.iterdir())
+    assert store.get(Squaring(2)) == 4
 
 
 def test_nothing_of_the_computation_is_left_where_it_is_killed_behind_the_renaming(store, monkeypatch):
@@ -229,7 +255,7 @@ def test_a_computation_begins_with_nothing_but_what_it_kept(store, tmp_path):
 def test_what_is_no_folder_gives_way(store, tmp_path, strange, place):
     run = Squaring(3)
     path = getattr(store, place)(run)
-    path.parent.mkdir()
+    path.parent.mkdir(parents=True)
     path.write_text("x") if strange == "a file" else path.symlink_to(tmp_path / "nowhere")
     assert store.get(run) == 9
     assert store.get(run) == 9

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sameloss.store.files import write_atomically
-from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors
+from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, sealed, with_ancestors
 
 LARGEST = 300_000
 """A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
@@ -43,8 +43,8 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     for name in kept:
         shutil.copyfile(result / name, folder / name)
-    manifest |= {LEFT_OUT: left_out} if left_out else {}
-    write_atomically(folder / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
+    kept_manifest = sealed(manifest | ({LEFT_OUT: left_out} if left_out else {}))
+    write_atomically(folder / MANIFEST, (json.dumps(kept_manifest, indent=1) + "\n").encode())
     return True
 
 
@@ -59,7 +59,7 @@ def take_recorded(folder: Path, store: Store) -> int:
     for recorded in (manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")):
         result = store.root / recorded.parent.name / recorded.name
         if not result.exists():
-            result.parent.mkdir(exist_ok=True)
+            result.parent.mkdir(parents=True, exist_ok=True)
             shutil.copytree(recorded, result.with_suffix(".taken"), dirs_exist_ok=True)
             result.with_suffix(".taken").rename(result)
             taken += 1

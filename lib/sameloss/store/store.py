@@ -13,6 +13,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +45,9 @@ TOLD = {"parameters", "files", "created", "sameloss", "revision", "python", "tor
 
 LEFT_OUT = "left_out"
 """Names of the files that are not there, in the manifest of a result that a record had."""
+
+SEAL = "sealed"
+"""The hash of a manifest in itself; those of before have none."""
 
 
 Report = Callable[[float, str], None]
@@ -146,7 +150,7 @@ class Store:
     """Results on disk. Two processes asking for one run: one computes, the other waits."""
 
     def __init__(self, root: Path | str, *, recorded: bool = False) -> None:
-        """Open, and if need be create, the artifacts folder.
+        """Open the artifacts folder, which the first result makes where it is not there.
 
         Args:
             root: the folder.
@@ -157,16 +161,10 @@ class Store:
 
         """
         self.root, self.recorded = Path(root), recorded
-        probe = self.root / f".probe-{os.getpid()}"
-        try:
-            self.root.mkdir(parents=True, exist_ok=True)
-            probe.touch()
-            probe.unlink()
-        except OSError as error:
+        if not _can_be_written(self.root):
             raise StoreError(
-                f"The artifacts folder {root} cannot be written ({error.strerror}); "
-                "choose another with the parameter `artifacts`."
-            ) from error
+                f"The artifacts folder {root} cannot be written or made; choose another with the parameter `artifacts`."
+            )
 
     @property
     def whole(self) -> "Store":
@@ -276,7 +274,21 @@ class Store:
             "wall_s": round(seconds, 3),
             "files": {path.name: sha256(path) for path in kept},
         }
-        write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1).encode())
+        write_atomically(folder / MANIFEST, json.dumps(sealed(manifest), indent=1).encode())
+
+
+def _can_be_written(folder: Path) -> bool:
+    """Tell whether this user can write in a folder, or make it."""
+    with suppress(OSError):  # not even to be looked at
+        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    return False
+
+
+def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
+    """Return a manifest with the hash of all else in it, so that a change of it is found."""
+    rest = {name: value for name, value in manifest.items() if name != SEAL}
+    return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
 def _peak(folder: Path) -> int:
@@ -323,6 +335,8 @@ def _first_damage(run: Run, folder: Path) -> str | None:
     """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
+        if SEAL in manifest and manifest != sealed(manifest):
+            return MANIFEST
         left_out = manifest.get(LEFT_OUT, ())
         files = {name: found for name, found in manifest["files"].items() if name not in left_out}
         unlisted = {path.name for path in folder.iterdir() if _is_result(path)} - set(files)
