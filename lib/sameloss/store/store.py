@@ -163,7 +163,8 @@ class Store:
         self.root, self.recorded = Path(root), recorded
         if not _can_be_written(self.root):
             raise StoreError(
-                f"The artifacts folder {root} cannot be written or made; choose another with the parameter `artifacts`."
+                f"The artifacts folder {root} cannot be written or made; "
+                "choose another with the parameter `artifacts`."
             )
 
     @property
