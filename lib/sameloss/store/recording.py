@@ -13,7 +13,7 @@ from pathlib import Path
 from sameloss.store.files import write_atomically
 from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, sealed, with_ancestors
 
-LARGEST = 300_000
+LARGEST, LARGEST_TABLE = 100_000, 300_000
 """A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
 less time than it takes to fetch them."""
 
@@ -50,7 +50,8 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
 
 def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
     """Tell whether a file is there, is small, and is none of the weights."""
-    return path.exists() and path.stat().st_size <= LARGEST and not path.name.endswith(weights)
+    largest = LARGEST_TABLE if path.suffix == ".csv" else LARGEST
+    return path.exists() and path.stat().st_size <= largest and not path.name.endswith(weights)
 
 
 def take_recorded(folder: Path, store: Store) -> int:

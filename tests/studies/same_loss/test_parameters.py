@@ -73,7 +73,7 @@ def open_settings(page="02_existence", **given):
         ({"processes": 0}, "processes must be positive; got 0"),
         ({"processes": 10**5}, r"^processes is at most [\d,]+; got 100000\.$"),
         ({"tolerance": 1e9}, r"^tolerance is at most 10; got 1e\+09\.$"),
-        ({"saturated_share": 2.0}, r"^saturated_share is at most 1; got 2\.$"),
+        ({"saturated_share": 20.0}, r"^saturated_share is at most 10; got 20\.$"),
     ],
 )
 def test_bad_parameters_say_what_is_valid(given, message):

@@ -107,7 +107,7 @@ PARAMETERS: dict[str, Parameter] = {
         f"share of what context tells that a saturated model may miss; None: {SATURATED_SHARE}",
         float | None,
         sets=("evaluation.saturated_share",),
-        most=1,  # of all there is
+        most=10,  # tells of a mistake; a model may miss more than all there is
     ),
     "tolerance": Parameter(
         "relative, of all verdicts; None: each claim's own",
