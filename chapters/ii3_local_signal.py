@@ -160,7 +160,7 @@ movable_phase(found.phase)
 #
 # The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image have one of $r$, at random. One filter that answers to
 # all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: with $r = d = 1/\sigma^2$ that is $\sigma = 1$, which nothing
-# learns. With a filter for each the noise has $r$ times as many rows, which a threshold removes. The best that both can do, exactly (the last $r$ is $1/\sigma^2$):
+# learns. With a filter for each the noise has $r$ times as many rows, which a threshold removes. What equal weights on the best number of features reach, and one common threshold, both exactly (the last $r$ is $1/\sigma^2$):
 
 # %%
 from sameloss.studies.local_signal.features import feature_table

@@ -1,9 +1,9 @@
 """Tangent kernels of small networks by neural-tangents, recorded in `recorded/neural_tangents.json`.
 
-    python -m venv /tmp/peer
-    /tmp/peer/bin/pip install "jax[cpu]==0.4.30" "numpy==2.2.6" "scipy==1.15.3" frozendict absl-py
-    /tmp/peer/bin/pip install --no-deps neural-tangents==0.6.5
-    /tmp/peer/bin/python tests/tangent_peer.py
+    python -m venv .venv-peer
+    .venv-peer/bin/pip install "jax[cpu]==0.4.30" "numpy==2.2.6" "scipy==1.15.3" frozendict absl-py
+    .venv-peer/bin/pip install --no-deps neural-tangents==0.6.5
+    .venv-peer/bin/python tests/tangent_peer.py
 
 The peer needs an old jax, in an environment of its own, so that its numbers are recorded. Parameters and
 images follow a formula, which both sides evaluate, and not a generator, which they would not share.

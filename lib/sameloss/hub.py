@@ -61,7 +61,7 @@ def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
     return found[-1].name if found else None
 
 
-MOST_FILES = 1000
+MOST_FILES = 200_000
 """A folder with more is not one of a model, of texts or of images, but one that was mistyped."""
 
 

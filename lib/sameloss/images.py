@@ -60,6 +60,7 @@ class ImageSource:
 
         Raises:
             ParameterError: where it cannot be fetched.
+            LanguageError: for a folder that cannot be read, or is none of a data set.
 
         """
         if self.name == DIGITS:

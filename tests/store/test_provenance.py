@@ -7,7 +7,7 @@ import pytest
 from toy_runs import Failing, Squaring
 
 from sameloss.store.provenance import changed_since, origin_of, uncommitted_runs
-from sameloss.store.store import MANIFEST, Store
+from sameloss.store.store import MANIFEST, Store, sealed
 
 PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
 
@@ -23,7 +23,7 @@ def store(tmp_path):
 
 
 def rewrite(store, run, **facts):
-    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **facts}))
+    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed({**store.manifest(run), **facts})))
 
 
 def test_an_origin_is_that_of_the_runs_and_of_all_they_read(store):

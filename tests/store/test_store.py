@@ -174,6 +174,8 @@ def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}))
+    with pytest.raises(StoreError, match="cannot be read; delete its folder"):  # or a record would seal it
+        store.manifest(run)
     assert store.get(run) == 144
     assert computations(run) == 2
     assert store.manifest(run)["device"] != "another"

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
+from os.path import expanduser
 from pathlib import Path
 from typing import Any, cast
 
@@ -57,7 +58,7 @@ def grid_of(words: Iterable[str]) -> Grid:
 
     Raises:
         ParameterError: for a name that no grid has or that is given twice, and for a folder whose name is a
-            pattern to Snakemake.
+            pattern to Snakemake, is empty or has a tilde.
 
     """
     known = [field.name for field in fields(Grid)]
@@ -139,7 +140,7 @@ def main() -> None:
         raise SystemExit(str(fault)) from None
     # Chapters run in the book's folder, wherever Snakemake was called.
     whole = {
-        "artifacts": str(Path(grid.artifacts).expanduser().absolute()),
+        "artifacts": str(Path(expanduser(grid.artifacts)).absolute()),  # noqa: PTH111 - as in `Parameter`
         "workers": int(_number(grid.workers) or 1),
     }
     print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))

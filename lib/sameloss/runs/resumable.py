@@ -100,7 +100,7 @@ class Resumable:
         try:
             for name, part in self.parts.items():
                 part.load_state_dict(state[name])
-        except (RuntimeError, ValueError):  # torch lists every name and shape
+        except (RuntimeError, ValueError, TypeError, AttributeError):  # torch lists every name and shape
             raise self._foreign(state, "a model of another shape or version of the code") from None
         self.saved = int(state["step"])
         self.history = [TrainingStep(int(done), loss, lr) for done, loss, lr in state["history"].tolist()]
@@ -116,7 +116,7 @@ class Resumable:
         try:
             state = torch.load(io.BytesIO(content[32:]), map_location=best_device(), weights_only=True)
             known = {"step", "origin", "history", *self.parts} <= set(state)
-        except (pickle.UnpicklingError, TypeError):
+        except (pickle.UnpicklingError, TypeError, EOFError):
             known = False
         if not known:
             raise StoreError(

@@ -40,7 +40,18 @@ SCRATCH = "scratch"
 PEAK = "peak.txt"
 """In it, the largest memory in bytes of a computation in processes of its own."""
 
-TOLD = {"parameters", "files", "created", "sameloss", "revision", "python", "torch", "device", "wall_s"}
+TOLD = {
+    "parameters",
+    "files",
+    "created",
+    "sameloss",
+    "revision",
+    "python",
+    "torch",
+    "device",
+    "wall_s",
+    "peak_memory_bytes",
+}
 """What a manifest tells, and pages show."""
 
 LEFT_OUT = "left_out"
@@ -85,7 +96,7 @@ class Run:
 
     @property
     def effort(self) -> float:
-        """Rough relative cost, to start long runs first and to weigh progress."""
+        """Rough seconds of a laptop's core, to start long runs first, to weigh progress and to tell costs."""
         return 1.0
 
     @property
@@ -225,7 +236,7 @@ class Store:
             manifest = dict(json.loads(path.read_text()))
         except (*UNREADABLE, OSError):
             manifest = {}
-        if not manifest.keys() >= TOLD:
+        if not manifest.keys() >= TOLD or _changed(manifest):
             raise StoreError(
                 f"{path} cannot be read; delete its folder, and what it holds is computed again."
             )
@@ -292,6 +303,11 @@ def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
     return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
 
 
+def _changed(manifest: dict[str, Any]) -> bool:
+    """Tell whether a manifest is not as it was written; of one without a seal it is not known."""
+    return SEAL in manifest and manifest != sealed(manifest)
+
+
 def _peak(folder: Path) -> int:
     """Return the largest memory of what computed, this process or others."""
     try:
@@ -336,7 +352,7 @@ def _first_damage(run: Run, folder: Path) -> str | None:
     """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text())
-        if SEAL in manifest and manifest != sealed(manifest):
+        if _changed(manifest):
             return MANIFEST
         left_out = manifest.get(LEFT_OUT, ())
         files = {name: found for name, found in manifest["files"].items() if name not in left_out}

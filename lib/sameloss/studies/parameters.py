@@ -7,9 +7,8 @@ written; so what a reader can set, what it means and what it changes stand in on
 import os
 import types
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
+from os.path import expanduser
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
 
 from sameloss.device import DEVICES
@@ -102,9 +101,7 @@ class Parameter:
             raise ParameterError(f"{name} is empty; leave it out, or give a name.")
         if "\0" in value:
             raise ParameterError(f"{name} holds a NUL character; give a name without.")
-        with suppress(RuntimeError):  # of a user that there is not
-            return str(Path(value).expanduser()) if value.startswith("~") else value
-        return value
+        return expanduser(value)  # noqa: PTH111 - which leaves what no user has as it is, where Path raises
 
     def _bounded(self, name: str, value: float) -> float:
         if value > self.most:

@@ -64,7 +64,7 @@ def as_svg(figure: Figure) -> str:
     file = StringIO()
     figure.draw_without_rendering()  # settles the layout, which would move a little with each drawing
     figure.set_layout_engine("none")
-    # The same as bbox_inches="tight", which would draw the figure once more.
+    # What bbox_inches="tight" finds to half a point; that would draw the figure once more.
     fitting = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", bbox_inches=fitting, metadata={"Date": None})

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.features import dimensions, feature_table, filter_each, one_filter
+from sameloss.studies.local_signal.features import feature_table, filter_each, one_filter
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.soft_threshold import soft_threshold
+from sameloss.studies.local_signal.tangent.rows import dimension
 
 FEATURES, IMAGES = 3, 4000
 
@@ -41,7 +42,7 @@ def test_one_filter_may_leave_features_out():
 
 def test_as_many_features_as_dimensions():
     patches = Patches(10**6)
-    assert one_filter(patches, dimensions(patches)) < 0.52 < 0.99 < filter_each(patches, dimensions(patches))
+    assert one_filter(patches, dimension(patches)) < 0.52 < 0.99 < filter_each(patches, dimension(patches))
     table = feature_table()
     assert (table["one filter"] <= table["a filter each"] + 1e-9).all()
 

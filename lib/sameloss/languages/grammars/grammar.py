@@ -135,7 +135,7 @@ class Grammar:
 
     @property
     def longest(self) -> int | None:
-        """The number of tokens of the longest sentence; None where there is no longest."""
+        """The number of tokens of the longest sentence, at most `LONGEST`; None where there is no longest."""
         if self.recursive:
             return None
         most = np.ones(len(self.symbols), dtype=int)

@@ -12,6 +12,7 @@ import pandas as pd
 from sameloss.checks import check_count
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.tangent.rows import dimension
 
 SHOWN_ROWS = (1000, 10_000, 1_000_000)
 
@@ -50,14 +51,9 @@ def filter_each(patches: Patches, features: int) -> float:
     return best_threshold(Patches(rows, patches.sigma / Patches(rows).sigma))[1]
 
 
-def dimensions(patches: Patches) -> int:
-    """Return d = 1/σ², as many features as there can be."""
-    return round(patches.sigma**-2)
-
-
 def feature_table() -> pd.DataFrame:
     """Return both by k and r, at the thesis' own σ."""
-    cases = [(Patches(k), r) for k in SHOWN_ROWS for r in (*SHOWN_FEATURES, dimensions(Patches(k)))]
+    cases = [(Patches(k), r) for k in SHOWN_ROWS for r in (*SHOWN_FEATURES, dimension(Patches(k)))]
     rows = [
         {"k": p.noise, "features": r, "one filter": one_filter(p, r), "a filter each": filter_each(p, r)}
         for p, r in cases

@@ -10,14 +10,14 @@ import pandas as pd
 from scipy.stats import norm
 
 from sameloss.seeds import stream_seed
-from sameloss.studies.local_signal.features import dimensions, filter_each, one_filter
+from sameloss.studies.local_signal.features import filter_each, one_filter
 from sameloss.studies.local_signal.flow import CARRIED, best_threshold, descend
 from sameloss.studies.local_signal.found import THEIRS, Found, steps_to
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.population import accuracy
 from sameloss.studies.local_signal.runs import FIRST
 from sameloss.studies.local_signal.soft_threshold import Filter
-from sameloss.studies.local_signal.tangent.rows import linear_error
+from sameloss.studies.local_signal.tangent.rows import dimension, linear_error
 from sameloss.studies.local_signal.thinned import Network, gradient
 from sameloss.studies.statement import Check, Statement, check_table
 
@@ -232,7 +232,7 @@ def _smallest(found: Found) -> list[Check]:
 def _features() -> list[Check]:
     """Compare one filter and one a feature where there are as many features as dimensions."""
     patches = Patches(10**6)
-    r = dimensions(patches)
+    r = dimension(patches)
     about = f"k = 10⁶, r = d = {r:,}"
     ten = [float(one_filter(Patches(k), 10)) for k in (10_000, 10**6)]
     return [
