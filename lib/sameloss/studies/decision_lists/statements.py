@@ -156,7 +156,7 @@ def _below(of: str, text: str, value: float, bound: float, printed: bool = True)
 
 def _excess(of: str, text: str, values: pd.Series, printed: bool = True) -> Check:
     """Return a check that the largest of all excesses over a bound is none."""
-    return _below(of, text, max(0.0, float(values.max())), EXACT, printed)
+    return _below(of, text, float(np.maximum(0.0, values.max())), EXACT, printed)  # of no case: not a number
 
 
 def _proofs(tables: Tables) -> Iterator[Check]:
