@@ -50,19 +50,20 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     if workers is not None:
         check_count("workers", workers)
     missing = store.missing(runs)
+    if not missing:
+        return
     if workers is None and sum(run.effort for run in missing) <= SHORT:
         _compute_here(store, missing)
-    elif missing:
+    else:
         _compute_elsewhere(store, missing, workers or usable_workers())
 
 
 def _compute_here(store: Store, runs: list[Run]) -> None:
     """Compute runs, parents first, in this process."""
-    if runs:
-        with _bar(runs) as bar:
-            for run in runs:
-                store.whole.compute(run)
-                bar.update(run.effort)
+    with _bar(runs) as bar:
+        for run in runs:
+            store.whole.compute(run)
+            bar.update(run.effort)
 
 
 def _compute_elsewhere(store: Store, runs: list[Run], workers: int) -> None:
