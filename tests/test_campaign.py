@@ -9,7 +9,8 @@ from campaign.parts import Part, Trial, run, table
 from campaign.victims import Files
 
 from sameloss.errors import StoreError
-from sameloss.store.store import SCRATCH, Run
+from sameloss.store.manifest import SCRATCH
+from sameloss.store.store import Run
 
 PARTS = {part.what: part for part in (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS)}
 

@@ -71,6 +71,22 @@ def test_a_fingerprint_is_of_contents(tmp_path):
     assert fingerprint_of([tmp_path]) != before
 
 
+def test_what_cannot_be_read_is_not_the_same_as_nothing(tmp_path, monkeypatch):
+    with pytest.raises(LanguageError, match=r"absent cannot be read \(No such file or directory\)\.$"):
+        fingerprint_of([tmp_path / "absent"])
+    (tmp_path / "locked").mkdir()
+    scandir = os.scandir
+
+    def refused(folder):
+        if os.fspath(folder).endswith("locked"):  # to root, who runs some tests, no folder is locked
+            raise PermissionError(13, "Permission denied", str(folder))
+        return scandir(folder)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    with pytest.raises(LanguageError, match=r"locked cannot be read \(Permission denied\)\.$"):
+        fingerprint_of([tmp_path])
+
+
 def test_a_mistyped_folder_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr(hub, "MOST_FILES", 3)
     for name in "abc":

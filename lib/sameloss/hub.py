@@ -1,11 +1,12 @@
 """What is fetched from the Hugging Face hub or read from local folders, and how it is known again."""
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from huggingface_hub import HfApi, constants, get_session
 from huggingface_hub.errors import HFValidationError
@@ -83,12 +84,18 @@ def fingerprint_of(folders: Sequence[Path]) -> str | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    found = list(islice((path for path in folder.rglob("*") if path.is_file()), MOST_FILES + 1))
+    walk = os.walk(folder, onerror=_raised)  # Path.rglob would skip what it may not read
+    names = (Path(at, name) for at, _, files in walk for name in files)
+    found = list(islice((path for path in names if path.is_file()), MOST_FILES + 1))
     if len(found) > MOST_FILES:
         raise LanguageError(
             f"The folder {folder} has more than {MOST_FILES:,} files; give one that holds nothing else."
         )
     return found
+
+
+def _raised(error: OSError) -> NoReturn:
+    raise error
 
 
 @contextmanager

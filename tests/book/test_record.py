@@ -14,7 +14,8 @@ from toy_runs import Failing, Squaring
 from sameloss.book import record as module
 from sameloss.book.record import keep, record, refuse_uncommitted_runs, take
 from sameloss.errors import ModelError, ParameterError
-from sameloss.store.store import MANIFEST, Store, sealed
+from sameloss.store.manifest import MANIFEST, sealed
+from sameloss.store.store import Store
 
 
 def test_a_tree_with_changes_is_refused_before_anything_is_computed(book):

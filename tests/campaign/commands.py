@@ -18,7 +18,7 @@ import psutil
 from campaign.parts import Part, Trial
 from campaign.victims import own_folder
 from sameloss.store.files import sha256
-from sameloss.store.store import MANIFEST
+from sameloss.store.manifest import MANIFEST
 
 ROOT = Path(__file__).parents[2]
 

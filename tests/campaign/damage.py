@@ -20,7 +20,7 @@ from campaign.victims import (
     Files,
     undisturbed,
 )
-from sameloss.store.store import MANIFEST, SCRATCH, sealed
+from sameloss.store.manifest import MANIFEST, SCRATCH, sealed
 
 RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 

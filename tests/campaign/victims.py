@@ -20,7 +20,8 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.files import sha256
-from sameloss.store.store import MANIFEST, Run, Store, with_ancestors
+from sameloss.store.manifest import MANIFEST
+from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.decision_lists.sampling import ListSGD
 from sameloss.studies.decision_lists.settings import TaskShape
 from sameloss.studies.decision_lists.sgd import Steps

@@ -6,8 +6,9 @@ import shutil
 import pytest
 from toy_runs import Failing, Squaring
 
+from sameloss.store.manifest import MANIFEST, sealed
 from sameloss.store.provenance import changed_since, origin_of, uncommitted_runs
-from sameloss.store.store import MANIFEST, Store, sealed
+from sameloss.store.store import Store
 
 PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
 

@@ -1,6 +1,9 @@
 """A record holds what was measured: a store takes it as computed, but for what a model is needed for."""
 
 import json
+import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -8,9 +11,10 @@ from typing import ClassVar
 import pytest
 from toy_runs import Big, Squaring
 
+from sameloss.store.manifest import LEFT_OUT, MANIFEST, sealed
 from sameloss.store.pool import compute_all
 from sameloss.store.recording import LARGEST, forget_others, record_runs, take_recorded
-from sameloss.store.store import LEFT_OUT, MANIFEST, Store, sealed
+from sameloss.store.store import Store
 
 
 @dataclass(frozen=True)
@@ -190,6 +194,23 @@ def test_a_manifest_that_is_a_folder_is_damage_and_no_fault(tmp_path, second):
     path.mkdir()
     compute_all(second, [noted(tmp_path, 5, trained, Measured)], workers=1)
     assert second.whole.has(trained)
+
+
+def test_two_who_take_one_record_take_each_run_once(tmp_path, second, monkeypatch):
+    copy = shutil.copytree
+
+    def slow(*args, **kwargs):
+        time.sleep(0.2)  # so that the other one comes meanwhile
+        return copy(*args, **kwargs)
+
+    monkeypatch.setattr(shutil, "copytree", slow)
+    third = Store(tmp_path / "third", recorded=True)
+    with ThreadPoolExecutor(2) as both:
+        taken = [both.submit(take_recorded, tmp_path / "record", third) for _ in range(2)]
+    assert sum(number.result() for number in taken) == 2
+    assert {path.parent.name for path in third.root.glob("*/*/result.txt")} == {
+        path.parent.name for path in second.root.glob("*/*/result.txt")
+    }
 
 
 def test_nothing_recorded_is_nothing_taken(tmp_path):

@@ -20,7 +20,8 @@ from sameloss.runs.resumable import Resumable, Stateful
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, Report, Store
+from sameloss.store.manifest import SCRATCH
+from sameloss.store.store import Report, Store
 from sameloss.training.adversary import TaskExamples, one_hot_classes
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser, pretrain

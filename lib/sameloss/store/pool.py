@@ -13,8 +13,9 @@ from tqdm import tqdm
 from sameloss.checks import check_count
 from sameloss.device import best_device
 from sameloss.errors import BookError, StoreError
+from sameloss.store.manifest import PROGRESS
 from sameloss.store.orphans import end_with_parent
-from sameloss.store.store import PROGRESS, Run, Store
+from sameloss.store.store import Run, Store
 
 POLL_S = 0.5
 

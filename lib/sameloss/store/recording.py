@@ -5,13 +5,14 @@ device, time and the hashes of all files, and the small ones of these that are n
 and days add to it what they have finished, and a store that takes it computes the rest.
 """
 
-import json
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from sameloss.store.files import write_atomically
-from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, sealed, with_ancestors
+from filelock import FileLock
+
+from sameloss.store.manifest import LEFT_OUT, MANIFEST, write_manifest
+from sameloss.store.store import Run, Store, with_ancestors
 
 LARGEST, LARGEST_TABLE = 100_000, 300_000
 """A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
@@ -43,8 +44,7 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
     folder.mkdir(parents=True, exist_ok=True)
     for name in kept:
         shutil.copyfile(result / name, folder / name)
-    kept_manifest = sealed(manifest | ({LEFT_OUT: left_out} if left_out else {}))
-    write_atomically(folder / MANIFEST, (json.dumps(kept_manifest, indent=1) + "\n").encode())
+    write_manifest(folder, manifest | ({LEFT_OUT: left_out} if left_out else {}))
     return True
 
 
@@ -56,12 +56,18 @@ def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
 
 def take_recorded(folder: Path, store: Store) -> int:
     """Put recorded runs in a store that has nothing of them; return how many those were."""
-    taken = 0
-    for recorded in (manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")):
-        result = store.root / recorded.parent.name / recorded.name
-        if not result.exists():
-            result.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copytree(recorded, result.with_suffix(".taken"), dirs_exist_ok=True)
-            result.with_suffix(".taken").rename(result)
-            taken += 1
-    return taken
+    recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
+    return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
+
+
+def _taken(recorded: Path, result: Path) -> bool:
+    """Copy one run, unless it is there or comes there meanwhile, and tell whether it was copied."""
+    if result.exists():
+        return False
+    result.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(result.with_suffix(".lock")):
+        if result.exists():
+            return False
+        shutil.copytree(recorded, result.with_suffix(".taken"), dirs_exist_ok=True)
+        result.with_suffix(".taken").rename(result)
+    return True

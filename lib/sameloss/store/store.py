@@ -24,42 +24,23 @@ from filelock import FileLock
 from sameloss.device import forget_peak, peak_bytes
 from sameloss.errors import StoreError
 from sameloss.store.environment import environment
-from sameloss.store.files import sha256, write_atomically, write_through
+from sameloss.store.files import sha256, write_through
 from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
+from sameloss.store.manifest import (
+    MANIFEST,
+    PROGRESS,
+    SCRATCH,
+    first_damage,
+    lacks_files,
+    read_manifest,
+    results_in,
+    write_manifest,
+)
 
 log = logging.getLogger("sameloss")
 
-MANIFEST = "manifest.json"
-
-PROGRESS = "progress.txt"
-"""One line of a running computation: fraction done, then free text. Not part of the result."""
-
-SCRATCH = "scratch"
-"""Folder of a running computation for what only a resumption needs. Not part of the result."""
-
 PEAK = "peak.txt"
-"""In it, the largest memory in bytes of a computation in processes of its own."""
-
-TOLD = {
-    "parameters",
-    "files",
-    "created",
-    "sameloss",
-    "revision",
-    "python",
-    "torch",
-    "device",
-    "wall_s",
-    "peak_memory_bytes",
-}
-"""What a manifest tells, and pages show."""
-
-LEFT_OUT = "left_out"
-"""Names of the files that are not there, in the manifest of a result that a record had."""
-
-SEAL = "sealed"
-"""The hash of a manifest in itself; those of before have none."""
-
+"""In the folder `SCRATCH`, the largest memory in bytes of a computation in processes of its own."""
 
 Report = Callable[[float, str], None]
 """Told the fraction done and a few words."""
@@ -208,9 +189,9 @@ class Store:
 
     def has(self, run: Run) -> bool:
         """Tell whether the run's result is there (files are checked when it is read)."""
-        path = self.folder(run) / MANIFEST
+        folder = self.folder(run)
         with disk_faults_explained(self.root):
-            return path.exists() and (self.recorded or not _lacks_files(path))
+            return (folder / MANIFEST).exists() and (self.recorded or not lacks_files(folder))
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Return what is to be computed for some runs, parents first.
@@ -231,22 +212,13 @@ class Store:
 
     def manifest(self, run: Run) -> dict[str, Any]:
         """Return what is recorded of a finished run: parameters, versions, device, time, files."""
-        path = self.folder(run) / MANIFEST
-        try:
-            manifest = dict(json.loads(path.read_text()))
-        except (*UNREADABLE, OSError):
-            manifest = {}
-        if not manifest.keys() >= TOLD or _changed(manifest):
-            raise StoreError(
-                f"{path} cannot be read; delete its folder, and what it holds is computed again."
-            )
-        return manifest
+        return read_manifest(self.folder(run))
 
     def _intact(self, run: Run, folder: Path) -> bool:
         """Check that a result is the run's, file by file; set another aside, and say so."""
         if not (folder.exists() or folder.is_symlink()):
             return False
-        wrong = _first_damage(run, folder)
+        wrong = first_damage(folder, run.parameters())
         if wrong is None:
             return self.has(run)
         aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
@@ -261,13 +233,13 @@ class Store:
     def _compute(self, run: Run, report: Report) -> None:
         """Compute in the partial folder, unless a kill struck just before it was renamed."""
         folder = self.partial(run)
-        if _first_damage(run, folder) is not None:
+        if first_damage(folder, run.parameters()) is not None:
             _clear(folder, run.kept)
             started = time.perf_counter()
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
                 run.compute(folder, self.whole, report)
-            self._write_manifest(run, folder, time.perf_counter() - started)
+            write_manifest(folder, _told(run, folder, time.perf_counter() - started))
         _discard_unlisted(folder)
         for path in folder.iterdir():
             write_through(path)
@@ -276,17 +248,17 @@ class Store:
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
 
-    def _write_manifest(self, run: Run, folder: Path, seconds: float) -> None:
-        kept = [path for path in sorted(folder.iterdir()) if _is_result(path)]
-        manifest = {
-            "parameters": run.parameters(),
-            "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-            **environment(),
-            "peak_memory_bytes": _peak(folder),
-            "wall_s": round(seconds, 3),
-            "files": {path.name: sha256(path) for path in kept},
-        }
-        write_atomically(folder / MANIFEST, json.dumps(sealed(manifest), indent=1).encode())
+
+def _told(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
+    """Return the manifest of a result that a run just computed."""
+    return {
+        "parameters": run.parameters(),
+        "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
+        **environment(),
+        "peak_memory_bytes": _peak(folder),
+        "wall_s": round(seconds, 3),
+        "files": {path.name: sha256(path) for path in results_in(folder)},
+    }
 
 
 def _can_be_written(folder: Path) -> bool:
@@ -297,27 +269,12 @@ def _can_be_written(folder: Path) -> bool:
     return False
 
 
-def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the hash of all else in it, so that a change of it is found."""
-    rest = {name: value for name, value in manifest.items() if name != SEAL}
-    return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
-
-
-def _changed(manifest: dict[str, Any]) -> bool:
-    """Tell whether a manifest is not as it was written; of one without a seal it is not known."""
-    return SEAL in manifest and manifest != sealed(manifest)
-
-
 def _peak(folder: Path) -> int:
     """Return the largest memory of what computed, this process or others."""
     try:
         return int((folder / SCRATCH / PEAK).read_text())
     except (OSError, ValueError):  # none was left, or something else lies there
         return peak_bytes()
-
-
-def _is_result(path: Path) -> bool:
-    return path.name not in (MANIFEST, PROGRESS, SCRATCH) and not path.name.startswith(".")
 
 
 def _clear(folder: Path, kept: frozenset[str]) -> None:
@@ -338,51 +295,6 @@ def _discard_unlisted(folder: Path) -> None:
     shutil.rmtree(folder / SCRATCH, ignore_errors=True)
     for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
         leftover.unlink(missing_ok=True)
-
-
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a manifest can raise that somebody else has written, beside faults of the system."""
-
-
-NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What the system raises where a result is damaged; of other faults it is not known whether it is."""
-
-
-def _first_damage(run: Run, folder: Path) -> str | None:
-    """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        if _changed(manifest):
-            return MANIFEST
-        left_out = manifest.get(LEFT_OUT, ())
-        files = {name: found for name, found in manifest["files"].items() if name not in left_out}
-        unlisted = {path.name for path in folder.iterdir() if _is_result(path)} - set(files)
-        if unlisted or not _same(manifest["parameters"], json.loads(json.dumps(run.parameters()))):
-            return MANIFEST
-    except (*UNREADABLE, *NOT_THERE):
-        return MANIFEST
-    for name, expected in files.items():
-        path = folder / name
-        if not path.is_file() or sha256(path) != expected:
-            return name
-    return None
-
-
-def _lacks_files(manifest: Path) -> bool:
-    """Tell whether files were left out of a result; one that is damaged is found so when it is read."""
-    try:
-        return LEFT_OUT in json.loads(manifest.read_text())
-    except (*UNREADABLE, *NOT_THERE):
-        return False
-
-
-def _same(found: Any, wanted: Any) -> bool:
-    """Tell whether recorded parameters are a run's; it may have fields that are younger than the record."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return all(_same(value, wanted[name]) for name, value in found.items() if name in wanted)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(_same, found, wanted))
-    return found == wanted
 
 
 def write_progress(folder: Path) -> Report:

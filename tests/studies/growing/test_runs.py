@@ -10,7 +10,8 @@ from stores import with_copies
 
 from sameloss.measures.saturation import divergences
 from sameloss.models.grow import PRESERVING
-from sameloss.store.store import SCRATCH, Store, with_ancestors
+from sameloss.store.manifest import SCRATCH
+from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.growing import runs
 from sameloss.studies.growing.landscape import GrowthLandscape
 from sameloss.studies.growing.operators import NOT_GROWN

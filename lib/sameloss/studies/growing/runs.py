@@ -23,7 +23,8 @@ from sameloss.runs.resumable import Resumable
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.files import write_atomically
-from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.store.manifest import SCRATCH
+from sameloss.store.store import Report, Run, Store
 from sameloss.studies.growing.operators import NOT_GROWN, Operator
 from sameloss.training.ensembles import Ensemble, EnsembleStep, train_together
 from sameloss.training.loop import Optimisation, TrainingStep

@@ -18,7 +18,8 @@ from sameloss.runs.frames import TABLE
 from sameloss.runs.resumable import Resumable
 from sameloss.seeds import generator_for
 from sameloss.store.files import write_atomically
-from sameloss.store.store import SCRATCH, Report, Run, Store
+from sameloss.store.manifest import SCRATCH
+from sameloss.store.store import Report, Run, Store
 from sameloss.studies.stability.differences import twin_table
 from sameloss.studies.stability.losses import cross_entropy
 from sameloss.studies.stability.networks import Network

@@ -1,0 +1,106 @@
+"""A manifest says what a result is: what is not as it says is damage, named and computed again."""
+
+import json
+import logging
+import shutil
+
+import pytest
+from toy_runs import Squaring, computations
+
+from sameloss.errors import StoreError
+from sameloss.store.manifest import MANIFEST, sealed
+from sameloss.store.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path / "artifacts")
+
+
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
+def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path, caplog, damage):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    victim = store.folder(run) / ("result.txt" if damage != "manifest" else MANIFEST)
+    content = victim.read_bytes()
+    if damage == "remove":
+        victim.unlink()
+    else:
+        victim.write_bytes({"flip": b"9" + content[1:]}.get(damage, content[: len(content) // 2]))
+    with caplog.at_level(logging.WARNING, logger="sameloss"):
+        assert store.get(run) == 144
+    assert f"{run.kind}/{run.key}/{victim.name} is damaged" in caplog.text
+    assert len(list(store.folder(run).parent.glob("*.damaged-*"))) == 1
+    assert computations(run) == 2
+
+
+@pytest.mark.parametrize(
+    "content", ["null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []}', "[" * 100_000]
+)
+def test_a_manifest_that_is_none_is_damage_like_any_other(store, tmp_path, content):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(content)
+    assert store.get(run) == 144
+    assert computations(run) == 2
+
+
+@pytest.mark.parametrize("content", ["", "null", "{}", "[" * 100_000])
+def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
+    """Of a run whose result nobody asks for, as a page does where it tells what all runs took."""
+    run = Squaring(12)
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(content)
+    with pytest.raises(StoreError, match=r"manifest\.json cannot be read; delete its folder"):
+        store.manifest(run)
+
+
+def test_another_runs_result_is_not_believed(store, tmp_path, caplog):
+    """Two folders that were swapped, or one that was copied over the other."""
+    one, other = (Squaring(number, notes=str(tmp_path / "notes")) for number in (3, 4))
+    store.get(one)
+    store.get(other)
+    shutil.rmtree(store.folder(one))
+    shutil.copytree(store.folder(other), store.folder(one))
+    assert Store(store.root).get(one) == 9
+    assert "is damaged" in caplog.text
+
+
+def test_what_a_manifest_does_not_list_is_no_result(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = store.manifest(run)
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**manifest, "files": {}}))
+    assert store.get(run) == 144
+    assert computations(run) == 2
+
+
+def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = store.manifest(run)
+    older = {name: value for name, value in manifest["parameters"].items() if name != "notes"}
+    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed({**manifest, "parameters": older})))
+    assert store.get(run) == 144
+    assert computations(run) == 1
+
+
+@pytest.mark.parametrize("changed", [{"device": "another"}, {"wall_s": 999.0}, {"sealed": "0"}])
+def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}))
+    with pytest.raises(StoreError, match="cannot be read; delete its folder"):  # or a record would seal it
+        store.manifest(run)
+    assert store.get(run) == 144
+    assert computations(run) == 2
+    assert store.manifest(run)["device"] != "another"
+
+
+def test_a_manifest_of_before_has_no_seal_and_is_believed(store, tmp_path):
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    manifest = {name: value for name, value in store.manifest(run).items() if name != "sealed"}
+    (store.folder(run) / MANIFEST).write_text(json.dumps(manifest))
+    assert store.get(run) == 144
+    assert computations(run) == 1
