@@ -57,6 +57,11 @@ class ListFlows(ListRun):
             yield from _events(family, found)
             report((done + 1) / len(families), family)
 
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 0.05 * len(list(self._families()))
+
     def _families(self) -> Iterator[tuple[str, Column, float]]:
         task, sweeps = self.task, self.sweeps
         yield "luce", task.column(1.0), HORIZON
@@ -121,6 +126,11 @@ class ListCurves(ListRun):
             for time in _log_times(last):
                 yield {"name": name, "readout": readout, **_along(found, time)}
 
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 0.03 * len(self.readouts)
+
 
 def _log_times(horizon: float) -> np.ndarray:
     first = min(1.0, horizon / 1000)
@@ -167,6 +177,11 @@ class ListDescents(ListRun):
             bound = task.curvature(readout)
             yield self._row("everywhere", column, bound, _enough(column, bound))
             report((self.tasks.index(task) + 1) / len(self.tasks), f"L = {task.words}")
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 0.15 * len(self.tasks)
 
     def _row(self, curvature: str, column: Column, bound: float, steps: int) -> dict:
         found = descend(column, 1 / bound, steps, to_the_end=curvature == "at the start")

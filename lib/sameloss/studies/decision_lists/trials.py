@@ -120,7 +120,8 @@ class ListDepartures(ListRun):
         """Return a rough number of seconds."""
         how = self.how
         radii = 1e-2 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
-        return {"repeats": 1e-3 * sum(how.readouts), "radius": radii}.get(self.part, 1.0)
+        known = {"repeats": 1e-3 * sum(how.readouts), "radius": radii, "start": 0.1 * len(how.starts)}
+        return known.get(self.part, 0.3)
 
     def _repeats(self) -> Iterator[tuple]:
         """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².
