@@ -1,6 +1,7 @@
 """Operations, bytes and seconds of a pre-training, counted by hand."""
 
 from dataclasses import replace
+from itertools import count
 
 import pytest
 import torch
@@ -85,6 +86,18 @@ def test_a_device_is_measured_once_a_width(monkeypatch):
     assert asked == [(64,), (8, torch.float32), (16, torch.float32)]
     assert speed.effort_s == cost.LAPTOP_CORE / 1e9
     assert speed.block_s == 0.25
+
+
+@pytest.mark.parametrize("load", [0.0, 1.0, 30.0])
+def test_an_estimate_does_not_depend_on_what_else_the_machine_does(monkeypatch, load):
+    """A call takes 4 ms, and longer in all rounds but each third, where other work has the core."""
+    clock, calls = [0.0], count()
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
+
+    def call():
+        clock[0] += 0.004 * (1 if next(calls) % 3 == 1 else 1 + load)
+
+    assert cost._seconds(call) == pytest.approx(0.004)
 
 
 def test_a_run_takes_what_its_kind_does(tiny_run):

@@ -17,6 +17,7 @@ from stores import with_copies
 from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss
 from sameloss.models.encoder import EncoderShape
+from sameloss.runs import torchrun
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.runs.torchrun import _pickled
@@ -115,6 +116,23 @@ def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
     assert losses[1][:5].tolist() == pytest.approx(losses[0][:5].tolist(), rel=1e-5)
     last = [page.store.get(run).query("part == 'kl'")["mean"].iloc[-1] for run in (slow, *others, quick)]
     assert last[-1] == pytest.approx(last[0], abs=np.std(last[:-1], ddof=1))
+
+
+def test_pickles_lie_where_nobody_else_can_write(parted, tmp_path, monkeypatch):
+    """Not in the store, which may be shared: who could change one there would run what they like."""
+    seen = []
+
+    def looked_at(job, processes):
+        seen.append((job, job.parent.stat().st_mode & 0o777))
+        return subprocess.CompletedProcess([], 0, stderr="")
+
+    monkeypatch.setattr(torchrun, "_torchrun", looked_at)
+    torchrun.launch(parted, tmp_path, tmp_path / "store", 2)
+    ((job, mode),) = seen
+    assert mode == 0o700
+    assert tmp_path not in job.parents
+    assert not job.exists()  # it went with the computation
+    assert not list(tmp_path.rglob("*.pickle"))
 
 
 @pytest.mark.parametrize("fault", [OSError(28, "No space left"), ValueError(lambda: 0)])

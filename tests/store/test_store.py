@@ -219,6 +219,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         import resource, sys
         sys.path.insert(0, "TESTS")
         from toy_runs import TINY, Big, Squaring
+        from sameloss.runs.held_out import HeldOutConditionals
         from sameloss.runs.sampling import CorpusSampling
         from sameloss.errors import StoreError
         from sameloss.store.store import Store
@@ -226,7 +227,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         store = Store("ROOT")
         store.get(Squaring(3))
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
-        for run in (Big("a"), CorpusSampling(TINY, 200_000, 0)):
+        for run in (Big("a"), CorpusSampling(TINY, 200_000, 0), HeldOutConditionals(TINY, 20_000, 0)):
             try:
                 store.get(run)
             except StoreError as error:
@@ -240,7 +241,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("No space left in the artifacts folder") == 2
+    assert done.stdout.count("No space left in the artifacts folder") == 3
     assert "what was computed before is kept" in done.stdout
 
 
