@@ -62,17 +62,15 @@ def swap_changes(
     inverse = cho_solve(cho_factor(_regular(kernel[:sample, :sample], ridge)), np.eye(sample))
     own, others = y[:sample], y[sample:]
     across, among = kernel[:sample, sample:], kernel[sample:, sample:]  # sample by candidate; candidates
-    before = across.T @ inverse @ own
+    weights = across.T @ inverse  # candidate by sample
+    before, reached = weights @ own, weights @ across
     changes = np.empty((sample, len(others), len(others)))
-    for i in range(sample):
-        column = inverse[:, i]
-        left = inverse - np.outer(column, column) / inverse[i, i]  # row and column i are zero
-        fitted = across.T @ left
-        without = fitted @ own
-        reached = fitted @ across  # kᵀ A k of all candidates
-        surprise = others - without
-        new = surprise / (np.diag(among) + ridge * sample - np.diag(reached))
-        changes[i] = without - before + new[:, None] * (among - reached)
+    for i, column in enumerate(inverse.T):
+        lost = weights[:, i] / column[i]
+        without = before - lost * (column @ own)
+        left = reached - np.outer(lost, weights[:, i])  # kᵀ A k of all candidates
+        new = (others - without) / (np.diag(among) + ridge * sample - np.diag(left))
+        changes[i] = without - before + new[:, None] * (among - left)
     return changes
 
 
