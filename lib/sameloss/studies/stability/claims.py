@@ -80,8 +80,14 @@ def of_kind(name: str, effect: Callable[[Stability, Kind], Seeds]) -> Callable[[
 
 
 def of_deep(effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability], Interval]:
-    """Return the least effect of all kinds that are not convex, seed by seed."""
-    return lambda found: over_seeds(least(found.deep, lambda kind: effect(found, kind)))
+    """Return the least effect of all kinds that are not convex, seed by seed; undefined where one lacks."""
+
+    def found(stability: Stability) -> Interval:
+        if not all(map(stability.has, stability.deep)):
+            return UNDEFINED
+        return over_seeds(least(stability.deep, lambda kind: effect(stability, kind)))
+
+    return found
 
 
 def slower(measure: str, than: str = GAP, by: float = 0.0) -> Callable[[Stability, Kind], Seeds]:

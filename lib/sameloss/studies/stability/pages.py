@@ -117,8 +117,7 @@ def found_by_record(preset: str) -> Stability:
     """Return what a record says of twins: of the kinds and measures that it has."""
     settings = PRESETS[preset].stability
     table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
-    kinds = tuple(kind for kind in settings.kinds if kind.name in set(table.kind))
-    return Stability(kinds, settings.sizes, table.reindex(columns=[*RECORDED]), falls)
+    return Stability(settings.kinds, settings.sizes, table.reindex(columns=[*RECORDED]), falls)
 
 
 def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:

@@ -39,8 +39,12 @@ class Stability:
     falls: pd.DataFrame  # from `falls_of`
 
     def kind(self, name: str) -> Kind | None:
-        """Return a kind of training, if it is one of these."""
-        return next((kind for kind in self.kinds if kind.name == name), None)
+        """Return a kind of training, if it is one of these and was measured."""
+        return next((kind for kind in self.kinds if kind.name == name and self.has(kind)), None)
+
+    def has(self, kind: Kind) -> bool:
+        """Tell whether a kind was measured: a record may be older than it."""
+        return not self.at(kind).empty
 
     @property
     def deep(self) -> tuple[Kind, ...]:
