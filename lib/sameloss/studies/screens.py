@@ -73,11 +73,36 @@ def as_svg(figure: Figure) -> str:
 
 def _short(svg: str) -> str:
     """Leave out of an SVG what nobody sees: comments, line ends, coordinates beyond a tenth of a point."""
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # not in words
     svg = re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
     svg = re.sub(r' transform="rotate\(-?0 [^"]*"', "", svg)
-    return re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _said_once, svg)
+    svg = re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _said_once, svg)
+    return _one_font(_without_empty_groups(_without_unused_names(svg)))
+
+
+def _without_unused_names(svg: str) -> str:
+    """Leave out the names of elements that nothing refers to."""
+    used = set(re.findall(r"#([\w.-]+)[\")]", svg))
+    return re.sub(r' id="([^"]*)"', lambda name: name[0] if name[1] in used else "", svg)
+
+
+def _without_empty_groups(svg: str) -> str:
+    """Take out of their groups what groups say nothing of, from the inside out."""
+    found = 1
+    while found:
+        svg, found = re.subn(r"<g>((?:(?!</?g[ >]).)*)</g>", r"\1", svg)
+    return re.sub(r" +", " ", svg)
+
+
+def _one_font(svg: str) -> str:
+    """Name the most common font once, for the whole figure."""
+    named = re.compile(r" font-family: ([^;\"]*);?")
+    if not (fonts := named.findall(svg)):
+        return svg
+    common = max(sorted(set(fonts)), key=fonts.count)
+    svg = named.sub(lambda font: "" if font[1] == common else font[0], svg)
+    return svg.replace("<svg ", f'<svg style="font-family: {common}" ', 1)
 
 
 def _said_once(group: re.Match[str]) -> str:
