@@ -25,9 +25,6 @@ class Planted(Stability):
         spread = np.array([-0.01, 0.0, 0.01])
         return self.law.get((kind.name, measure), self.law.get(measure, 0.0)) + spread * (measure == GAP)
 
-    def has(self, kind):
-        return True
-
     def worst_barrier(self, kind):
         return np.full(3, 0.5 if kind.name in ("perceptron", "CNN") else 5.0)
 

@@ -83,9 +83,8 @@ def of_deep(effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability],
     """Return the least effect of all kinds that are not convex, seed by seed; undefined where one lacks."""
 
     def found(stability: Stability) -> Interval:
-        if not all(map(stability.has, stability.deep)):
-            return UNDEFINED
-        return over_seeds(least(stability.deep, lambda kind: effect(stability, kind)))
+        effects = least(stability.deep, lambda kind: effect(stability, kind))
+        return over_seeds(effects) if stability.whole else UNDEFINED
 
     return found
 

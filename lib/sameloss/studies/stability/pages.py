@@ -117,7 +117,9 @@ def found_by_record(preset: str) -> Stability:
     """Return what a record says of twins: of the kinds and measures that it has."""
     settings = PRESETS[preset].stability
     table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
-    return Stability(settings.kinds, settings.sizes, table.reindex(columns=[*RECORDED]), falls)
+    kinds = tuple(kind for kind in settings.kinds if kind.name in set(table.kind))
+    measures = table.reindex(columns=[*RECORDED])
+    return Stability(kinds, settings.sizes, measures, falls, whole=kinds == settings.kinds)
 
 
 def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:

@@ -37,14 +37,11 @@ class Stability:
     sizes: tuple[int, ...]
     table: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
     falls: pd.DataFrame  # from `falls_of`
+    whole: bool = True  # with all kinds of its preset; a record may be older than one
 
     def kind(self, name: str) -> Kind | None:
-        """Return a kind of training, if it is one of these and was measured."""
-        return next((kind for kind in self.kinds if kind.name == name and self.has(kind)), None)
-
-    def has(self, kind: Kind) -> bool:
-        """Tell whether a kind was measured: a record may be older than it."""
-        return not self.at(kind).empty
+        """Return a kind of training, if it is one of these."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
 
     @property
     def deep(self) -> tuple[Kind, ...]:
