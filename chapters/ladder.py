@@ -146,13 +146,17 @@ axes = records.against_kl(page, "PCFG-paper", "HMM-paper")
 # ## Flatness (Figure 5)
 #
 # The paper predicts points on a line that falls to the right, with an $r^2$ of 0.92 on its grammar and 0.94 on its
-# hidden Markov model. Unlike three sizes, five can say something about that.
+# hidden Markov model. Unlike three sizes, five can say something about that; languages of two sizes are left out,
+# since two points always lie on a line.
 
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against the Fisher trace of the last checkpoints of all sizes, saturated or not.", "name": "fig-ladder-trace"}, "image": {"alt": "Accuracy against Fisher trace of last checkpoints, one panel a language and task, coloured by size."}}
-axes = records.against_trace(page, *page.languages)
+ladders = [name for name in page.languages if page.trained(name)["size"].nunique() > 2]
+axes = records.against_trace(page, *ladders)
 
 # %%
 correlations = page.rows("correlations", checkpoints="last")
+if len(correlations):
+    correlations = correlations[correlations.language.isin(ladders)]
 render(correlations) if len(correlations) else None
 
 # %% tags=["remove-cell"]
