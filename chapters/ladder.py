@@ -142,6 +142,19 @@ render(matched.rename(columns={"value": "points"})) if len(matched) else None
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the paper's own languages.", "name": "fig-ladder-paper"}, "image": {"alt": "Probe accuracy against KL on the paper's grammar and hidden Markov model, for its two smallest sizes."}}
 axes = records.against_kl(page, "PCFG-paper", "HMM-paper")
 
+# %% tags=["remove-cell"]
+from sameloss.studies.same_loss.tables.comparison import learnt_in_words
+
+of_paper = models[models.language.isin(["PCFG-paper", "HMM-paper"])]
+left = (f"{row.language} {row.size} {row.share:.0%}" for row in of_paper.itertuples())
+glue("ladder-paper-left", ", ".join(left) or "not recorded", display=False)
+gained = solved[solved.language.isin(of_paper.language)]
+glue("ladder-paper-gained", learnt_in_words(gained) if len(gained) else "not recorded", display=False)
+
+# %% [markdown]
+# Unlearnt of what there is to learn: {glue:text}`ladder-paper-left`. Above untrained models, in points, under the
+# solved probe: {glue:text}`ladder-paper-gained`.
+
 # %% [markdown]
 # ## Flatness (Figure 5)
 #

@@ -85,6 +85,18 @@ def test_recorded_effects_are_said_language_by_language():
     )
 
 
+def test_what_training_adds_is_said_by_language_task_and_size():
+    of = {("A", "root"): ((10, 12.5), (11, 9)), ("B", "state3"): ((1, 1),)}
+    table = pd.DataFrame(
+        {"language": language, "task": task, "size": size, "models": models, "value": value}
+        for (language, task), sizes in of.items()
+        for size, values in zip(("1K", "3K"), sizes, strict=False)
+        for models, value in zip(("untrained", "trained"), values, strict=True)
+    )
+    said = comparison.learnt_in_words(table)
+    assert said == "A, task A: +2.5 (1K), -2.0 (3K); B, state 3: +0.0 (1K)"
+
+
 def test_equal_kl_stands_beside_equal_steps(results):
     table = comparison.matched_table(results, ["root", "span2"])
     assert table.task.tolist() == 4 * ["root"] + 4 * ["span2"]

@@ -205,6 +205,24 @@ def trained_and_untrained(
     )
 
 
+def learnt_in_words(accuracies: pd.DataFrame) -> str:
+    """Say by how many points trained models of each language, task and size are above untrained ones.
+
+    Args:
+        accuracies: of one protocol, from `trained_and_untrained`, with their `language`.
+
+    """
+    wide = accuracies.pivot_table(
+        index=["language", "task", "size"], columns="models", values="value", sort=False
+    )
+    gained = wide.trained - wide.untrained
+    return "; ".join(
+        f"{language}, {display_name(task)}: "
+        + ", ".join(f"{points:+.1f} ({size})" for (*_, size), points in own.items())
+        for (language, task), own in gained.groupby(level=["language", "task"], sort=False)
+    )
+
+
 def finetuned_table(results: Results, tasks: Iterable[str]) -> pd.DataFrame:
     """Return accuracies (%) of linear probes and of fine-tuning, last checkpoints."""
     tuned = finetuned(results)
