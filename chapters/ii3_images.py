@@ -180,6 +180,19 @@ drawing.legend(ax)
 render(tables.lazy_table(found))
 
 # %% [markdown]
+# ## Width
+#
+# The other way to features that stay is width: the wider a network, the less each of its filters has to move
+# {cite}`jacot2018neural`. So narrower networks, each beside its own kernel, should be further above it than the widest.
+
+# %% mystnb={"figure": {"caption": "Accuracy of networks of several widths and of their tangent kernels, means over seeds with 95 % intervals.", "name": "fig-images-width"}, "image": {"alt": "Two lines against the number of channels, the network's above its kernel's."}}
+ax = figures.width(found, drawing.panels(1, width=6)[0])
+drawing.legend(ax)
+
+# %%
+render(tables.width_table(found))
+
+# %% [markdown]
 # ## The thesis' tables
 #
 # Table 3.1, of the accuracy without noise what is kept at most noise (%), one run each:
@@ -223,7 +236,7 @@ render(page.checks[["text", "value", "target", "tolerance", "printed", "passed"]
 # {glue:}`verdict-img-kept-chance-best`; in a random corner? {glue:}`verdict-img-kept-random-corner`; in a fixed one?
 # {glue:}`verdict-img-kept-fixed-corner`; at another size? {glue:}`verdict-img-kept-size`. Is what it learnt in its kernel?
 # {glue:}`verdict-img-after`. Do fewer neurons become active at most noise? {glue:}`verdict-img-active`; without noise?
-# {glue:}`verdict-img-active-clean`. Does lazy training make it its kernel? {glue:}`verdict-img-lazy`.
+# {glue:}`verdict-img-active-clean`. Does lazy training make it its kernel? {glue:}`verdict-img-lazy`. Does width? {glue:}`verdict-img-width`.
 
 # %% tags=["remove-cell"]
 from myst_nb import glue

@@ -20,7 +20,7 @@ THESIS = {
 }
 
 
-def planted(ends, lazy=(0.94, 0.77), active=(0.5, 0.4), theirs=False):
+def planted(ends, lazy=(0.94, 0.77), active=(0.5, 0.4), theirs=False, above=(0.2, 0.1)):
     """Return results of three seeds, alike but for a little."""
     places = [(place, "8-on-16") for place in ("random place", "random corner", "fixed corner")]
     rows = []
@@ -43,7 +43,13 @@ def planted(ends, lazy=(0.94, 0.77), active=(0.5, 0.4), theirs=False):
             for scale, own in zip((1.0, 100.0), lazy, strict=True)
         ]
     )
-    return ImageResults(pd.DataFrame(rows), scales, theirs)
+    widths = pd.DataFrame(
+        {"measure": "accuracy", "of": of, "value": value, "width": width, "noise": 1.0, "seed": seed}
+        for seed, more in enumerate((-1e-4, 0.0, 1e-4))
+        for width, own in zip((8, 32), above, strict=True)
+        for of, value in (("network", 0.7 + own + more * (width == 8)), ("NTK, GCV", 0.7))
+    )
+    return ImageResults(pd.DataFrame(rows), scales, theirs, widths)
 
 
 def verdicts(found):
@@ -73,7 +79,7 @@ def test_tolerances_are_three_and_six_points():
 def test_every_claim_is_contradicted_where_the_kernel_is_the_better_one():
     swapped = THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88), "NTK, best λ": (0.9, 0.89)}
     swapped["trained kernel"] = (0.9, 0.6)
-    table = verdicts(planted(swapped, lazy=(0.87, 0.95), active=(0.4, 0.5)))
+    table = verdicts(planted(swapped, lazy=(0.87, 0.95), active=(0.4, 0.5), above=(0.1, 0.2)))
     assert set(table.drop(["img-own-wrn", "img-own-ntk"])) == {"contradicted"}
 
 
@@ -88,10 +94,16 @@ def test_a_linearised_network_stands_for_the_kernel():
 
 def test_without_lazy_training_and_other_sizes_nothing_is_said_of_them():
     found = planted(THESIS)
-    one = replace(found, table=found.table[found.table["size"] == "8-on-16"], lazy=found.lazy[:0])
+    one = replace(
+        found,
+        table=found.table[found.table["size"] == "8-on-16"],
+        lazy=found.lazy[:0],
+        widths=found.widths[:0],
+    )
     table = verdicts(one)
     assert (
-        table[["img-lazy", "img-lazy-falls", "img-lazy-near", "img-kept-size"]] == "not testable here"
+        table[["img-lazy", "img-lazy-falls", "img-lazy-near", "img-kept-size", "img-width"]]
+        == "not testable here"
     ).all()
 
 

@@ -65,6 +65,13 @@ def test_lazy_training_is_beside_the_kernel(found, ax):
     assert drawn["NTK"][0, 1] == pytest.approx(100 * found.accuracies("NTK, GCV", "random place")[0.5].mean())
 
 
+def test_widths_have_a_line_for_networks_and_one_for_kernels(found, ax):
+    drawn = lines(figures.width(found, ax))
+    for name, of in (("network", "network"), ("NTK", "NTK, GCV")):
+        own = 100 * found.by_width(of).mean()
+        assert drawn[name].tolist() == pytest.approx(np.stack([own.index, own], 1))
+
+
 def test_the_published_table_is_drawn_whole(ax):
     drawn = lines(figures.published("32-on-64", ax))
     assert len(drawn) == 6

@@ -12,7 +12,8 @@ from sameloss.studies.verdict import verdict_table
 def test_every_scene_and_seed_is_a_run(page):
     s = page.images
     assert len(page.comparisons) == len(s.scenes) * s.seeds
-    assert len(page.runs()) == len(page.comparisons) + s.seeds
+    lazy, narrower = s.seeds, s.seeds * len(s.widths.divisors)
+    assert len(page.runs()) == len(page.comparisons) + lazy + narrower
     assert len({run.key for run in page.runs()}) == len(page.runs())
 
 
@@ -21,6 +22,7 @@ def test_tables_of_all_runs_stand_below_each_other(page, found):
     assert not about.duplicated().any()
     assert set(found.table["size"]) == {"8-on-16", "4-on-8"}
     assert found.lazy[["seed", "scale"]].drop_duplicates().shape[0] == 2 * 2
+    assert found.by_width("network").shape == found.by_width("NTK, GCV").shape == (2, 2)
 
 
 def test_verdicts_and_statements(page):

@@ -59,6 +59,16 @@ def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():
     )
 
 
+def test_networks_of_other_widths_have_the_sample_of_a_comparison():
+    narrow, half, own = LAPTOP.of_widths(100)
+    assert own in [LAPTOP.comparison(scene, 100) for scene in LAPTOP.scenes]
+    assert [run.network.features for run in (narrow, half, own)] == [8, 16, 32]
+    for run in (narrow, half):
+        assert replace(run, network=own.network, kernel=own.kernel) == own
+        assert not run.kernel.trained
+    assert PRESETS["gpu"].images.of_widths(100) == []
+
+
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
     found = asked(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
     assert found.noises == (0.0, 0.5, 1.0, 2.0)
@@ -66,6 +76,7 @@ def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
     assert (found.descent.steps, found.descent.lr, found.examples) == (7, 0.01, 50)
     assert found.placements == ("fixed corner", "random place", "random corner")
     assert found.lazy_training(100).scene in found.scenes
+    assert {run.scene for run in found.of_widths(100)} == {found.lazy_training(100).scene}
 
 
 def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ def test_every_table_has_a_row_for_what_it_is_about(found):
     assert shown.activity_table(found).columns.tolist() == ["σ", "layer 1", "layer 2"]
     assert len(shown.sample_table(found)) == 3
     assert shown.lazy_table(found)["α"].tolist() == ["1", "100", "linearised"]
+    assert shown.width_table(found).channels.tolist() == [1, 3]
     assert len(shown.published_table()) == 12
     assert len(shown.table_3_1()) == 4
     assert shown.by_seed(found).seed.nunique() == 2

@@ -105,6 +105,12 @@ def of_lazy(effect: Callable[[Seeds, Seeds, Seeds], Seeds]) -> Effect:
     return found
 
 
+def narrows(results: ImageResults) -> Interval:
+    """Return by how many points less the widest network is above its kernel than the narrowest."""
+    above = 100 * (results.by_width(NETWORK) - results.by_width(GCV))
+    return over_seeds((above.iloc[:, 0] - above.iloc[:, -1]).to_numpy()) if above.shape[1] > 1 else UNDEFINED
+
+
 def comes_closer(first: Seeds, last: Seeds, kernel: Seeds) -> Seeds:
     """Return by how much nearer the accuracy at the largest scale is to the kernel's.
 
@@ -242,6 +248,19 @@ LAZY = Topic(
     ),
 )
 
+WIDTH = Topic(
+    "Images: does a wider network come closer to its kernel?",
+    (
+        _claim(
+            "width",
+            OURS,
+            "the widest network is above its kernel by less than the narrowest above its own",
+            narrows,
+            POINTS,
+        ),
+    ),
+)
+
 OWN = Topic(
     "Images: the thesis' own data and network",
     (
@@ -267,7 +286,7 @@ OWN = Topic(
 )
 """Of data and network that the presets `gpu` and `paper` have."""
 
-TOPICS = (KEEPS, LEARNT, SPARSE, LAZY, OWN)
+TOPICS = (KEEPS, LEARNT, SPARSE, LAZY, WIDTH, OWN)
 
 
 def judged(found: ImageResults) -> Iterable[Judged]:

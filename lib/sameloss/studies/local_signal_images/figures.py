@@ -15,7 +15,7 @@ from sameloss.studies.drawing import MARKERS
 from sameloss.studies.local_signal_images.backgrounds import Scene, composed
 from sameloss.studies.local_signal_images.published import NOISES, NTK, WRN, long_table
 from sameloss.studies.local_signal_images.results import ImageResults, over_seeds
-from sameloss.studies.local_signal_images.runs import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV
+from sameloss.studies.local_signal_images.runs import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV, NETWORK
 from sameloss.studies.local_signal_images.tables import SHOWN, shown_in, surroundings
 
 LOOK = {name: (f"C{at}", MARKERS[at]) for at, name in enumerate(SHOWN)}
@@ -121,6 +121,18 @@ def lazy(found: ImageResults, ax: Axes) -> Axes:
     ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     ax.set(xscale="log", xlabel="scale of the output, α", ylabel="accuracy (%)", title=f"σ = {noise:g}")
     ax.set_xticks(own.columns, [f"{scale:g}" for scale in own.columns])
+    ax.minorticks_off()
+    return ax
+
+
+def width(found: ImageResults, ax: Axes) -> Axes:
+    """Draw the accuracy of networks and of their kernels against the width, with 95 % intervals."""
+    for of in (NETWORK, GCV):
+        own = 100 * found.by_width(of)
+        _series(ax, own.columns.to_numpy(float), [over_seeds(own[n].to_numpy()) for n in own], of)
+    noise = float(found.widths.noise.iloc[0])
+    ax.set(xscale="log", xlabel="channels of the last layer", ylabel="accuracy (%)", title=f"σ = {noise:g}")
+    ax.set_xticks(own.columns, [str(channels) for channels in own.columns])
     ax.minorticks_off()
     return ax
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import torch
@@ -30,6 +30,10 @@ class LogitNetwork(ABC):
     @abstractmethod
     def features(self) -> int:
         """Return the number of channels that are averaged over the pixels."""
+
+    @abstractmethod
+    def narrowed(self, divisor: int) -> "LogitNetwork":
+        """Return the network with so many times fewer channels in its layers, and at least one."""
 
     def build(self, channels: int) -> nn.Sequential:
         """Return a network of images with so many channels, its parameters not yet drawn."""
@@ -88,6 +92,14 @@ class PooledCNN(LogitNetwork):
         """Return the last layer's channels."""
         return self.channels[-1]
 
+    def narrowed(self, divisor: int) -> "PooledCNN":
+        """Return the network with fewer channels in every layer.
+
+        >>> PooledCNN().narrowed(4).channels
+        (4, 8, 8)
+        """
+        return replace(self, channels=tuple(max(1, own // divisor) for own in self.channels))
+
     def layers(self, channels: int) -> Iterator[nn.Module]:
         """Make the convolutions."""
         for (before, after), stride in zip(pairwise((channels, *self.channels)), self.strides, strict=True):
@@ -109,6 +121,10 @@ class WideResNet(LogitNetwork):
     def features(self) -> int:
         """Return the last block's channels."""
         return 64 * self.width
+
+    def narrowed(self, divisor: int) -> "WideResNet":
+        """Return the network with fewer channels in its blocks."""
+        return replace(self, width=max(1, self.width // divisor))
 
     def layers(self, channels: int) -> Iterator[nn.Module]:
         """Make the blocks."""

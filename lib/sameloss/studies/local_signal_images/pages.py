@@ -9,7 +9,7 @@ from sameloss.store.store import Run
 from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.local_signal_images.backgrounds import Scene
 from sameloss.studies.local_signal_images.claims import PAGE, TOPICS, ImageClaim, judged
-from sameloss.studies.local_signal_images.results import ImageResults
+from sameloss.studies.local_signal_images.results import OF_WIDTHS, ImageResults
 from sameloss.studies.local_signal_images.runs import ImageComparison, LazyTraining
 from sameloss.studies.local_signal_images.settings import (
     PARAMETERS,
@@ -51,9 +51,15 @@ class ImagesPage(Page[Settings]):
         s = self.images
         return [s.lazy_training(seed) for seed in s.all_seeds] if s.lazy else []
 
+    @property
+    def of_widths(self) -> list[ImageComparison]:
+        """Return networks of several widths beside their kernels."""
+        return [run for seed in self.images.all_seeds for run in self.images.of_widths(seed)]
+
     def runs(self) -> list[Run]:
-        """Return all of them."""
-        return [*(run for _, run in self.comparisons), *self.lazy_trainings]
+        """Return all of them, each once."""
+        compared = [run for _, run in self.comparisons]
+        return list(dict.fromkeys([*compared, *self.lazy_trainings, *self.of_widths]))
 
     @cached_property
     def found(self) -> ImageResults:
@@ -69,11 +75,18 @@ class ImagesPage(Page[Settings]):
         ]
         none = pd.DataFrame(columns=["seed", "scale", "noise"])
         table, lazy_table = pd.concat(tables, ignore_index=True), pd.concat(lazy) if lazy else none
-        return ImageResults(table, lazy_table, self.images.theirs)
+        return ImageResults(table, lazy_table, self.images.theirs, self._widths())
+
+    def _widths(self) -> pd.DataFrame:
+        tables = [
+            self.store.get(run).assign(width=run.network.features, noise=run.scene.noise, seed=run.seed)
+            for run in self.of_widths
+        ]
+        return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=[*OF_WIDTHS])
 
     def record_tables(self) -> dict[str, pd.DataFrame]:
         """Return what claims are judged by: what a record keeps."""
-        return {"images": self.found.table, "lazy": self.found.lazy}
+        return {"images": self.found.table, "lazy": self.found.lazy, "widths": self.found.widths}
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
@@ -108,8 +121,8 @@ def size_in_words(run: ImageComparison) -> str:
 
 def found_by_record(preset: str) -> ImageResults:
     """Return what a record says of images."""
-    table, lazy = (recorded(name, preset, PAGE) for name in ("images", "lazy"))
-    return ImageResults(table, lazy, PRESETS[preset].images.theirs)
+    table, lazy, widths = (recorded(name, preset, PAGE) for name in ("images", "lazy", "widths"))
+    return ImageResults(table, lazy, PRESETS[preset].images.theirs, widths)
 
 
 PLANS = {

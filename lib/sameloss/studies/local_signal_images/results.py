@@ -1,6 +1,6 @@
 """What was found on images, put side by side: accuracies by noise and placement, and what is kept of them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -17,17 +17,22 @@ ABOVE = 0.05
 """What has learnt nothing keeps nothing: so much above chance the mean accuracy without noise has to be."""
 
 
+OF_WIDTHS = ("measure", "of", "value", "width", "noise", "seed")
+"""The columns of what was measured of several widths."""
+
+
 @dataclass(frozen=True)
 class ImageResults:
     """Everything that was measured.
 
     `table` has a row a size, placement, noise, seed, measure and what it is of, with its value; `lazy` one a
-    seed and scale.
+    seed and scale; `widths` one a width (channels of the last layer), seed, measure and what it is of.
     """
 
     table: pd.DataFrame
     lazy: pd.DataFrame
     theirs: bool = False  # whether data and network are the thesis' own
+    widths: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*OF_WIDTHS]))
 
     @property
     def size(self) -> str:
@@ -93,6 +98,11 @@ class ImageResults:
     def lazy_accuracies(self) -> pd.DataFrame:
         """Return accuracies (shares) in lazy training, a row a seed and a column a scale."""
         return self.lazy.pivot_table(index="seed", columns="scale", values=ACCURACY)
+
+    def by_width(self, of: str) -> pd.DataFrame:
+        """Return accuracies (shares) of networks of several widths, a row a seed and a column a width."""
+        own = self.widths[(self.widths.measure == ACCURACY) & (self.widths.of == of)]
+        return own.pivot_table(index="seed", columns="width", values="value")
 
 
 def difference(

@@ -24,6 +24,14 @@ class Lazy:
 
 
 @dataclass(frozen=True)
+class Widths:
+    """Narrower networks beside the page's own, each with its kernel."""
+
+    divisors: tuple[int, ...]  # of the channels, the largest first
+    noise: float  # σ of the backgrounds; one that is compared, too
+
+
+@dataclass(frozen=True)
 class ImageSettings:
     """Everything that decides the runs."""
 
@@ -38,6 +46,7 @@ class ImageSettings:
     kernel: KernelFit | None = field(default_factory=KernelFit)
     linear: LogisticDescent | None = None
     lazy: Lazy | None = None
+    widths: Widths | None = None
     every: bool = False  # whether all placements and sizes are measured at every noise, or at the ends
     theirs: bool = False  # whether data and network are the thesis' own
     pictures: ImageSource | None = None  # backgrounds in the place of Gaussian noise
@@ -90,6 +99,16 @@ class ImageSettings:
         about = self.source, scene, self.network, self.lazy.descent, self.examples, seed
         return LazyTraining(*about, self.lazy.scales)
 
+    def of_widths(self, seed: int) -> list[ImageComparison]:
+        """Return networks of several widths beside their kernels, the narrowest first, the own last."""
+        if self.widths is None:
+            return []
+        scene = self.scene(self.placements[0], self.sizes[0], self.widths.noise)
+        own = self.comparison(scene, seed)
+        kernel = own.kernel and replace(own.kernel, trained=False)
+        networks = [self.network.narrowed(divisor) for divisor in self.widths.divisors]
+        return [*(replace(own, network=network, kernel=kernel) for network in networks), own]
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -111,6 +130,7 @@ LAPTOP = ImageSettings(
     placements=PLACEMENTS,
     seeds=5,
     lazy=Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 500, "SGD")),
+    widths=Widths((4, 2), 0.5),
 )
 """8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance, and its
 network not far above it, where little can be compared; so the noise ends at 1."""
@@ -123,6 +143,7 @@ SMOKE = replace(
     noises=(0.0, 0.5),
     seeds=2,
     lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 16, "SGD")),
+    widths=Widths((2,), 0.5),
 )
 
 ANIMALS = (2, 3, 4, 5, 6, 7)
@@ -217,7 +238,8 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
     found = settings.images
     if (noise := values.get("noise")) is not None:
         lazy = found.lazy and replace(found.lazy, noise=noise / 2)
-        found = replace(found, noises=(0.0, noise / 4, noise / 2, noise), lazy=lazy)
+        widths = found.widths and replace(found.widths, noise=noise / 2)
+        found = replace(found, noises=(0.0, noise / 4, noise / 2, noise), lazy=lazy, widths=widths)
     if (placement := values.get("placement")) is not None:
         others = tuple(other for other in found.placements if other != placement)
         found = replace(found, placements=(placement, *others))

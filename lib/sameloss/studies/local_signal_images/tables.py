@@ -116,6 +116,20 @@ def lazy_table(found: ImageResults) -> pd.DataFrame:
     return pd.concat([table, pd.DataFrame([{"α": "linearised", "accuracy (%)": written(limit)}])]).fillna("–")
 
 
+def width_table(found: ImageResults) -> pd.DataFrame:
+    """Return accuracies (%) of networks and of their kernels by width, and by how many points they differ."""
+    network, kernel = (100 * found.by_width(of) for of in (NETWORK, GCV))
+    return pd.DataFrame(
+        {
+            "channels": width,
+            "network (%)": written(over_seeds(network[width].to_numpy())),
+            "NTK (%)": written(over_seeds(kernel[width].to_numpy())),
+            "above it (points)": written(over_seeds((network - kernel)[width].to_numpy())),
+        }
+        for width in network
+    )
+
+
 def published_table() -> pd.DataFrame:
     """Return Table B.1, with what is kept at most noise, raw and above chance (%)."""
     wide = long_table().pivot_table(index=["size", "model", "placement"], columns="noise", values="accuracy")
@@ -139,7 +153,7 @@ def in_words(found: ImageResults) -> str:
     against = verdicts[verdicts.verdict == "contradicted"].claim
     counts = ", ".join(f"{verdict} ({count})" for verdict, count in verdicts.verdict.value_counts().items())
     begin = "Contradicted: " + "; ".join(against) + "." if len(against) else "No claim is contradicted here."
-    about = (_ends_in_words, _kept_in_words, _controls_in_words, _lazy_in_words)
+    about = (_ends_in_words, _kept_in_words, _controls_in_words, _lazy_in_words, _width_in_words)
     return " ".join([begin, f"The claims, by verdict: {counts}.", *(say(found) for say in about)]).strip()
 
 
@@ -203,4 +217,14 @@ def _lazy_in_words(found: ImageResults) -> str:
         f"In lazy training the network goes from {own.iloc[0]:.1f} % at α = {own.index[0]:g} to "
         f"{own.iloc[-1]:.1f} % at α = {own.index[-1]:g}; the linearised network has {limit:.1f} % after the "
         f"same training, and the solved kernel {kernel:.1f} %."
+    )
+
+
+def _width_in_words(found: ImageResults) -> str:
+    above = 100 * (found.by_width(NETWORK) - found.by_width(GCV)).mean()
+    if above.empty:
+        return ""
+    return (
+        f"A network of {above.index[0]} channels is {above.iloc[0]:.1f} points above its kernel, one of "
+        f"{above.index[-1]} channels {above.iloc[-1]:.1f} points."
     )
