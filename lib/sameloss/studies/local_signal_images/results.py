@@ -99,9 +99,9 @@ class ImageResults:
         """Return accuracies (shares) in lazy training, a row a seed and a column a scale."""
         return self.lazy.pivot_table(index="seed", columns="scale", values=ACCURACY)
 
-    def by_width(self, of: str) -> pd.DataFrame:
+    def by_width(self, of: str, measure: str = ACCURACY) -> pd.DataFrame:
         """Return accuracies (shares) of networks of several widths, a row a seed and a column a width."""
-        own = self.widths[(self.widths.measure == ACCURACY) & (self.widths.of == of)]
+        own = self.widths[(self.widths.measure == measure) & (self.widths.of == of)]
         return own.pivot_table(index="seed", columns="width", values="value")
 
 

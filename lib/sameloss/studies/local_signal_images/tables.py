@@ -117,14 +117,16 @@ def lazy_table(found: ImageResults) -> pd.DataFrame:
 
 
 def width_table(found: ImageResults) -> pd.DataFrame:
-    """Return accuracies (%) of networks and of their kernels by width, and by how many points they differ."""
+    """Return accuracies (%) of networks and of their kernels by width, and of networks on their own sample."""
     network, kernel = (100 * found.by_width(of) for of in (NETWORK, GCV))
+    own = 100 * found.by_width(NETWORK, TRAINED)
     return pd.DataFrame(
         {
             "channels": width,
             "network (%)": written(over_seeds(network[width].to_numpy())),
             "NTK (%)": written(over_seeds(kernel[width].to_numpy())),
             "above it (points)": written(over_seeds((network - kernel)[width].to_numpy())),
+            "own sample (%)": f"{own[width].mean():.1f}",
         }
         for width in network
     )
