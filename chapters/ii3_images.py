@@ -193,6 +193,10 @@ drawing.legend(ax)
 render(tables.width_table(found))
 
 # %% [markdown]
+# All widths are trained for the same number of steps, and a narrow network fits its own sample less. So this compares
+# widths at equal training, not at equal fit: what a narrow network has above its kernel is what it has learnt *so far*.
+
+# %% [markdown]
 # ## The thesis' tables
 #
 # Table 3.1, of the accuracy without noise what is kept at most noise (%), one run each:

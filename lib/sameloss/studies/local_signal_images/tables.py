@@ -117,7 +117,7 @@ def lazy_table(found: ImageResults) -> pd.DataFrame:
 
 
 def width_table(found: ImageResults) -> pd.DataFrame:
-    """Return accuracies (%) of networks and of their kernels by width, and of networks on their own sample."""
+    """Return accuracies (%) of networks and their kernels by width, and of networks on their own sample."""
     network, kernel = (100 * found.by_width(of) for of in (NETWORK, GCV))
     own = 100 * found.by_width(NETWORK, TRAINED)
     return pd.DataFrame(
