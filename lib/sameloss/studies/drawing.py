@@ -52,8 +52,9 @@ def legend(ax: Axes, letters: int = LEGEND_ROW) -> None:
     """Explain the colours and markers of all panels of a figure, above them, in rows that fit a page."""
     handles, labels = ax.get_legend_handles_labels()
     fitting = max(1, letters // max(map(len, labels), default=1))
-    columns = min(len(labels), fitting)
-    ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+    if labels:
+        columns = min(len(labels), fitting)
+        ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:

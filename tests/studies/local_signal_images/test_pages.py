@@ -1,9 +1,15 @@
 """The page: its runs, its tables side by side, its verdicts."""
 
+from dataclasses import replace
+from functools import partial
+
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal_images import pages
+from sameloss.store.pool import compute_all
+from sameloss.studies.drawing import legend, panels
+from sameloss.studies.local_signal_images import figures, pages
+from sameloss.studies.local_signal_images import tables as shown
 from sameloss.studies.local_signal_images.claims import TOPICS, judged
 from sameloss.studies.local_signal_images.pages import STUDY, found_by_record
 from sameloss.studies.verdict import verdict_table
@@ -43,3 +49,22 @@ def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
     monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
     found = verdict_table(judged(found_by_record("laptop-long")))
     pd.testing.assert_frame_equal(found, page.verdicts())
+
+
+def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):
+    """As `gpu` and `paper` are: the linearised network stands for the kernel."""
+    changes = {"kernel": None, "lazy": None, "widths": None, "linear": page.images.descent}
+    large = replace(page, settings=replace(page.settings, images=replace(page.images, **changes)))
+    compute_all(large.store, large.runs(), 1)
+    found = large.found
+    (ax,) = panels(1)
+    legend(figures.lazy(found, ax))
+    legend(figures.width(found, ax))
+    for draw in (figures.kept, partial(figures.accuracy, placement=found.placement)):
+        draw(found, ax=ax)
+    assert shown.lazy_table(found).empty
+    assert shown.width_table(found).empty
+    assert "linearised" in shown.accuracy_table(found).iloc[:, 0].str.cat()
+    assert "lazy training the network" not in shown.in_words(found)
+    verdicts = large.verdicts().set_index("id").verdict
+    assert (verdicts[["img-lazy", "img-width"]] == "not testable here").all()

@@ -108,6 +108,8 @@ def activity(found: ImageResults, noise: float, ax: Axes) -> Axes:
 
 def lazy(found: ImageResults, ax: Axes) -> Axes:
     """Draw the accuracy against the scale of the output, and that of the tangent kernel."""
+    if found.lazy.empty:
+        return _left_out(ax)
     own = 100 * found.lazy_accuracies()
     values = [over_seeds(own[scale].to_numpy()) for scale in own]
     ax.vlines(own.columns, [i.low for i in values], [i.high for i in values], color="C0", lw=1)
@@ -127,6 +129,8 @@ def lazy(found: ImageResults, ax: Axes) -> Axes:
 
 def width(found: ImageResults, ax: Axes) -> Axes:
     """Draw the accuracy of networks and of their kernels against the width, with 95 % intervals."""
+    if found.widths.empty:
+        return _left_out(ax)
     for of in (NETWORK, GCV):
         own = 100 * found.by_width(of)
         _series(ax, own.columns.to_numpy(float), [over_seeds(own[n].to_numpy()) for n in own], of)
@@ -134,6 +138,13 @@ def width(found: ImageResults, ax: Axes) -> Axes:
     ax.set(xscale="log", xlabel="channels of the last layer", ylabel="accuracy (%)", title=f"σ = {noise:g}")
     ax.set_xticks(own.columns, [str(channels) for channels in own.columns])
     ax.minorticks_off()
+    return ax
+
+
+def _left_out(ax: Axes) -> Axes:
+    """Say that a preset has nothing to draw."""
+    ax.text(0.5, 0.5, "not part of this preset", ha="center", va="center", transform=ax.transAxes)
+    ax.set_axis_off()
     return ax
 
 

@@ -103,6 +103,8 @@ def activity_table(found: ImageResults) -> pd.DataFrame:
 
 def lazy_table(found: ImageResults) -> pd.DataFrame:
     """Return accuracies (%) and how far parameters moved (% of their norm) by scale of the output."""
+    if found.lazy.empty:
+        return pd.DataFrame()
     means = found.lazy.groupby("scale")
     table = pd.DataFrame(
         {
