@@ -107,7 +107,7 @@ def of_lazy(effect: Callable[[Seeds, Seeds, Seeds], Seeds]) -> Effect:
 
 def narrows(results: ImageResults) -> Interval:
     """Return by how many points less the widest network is above its kernel than the narrowest."""
-    above = 100 * (results.by_width(NETWORK) - results.by_width(GCV))
+    above = results.above_kernel
     return over_seeds((above.iloc[:, 0] - above.iloc[:, -1]).to_numpy()) if above.shape[1] > 1 else UNDEFINED
 
 

@@ -7,7 +7,15 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
-from sameloss.studies.local_signal_images.runs import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV, LINEARISED
+from sameloss.studies.local_signal_images.runs import (
+    ACCURACY,
+    ACTIVE,
+    BEFORE,
+    CHANCE,
+    GCV,
+    LINEARISED,
+    NETWORK,
+)
 
 Seeds = Float[np.ndarray, " seed"]
 
@@ -103,6 +111,11 @@ class ImageResults:
         """Return accuracies (shares) of networks of several widths, a row a seed and a column a width."""
         own = self.widths[(self.widths.measure == measure) & (self.widths.of == of)]
         return own.pivot_table(index="seed", columns="width", values="value")
+
+    @property
+    def above_kernel(self) -> pd.DataFrame:
+        """Return by how many points networks are above their kernels, a row a seed and a column a width."""
+        return 100 * (self.by_width(NETWORK) - self.by_width(GCV))
 
 
 def difference(

@@ -127,7 +127,7 @@ def width_table(found: ImageResults) -> pd.DataFrame:
             "channels": width,
             "network (%)": written(over_seeds(network[width].to_numpy())),
             "NTK (%)": written(over_seeds(kernel[width].to_numpy())),
-            "above it (points)": written(over_seeds((network - kernel)[width].to_numpy())),
+            "above it (points)": written(over_seeds(found.above_kernel[width].to_numpy())),
             "own sample (%)": f"{own[width].mean():.1f}",
         }
         for width in network
@@ -225,7 +225,7 @@ def _lazy_in_words(found: ImageResults) -> str:
 
 
 def _width_in_words(found: ImageResults) -> str:
-    above = 100 * (found.by_width(NETWORK) - found.by_width(GCV)).mean()
+    above = found.above_kernel.mean()
     if above.empty:
         return ""
     return (

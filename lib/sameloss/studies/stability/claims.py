@@ -83,8 +83,9 @@ def of_deep(effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability],
     """Return the least effect of all kinds that are not convex, seed by seed; undefined where one lacks."""
 
     def found(stability: Stability) -> Interval:
-        effects = least(stability.deep, lambda kind: effect(stability, kind))
-        return over_seeds(effects) if stability.whole else UNDEFINED
+        if not stability.whole:
+            return UNDEFINED
+        return over_seeds(least(stability.deep, lambda kind: effect(stability, kind)))
 
     return found
 
