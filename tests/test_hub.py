@@ -30,7 +30,7 @@ class FakeHub:
 @pytest.mark.parametrize("answers", [True, False])
 def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_answer(monkeypatch, answers):
     fake = FakeHub(answers)
-    monkeypatch.setattr(hub, "get_session", lambda: fake)
+    monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
     seen = fetched("it", "opt", "no-such/model", lambda: hub.constants.HF_HUB_OFFLINE)
     assert seen is not answers
     assert fake.asked == [(hub.constants.ENDPOINT, hub.PATIENCE)]
@@ -39,7 +39,7 @@ def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_an
 
 def test_for_a_folder_the_hub_is_not_asked(monkeypatch, tmp_path):
     fake = FakeHub(answers=False)
-    monkeypatch.setattr(hub, "get_session", lambda: fake)
+    monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
     assert fetched("it", "opt", str(tmp_path), lambda: hub.constants.HF_HUB_OFFLINE) is False
     assert not fake.asked
 

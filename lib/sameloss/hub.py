@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from huggingface_hub import HfApi, constants, get_session
+import huggingface_hub  # loads what is used, when it is: a quarter of a second
+from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError
-from huggingface_hub.file_download import repo_folder_name
 
 from sameloss.errors import BookError, LanguageError
 
@@ -53,11 +53,14 @@ def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
         return None
     with _reachable(name), suppress(Exception):  # the client's own faults have no stable name
         if not constants.HF_HUB_OFFLINE:
-            return HfApi().repo_info(name, repo_type=kind).sha
+            return huggingface_hub.HfApi().repo_info(name, repo_type=kind).sha
+    from huggingface_hub.file_download import repo_folder_name  # as slow
+
     try:
-        cached = Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type=kind) / "snapshots"
+        folder = repo_folder_name(repo_id=name, repo_type=kind)
     except HFValidationError:  # a folder that is not there: loading it says so
         return None
+    cached = Path(constants.HF_HUB_CACHE) / folder / "snapshots"
     found = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
     return found[-1].name if found else None
 
@@ -111,7 +114,7 @@ def _reachable(source: str) -> Iterator[None]:
 
 def _answers() -> bool:
     try:
-        get_session().head(constants.ENDPOINT, timeout=PATIENCE)
+        huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
     except Exception:  # the client's own faults have no stable name
         return False
     return True

@@ -237,9 +237,7 @@ def squares(tmp_path, monkeypatch):
         (folder / name).write_text(dedent(source))
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(folder.parent)])
     monkeypatch.chdir(tmp_path)  # where artifacts lie by default
-    all_studies.cache_clear()
     yield
-    all_studies.cache_clear()
     for name in [name for name in sys.modules if name.startswith("sameloss.studies.squares")]:
         del sys.modules[name]
     del studies.squares

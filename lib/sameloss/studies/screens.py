@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib_inline.config import InlineBackend
 
-from sameloss.studies.drawing import legend
+from sameloss.studies.drawing import RAISED, legend
 
 WIDE = "image/svg+xml"
 
@@ -62,12 +62,9 @@ def picture(figure: Figure, alternative: str) -> HTML:
 def as_svg(figure: Figure) -> str:
     """Return a figure as SVG, the same one always alike; its text stays text."""
     file = StringIO()
-    figure.draw_without_rendering()  # settles the layout, which would move a little with each drawing
-    figure.set_layout_engine("none")
-    # What bbox_inches="tight" finds to half a point; that would draw the figure once more.
-    fitting = figure.get_tightbbox().padded(plt.rcParams["savefig.pad_inches"])
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
-        figure.savefig(file, format="svg", bbox_inches=fitting, metadata={"Date": None})
+        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.set_layout_engine("none")  # or the next drawing would move a little
     return _short(file.getvalue())
 
 
@@ -137,7 +134,7 @@ def _shorten_words(ax: Axes) -> None:
     ax.tick_params(labelleft=True)
     for axis, together in ((ax.yaxis, 2), (ax.xaxis, len(ax.get_xticks()))):
         names = [label.get_text().replace("\n", " ") for label in axis.get_ticklabels()]
-        if any("$" in name for name in names):  # powers of ten, which are short and cannot be broken
+        if any(RAISED & set(name) for name in names):  # powers of ten: short, and no words to break
             continue
         if (
             max(map(len, names), default=0) * together > LETTERS

@@ -169,10 +169,12 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
 
 
 def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
-    monkeypatch.setattr(hub, "get_session", lambda: SimpleNamespace(head=lambda address, timeout: None))
+    monkeypatch.setattr(
+        hub.huggingface_hub, "get_session", lambda: SimpleNamespace(head=lambda address, timeout: None)
+    )
     commits = {"facebook/opt-125m": "a1", "Salesforce/wikitext": "b2"}
     told = lambda self, name, repo_type: SimpleNamespace(sha=commits[name])  # noqa: E731
-    monkeypatch.setattr(hub.HfApi, "repo_info", told)
+    monkeypatch.setattr(hub.huggingface_hub.HfApi, "repo_info", told)
     spec = HubTeacherSpec.of("facebook/opt-125m", None)
     assert (spec.model_commit, spec.corpus_commit) == ("a1", "b2")
     asked = {}
