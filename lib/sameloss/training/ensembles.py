@@ -128,9 +128,19 @@ class Ensemble:
         batch, targets = batch.to(self.device), targets.to(self.device, torch.float32)
         found = self._alone if len(self) == 1 else self._together
         gradients, losses = found(lambda weights: F.cross_entropy(self._apply(weights, batch), targets))
-        for name, gradient in gradients.items():
-            self._update(name, gradient, settings, lr)
+        for name, biases in self._biases(settings).items():
+            self._update(name, gradients[name], settings, lr, biases)
         return losses
+
+    def _biases(self, settings: Optimisation) -> dict[str, tuple[Tensor, Tensor]]:
+        """Count a step; return what each member's moments of each parameter are too small by."""
+        steps = torch.stack([own.steps for own in self.moments.values()]) + 1
+        self.moments = {
+            name: own._replace(steps=count)
+            for (name, own), count in zip(self.moments.items(), steps, strict=True)
+        }
+        first, second = (1 - beta ** steps.float() for beta in (settings.beta1, settings.beta2))
+        return dict(zip(self.moments, zip(first, second, strict=True), strict=True))
 
     def _together(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
         """Return gradients and losses of all members."""
@@ -144,18 +154,18 @@ class Ensemble:
         named = zip(weights, gradients, strict=True)
         return {name: gradient[None] for name, gradient in named}, found.detach()[None]
 
-    def _update(self, name: str, gradient: Tensor, settings: Optimisation, lr: float) -> None:
+    def _update(
+        self, name: str, gradient: Tensor, settings: Optimisation, lr: float, biases: tuple[Tensor, Tensor]
+    ) -> None:
         """Change one parameter of all members; each has its own number of steps."""
         weights, old = self.weights[name], self.moments[name]
-        steps = old.steps + 1
-        by_member = steps.to(weights).reshape(-1, *[1] * (gradient.ndim - 1))
+        first, second = (bias.reshape(-1, *[1] * (gradient.ndim - 1)) for bias in biases)
         mean = old.mean.lerp_(gradient, 1 - settings.beta1)
         square = old.square.mul_(settings.beta2).addcmul_(gradient, gradient, value=1 - settings.beta2)
         if settings.weight_decay and gradient.ndim > 2:
             weights.mul_(1 - lr * settings.weight_decay)
-        scale = (square / (1 - settings.beta2**by_member)).sqrt_().add_(settings.epsilon)
-        weights.sub_(lr / (1 - settings.beta1**by_member) * mean / scale)
-        self.moments[name] = Moments(steps, mean, square)
+        scale = (square / second).sqrt_().add_(settings.epsilon)
+        weights.sub_(lr / first * mean / scale)
 
 
 def train_together(
