@@ -8,7 +8,17 @@ import matplotlib.pyplot as plt
 import pytest
 
 from sameloss.studies.drawing import legend, panels, use_style
-from sameloss.studies.screens import LETTERS, NARROW, NARROW_IN, WIDE, both_forms, picture, stacked
+from sameloss.studies.screens import (
+    LETTERS,
+    NARROW,
+    NARROW_IN,
+    NARROW_WANTED,
+    WIDE,
+    both_forms,
+    forms,
+    picture,
+    stacked,
+)
 
 
 @pytest.fixture
@@ -50,6 +60,12 @@ def test_what_pyplot_shows_stays(figure):
     stacked(figure)
     assert plt.get_fignums() == before
     assert figure.axes[0].get_gridspec().get_geometry() == (1, 2)
+
+
+def test_the_narrow_form_is_made_for_the_book_alone(figure, monkeypatch):
+    assert set(forms(figure)) == {WIDE}
+    monkeypatch.setenv(NARROW_WANTED, "yes")
+    assert forms(figure) == both_forms(figure)
 
 
 def test_both_forms_are_the_same_each_time_and_say_the_same(figure):

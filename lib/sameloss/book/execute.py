@@ -18,6 +18,7 @@ from sameloss.book.executed import DEFAULT, Execution, copy_of, execution_of, wr
 from sameloss.book.fingerprint import fingerprints
 from sameloss.store.orphans import end_with_parent
 from sameloss.store.revision import source_revision
+from sameloss.studies.screens import NARROW_WANTED
 
 KERNELS = 2
 """Chapters executed at once; each takes a core and 0.7 GB."""
@@ -83,9 +84,9 @@ def _execute_all(executions: dict[Path, Execution]) -> None:
 
 
 def _begin() -> None:
-    """Give the kernels that this process will start one thread each: there is one for every core."""
+    """Tell the kernels that this process will start to use one core, and that they are for the book."""
     end_with_parent()
-    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ.update({"OMP_NUM_THREADS": "1", NARROW_WANTED: "yes"})
 
 
 def execute_one(page: Path, execution: Execution) -> Outcome:

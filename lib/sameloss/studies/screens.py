@@ -1,6 +1,7 @@
 """Figures for any screen: vector graphics, and beside each a form with its panels one below the other."""
 
 import base64
+import os
 import pickle
 import re
 import textwrap
@@ -21,6 +22,9 @@ WIDE = "image/svg+xml"
 NARROW = "application/vnd.sameloss.narrow+svg"
 """What a notebook keeps beside a figure, for the book's page on a narrow screen."""
 
+NARROW_WANTED = "SAMELOSS_NARROW"
+"""The variable of the environment in which the book asks for narrow forms; they take as long as the wide."""
+
 NARROW_SCREEN = "(max-width: 40rem)"
 """Where the narrow form is shown, as CSS says it."""
 
@@ -33,16 +37,21 @@ LETTERS = 40
 
 
 def show_for_any_screen() -> None:
-    """Let notebooks show every figure in both forms."""
+    """Let notebooks show every figure as vector graphics, for the book in both forms."""
     shell = get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
         return
     InlineBackend.instance(parent=shell).figure_formats = set()
     plt.uninstall_repl_displayhook()  # it draws what is new after every cell, and `both_forms` again
-    shell.display_formatter.mimebundle_formatter.for_type(Figure, both_forms)
+    shell.display_formatter.mimebundle_formatter.for_type(Figure, forms)
 
 
-def both_forms(figure: Figure, **_: object) -> dict[str, str]:
+def forms(figure: Figure, **_: object) -> dict[str, str]:
+    """Return what a notebook keeps of a figure, by MIME type."""
+    return both_forms(figure) if NARROW_WANTED in os.environ else {WIDE: as_svg(figure)}
+
+
+def both_forms(figure: Figure) -> dict[str, str]:
     """Return a figure as SVG by MIME type, wide and narrow."""
     return {WIDE: as_svg(figure), NARROW: as_svg(stacked(figure))}
 

@@ -131,14 +131,15 @@ SMOKE = GrowingSettings(
     shape=EncoderShape(8, 2, 2, 16),
     added=2,
     every=1,
-    steps=40,
-    lag=10,
-    optimisation=_constant(60, 32, 1e-2),
+    steps=16,
+    lag=4,
+    optimisation=_constant(30, 32, 1e-2),
     label_noise=0.0,
     seeds=2,
     sentences=64,
     preserving=(Operator(0, 1, "silent"), Operator(0, 2, "muted")),
-    looks=8,
+    looks=5,
+    measured=8,
 )
 
 LAPTOP = GrowingSettings(
@@ -249,8 +250,8 @@ PRESETS = {
     "smoke": Settings(
         "smoke",
         SMOKE,
-        _stacking(SMOKE, depth=3, added=1, steps=30, lag=5),
-        _downstream(100, 100),
+        _stacking(SMOKE, depth=3, added=1, steps=10, lag=3, looked=2),
+        _downstream(60, 60),
         Limits(max_hours=1.0),
     ),
     "laptop": Settings(

@@ -28,6 +28,7 @@ class StackingSettings:
     sentences: int
     carried: Carried = "mapped"
     first_seed: int = 0
+    looked: int = 4  # times at the last stage, the last at its end
 
     def __post_init__(self) -> None:
         """Refuse stages that cannot be."""
@@ -52,7 +53,7 @@ class StackingSettings:
     @property
     def looks(self) -> tuple[int, ...]:
         """Return the steps of the last stage after which the model is kept and looked at."""
-        return tuple(round(self.last_steps * share) for share in (1 / 4, 1 / 2, 3 / 4, 1))
+        return tuple(round(self.last_steps * look / self.looked) for look in range(1, self.looked + 1))
 
     def tried(self, way: str, stage: int) -> tuple[Operator, ...]:
         """Return the operators among which a way to stack chooses in a stage, the first one being 1."""
