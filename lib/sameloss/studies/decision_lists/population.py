@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from math import comb, log, nan
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -20,6 +21,15 @@ from sameloss.studies.decision_lists.task import check_sequences
 
 LONGEST_LIST = 12
 """Of 2^(m-1) patterns; so many are computed at once."""
+
+
+class _Weighed(NamedTuple):
+    """Exponentials of logits, less the largest in each pattern."""
+
+    top: Float[np.ndarray, " pattern"]  # the largest
+    weights: Float[np.ndarray, "pattern entry"]
+    own: Float[np.ndarray, " pattern"]  # of the label
+    rivals: Float[np.ndarray, " pattern"]  # of all others
 
 
 @dataclass(frozen=True)
@@ -70,14 +80,18 @@ class Column:
         """Return the probability of each pattern; together n/L, that of the token itself."""
         return self._patterns[1]
 
-    @property
+    @cached_property
     def deciding(self) -> Int[np.ndarray, " pattern"]:
         """Return the place in the list of the token that determines the label."""
         return self.counts[:, :-1].argmax(1)
 
+    @cached_property
+    def _present(self) -> Bool[np.ndarray, "pattern entry"]:
+        return self.counts > 0
+
     def attention(self, w: Float[np.ndarray, " entry"]) -> Float[np.ndarray, "pattern entry"]:
         """Return what a token of each entry gets of the attention; 0 where a pattern has none."""
-        weights = np.where(self.counts > 0, np.exp(w - w.max()), 0.0)
+        weights = np.where(self._present, np.exp(w - w.max()), 0.0)
         return weights / (self.counts * weights).sum(1, keepdims=True)
 
     @cached_property
@@ -85,43 +99,62 @@ class Column:
         """Return how many tokens of each entry a pattern has beside the one that determines the label."""
         return self.counts - np.eye(self.rules + 1, dtype=int)[self.deciding]
 
-    def softmax(
-        self, logits: Float[np.ndarray, "pattern entry"], absent: int
-    ) -> tuple[Float[np.ndarray, "pattern entry"], Float[np.ndarray, " pattern"]]:
-        """Return the outputs less the label, for one token of each entry, and the losses.
+    @cached_property
+    def _label(self) -> tuple[Int[np.ndarray, " pattern"], Int[np.ndarray, " pattern"]]:
+        return np.arange(len(self.counts)), self.deciding
 
-        Neither 1 − o_y nor a small loss is a difference of large numbers.
+    def _weighed(self, logits: Float[np.ndarray, "pattern entry"], absent: int) -> _Weighed:
+        """Weigh labels by the exponentials of their logits: see `residual`."""
+        top = np.where(self._present, logits, 0.0).max(1)
+        weights = np.where(self._present, np.exp(np.minimum(logits - top[:, None], 0.0)), 0.0)
+        rivals = (self.rivals * weights).sum(1) + absent * np.exp(-top)
+        return _Weighed(top, weights, weights[self._label], rivals)
+
+    def losses(
+        self, logits: Float[np.ndarray, "pattern entry"], absent: int
+    ) -> Float[np.ndarray, " pattern"]:
+        """Return the cross-entropies, nats; a small one is no difference of large numbers.
 
         Args:
             logits: of the labels of each entry's tokens.
             absent: how many other labels there are; their logits are 0.
 
         """
-        at = np.arange(len(logits)), self.deciding
-        top = np.where(self.counts > 0, logits, 0.0).max(1)
-        weights = np.where(self.counts > 0, np.exp(np.minimum(logits - top[:, None], 0.0)), 0.0)
-        own, rivals = weights[at], (self.rivals * weights).sum(1) + absent * np.exp(-top)
+        top, _, own, rivals = self._weighed(logits, absent)
         with np.errstate(divide="ignore", over="ignore"):
-            near, far = np.log1p(rivals / own), top - logits[at] + np.log(own + rivals)
-        residual = weights / (own + rivals)[:, None]
-        residual[at] = -rivals / (own + rivals)
-        return residual, np.where(own > rivals, near, far)
+            near, far = np.log1p(rivals / own), top - logits[self._label] + np.log(own + rivals)
+        return np.where(own > rivals, near, far)
+
+    def residual(
+        self, logits: Float[np.ndarray, "pattern entry"], absent: int
+    ) -> Float[np.ndarray, "pattern entry"]:
+        """Return the outputs less the label, for one token of each entry; 1 − o_y is no difference.
+
+        Args:
+            logits: of the labels of each entry's tokens.
+            absent: how many other labels there are; their logits are 0.
+
+        """
+        _, weights, own, rivals = self._weighed(logits, absent)
+        found = weights / (own + rivals)[:, None]
+        found[self._label] = -rivals / (own + rivals)
+        return found
 
     def loss(self, w: Float[np.ndarray, " entry"]) -> float:
         """Return what the token adds to the population loss, nats."""
-        _, losses = self.softmax(self.readout * self.attention(w), self.words - self.length)
+        losses = self.losses(self.readout * self.attention(w), self.words - self.length)
         return float(self.masses @ losses) / self.length
 
     def gradient(self, w: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
         """Return ∂L/∂W of one token of each entry; over all tokens of the column they sum to 0."""
         p = self.attention(w)
-        residual, _ = self.softmax(self.readout * p, self.words - self.length)
+        residual = self.residual(self.readout * p, self.words - self.length)
         differences = residual[:, :, None] - residual[:, None, :]  # so 1 − p is never taken
         pulled = p * np.einsum("sj,sij->si", self.counts * p, differences)
         mean = self.masses @ (self.counts * pulled) * self.readout / self.length
         return mean / self.multiplicities
 
-    @property
+    @cached_property
     def multiplicities(self) -> Float[np.ndarray, " entry"]:
         """Return how many tokens of the vocabulary share each entry."""
         return np.array([1.0] * self.rules + [float(self.words - self.rules)])
@@ -203,13 +236,13 @@ def luce_loss(column: Column, u: Float[np.ndarray, " entry"]) -> float:
 
     Labels that are not in the sequence vanish, and logits differ as u does; the read-out does not occur.
     """
-    _, losses = column.softmax(_in_all_patterns(column, u), 0)
+    losses = column.losses(_in_all_patterns(column, u), 0)
     return float(column.masses @ losses) / column.length
 
 
 def luce_gradient(column: Column, u: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
     """Return its gradient by u, of one token of each entry."""
-    residual, _ = column.softmax(_in_all_patterns(column, u), 0)
+    residual = column.residual(_in_all_patterns(column, u), 0)
     return column.masses @ (column.counts * residual) / column.length / column.multiplicities
 
 
