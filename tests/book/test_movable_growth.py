@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from browser import dom_after, in_a_browser
+from small_growth import SMALL
 
 from sameloss.book.movable_growth import movable_growth
 from sameloss.statistics.prediction import (
@@ -16,19 +17,16 @@ from sameloss.statistics.prediction import (
     relative_regret,
 )
 from sameloss.studies.growing.results import Grown
-from sameloss.studies.growing.settings import PRESETS
-
-SETTINGS = PRESETS["smoke"].growing
 
 
 @pytest.fixture(scope="module")
 def grown():
     """Losses that mean nothing, some of them equal."""
     rng = np.random.default_rng(0)
-    shape = (SETTINGS.seeds, len(SETTINGS.look_steps), len(SETTINGS.operators))
+    shape = (SMALL.seeds, len(SMALL.look_steps), len(SMALL.operators))
     seen = rng.uniform(0.1, 0.2, shape).round(2)
     nothing = np.zeros(shape[:2])
-    return Grown(SETTINGS, seen, rng.uniform(0.1, 0.2, shape), nothing, nothing, {}, seen[:, 0])
+    return Grown(SMALL, seen, rng.uniform(0.1, 0.2, shape), nothing, nothing, {}, seen[:, 0])
 
 
 def carried(shown):

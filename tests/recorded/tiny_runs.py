@@ -7,6 +7,7 @@ fine-tuning is fast enough for its answers, right or wrong, to depend on every s
 from dataclasses import fields, replace
 from tempfile import gettempdir
 
+from small_growth import SMALL, SMALL_PAGE, SMALL_STAGES
 from toy_runs import TINY
 
 from sameloss.images import ImageSource
@@ -43,7 +44,6 @@ from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisatio
 from sameloss.studies.dyck.settings import DyckSettings
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
-from sameloss.studies.growing.settings import PRESETS as GROWING
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.proofs.lemmas import ProofTable
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
@@ -271,11 +271,9 @@ def flows() -> dict[str, Run]:
 
 def growing() -> dict[str, Run]:
     """Return the runs of growing."""
-    smoke = GROWING["smoke"].growing
-    settings = replace(
-        smoke, optimisation=smoke.optimisation.lasting(12), steps=6, lag=2, sentences=16, looks=3
-    )
-    page = GrowingPage("ii5_growing", replace(GROWING["smoke"], growing=settings), Store(gettempdir()))
+    brief = SMALL.optimisation.lasting(12)
+    settings = replace(SMALL, optimisation=brief, steps=6, lag=2, sentences=16, looks=3)
+    page = GrowingPage("ii5_growing", replace(SMALL_PAGE, growing=settings), Store(gettempdir()))
     (candidates,), (landscape,) = page.candidates(0), page.landscape(0)
     return {
         "growing, corpus": page.base(0).corpus,
@@ -292,9 +290,8 @@ def growing() -> dict[str, Run]:
 
 def stages() -> dict[str, Run]:
     """Return the last stage of stacking by LAG, and what it grows from."""
-    smoke = GROWING["smoke"].stacking
-    settings = replace(smoke, steps=6, last_steps=8, lag=1, sentences=16)
-    page = StackingPage("ii5_stacking", replace(GROWING["smoke"], stacking=settings), Store(gettempdir()))
+    settings = replace(SMALL_STAGES, steps=6, last_steps=8, lag=1, sentences=16)
+    page = StackingPage("ii5_stacking", replace(SMALL_PAGE, stacking=settings), Store(gettempdir()))
     first, last = page.stages(0, "adaptive")
     return {"stacking, base": first.base, "stacking, first": first, "stacking, last": last}
 

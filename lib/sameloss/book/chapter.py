@@ -1,5 +1,6 @@
 """What every chapter does: begin with checked parameters, show tables, say where numbers come from."""
 
+import gc
 import inspect
 from collections.abc import Callable
 from hashlib import sha256
@@ -45,6 +46,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     namespace["_parameters"] = names
     print(announce(page))
     compute_all(page.store, page.runs(), page.settings.limits.workers)
+    gc.freeze()  # what is loaded stays: a kernel that looks through all of it for garbage ends a second later
     return page
 
 

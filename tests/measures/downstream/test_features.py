@@ -1,9 +1,11 @@
 """What probes read."""
 
+import pytest
 import torch
 
 from sameloss.languages import Sentences
 from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 
 RAGGED = Sentences(torch.tensor([[1, 2, 3, 1], [3, 1, 2, 2]]), torch.tensor([4, 2]))
 
@@ -14,6 +16,18 @@ def test_contextual_features_concatenate_all_tokens(tiny_model):
         alone = tiny_model.features(RAGGED.tokens[1:, :2])[0].float()
     torch.testing.assert_close(features[1, :2], alone)
     assert (features[1, 2:] == 0).all()
+
+
+@pytest.mark.parametrize("train", [8, 40])
+def test_a_model_that_diverged_tells_a_probe_nothing(tiny_model, tiny_language, train):
+    """With fewer sentences than features, and with more: two decompositions, both of which NaN would end."""
+    for weights in tiny_model.parameters():
+        weights.data.fill_(torch.nan)
+    features = contextual_features(tiny_model, tiny_language.sample(train, torch.Generator().manual_seed(0)))
+    assert (features == 0).all()
+    labels = torch.tensor([0, 1, 1, 1] * (train // 4))[None, :, None]
+    probes = OptimalProbe().fit(features[None], labels, [2], seed=0)
+    assert (probes.predict(features[None]) == 1).all()
 
 
 def test_lookup_features_are_the_conditionals(tiny_language):

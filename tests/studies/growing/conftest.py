@@ -5,44 +5,36 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from small_growth import SMALL, SMALL_PAGE, SMALL_STAGES
 
 from sameloss.store.store import Store
 from sameloss.studies.growing.operators import NOT_GROWN
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
-from sameloss.studies.growing.settings import PRESETS
 from sameloss.studies.growing.stacks import PAID, Stacks
 
 
 @pytest.fixture(scope="session")
 def page(shared):
     """A page at work, of two shallow models that are trained for twenty steps."""
-    smoke = PRESETS["smoke"]
-    growing = replace(
-        smoke.growing,
-        optimisation=smoke.growing.optimisation.lasting(20),
-        steps=12,
-        lag=4,
-        sentences=32,
-        looks=5,
-    )
+    brief = SMALL.optimisation.lasting(20)
+    growing = replace(SMALL, optimisation=brief, steps=12, lag=4, sentences=32, looks=5)
     aged = replace(growing, seeds=1)
-    settings = replace(smoke, growing=growing, ages=(8, 20), aged=aged)
+    settings = replace(SMALL_PAGE, growing=growing, ages=(8, 20), aged=aged)
     return GrowingPage("ii5_growing", settings, Store(shared / "growing"))
 
 
 @pytest.fixture(scope="session")
 def stacking(shared):
     """The other page, of two first stages that grow from one layer to three."""
-    smoke = PRESETS["smoke"]
-    stages = replace(smoke.stacking, steps=12, last_steps=24, lag=4, sentences=32)
-    return StackingPage("ii5_stacking", replace(smoke, stacking=stages), Store(shared / "growing"))
+    stages = replace(SMALL_STAGES, steps=12, last_steps=24, lag=4, sentences=32)
+    return StackingPage("ii5_stacking", replace(SMALL_PAGE, stacking=stages), Store(shared / "growing"))
 
 
 @pytest.fixture
 def made_up():
     """Three shallow models: operators end in their order, begin backwards, and show it from look 3 on."""
-    settings = PRESETS["smoke"].growing
+    settings = SMALL
     count, looks = len(settings.operators), len(settings.look_steps)
     final = np.linspace(1.0, 2.0, count)
     kl = np.stack([final[::-1] if look < 3 else final for look in range(looks)])
@@ -83,5 +75,5 @@ def stacked():
                         "span2": 80 - 10 * np.log(kl) + better,
                     }
                 )
-    settings = replace(PRESETS["smoke"].stacking, seeds=3)
+    settings = replace(SMALL_STAGES, seeds=3)
     return Stacks(settings, pd.DataFrame(stages), pd.DataFrame(known))

@@ -3,12 +3,11 @@
 from dataclasses import replace
 
 import pytest
+from small_growth import SMALL_STAGES
 
 from sameloss.errors import ParameterError
 from sameloss.studies.growing.settings import PRESETS
 from sameloss.studies.growing.ways import WAYS
-
-SMOKE = PRESETS["smoke"].stacking
 
 
 @pytest.mark.parametrize("name", ["gpu", "paper"])
@@ -39,10 +38,11 @@ def test_the_fixed_ways_repeat_what_their_names_say():
 
 
 def test_looks_are_of_the_last_stage_and_end_with_it():
-    assert SMOKE.looks == (15, 30, 45, 60)
-    assert replace(SMOKE, last_steps=100).looks == (25, 50, 75, 100)
+    assert SMALL_STAGES.looks == (15, 30, 45, 60)
+    assert replace(SMALL_STAGES, last_steps=100).looks == (25, 50, 75, 100)
+    assert replace(SMALL_STAGES, looked=2).looks == (30, 60)
 
 
 def test_layers_that_there_are_not_cannot_be_repeated():
     with pytest.raises(ParameterError, match="From 1 layers 1 to 1 can be added; got 2"):
-        replace(SMOKE, added=2)
+        replace(SMALL_STAGES, added=2)

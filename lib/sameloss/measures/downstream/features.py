@@ -17,7 +17,8 @@ def contextual_features(
 ) -> Float[Tensor, "sentence seq_d_model"]:
     """Concatenate the final representations of all tokens of a sentence (App. A.4).
 
-    Nothing is masked. Places beyond the end of a sentence hold zeros.
+    Nothing is masked. Places beyond the end of a sentence hold zeros, and so does what is no number: a model
+    that diverged tells a probe nothing, instead of ending it.
 
     Returns:
         One row a sentence, float32, on the CPU.
@@ -30,7 +31,8 @@ def contextual_features(
         ragged = bool((lengths < tokens.shape[1]).any())
         features = model.features(tokens.long(), lengths if ragged else None)
         inside = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
-        parts.append((features * inside[..., None]).flatten(1).float().cpu())
+        told = (features * inside[..., None]).flatten(1).float().cpu()
+        parts.append(told.nan_to_num(0.0, 0.0, 0.0))
     return torch.cat(parts)
 
 

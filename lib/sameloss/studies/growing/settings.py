@@ -128,18 +128,18 @@ steps, depth gained nothing that is told from zero. The gate decided, with other
 
 SMOKE = GrowingSettings(
     language=HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05),
-    shape=EncoderShape(8, 2, 2, 16),
-    added=2,
+    shape=EncoderShape(4, 2, 2, 8),
+    added=1,
     every=1,
-    steps=16,
-    lag=4,
-    optimisation=_constant(30, 32, 1e-2),
+    steps=10,
+    lag=3,
+    optimisation=_constant(15, 32, 1e-2),
     label_noise=0.0,
     seeds=2,
     sentences=64,
-    preserving=(Operator(0, 1, "silent"), Operator(0, 2, "muted")),
+    preserving=(Operator(0, 1, "silent"), Operator(1, 1, "muted")),
     looks=5,
-    measured=8,
+    measured=4,
 )
 
 LAPTOP = GrowingSettings(
@@ -250,8 +250,8 @@ PRESETS = {
     "smoke": Settings(
         "smoke",
         SMOKE,
-        _stacking(SMOKE, depth=3, added=1, steps=10, lag=3, looked=2),
-        _downstream(60, 60),
+        _stacking(SMOKE, depth=3, added=1, steps=8, lag=2, looked=2),
+        _downstream(30, 60),
         Limits(max_hours=1.0),
     ),
     "laptop": Settings(
@@ -353,7 +353,7 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
         )
     if stages.lag > stages.longest_lag:
         raise ParameterError(
-            f"A stage's operator is chosen after 0 to {stages.longest_lag} of its steps, a quarter of "
-            f"the last stage at most; got {stages.lag}."
+            f"A stage's operator is chosen after 0 to {stages.longest_lag} of its steps, and before the last "
+            f"stage is first looked at; got {stages.lag}."
         )
     return settings

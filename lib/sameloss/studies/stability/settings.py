@@ -161,11 +161,11 @@ SMOKE = replace(
     seeds=2,
     paths=1,
     kinds=(
-        Kind(LR, LogisticRegression(), Descent(0.1, 32, 40), halves=True),
-        Kind(CONVEX, RandomFeatures(100), Descent(0.3, 32, 20, momentum=0.9)),
-        Kind(MLP, Perceptron((16,)), Descent(0.1, 32, 40)),
-        Kind(MOMENTUM, Perceptron((16,)), Descent(0.1, 32, 40, momentum=0.9)),
-        Kind(CNN_MOMENTUM, SmallCNN((4, 8)), Descent(0.1, 32, 20, momentum=0.9)),
+        Kind(LR, LogisticRegression(), Descent(0.1, 32, 20), halves=True),
+        Kind(CONVEX, RandomFeatures(100), Descent(0.3, 32, 10, momentum=0.9)),
+        Kind(MLP, Perceptron((16,)), Descent(0.1, 32, 20)),
+        Kind(MOMENTUM, Perceptron((16,)), Descent(0.1, 32, 20, momentum=0.9)),
+        Kind(CNN_MOMENTUM, SmallCNN((4, 8)), Descent(0.1, 32, 10, momentum=0.9)),
     ),
     swaps=replace(
         SWAPS, sizes=(16,), candidates=10, descent=Descent(0.1, 8, 30), drawn=(10,), ridge_sizes=(16, 32)
