@@ -50,6 +50,7 @@ class ImageSource:
     shape: tuple[int, int, int] = (1, 8, 8)  # channels, rows, columns
     content: str | None = None  # the commit on the hub, or the hash of the files
     second: tuple[int, ...] | None = None  # classes that are to be told from all others
+    only: tuple[int, ...] | None = None  # classes that are kept, numbered anew in this order
 
     def __post_init__(self) -> None:
         """Refuse no images."""
@@ -78,7 +79,10 @@ class ImageSource:
             ParameterError: where they cannot be fetched, are too few, or of another shape.
 
         """
-        parts = _digits(self.pool) if self.name == DIGITS else self._fetched()
+        if self.name == DIGITS:
+            parts = _digits(self.pool, self.only)
+        else:
+            parts = [_of_classes(*part, self.only) for part in self._fetched()]
         rng, wanted = generator_for("images", 0), (self.pool, self.tested)
         chosen = [_chosen(*part, count, rng, self.name) for part, count in zip(parts, wanted, strict=True)]
         x, y = (torch.cat(both) for both in zip(*chosen, strict=True))
@@ -113,14 +117,24 @@ def _parted(name: str) -> tuple[str, str | None]:
 
 
 @cache
-def _digits(pool: int) -> list[Part]:
-    """Return the 1,797 digits of 8 by 8 in two parts, at random but always the same."""
+def _digits(pool: int, only: tuple[int, ...] | None) -> list[Part]:
+    """Return the 1,797 digits of 8 by 8, or those of some classes, in two parts, drawn but always alike."""
     from sklearn.datasets import load_digits  # takes a third of a second, and other pages need none of it
 
     found = load_digits()
     x, y = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16, torch.tensor(found.target)
+    x, y = _of_classes(x, y, only)
     order = torch.randperm(len(x), generator=generator_for("digits", 0))
     return [(x[part], y[part]) for part in (order[:pool], order[pool:])]
+
+
+def _of_classes(x: Tensor, y: Tensor, classes: tuple[int, ...] | None) -> Part:
+    """Return the images of some classes, these numbered anew; of all for None."""
+    if classes is None:
+        return x, y
+    at = y[:, None] == torch.tensor(classes)
+    rows = at.any(1)
+    return x[rows], at[rows].long().argmax(1)
 
 
 def _chosen(x: Tensor, y: Tensor, wanted: int, rng: torch.Generator, name: str) -> Part:

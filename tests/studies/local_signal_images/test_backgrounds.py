@@ -100,6 +100,29 @@ def test_pictures_may_be_around(monkeypatch):
         composed(images(), scene, 20, 0)
 
 
+def test_four_pictures_make_a_background_and_an_image_covers_one(monkeypatch):
+    """Each picture is of one value, so that each quarter is of one, too, and of another than others."""
+    x = torch.rand(40, 1, 1, 1, generator=torch.Generator().manual_seed(2)).expand(40, 2, 4, 4)
+    monkeypatch.setattr(ImageSource, "load", lambda self: Images(x, torch.zeros(40, dtype=torch.long), 25, 1))
+    found = composed(images(), Scene(ANY_CORNER, 8, 1.0, pictures=ImageSource(), tiles=2), 20, 0).x
+    quarters = (
+        found.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3).flatten(3)
+    )  # image, channel, quarter, pixel
+    plain = (quarters == quarters[..., :1]).all(-1).all(1)
+    assert (plain.sum(1) == 3).all()
+    assert set((~plain).long().argmax(1).tolist()) == {0, 1, 2, 3}
+    assert len(quarters[:, 0][plain].unique()) > 15
+
+
+def test_more_classes_than_two_keep_their_numbers():
+    three = images()._replace(y=torch.arange(50) % 3, classes=3)
+    found = composed(three, Scene(ANYWHERE, 8, 1.0), 20, 0)
+    assert found.logits == 3
+    assert torch.equal(found.answers, three.y[30:])
+    assert found.chance == 7 / 20
+    assert composed(images(), Scene(ANYWHERE, 8, 1.0), 20, 0).logits == 1
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -118,8 +141,12 @@ def test_pictures_may_be_around(monkeypatch):
             "There are 30 images to train on; 31 were",
         ),
         (
-            lambda: composed(images()._replace(classes=3), Scene(ANYWHERE, 8, 1.0), 5, 0),
-            "these images have 3",
+            lambda: composed(images()._replace(classes=1), Scene(ANYWHERE, 8, 1.0), 5, 0),
+            "these images have one",
+        ),
+        (
+            lambda: Scene(ANYWHERE, 8, 1.0, tiles=3),
+            "3 pictures in a row do not divide 8 pixels",
         ),
     ],
 )

@@ -12,7 +12,7 @@ from sameloss.studies.local_signal_images.descent import (
     accuracy,
     batches,
     check_finite,
-    logistic,
+    mean_loss,
     outputs,
     train,
 )
@@ -38,7 +38,7 @@ def test_every_image_is_visited_once_an_epoch():
 def test_the_loss_and_the_accuracy():
     logits = torch.tensor([0.0, 2.0, -1.0])
     expected = (math.log(2) + math.log1p(math.exp(2)) + math.log1p(math.exp(-1))) / 3
-    assert float(logistic(logits, Y)) == pytest.approx(expected)
+    assert float(mean_loss(logits, Y)) == pytest.approx(expected)
     assert accuracy(logits, Y) == pytest.approx(1 / 3)  # no logit is no answer
 
 

@@ -6,12 +6,15 @@ from functools import partial
 import pandas as pd
 import pytest
 
+from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.studies.drawing import legend, panels
-from sameloss.studies.local_signal_images import figures, pages
+from sameloss.studies.local_signal_images import figures, pages, settings
 from sameloss.studies.local_signal_images import tables as shown
+from sameloss.studies.local_signal_images.backgrounds import ANY_CORNER
 from sameloss.studies.local_signal_images.claims import TOPICS, judged
 from sameloss.studies.local_signal_images.pages import STUDY, found_by_record
+from sameloss.studies.local_signal_images.published import GAUSSIAN
 from sameloss.studies.verdict import verdict_table
 
 
@@ -49,6 +52,27 @@ def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
     monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
     found = verdict_table(judged(found_by_record("laptop-long")))
     pd.testing.assert_frame_equal(found, page.verdicts())
+
+
+def test_vehicles_among_animals_have_a_page(page, monkeypatch):
+    """The structure of the thesis' own settings, on digits: a network beside its linearisation."""
+    few = ImageSource(pool=60, tested=40, only=(0, 1, 8, 9))
+    animals = replace(few, only=(2, 3, 4))
+    monkeypatch.setattr(settings, "CIFAR_VEHICLES", few)
+    monkeypatch.setattr(settings, "CIFAR_ANIMALS", animals)
+    monkeypatch.setattr(settings, "EPOCH", 2 * few.pool)
+    brief = {"linear": page.images.descent, "kernel": None, "lazy": None, "widths": None}
+    thesis = replace(page.images, theirs=GAUSSIAN, **brief)
+    images = replace(settings._vehicles(thesis), examples=40)
+    vehicles = replace(page, settings=replace(page.settings, images=images))
+    compute_all(vehicles.store, vehicles.runs(), 1)
+    verdicts = vehicles.verdicts().set_index("id").verdict
+    assert verdicts["img-own-wrn"] == "not testable here"
+    drawn = panels(3)
+    for draw in (figures.kept, figures.lazy, figures.width, partial(figures.accuracy, placement=ANY_CORNER)):
+        draw(vehicles.found, ax=drawn[0])
+    assert shown.in_words(vehicles.found)
+    assert set(vehicles.found.at(ANY_CORNER).noise) == {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
 def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):

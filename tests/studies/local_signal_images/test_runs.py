@@ -61,7 +61,7 @@ def test_the_kernel_is_that_of_the_first_parameters(table):
     from torch.func import functional_call
 
     run = comparison()
-    sample, (model, start) = run.sample(), run.first()
+    sample, model, start = run.begin()
     x = torch.cat([sample.x, sample.tested])
     kernel = tangent_kernel(model, start, x, 60, 7)
     own = chosen(fits(kernel, functional_call(model, start, (x,)), sample.y, (0.01, 1.0)))
@@ -77,6 +77,36 @@ def test_what_is_not_asked_for_is_not_there(store):
     of = set(store.get(comparison(kernel=None)).of)
     assert "linearised" in of
     assert not of & {"NTK, GCV", "pixels"}
+
+
+def every_class(**changes):
+    about = {
+        "source": ImageSource(pool=400, tested=200),
+        "scene": Scene("fixed corner", 8, 0.0),
+        "network": PooledCNN((16, 16), (1, 2)),
+        "descent": LogisticDescent(0.01, 32, 150),
+        "examples": 300,
+        "kernel": None,
+        "linear": LogisticDescent(0.01, 32, 150),
+    }
+    return comparison(**about | changes)
+
+
+def test_ten_classes_have_a_logit_each(store):
+    found = store.get(every_class()).set_index(["measure", "of"]).value
+    network, linear, chance = (found["accuracy", of] for of in ("network", "linearised", "chance"))
+    assert chance < 0.2
+    assert network > 3 * chance
+    assert linear > 2 * chance
+    _, model, start = every_class(network=comparison().network).begin()
+    _, _, single = comparison().begin()
+    assert model[-1].out_features == 10
+    assert all(start[name].equal(own) for name, own in single.items() if own.ndim == 4)
+
+
+def test_a_kernel_of_ten_classes_is_refused(store):
+    with pytest.raises(ParameterError, match=r"^A kernel is solved for two classes; of 10 the linearised"):
+        store.get(every_class(kernel=KernelFit((1.0,))))
 
 
 def test_a_seed_has_a_result_of_its_own(store, table):

@@ -8,6 +8,7 @@ from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.studies.local_signal_images.networks import WideResNet
 from sameloss.studies.local_signal_images.pages import STUDY
+from sameloss.studies.local_signal_images.published import AMONG_ANIMALS
 from sameloss.studies.local_signal_images.settings import LAPTOP, PAPER, PRESETS
 
 
@@ -84,7 +85,31 @@ def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
     found = asked(tmp_path, data="images", backgrounds="plants")
     assert (found.source.name, found.source.halves, found.source.content) == ("images", True, "known")
     assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in found.scenes)
-    assert not found.theirs
+    assert found.theirs is None
+
+
+def test_every_class_may_be_told_apart(tmp_path):
+    found = asked(tmp_path, classes="all", steps=7)
+    assert not found.source.halves
+    assert (found.kernel, found.lazy, found.widths) == (None, None, None)
+    assert (found.linear.lr, found.linear.steps) == (1e-3, 7)
+    assert asked(tmp_path, classes="halves") == asked(tmp_path)
+    ten = asked(tmp_path, preset="paper", classes="all", max_hours=1000)
+    assert (ten.source.second, ten.theirs, ten.linear) == (None, None, PAPER.linear)
+
+
+def test_vehicles_are_among_animals(tmp_path):
+    found = asked(tmp_path, preset="paper", classes="vehicles", max_hours=1000)
+    assert found.theirs == AMONG_ANIMALS
+    assert {scene.placement for scene in found.scenes} == {AMONG_ANIMALS.placement}
+    assert [scene.noise for scene in found.scenes] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert {(scene.tiles, scene.side, scene.shrunk) for scene in found.scenes} == {(2, 32, 2)}
+    source, animals = found.source, found.pictures
+    assert not set(source.only) & set(animals.only)
+    assert sorted(source.only + animals.only) == list(range(10))
+    assert found.descent.steps == 200 * 20_000 // 128
+    with pytest.raises(ParameterError, match=r"images of CIFAR-10: choose the preset gpu or paper, and no"):
+        asked(tmp_path, classes="vehicles")
 
 
 @pytest.mark.parametrize(
@@ -94,6 +119,7 @@ def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
             {"placement": "middle"},
             "^Unknown placement 'middle'; choose one of random place, random corner, fixed",
         ),
+        ({"classes": "some"}, "^Unknown classes 'some'; choose one of halves, all, vehicles"),
         ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
         ({"backgrounds": "/no/such/folder"}, "Cannot load the images"),

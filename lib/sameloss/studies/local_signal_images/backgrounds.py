@@ -12,6 +12,7 @@ from sameloss.checks import check_choice, check_counts, check_not_negative
 from sameloss.errors import ParameterError
 from sameloss.images import Images, ImageSource
 from sameloss.seeds import generator_for
+from sameloss.studies.local_signal_images.descent import Answers
 
 ANYWHERE, ANY_CORNER, ONE_CORNER = "random place", "random corner", "fixed corner"
 
@@ -33,6 +34,7 @@ class Scene:
     noise: float  # σ of the background, where the pixels of images have the standard deviation 1
     shrunk: int = 1  # so many pixels in a row of an image become one
     pictures: ImageSource | None = None  # backgrounds, times the noise, in the place of Gaussian ones
+    tiles: int = 1  # pictures in a row, and in a column, of a background
 
     def __post_init__(self) -> None:
         """Refuse what is no background.
@@ -42,8 +44,10 @@ class Scene:
 
         """
         check_choice(self, "placement", PLACEMENTS)
-        check_counts(self, "side", "shrunk")
+        check_counts(self, "side", "shrunk", "tiles")
         check_not_negative(self, "noise")
+        if self.side % self.tiles:
+            raise ParameterError(f"{self.tiles} pictures in a row do not divide {self.side} pixels.")
 
     def check_fits(self, shape: tuple[int, int, int]) -> None:
         """Refuse images that are larger than their background.
@@ -64,15 +68,20 @@ class Sample(NamedTuple):
     """Images on their backgrounds, to be trained on and to be tested with."""
 
     x: Whole
-    y: Float[Tensor, " image"]  # -1 or 1
+    y: Answers
     tested: Float[Tensor, "test channel side side"]
-    answers: Float[Tensor, " test"]  # their -1 or 1
+    answers: Answers  # of the tested ones
+    logits: int = 1  # one for two classes, otherwise as many
+
+    def to(self, device: str) -> "Sample":
+        """Return the same on a device."""
+        parts = {name: getattr(self, name).to(device) for name in ("x", "y", "tested", "answers")}
+        return self._replace(**parts)
 
     @property
     def chance(self) -> float:
-        """Return the accuracy of always giving the more frequent answer."""
-        first = float((self.answers > 0).double().mean())
-        return max(first, 1 - first)
+        """Return the accuracy of always giving the most frequent answer."""
+        return float(self.answers.unique(return_counts=True)[1].max()) / len(self.answers)
 
 
 def corners(placement: str, count: int, free: int, rng: torch.Generator) -> Int[Tensor, "image 2"]:
@@ -114,13 +123,13 @@ def composed(images: Images, scene: Scene, examples: int, seed: int) -> Sample:
     """Draw a sample of the pool, and put it and the whole test set on backgrounds of their own.
 
     Args:
-        images: of two classes.
+        images: of two classes or more.
         scene: what surrounds them.
         examples: number of the sample.
         seed: of sample, places and backgrounds.
 
     Raises:
-        ParameterError: for more examples than there are, other than two classes, or too small a background.
+        ParameterError: for more examples than there are, a single class, or too small a background.
 
     """
     _check(images, scene, examples)
@@ -128,15 +137,15 @@ def composed(images: Images, scene: Scene, examples: int, seed: int) -> Sample:
     rows = torch.randperm(images.pool, generator=generator_for("sample", seed))[:examples]
     both = x[rows], x[images.pool :]
     seen, tested = (_surrounded(part, scene, at, seed) for at, part in enumerate(both))
-    y = 2.0 * images.y - 1
-    return Sample(seen, y[rows], tested, y[images.pool :])
+    y, logits = (2.0 * images.y - 1, 1) if images.classes == 2 else (images.y, images.classes)
+    return Sample(seen, y[rows], tested, y[images.pool :], logits)
 
 
 def _check(images: Images, scene: Scene, examples: int) -> None:
     if examples > images.pool:
         raise ParameterError(f"There are {images.pool} images to train on; {examples} were asked for.")
-    if images.classes != 2:
-        raise ParameterError(f"Two classes are to be told apart here; these images have {images.classes}.")
+    if images.classes < 2:
+        raise ParameterError("Classes are to be told apart here; these images have one.")
     shape = tuple(images.x.shape[1:])
     scene.check_fits((shape[0], shape[1], shape[2]))
 
@@ -148,8 +157,15 @@ def _surrounded(images: Pixels, scene: Scene, part: int, seed: int) -> Whole:
     if scene.pictures is None:
         around = torch.randn(count, channels, scene.side, scene.side, generator=rng)
     else:
-        around = _pictures(scene.pictures.load(), part, (count, channels, scene.side), rng)
+        tiled = count * scene.tiles**2, channels, scene.side // scene.tiles
+        around = _tiled(_pictures(scene.pictures.load(), part, tiled, rng), scene.tiles)
     return placed(images, at, scene.noise * around)
+
+
+def _tiled(pictures: Float[Tensor, "tile channel part part"], tiles: int) -> Whole:
+    """Put pictures together to squares of so many in a row."""
+    rows = pictures.unflatten(0, (-1, tiles, tiles)).movedim(2, -2).flatten(-2)
+    return rows.movedim(1, -3).flatten(-3, -2)
 
 
 def _pictures(images: Images, part: int, shape: tuple[int, int, int], rng: torch.Generator) -> Whole:

@@ -1,4 +1,4 @@
-"""How a network is trained: logistic loss, Adam or SGD, a rate that falls, and outputs that may be scaled."""
+"""How a network is trained: its loss, Adam or SGD, a rate that falls, and outputs that may be scaled."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,11 @@ from sameloss.checks import check_choice, check_counts, check_not_negative, chec
 from sameloss.errors import NonFiniteLoss
 from sameloss.studies.local_signal_images.networks import Weights
 
-Logits = Float[Tensor, " image"]
+Logits = Float[Tensor, "image *logit"]
+"""One of each image where two classes are told apart, and otherwise one a class."""
+
+Answers = Float[Tensor, " image"] | Int[Tensor, " image"]
+"""-1 or 1 for a single logit; otherwise the class."""
 
 BATCH_AT_TEST = 250
 """Images whose outputs are computed at once."""
@@ -72,21 +76,28 @@ def outputs(model: nn.Module, weights: Weights, x: Float[Tensor, "image *shape"]
         return torch.cat([functional_call(model, weights, (part,)) for part in x.split(BATCH_AT_TEST)])
 
 
-def accuracy(logits: Logits, answers: Logits) -> float:
-    """Return the share of logits with the sign of the answer; zero counts as an error."""
-    return float((logits * answers > 0).double().mean())
+def accuracy(logits: Logits, answers: Answers) -> float:
+    """Return the share of single logits with the sign of the answer, zero being an error; or of largest ones.
+
+    >>> accuracy(torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1.0, 1.0, -1.0])) == 2 / 3
+    True
+    >>> accuracy(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 1.0]]), torch.tensor([1, 2]))
+    0.5
+    """
+    right = logits * answers > 0 if logits.ndim == 1 else logits.argmax(1) == answers
+    return float(right.double().mean())
 
 
-def logistic(logits: Logits, answers: Logits) -> Float[Tensor, ""]:
-    """Return the mean of log(1 + e^-yf), in nats."""
-    return F.softplus(-answers * logits).mean()
+def mean_loss(logits: Logits, answers: Answers) -> Float[Tensor, ""]:
+    """Return the mean of log(1 + e^-yf), or of the cross-entropy of several logits, in nats."""
+    return F.softplus(-answers * logits).mean() if logits.ndim == 1 else F.cross_entropy(logits, answers)
 
 
 def train(
     model: nn.Module,
     start: Weights,
     x: Float[Tensor, "image *shape"],
-    y: Logits,
+    y: Answers,
     descent: LogisticDescent,
     rng: torch.Generator,
     scale: float | None = None,
@@ -94,10 +105,10 @@ def train(
     """Train a network; return its parameters.
 
     Args:
-        model: gives one logit an image.
+        model: gives logits of images.
         start: first parameters, which stay as they are.
         x: images.
-        y: -1 or 1 of each.
+        y: of each.
         descent: how.
         rng: of the order of visits.
         scale: α, where training is made lazy: outputs are α(f - f₀), and the rate lr/α² (Chizat et al. 2019).
@@ -109,10 +120,11 @@ def train(
     weights = {name: own.clone().requires_grad_() for name, own in start.items()}
     optimiser = descent.optimiser_of(list(weights.values()))
     alpha = 1.0 if scale is None else scale
-    first = torch.zeros(len(x)).to(x) if scale is None else outputs(model, start, x)
+    first = None if scale is None else outputs(model, start, x)
     for step, rows in enumerate(batches(len(x), descent, rng)):
         optimiser.param_groups[0]["lr"] = descent.lr_at(step) / alpha**2
-        loss = logistic(alpha * (functional_call(model, weights, (x[rows],)) - first[rows]), y[rows])
+        found = functional_call(model, weights, (x[rows],))
+        loss = mean_loss(found if first is None else alpha * (found - first[rows]), y[rows])
         check_finite(loss, descent)
         optimiser.zero_grad()
         loss.backward()

@@ -11,11 +11,12 @@ from torch.func import functional_call, jvp
 
 from sameloss.studies.local_signal_images.descent import (
     BATCH_AT_TEST,
+    Answers,
     LogisticDescent,
     Logits,
     batches,
     check_finite,
-    logistic,
+    mean_loss,
     outputs,
 )
 from sameloss.studies.local_signal_images.networks import Weights
@@ -27,7 +28,7 @@ def linear_outputs(model: nn.Module, start: Weights, change: Weights, x: Batch) 
     """Return f(x; δ) of a batch.
 
     Args:
-        model: gives one logit an image.
+        model: gives logits of images.
         start: θ₀.
         change: δ.
         x: images.
@@ -52,19 +53,19 @@ def train_linearised(
     model: nn.Module,
     start: Weights,
     x: Batch,
-    y: Logits,
+    y: Answers,
     descent: LogisticDescent,
     rng: torch.Generator,
     *,
     centred: bool = False,
 ) -> Weights:
-    """Train δ from zero on the logistic loss; return it.
+    """Train δ from zero on the loss of the network; return it.
 
     Args:
-        model: gives one logit an image.
+        model: gives logits of images.
         start: θ₀.
         x: images.
-        y: -1 or 1 of each.
+        y: of each.
         descent: how.
         rng: of the order of visits.
         centred: whether f(x; θ₀) is taken off, as in lazy training, whose limit this is.
@@ -75,10 +76,11 @@ def train_linearised(
     """
     change = {name: torch.zeros_like(own).requires_grad_() for name, own in start.items()}
     optimiser = descent.optimiser_of(list(change.values()))
-    first = outputs(model, start, x) if centred else torch.zeros(len(x)).to(x)
+    first = outputs(model, start, x) if centred else None
     for step, rows in enumerate(batches(len(x), descent, rng)):
         optimiser.param_groups[0]["lr"] = descent.lr_at(step)
-        loss = logistic(linear_outputs(model, start, change, x[rows]) - first[rows], y[rows])
+        found = linear_outputs(model, start, change, x[rows])
+        loss = mean_loss(found if first is None else found - first[rows], y[rows])
         check_finite(loss, descent)
         optimiser.zero_grad()
         loss.backward()

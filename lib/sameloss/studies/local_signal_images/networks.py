@@ -1,4 +1,4 @@
-"""The networks that are trained, each made of its spec: images in, one logit out."""
+"""The networks that are trained, each made of its spec: images in, a logit out, or one a class."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -35,14 +35,18 @@ class LogitNetwork(ABC):
     def narrowed(self, divisor: int) -> "LogitNetwork":
         """Return the network with so many times fewer channels in its layers, and at least one."""
 
-    def build(self, channels: int) -> nn.Sequential:
-        """Return a network of images with so many channels, its parameters not yet drawn."""
-        mean = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.features, 1), nn.Flatten(0)]
-        return nn.Sequential(*self.layers(channels), *mean)
+    def build(self, channels: int, logits: int = 1) -> nn.Sequential:
+        """Return a network of images with so many channels, its parameters not yet drawn.
 
-    def drawn(self, channels: int, seed: int) -> Weights:
+        Its outputs are (image), or with several logits (image, logit).
+        """
+        mean = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.features, logits)]
+        alone = [nn.Flatten(0)] if logits == 1 else []
+        return nn.Sequential(*self.layers(channels), *mean, *alone)
+
+    def drawn(self, channels: int, seed: int, logits: int = 1) -> Weights:
         """Return first parameters: He's normal weights for ReLUs, 1/width for the last map; no offsets."""
-        model, rng = self.build(channels), generator_for("initial parameters", seed)
+        model, rng = self.build(channels, logits), generator_for("initial parameters", seed)
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
                 gain = 2 if parameter.ndim == 4 else 1

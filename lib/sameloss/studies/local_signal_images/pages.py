@@ -131,6 +131,7 @@ PLANS = {
             "preset",
             "data",
             "backgrounds",
+            "classes",
             "placement",
             "examples",
             "noise",

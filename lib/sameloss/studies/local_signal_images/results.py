@@ -7,6 +7,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.studies.local_signal_images.published import Setting
 from sameloss.studies.local_signal_images.runs import (
     ACCURACY,
     ACTIVE,
@@ -39,7 +40,7 @@ class ImageResults:
 
     table: pd.DataFrame
     lazy: pd.DataFrame
-    theirs: bool = False  # whether data and network are the thesis' own
+    theirs: Setting | None = None  # the row of Table 3.1 whose data and network these are
     widths: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=[*OF_WIDTHS]))
 
     @property

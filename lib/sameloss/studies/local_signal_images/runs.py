@@ -100,16 +100,13 @@ class Trial(Tabled):
         """Return the channels of an image."""
         return self.source.shape[0]
 
-    def sample(self) -> Sample:
-        """Return images on backgrounds, on the device that computes."""
-        found = composed(self.source.load(), self.scene, self.examples, self.seed)
-        return Sample(*(part.to(best_device()) for part in found))
-
-    def first(self) -> tuple[nn.Module, Weights]:
-        """Return the network and its first parameters."""
-        drawn = self.network.drawn(self.channels, self.seed)
-        weights = {name: own.to(best_device()) for name, own in drawn.items()}
-        return self.network.build(self.channels).to(best_device()), weights
+    def begin(self) -> tuple[Sample, nn.Module, Weights]:
+        """Return images on backgrounds, the network and its first parameters, on the device that computes."""
+        device = best_device()
+        sample = composed(self.source.load(), self.scene, self.examples, self.seed).to(device)
+        drawn = self.network.drawn(self.channels, self.seed, sample.logits)
+        model = self.network.build(self.channels, sample.logits).to(device)
+        return sample, model, {name: own.to(device) for name, own in drawn.items()}
 
     def order(self) -> torch.Generator:
         """Begin the order of visits."""
@@ -134,7 +131,7 @@ class ImageComparison(Trial):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train, solve, and test."""
-        sample, (model, start) = self.sample(), self.first()
+        sample, model, start = self.begin()
         trained = train(model, start, sample.x, sample.y, self.descent, self.order())
         report(0.5, f"noise {self.scene.noise:g}")
         rows = [
@@ -148,6 +145,10 @@ class ImageComparison(Trial):
     def _kernels(self, model: nn.Module, start: Weights, trained: Weights, sample: Sample) -> Iterator[Row]:
         if self.kernel is None:
             return
+        if sample.logits > 1:
+            raise ParameterError(
+                f"A kernel is solved for two classes; of {sample.logits} the linearised network is trained."
+            )
         fit = self.kernel
         x, size = torch.cat([sample.x, sample.tested]), len(sample.x)
         kernel = tangent_kernel(model, start, x, size, fit.chunk)
@@ -237,13 +238,13 @@ class LazyTraining(Trial):
 
     def _limit(self) -> float:
         """Return the accuracy of the linearised network after the same training."""
-        sample, (model, start) = self.sample(), self.first()
+        sample, model, start = self.begin()
         change = train_linearised(model, start, sample.x, sample.y, self.descent, self.order(), centred=True)
         found = all_linear_outputs(model, start, change, sample.tested) - outputs(model, start, sample.tested)
         return accuracy(found, sample.answers)
 
     def _row(self, scale: float) -> dict[str, float]:
-        sample, (model, start) = self.sample(), self.first()
+        sample, model, start = self.begin()
         trained = train(model, start, sample.x, sample.y, self.descent, self.order(), scale)
 
         def change(x: Tensor) -> Tensor:

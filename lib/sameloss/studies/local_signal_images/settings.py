@@ -7,9 +7,10 @@ from typing import Any
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
-from sameloss.studies.local_signal_images.backgrounds import ANYWHERE, PLACEMENTS, Scene
+from sameloss.studies.local_signal_images.backgrounds import ANY_CORNER, ANYWHERE, PLACEMENTS, Scene
 from sameloss.studies.local_signal_images.descent import LogisticDescent
 from sameloss.studies.local_signal_images.networks import LogitNetwork, PooledCNN, WideResNet
+from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN, Setting
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
 
@@ -48,8 +49,9 @@ class ImageSettings:
     lazy: Lazy | None = None
     widths: Widths | None = None
     every: bool = False  # whether all placements and sizes are measured at every noise, or at the ends
-    theirs: bool = False  # whether data and network are the thesis' own
+    theirs: Setting | None = None  # the row of Table 3.1 whose data and network these are
     pictures: ImageSource | None = None  # backgrounds in the place of Gaussian noise
+    tiles: int = 1  # pictures in a row of a background
     first_seed: int = 100  # the pilot's were below
 
     def __post_init__(self) -> None:
@@ -81,7 +83,7 @@ class ImageSettings:
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
         """Return one of them."""
         shrunk, side = size
-        return Scene(placement, side, noise, shrunk, self.pictures)
+        return Scene(placement, side, noise, shrunk, self.pictures, self.tiles)
 
     def comparison(self, scene: Scene, seed: int) -> ImageComparison:
         """Return a network beside its kernel; the trained one's only at the first placement and size."""
@@ -149,7 +151,19 @@ SMOKE = replace(
 ANIMALS = (2, 3, 4, 5, 6, 7)
 """Classes of CIFAR-10 that CIFAR-2 tells from vehicles."""
 
-CIFAR_2 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32), second=ANIMALS)
+CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
+
+CIFAR_2 = replace(CIFAR_10, second=ANIMALS)
+
+CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
+
+CIFAR_VEHICLES = replace(CIFAR_10, pool=20_000, tested=4_000, only=(0, 1, 8, 9))
+
+HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
+"""What is told apart: the two halves of the classes; every class; CIFAR-10's vehicles, among its animals."""
+
+FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The thesis' scales of pictures (Section 3.2)."""
 
 SVHN = "ufldl-stanford/svhn:cropped_digits"
 
@@ -174,7 +188,7 @@ def _thesis(width: int, epochs: int, **changes: Any) -> ImageSettings:
         kernel=None,
         linear=_epochs(epochs, 50, (140, 170), lr=1e-3),
         every=True,
-        theirs=True,
+        theirs=GAUSSIAN,
         **changes,
     )
 
@@ -201,6 +215,11 @@ PARAMETERS: dict[str, Parameter] = {
     ),
     "backgrounds": Parameter(
         "a data set or folder of pictures in the place of Gaussian noise; None: noise", str | None
+    ),
+    "classes": Parameter(
+        f"told apart: {', '.join(CLASSES)} (of CIFAR-10, among animals); None: {HALVES}",
+        str | None,
+        choices=CLASSES,
     ),
     "placement": Parameter(
         f"{', '.join(PLACEMENTS)}: of the page's figures; None: {ANYWHERE}", str | None, choices=PLACEMENTS
@@ -244,10 +263,50 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
         others = tuple(other for other in found.placements if other != placement)
         found = replace(found, placements=(placement, *others))
     if (data := values.get("data")) is not None:
-        found = replace(found, theirs=False, source=_halves(found.source, data))
+        found = replace(found, theirs=None, source=_halves(found.source, data))
+    if (classes := values.get("classes")) not in (None, HALVES):
+        found = _every_class(found) if classes == ALL else _vehicles(found)
     if (pictures := values.get("backgrounds")) is not None:
-        found = replace(found, theirs=False, pictures=_pictures(found.source, pictures))
+        scales = FADED if found.theirs and values.get("noise") is None else found.noises
+        pictured = _pictures(found.source, pictures)
+        found = replace(found, theirs=None, pictures=pictured, tiles=1, noises=scales)
     return replace(settings, images=_trained(found, values))
+
+
+def _every_class(found: ImageSettings) -> ImageSettings:
+    """Tell every class apart, by a logit each: what stands for the kernel is the network linearised."""
+    descent = found.descent
+    linear = found.linear or LogisticDescent(1e-3, descent.batch, descent.steps)
+    source = replace(found.source, halves=False, second=None)
+    return replace(found, source=source, theirs=None, kernel=None, linear=linear, lazy=None, widths=None)
+
+
+def _vehicles(found: ImageSettings) -> ImageSettings:
+    """Return the vehicles of CIFAR-10, each in a corner, with animals in the others.
+
+    Raises:
+        ParameterError: where other images were asked for.
+
+    """
+    if found.theirs is None or found.linear is None:
+        raise ParameterError(
+            "Vehicles among animals are images of CIFAR-10: choose the preset gpu or paper, and no `data`."
+        )
+    share = CIFAR_VEHICLES.pool / EPOCH
+    shorter = [replace(own, steps=round(own.steps * share)) for own in (found.descent, found.linear)]
+    return replace(
+        found,
+        source=CIFAR_VEHICLES,
+        examples=CIFAR_VEHICLES.pool,
+        pictures=CIFAR_ANIMALS,
+        tiles=2,
+        noises=FADED,
+        sizes=found.sizes[:1],
+        placements=(ANY_CORNER,),
+        descent=shorter[0],
+        linear=shorter[1],
+        theirs=AMONG_ANIMALS,
+    )
 
 
 def _trained(found: ImageSettings, values: Mapping[str, Any]) -> ImageSettings:
