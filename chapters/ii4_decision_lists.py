@@ -238,7 +238,7 @@ _ = figures.readout_along(tables, axes[2])
 render(shown.sgd_table(tables), decimals=3)
 
 # %%
-render(shown.joint_table(tables), decimals=3)
+render(shown.joint_by_vocabulary(tables), decimals=3)
 
 # %% [markdown]
 # ## A fixed sample

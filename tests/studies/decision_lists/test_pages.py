@@ -1,7 +1,12 @@
 """The page on decision lists: which runs it reads, and what its parameters change."""
 
+from dataclasses import replace
+
+from sameloss.store.pool import compute_all
 from sameloss.studies.decision_lists.pages import STUDY
+from sameloss.studies.decision_lists.settings import PRESETS, TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS
+from sameloss.studies.decision_lists.tables import joint_by_vocabulary, joint_table
 
 
 def open_page(**given):
@@ -16,6 +21,20 @@ def test_all_that_its_tables_read_is_among_its_runs(page, tables):
 def test_runs_have_their_own_keys():
     keys = [run.key for run in open_page().runs()]
     assert len(set(keys)) == len(keys)
+
+
+def test_both_matrices_are_trained_on_larger_tasks_where_a_preset_has_some(page):
+    larger = TaskShape(20, 4, 3)
+    own = replace(page.lists, larger=(larger,))
+    wider = replace(page, settings=replace(page.settings, lists=own))
+    assert len(wider.runs()) == len(page.runs()) + own.seeds
+    compute_all(wider.store, wider.runs(), 1)
+    table = joint_by_vocabulary(wider.tables)
+    assert table["vocabulary L"].tolist() == [own.task.words] * own.seeds + [20] * own.seeds
+    assert table.drop(columns="vocabulary L")[: own.seeds].equals(joint_table(page.tables))
+    last = wider.store.get(wider.both(100, larger)).accuracy.iloc[-1]
+    assert table["accuracy at the end"].iloc[own.seeds] == last
+    assert [task.words for task in PRESETS["gpu"].lists.larger] == [400, 800]
 
 
 def test_a_parameter_changes_what_it_is_about():

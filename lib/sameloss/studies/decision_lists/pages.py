@@ -78,9 +78,9 @@ class ListPage(Page[Settings]):
         s = self.lists
         return ListSGD(s.task, s.sgd_readout, s.steps_at(rate), s.looked, seed)
 
-    def both(self, seed: int) -> ListSGD:
-        """Return SGD on both matrices."""
-        return ListSGD(self.lists.task, None, self.lists.both, self.lists.looked, seed)
+    def both(self, seed: int, task: TaskShape | None = None) -> ListSGD:
+        """Return SGD on both matrices, on the page's task or on another one."""
+        return ListSGD(task or self.lists.task, None, self.lists.both, self.lists.looked, seed)
 
     def samples(self, seed: int) -> ListSamples:
         """Return training on fixed samples."""
@@ -105,7 +105,8 @@ class ListPage(Page[Settings]):
 
     def _of_seed(self, seed: int) -> list[Run]:
         alone = [self.alone(seed, rate) for rate in self.lists.rates]
-        return [self.steps(seed), *alone, self.both(seed), self.samples(seed)]
+        larger = [self.both(seed, task) for task in self.lists.larger]
+        return [self.steps(seed), *alone, self.both(seed), *larger, self.samples(seed)]
 
     @cached_property
     def tables(self) -> Tables:
@@ -129,6 +130,7 @@ class ListPage(Page[Settings]):
                 get(run).assign(layers=layers, mlp=mlp, seed=seed)
                 for (layers, mlp, seed), run in self.blocks().items()
             ),
+            {task: self._by_seed(partial(self.both, task=task)) for task in self.lists.larger},
         )
 
     def _by_seed(self, run: Callable[[int], Run]) -> pd.DataFrame:

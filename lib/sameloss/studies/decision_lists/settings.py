@@ -130,6 +130,7 @@ class ListSettings:
     blocks: Blocks
     seeds: int
     first_seed: int = 100
+    larger: tuple[TaskShape, ...] = ()  # on which both matrices are trained, too
 
     def __post_init__(self) -> None:
         """Refuse numbers of nothing."""
@@ -225,6 +226,7 @@ GPU = replace(
     both=Steps(100.0, 256, 10_000, 100),
     blocks=replace(LAPTOP.blocks, layers=(1, 2, 4), steps=4000),
     seeds=10,
+    larger=(TaskShape(400, 50, 4), TaskShape(800, 100, 4)),
 )
 """Longer, wider, with more seeds; the exact side needs no GPU."""
 

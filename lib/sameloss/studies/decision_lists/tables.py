@@ -1,7 +1,7 @@
 """Tables of the chapter: what its runs found, in the form it is shown in."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import comb, log
 
@@ -15,7 +15,7 @@ from sameloss.statistics.estimate import Estimate
 from sameloss.studies.decision_lists.attention import uniform_attention_bound
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.runs import CRITICAL_RULES, score_columns
-from sameloss.studies.decision_lists.settings import ListSettings
+from sameloss.studies.decision_lists.settings import ListSettings, TaskShape
 from sameloss.studies.decision_lists.task import MOST_SETS, draw_sequences, uniform_sets
 from sameloss.studies.statement import Statement
 
@@ -38,6 +38,7 @@ class Tables:
     both: pd.DataFrame
     samples: pd.DataFrame
     blocks: pd.DataFrame  # with `layers` and `mlp`
+    larger: dict[TaskShape, pd.DataFrame] = field(default_factory=dict)  # as `both`, of larger tasks
 
     @cached_property
     def perfect(self) -> pd.DataFrame:
@@ -167,26 +168,34 @@ def sgd_table(tables: Tables) -> pd.DataFrame:
 
 def joint_table(tables: Tables) -> pd.DataFrame:
     """Return what both matrices reach from nothing: plateau, escape and end, over seeds."""
-    rows = []
-    for seed, own in tables.both.groupby("seed"):
-        trapped = own[(own.listed_accuracy < 0.02) & (own.accuracy > 0.5 * _own_plateau(tables))]
-        escaped = own[own.listed_accuracy > 0.5]
-        rows.append(
-            {
-                "seed": seed,
-                "accuracy on the plateau": trapped.accuracy.median(),
-                "plateau to step": trapped.step.max(),
-                "escape at step": escaped.step.min(),
-                "c then": escaped.readout.iloc[0] if len(escaped) else np.nan,
-                "accuracy at the end": own.accuracy.iloc[-1],
-                "ordered columns (%)": 100 * own.ordered.iloc[-1],
-            }
-        )
-    return pd.DataFrame(rows)
+    return _joint_of(tables.settings.task, tables.both)
 
 
-def _own_plateau(tables: Tables) -> float:
-    return tables.settings.task.column(1.0).plateau
+def joint_by_vocabulary(tables: Tables) -> pd.DataFrame:
+    """Return the same of the page's task, and of larger ones if there are any."""
+    tasks = {tables.settings.task: tables.both, **tables.larger}
+    parts = [_joint_of(task, found).assign(words=task.words) for task, found in tasks.items()]
+    found = pd.concat(parts, ignore_index=True)
+    found.insert(0, "vocabulary L", found.pop("words"))
+    return found
+
+
+def _joint_of(task: TaskShape, found: pd.DataFrame) -> pd.DataFrame:
+    return pd.DataFrame([{"seed": seed, **_joint(task, own)} for seed, own in found.groupby("seed")])
+
+
+def _joint(task: TaskShape, own: pd.DataFrame) -> dict[str, float]:
+    plateau = task.column(1.0).plateau
+    trapped = own[(own.listed_accuracy < 0.02) & (own.accuracy > 0.5 * plateau)]
+    escaped = own[own.listed_accuracy > 0.5]
+    return {
+        "accuracy on the plateau": trapped.accuracy.median(),
+        "plateau to step": trapped.step.max(),
+        "escape at step": escaped.step.min(),
+        "c then": escaped.readout.iloc[0] if len(escaped) else np.nan,
+        "accuracy at the end": own.accuracy.iloc[-1],
+        "ordered columns (%)": 100 * own.ordered.iloc[-1],
+    }
 
 
 def needed(samples: pd.DataFrame, error: float) -> float:
