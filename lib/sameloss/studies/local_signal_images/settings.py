@@ -165,8 +165,6 @@ HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
 FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The thesis' scales of pictures (Section 3.2)."""
 
-SVHN = "ufldl-stanford/svhn:cropped_digits"
-
 EPOCH = 50_000
 
 
