@@ -35,7 +35,7 @@ def tables():
                 }
             )
     nothing = {field.name: pd.DataFrame() for field in fields(Tables)}
-    return Tables(**{**nothing, "settings": LISTS, "curves": pd.DataFrame(rows)})
+    return Tables(**{**nothing, "settings": LISTS, "curves": pd.DataFrame(rows), "larger": {}})
 
 
 def carried(shown):
