@@ -205,14 +205,14 @@ SPARSE = Topic(
         _claim(
             "active-every",
             "Fig. 3.2",
-            "it falls in every layer behind the first",
+            "the active share falls in every layer behind the first",
             falls(lambda deeper: deeper.min(1)),
             ACTIVE_POINTS,
         ),
         _claim(
             "active-clean",
             "Fig. 3.2",
-            "without noise it falls, too (mean of layers behind the first)",
+            "without noise the active share falls, too (mean of layers behind the first)",
             falls(lambda deeper: deeper.mean(1), noisy=False),
             ACTIVE_POINTS,
         ),
@@ -232,14 +232,14 @@ LAZY = Topic(
         _claim(
             "lazy-falls",
             OURS,
-            "in lazy training accuracy falls",
+            "in lazy training the network's accuracy falls",
             of_lazy(lambda first, last, _: first - last),
             POINTS,
         ),
         _claim(
             "lazy-near",
             OURS,
-            f"in lazy training it comes to within {NEAR:g} points of the kernel's",
+            f"in lazy training the network comes to within {NEAR:g} points of its kernel",
             of_lazy(lambda _, last, kernel: NEAR - np.abs(last - kernel)),
             POINTS,
         ),
