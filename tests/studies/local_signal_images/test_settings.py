@@ -85,7 +85,8 @@ def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
     found = asked(tmp_path, data="images", backgrounds="plants")
     assert (found.source.name, found.source.halves, found.source.content) == ("images", True, "known")
     assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in found.scenes)
-    assert found.theirs is None
+    assert (found.theirs, found.noises) == (None, (0.0, 0.25, 0.5, 0.75, 1.0))
+    assert asked(tmp_path, backgrounds="plants", noise=2).noises == (0.0, 0.5, 1.0, 2.0)
 
 
 def test_every_class_may_be_told_apart(tmp_path):
@@ -107,7 +108,11 @@ def test_vehicles_are_among_animals(tmp_path):
     source, animals = found.source, found.pictures
     assert not set(source.only) & set(animals.only)
     assert sorted(source.only + animals.only) == list(range(10))
-    assert found.descent.steps == 200 * 20_000 // 128
+    assert (found.descent.steps, found.examples) == (200 * 20_000 // 128, 20_000)
+    own = {"placement": "fixed corner", "noise": 2, "examples": 50, "steps": 7}
+    other = asked(tmp_path, preset="paper", classes="vehicles", max_hours=1000, **own)
+    assert (other.placements[0], other.noises[-1], other.examples) == ("fixed corner", 2, 50)
+    assert (other.descent.steps, other.theirs) == (7, None)
     with pytest.raises(ParameterError, match=r"images of CIFAR-10: choose the preset gpu or paper, and no"):
         asked(tmp_path, classes="vehicles")
 

@@ -253,21 +253,21 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
     """
     found = settings.images
-    if (noise := values.get("noise")) is not None:
-        lazy = found.lazy and replace(found.lazy, noise=noise / 2)
-        widths = found.widths and replace(found.widths, noise=noise / 2)
-        found = replace(found, noises=(0.0, noise / 4, noise / 2, noise), lazy=lazy, widths=widths)
-    if (placement := values.get("placement")) is not None:
-        others = tuple(other for other in found.placements if other != placement)
-        found = replace(found, placements=(placement, *others))
     if (data := values.get("data")) is not None:
         found = replace(found, theirs=None, source=_halves(found.source, data))
     if (classes := values.get("classes")) not in (None, HALVES):
         found = _every_class(found) if classes == ALL else _vehicles(found)
     if (pictures := values.get("backgrounds")) is not None:
-        scales = FADED if found.theirs and values.get("noise") is None else found.noises
         pictured = _pictures(found.source, pictures)
-        found = replace(found, theirs=None, pictures=pictured, tiles=1, noises=scales)
+        found = replace(found, theirs=None, pictures=pictured, tiles=1, noises=FADED)
+    if (noise := values.get("noise")) is not None:
+        lazy = found.lazy and replace(found.lazy, noise=noise / 2)
+        widths = found.widths and replace(found.widths, noise=noise / 2)
+        noises = (0.0, noise / 4, noise / 2, noise)
+        found = replace(found, theirs=None, noises=noises, lazy=lazy, widths=widths)
+    if (placement := values.get("placement")) is not None:
+        others = tuple(other for other in found.placements if other != placement)
+        found = replace(found, placements=(placement, *others))
     return replace(settings, images=_trained(found, values))
 
 
@@ -295,7 +295,7 @@ def _vehicles(found: ImageSettings) -> ImageSettings:
     return replace(
         found,
         source=CIFAR_VEHICLES,
-        examples=CIFAR_VEHICLES.pool,
+        examples=min(found.examples, CIFAR_VEHICLES.pool),
         pictures=CIFAR_ANIMALS,
         tiles=2,
         noises=FADED,
