@@ -42,6 +42,13 @@ def test_products_are_those_of_the_convolutions():
     assert PooledCNN((3,), (1,)).products(2, 4) == 16 * 9 * 2 * 3 + 3
 
 
+def test_what_waits_counts_its_products_and_parameters_once(monkeypatch):
+    own = PooledCNN((4,), (1,))
+    counted = own.products(2, 4), own.parameters(2)
+    monkeypatch.setattr(PooledCNN, "build", None)
+    assert (own.products(2, 4), own.parameters(2)) == counted
+
+
 @pytest.mark.parametrize(("channels", "strides"), [((3, 4), (1,)), ((), ())])
 def test_layers_need_strides(channels, strides):
     with pytest.raises(ParameterError, match="A network needs a stride for each layer"):

@@ -89,6 +89,12 @@ def test_products_are_those_of_the_matrices():
     assert Perceptron((5,)).products((1, 2, 2)) == 4 * 5 + 5 * 10
 
 
+def test_what_waits_counts_its_products_once(monkeypatch):
+    counted = Perceptron((6,)).products((1, 2, 2))
+    monkeypatch.setattr(Perceptron, "build", None)
+    assert Perceptron((6,)).products((1, 2, 2)) == counted
+
+
 def test_no_features_are_refused():
     with pytest.raises(ParameterError, match="features"):
         RandomFeatures(0)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -58,13 +59,23 @@ class LogitNetwork(ABC):
 
     def parameters(self, channels: int) -> int:
         """Return the number of parameters."""
-        return sum(own.numel() for own in self.build(channels).parameters())
+        return _parameters(self, channels)
 
     def products(self, channels: int, side: int) -> float:
         """Return the multiplications of an image's way through the network."""
-        with FlopCounterMode(display=False) as counted:
-            self.build(channels)(torch.zeros(1, channels, side, side))
-        return counted.get_total_flops() / 2
+        return _products(self, channels, side)
+
+
+@cache  # runs that wait tell their efforts twice a second
+def _parameters(network: LogitNetwork, channels: int) -> int:
+    return sum(own.numel() for own in network.build(channels).parameters())
+
+
+@cache
+def _products(network: LogitNetwork, channels: int, side: int) -> float:
+    with FlopCounterMode(display=False) as counted:
+        network.build(channels)(torch.zeros(1, channels, side, side))
+    return counted.get_total_flops() / 2
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ can be called as one.
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from typing import ClassVar
 
@@ -37,10 +38,7 @@ class Network(ABC):
 
     def products(self, shape: tuple[int, ...]) -> float:
         """Return the multiplications of an image's way through the model."""
-        image = self.inputs(torch.zeros(1, *shape))
-        with FlopCounterMode(display=False) as counted:
-            self.build(tuple(image.shape[1:]), 10)(image)
-        return counted.get_total_flops() / 2
+        return _products(self, shape)
 
     def drawn(self, shape: tuple[int, ...], classes: int, seed: int) -> dict[str, Tensor]:
         """Return first parameters: He's normal weights, or none at all; no offsets."""
@@ -52,6 +50,14 @@ class Network(ABC):
             elif parameter.ndim > 1 or name.endswith("bias"):
                 nn.init.zeros_(parameter)
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+@cache  # runs that wait tell their efforts twice a second
+def _products(network: Network, shape: tuple[int, ...]) -> float:
+    image = network.inputs(torch.zeros(1, *shape))
+    with FlopCounterMode(display=False) as counted:
+        network.build(tuple(image.shape[1:]), 10)(image)
+    return counted.get_total_flops() / 2
 
 
 class Flat(nn.Module):
