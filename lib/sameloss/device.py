@@ -1,4 +1,4 @@
-"""Which device computes: the best there is, or the one asked for."""
+"""Which device computes: the best there is, or the one asked for; and how many runs at once."""
 
 import os
 import platform
@@ -15,6 +15,12 @@ CHOSEN = "SAMELOSS_DEVICE"
 """The variable that hands the choice on to worker processes; empty or unset: the best there is."""
 
 DEVICES = ("auto", "cpu", "cuda")
+
+WORKER_BYTES = 1e9
+"""Memory that a worker process may need; the libraries alone take 0.4 GB."""
+
+CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+"""Where Linux keeps the limit of a container."""
 
 
 def use_device(name: str) -> None:
@@ -59,3 +65,25 @@ def peak_bytes() -> int:
     if best_device() == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def usable_workers() -> int:
+    """Return how many runs to compute at once: on a GPU one, else one a core, as far as there is memory."""
+    by_memory = int(memory_bytes() / WORKER_BYTES)
+    return 1 if best_device() == "cuda" else max(1, min(usable_cores(), by_memory))
+
+
+def usable_cores() -> int:
+    """Return how many cores this process may use, by its affinity and the quota of its container."""
+    from joblib import cpu_count  # whose import takes a good part of a second
+
+    return cpu_count()
+
+
+def memory_bytes() -> float:
+    """Return the memory that this process may use: the machine's, or less in a container or under a limit."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with suppress(OSError, ValueError):  # no container, or "max"
+        limits.append(int(CGROUP_MEMORY.read_text()))
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return min(limits + [address_space] * (address_space != resource.RLIM_INFINITY))

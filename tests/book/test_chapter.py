@@ -54,7 +54,7 @@ def test_a_chapter_begins_with_its_parameters_alone(capsys, monkeypatch):
     namespace = {"size": "1K", "seeds": 1, "preset": "auto", "workers": 3, "begin": begin, "__name__": "x"}
     page = begin(namespace, "04_flatness")
     assert page.group.sizes == ("1K",)
-    assert "preset smoke, size 1K: 11 of 11 runs to compute, which takes about " in capsys.readouterr().out
+    assert "preset smoke, size 1K: 11 of 11 runs to compute, about " in capsys.readouterr().out
     assert wanted == [(page.runs(), 3)]
     namespace |= {"page": page, "table": pd.DataFrame(), "size": "3K"}
     assert begin(namespace, "04_flatness").group.sizes == ("3K",)

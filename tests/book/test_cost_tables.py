@@ -97,7 +97,7 @@ def test_speeds_by_hand(computed, monkeypatch):
     monkeypatch.setattr(
         cost_tables, "flops_per_second", lambda *_: training_flops(runs[0], length) / seconds * 4
     )
-    monkeypatch.setattr(cost_tables, "this_device", lambda: Speed(lambda *_: 1e9, 0.0))
+    monkeypatch.setattr(cost_tables, "CORE", Speed(lambda *_: 1e9, 0.0))
     row = estimated_and_measured(computed.store, computed.group).iloc[0]
     assert row.measured_s == pytest.approx(seconds)
     assert row.tokens_per_s == round(20 * 64 * length / seconds)

@@ -17,7 +17,6 @@ import pytest
 from sameloss.book.record import POOL
 from sameloss.book.studies import open_page
 from sameloss.runs.checkpoints import HISTORY
-from sameloss.runs.cost import this_device
 from sameloss.store.manifest import LEFT_OUT, MANIFEST
 from sameloss.store.recording import take_recorded
 from sameloss.store.store import Store, with_ancestors
@@ -102,7 +101,7 @@ def close(kept, found):
 
 def test_nothing_of_the_default_takes_long_that_is_not_kept(book):
     """A changed schema, or a new run: `make notebooks` keeps it."""
-    seconds = sum(map(this_device().all_seconds, book.store.missing(book.runs())))
+    seconds = sum(run.effort for run in book.store.missing(book.runs()))
     assert seconds < 120
 
 

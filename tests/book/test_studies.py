@@ -99,7 +99,7 @@ SQUARES = {
 
         from dataclasses import dataclass
 
-        from sameloss.studies.parameters import OF_EVERY_PAGE, PRESETS as NAMES, Limits, Parameter
+        from sameloss.studies.parameters import OF_EVERY_PAGE, OWN_LIMITS, PRESETS as NAMES, Limits, Parameter
 
 
         @dataclass(frozen=True)
@@ -111,7 +111,7 @@ SQUARES = {
             limits: Limits
 
 
-        PRESETS = {name: Settings(name, 3, Limits(max_hours=1.0)) for name in NAMES}
+        PRESETS = {name: Settings(name, 3, OWN_LIMITS) for name in NAMES}
         PARAMETERS = {
             **OF_EVERY_PAGE,
             "numbers": Parameter("how many are squared; None: 3", int | None, sets=("numbers",)),
@@ -275,7 +275,7 @@ class TestAStudyOfItsOwn:
     def test_its_runs_are_computed_once_and_its_verdicts_come_out(self, capsys):
         page = open_page("ii_squares", numbers=4)
         told = announce(page)
-        assert told.startswith("preset laptop: 1 of 1 runs to compute, which takes about ")
+        assert told.startswith("preset laptop: 1 of 1 runs to compute, about ")
         assert told.endswith(f" on this device ({device_name()}).")
         table = page.verdicts()
         assert page.store.has(page.squares)

@@ -1,17 +1,30 @@
 """Operations, bytes and seconds of a pre-training, counted by hand."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import count
 
 import pytest
 import torch
 
+from sameloss.book.studies import open_page
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.runs import cost
-from sameloss.runs.cost import H200, Speed, micro_steps, this_device, training_bytes, training_flops
+from sameloss.runs.cost import (
+    CORE,
+    CORE_PRODUCTS,
+    H200,
+    Speed,
+    core_factors,
+    flops_per_second,
+    micro_steps,
+    training_bytes,
+    training_flops,
+)
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.training.adversary import Adversary
 from sameloss.training.execution import Execution
+from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective
 from sameloss.training.trace_penalty import TracePenalty
 
@@ -75,32 +88,19 @@ def test_an_h200_is_bound_by_memory_where_models_are_narrow():
     assert half == pytest.approx(2 * narrow) == pytest.approx(wide / 2, rel=0.01)
 
 
-def test_a_device_is_measured_once_a_width(monkeypatch):
-    asked = []
-    monkeypatch.setattr(cost, "flops_per_second", lambda *width: asked.append(width) or 1e9)
-    monkeypatch.setattr(cost, "block_seconds", lambda: 0.25)
-    speed = this_device()
-    found = [speed.products(width, torch.float32) for width in (8, 16, 8)]
-    slow, fast = (cost.UTILISATION * 1e9 / (1 + cost.BESIDE_PRODUCTS / width) for width in (8, 16))
-    assert found == [slow, fast, slow]
-    assert asked == [(64,), (8, torch.float32), (16, torch.float32)]
-    assert speed.effort_s == cost.LAPTOP_CORE / 1e9
-    assert speed.block_s == 0.25
+def test_the_reference_core_takes_what_was_measured(tiny_run):
+    """10K and 40K of the laptop for 3,200 steps, each beside another training."""
+    page = partial(open_page, "02_existence", preset="laptop", seeds=1)
+    for size, seconds in (("10K", 50), ("40K", 70)):
+        run = replace(page(size=size).group.pretraining(size, 0), optimisation=Optimisation(3200, 256, 5e-3))
+        assert CORE.seconds(run) == run.effort == pytest.approx(seconds, rel=0.1)
 
 
 @pytest.mark.parametrize("load", [0.0, 1.0, 30.0])
-def test_an_estimate_does_not_depend_on_what_else_the_machine_does(monkeypatch, load):
-    """A call takes 4 ms, and longer in all rounds but each third, where other work has the core."""
-    clock, calls = [0.0], count()
-    monkeypatch.setattr(cost.time, "perf_counter", lambda: clock[0])
-
-    def call():
-        clock[0] += 0.004 * (1 if next(calls) % 3 == 1 else 1 + load)
-
-    assert cost._seconds(call) == pytest.approx(0.004)
-
-
-def test_a_run_takes_what_its_kind_does(tiny_run):
-    speed = Speed(lambda width, dtype: 1e6, block_s=0.5, effort_s=3.0)
-    assert speed.all_seconds(tiny_run) == speed.seconds(tiny_run)
-    assert speed.all_seconds(tiny_run.corpus) == 3 * tiny_run.corpus.effort
+def test_what_is_measured_here_is_cpu_time(monkeypatch, load):
+    """A product takes 4 ms of this process, and other work has the core for longer meanwhile."""
+    cpu, wall = count(0, 0.004), count(0, 0.004 * (1 + load))
+    monkeypatch.setattr(cost.time, "process_time", lambda: next(cpu))
+    monkeypatch.setattr(cost.time, "perf_counter", lambda: next(wall))
+    assert flops_per_second(64) == pytest.approx(2 * 2048 * 64 * 256 / 0.004)
+    assert core_factors() == pytest.approx([CORE_PRODUCTS / flops_per_second(64)] * 2)

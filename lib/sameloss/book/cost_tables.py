@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from sameloss.device import device_name
-from sameloss.runs.cost import H200, Speed, flops_per_second, this_device, training_bytes, training_flops
+from sameloss.runs.cost import CORE, H200, flops_per_second, training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import book_root
 from sameloss.store.provenance import origin_of
@@ -27,12 +27,12 @@ def estimated_and_measured(store: Store, group: Group) -> pd.DataFrame:
     `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
     those of this device's matrix products in the same time (%), unknown for runs of another device.
     """
-    speed, rows = this_device(), []
+    rows = []
     for size in group.sizes:
         runs = [run for (name, _), run in group.pretrainings().items() if name == size]
         manifests = [store.manifest(run) for run in runs]
         took = sum(m["wall_s"] for m in manifests) / len(manifests)
-        estimate = {"FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": speed.seconds(runs[0])}
+        estimate = {"FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": CORE.seconds(runs[0])}
         measured = {"measured_s": took, "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9}
         here = {m["device"] for m in manifests} == {device_name()}
         rows.append({"size": size, **estimate, **measured, **_real(runs[0], store, took, here=here)})
@@ -63,15 +63,14 @@ def preset_costs(store: Store) -> pd.DataFrame:
     The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
     hours) of everything, from the store's manifests or from a record in `results/`.
     """
-    here = this_device()
-    return pd.DataFrame([_preset_cost(settings, store, here) for settings in PRESETS.values()])
+    return pd.DataFrame([_preset_cost(settings, store) for settings in PRESETS.values()])
 
 
-def _preset_cost(settings: Settings, store: Store, here: Speed) -> dict[str, object]:
+def _preset_cost(settings: Settings, store: Store) -> dict[str, object]:
     runs = WholeStudy("", settings, store).runs()
     trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
     on_gpu = settings.name in ON_A_GPU
-    speed = H200 if on_gpu else here
+    speed = H200 if on_gpu else CORE
     origin = origin_of(store, runs) if all(map(store.has, runs)) else _of_complete_record(settings.name)
     return {
         "preset": settings.name,
@@ -79,7 +78,7 @@ def _preset_cost(settings: Settings, store: Store, here: Speed) -> dict[str, obj
         "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
         "GB": max(map(training_bytes, trainings)) / 1e9,
         "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
-        "for": "H200" if on_gpu else "here",
+        "for": "H200" if on_gpu else "one core",
         "measured_h": origin["core_hours"] if origin else float("nan"),
         "on": ", ".join(origin["device"]) if origin else "–",
     }

@@ -6,17 +6,20 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.device import device_name
+from sameloss.device import best_device, device_name, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import this_device, training_bytes, training_flops
+from sameloss.runs.cost import H200, H200_IN_CORES, core_factors, training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
-from sameloss.store.pool import usable_workers
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
+from sameloss.studies.parameters import MAX_HOURS
 
 
 def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
-    """Say what the missing runs will cost here; refuse what would take too long.
+    """Say what the missing runs will cost; refuse what is out of all proportion.
+
+    What is refused depends on the runs alone, on the hours that they take a reference core or GPU. How long
+    they take this machine is measured, and only told.
 
     Args:
         page: its store and its limits count.
@@ -26,28 +29,44 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
         One sentence.
 
     Raises:
-        ParameterError: where the estimate is above `max_hours`.
+        ParameterError: where the reference's hours are above `max_hours`.
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
     missing = page.store.missing(needed)
     if not missing:
         return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
-    hours, limit = _hours(missing, page.settings.limits.workers), page.settings.limits.max_hours
-    cost = f"about {_duration(hours)} on this device ({device_name()}{_training_in_words(missing)})"
+    hours = sum(map(reference_seconds, missing)) / 3600
+    reference = "an H200" if best_device() == "cuda" else "one core"
+    cost = f"{_duration(hours)} of {reference}{_training_in_words(missing)}"
+    limits = page.settings.limits
+    limit = MAX_HOURS[page.settings.name] if limits.max_hours is None else limits.max_hours
     if hours > limit:
         raise ParameterError(
-            f"{page.about}: {len(missing)} missing runs would take {cost}, above max_hours = {limit:g}; "
-            "lift the limit with the parameter max_hours, or choose a smaller size or fewer steps."
+            f"{page.about}: {len(missing)} missing runs take about {cost}, above max_hours = {limit:g}; "
+            "raise max_hours, or choose something smaller."
         )
-    return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, which takes {cost}."
+    here = _here(missing, limits.workers or usable_workers())
+    return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, about {cost}{here}."
 
 
-def _hours(missing: list[Run], workers: int | None) -> float:
-    """Return what runs take on this device, shared by the workers, if none has to wait for another."""
-    speed = this_device()
-    seconds = [speed.all_seconds(run) for run in missing]
-    return max(sum(seconds) / (workers or usable_workers()), *seconds) / 3600
+def reference_seconds(run: Run) -> float:
+    """Return what a run takes the reference core, or where there is a GPU an H200."""
+    if best_device() != "cuda":
+        return run.effort
+    return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
+
+
+def _here(missing: list[Run], workers: int) -> str:
+    """Say what that takes on the cores of this machine, where nothing else needs them."""
+    if best_device() == "cuda":
+        return ""
+    cores = min(workers, usable_workers())
+    seconds = [reference_seconds(run) for run in missing]
+    least = max(sum(seconds) / cores, *seconds)  # the longest run is not shared
+    fastest, slowest = (_duration(factor * least / 3600) for factor in core_factors())
+    time = fastest if fastest == slowest else f"{fastest} to {slowest}"
+    return f"; here, {cores} at once ({device_name()}): {time}"
 
 
 def _training_in_words(missing: list[Run]) -> str:
@@ -56,7 +75,7 @@ def _training_in_words(missing: list[Run]) -> str:
     if not trainings:
         return ""
     flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
-    return f"; pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process"
+    return f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process)"
 
 
 def _duration(hours: float) -> str:
@@ -103,10 +122,9 @@ def by_part(page: Page[Any]) -> pd.DataFrame:
         of the finished ones, and `left`, told of the others. What an earlier part has is not counted again.
 
     """
-    speed = this_device()
 
     def told(runs: list[Run]) -> float:
-        return sum(map(speed.all_seconds, runs)) / 3600
+        return sum(map(reference_seconds, runs)) / 3600
 
     return pd.DataFrame(
         {
@@ -134,7 +152,7 @@ def _once(page: Page[Any]) -> Iterator[tuple[str, list[Run], list[Run]]]:
 
 def parts_in_words(page: Page[Any]) -> str:
     """Return what is left of a record here, in all and part by part in the order of `by_part`."""
-    parts, workers = by_part(page), page.settings.limits.workers or usable_workers()
+    parts, workers = by_part(page), min(page.settings.limits.workers or usable_workers(), usable_workers())
     lines = [
         f"  {row.part}: {row.finished} of {row.runs} runs"
         + (f", {_duration(row.left)} of one core left" if row.left else "")

@@ -16,6 +16,7 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.shape import Norm, Shape, asked_of_model
 from sameloss.runs.checkpoints import Checkpoints, TrainedRun, save_weights, weights_name, write_history
+from sameloss.runs.cost import CORE
 from sameloss.runs.resumable import Resumable, Stateful
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
@@ -223,9 +224,8 @@ class Pretraining(TrainedRun):
 
     @property
     def effort(self) -> float:
-        """Return roughly the seconds that the training takes on a laptop's core."""
-        tokens = self.expected_steps * self.optimisation.batch * self.corpus.language.max_length
-        return self.passes * tokens * (self.shape.d_model * self.shape.layers) / 1e7
+        """Return roughly the seconds that the training takes on the reference core."""
+        return CORE.seconds(self)
 
 
 def _global_generators_kept() -> AbstractContextManager[None]:

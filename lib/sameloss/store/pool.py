@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from sameloss.checks import check_count
-from sameloss.device import best_device
+from sameloss.device import usable_workers
 from sameloss.errors import BookError, StoreError
 from sameloss.store.manifest import PROGRESS
 from sameloss.store.orphans import end_with_parent
@@ -87,11 +87,6 @@ def _compute_elsewhere(store: Store, runs: list[Run], workers: int) -> None:
         ) from None
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def usable_workers() -> int:
-    """Return how many runs to compute at once: one a core, and on a GPU one."""
-    return 1 if best_device() == "cuda" else os.cpu_count() or 1
 
 
 class _Queue:

@@ -19,8 +19,12 @@ from sameloss.errors import ParameterError
 class Limits:
     """What a page may take of the machine."""
 
-    max_hours: float  # of pre-training, above which a page refuses to begin
+    max_hours: float | None = None  # above which a page refuses to begin; None: as in `MAX_HOURS`
     workers: int | None = None  # runs computed at once; None: one a core
+
+
+OWN_LIMITS = Limits()
+"""Those of the preset."""
 
 
 @runtime_checkable
@@ -120,10 +124,23 @@ class Parameter:
 PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
 """The presets of the book, from a test to the paper's protocol; each study says what they are to it."""
 
+MAX_HOURS = {
+    "smoke": 1.0,
+    "laptop": 5.0,
+    "laptop-long": 60.0,
+    "workstation": 100.0,
+    "gpu": 100.0,
+    "paper": 5000.0,
+}
+"""Hours of a reference core, or where there is a GPU of an H200, above which a page refuses to begin.
+
+Five to ten times what the whole book takes at the preset, and for `paper` about as much: a limit is there to
+stop what would take thousands of hours by mistake, and nothing that was meant."""
+
 OF_EVERY_PAGE = {
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
     "max_hours": Parameter(
-        "refuse to train for longer than this; None: the preset's limit",
+        "refuse what takes a reference core (or GPU) longer than this; None: the preset's limit",
         float | None,
         sets=("limits.max_hours",),
     ),
@@ -170,8 +187,8 @@ def replaced(settings: S, path: str, value: Any) -> S:
     >>> @dataclass(frozen=True)
     ... class Outer:
     ...     limits: Limits
-    >>> replaced(Outer(Limits(1.0)), "limits.workers", 2)
-    Outer(limits=Limits(max_hours=1.0, workers=2))
+    >>> replaced(Outer(Limits()), "limits.workers", 2)
+    Outer(limits=Limits(max_hours=None, workers=2))
     """
     field, _, rest = path.partition(".")
     inner = replaced(getattr(settings, field), rest, value) if rest else value

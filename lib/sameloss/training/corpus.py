@@ -5,7 +5,6 @@ A corpus is kept as memory-mapped uint16 shards. A batch is a pure function of (
 
 import io
 import json
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from copy import copy
@@ -17,6 +16,7 @@ import torch
 from jaxtyping import Int, UInt16
 from torch import Tensor
 
+from sameloss.device import usable_cores
 from sameloss.errors import CorpusError
 from sameloss.languages import Language, Sentences
 from sameloss.languages.masking import Batch, mask_batch, mask_share, padded
@@ -81,14 +81,9 @@ def write_corpus(
     if language.words >= 1 << 16:
         raise CorpusError(f"Word ids are stored as uint16; {language.words} words are too many.")
     counts = [min(SHARD, sentences - start) for start in range(0, sentences, SHARD)]
-    shards = _write_shards(language, counts, seed, folder, report, workers or _usable_cores())
+    shards = _write_shards(language, counts, seed, folder, report, workers or usable_cores())
     manifest = Manifest(sentences, language.words, language.max_length, SHARD, shards)
     (folder / MANIFEST).write_text(json.dumps(manifest._asdict()))
-
-
-def _usable_cores() -> int:
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux alone has it
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
 def _write_shards(

@@ -158,6 +158,7 @@ PLANS = {
             "steps",
             "batch",
             "seeds",
+            "max_hours",
             "workers",
             "device",
             "artifacts",

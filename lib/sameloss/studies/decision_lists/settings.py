@@ -15,7 +15,7 @@ from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.sgd import Steps
 from sameloss.studies.decision_lists.task import DecisionLists, cyclic_lists
 from sameloss.studies.decision_lists.theorems import curvature_bound, readout_of_43
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 
 AFTERWARDS = 1.7
 """SGD goes on to so many times the exact flow's perfect time."""
@@ -167,7 +167,7 @@ class Settings:
 
     name: str
     lists: ListSettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
 
 
 SMOKE = ListSettings(
@@ -234,11 +234,11 @@ PAPER = replace(GPU, drawn=(25, 100, 1000, 10_000, 1_000_000))
 """The printed setting, and its figure from a million sequences."""
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
-    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
-    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=10), Limits(max_hours=2.0)),
-    "gpu": Settings("gpu", GPU, Limits(max_hours=4.0)),
-    "paper": Settings("paper", PAPER, Limits(max_hours=24.0)),
+    "smoke": Settings("smoke", SMOKE),
+    "laptop": Settings("laptop", LAPTOP),
+    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=10)),
+    "gpu": Settings("gpu", GPU),
+    "paper": Settings("paper", PAPER),
 }
 
 PARAMETERS: dict[str, Parameter] = {

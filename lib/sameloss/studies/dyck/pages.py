@@ -58,7 +58,8 @@ class DyckPage(Page[Settings]):
 
 PLANS = {
     "05_dyck": Plan(
-        ("preset", "sentence_length", "width", "steps", "workers", "device", "artifacts"), DyckPage
+        ("preset", "sentence_length", "width", "steps", "max_hours", "workers", "device", "artifacts"),
+        DyckPage,
     ),
 }
 

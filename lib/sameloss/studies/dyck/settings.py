@@ -7,7 +7,7 @@ import torch
 from sameloss.seeds import generator_for
 from sameloss.studies.dyck.language import check_length
 from sameloss.studies.dyck.transformer import check_width
-from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
@@ -76,13 +76,10 @@ class Settings:
 
     name: str
     dyck: DyckSettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
 
 
-PRESETS = {
-    name: Settings(name, SMOKE_DYCK if name == "smoke" else DyckSettings(), Limits(max_hours=1.0))
-    for name in PRESET_NAMES
-}
+PRESETS = {name: Settings(name, SMOKE_DYCK if name == "smoke" else DyckSettings()) for name in PRESET_NAMES}
 """All presets but the first are alike: tiny models need no more than a laptop."""
 
 PARAMETERS: dict[str, Parameter] = {

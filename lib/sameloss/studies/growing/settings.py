@@ -14,7 +14,7 @@ from sameloss.runs.sampling import Downstream
 from sameloss.statistics.prediction import FEWEST
 from sameloss.studies.growing.operators import PUBLISHED, Operator
 from sameloss.studies.growing.ways import StackingSettings
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Carried
 
@@ -99,7 +99,7 @@ class Settings:
     growing: GrowingSettings
     stacking: StackingSettings
     downstream: Downstream
-    limits: Limits
+    limits: Limits = OWN_LIMITS
     ages: tuple[int, ...] = ()  # steps of shallow models that are grown at several ages
     aged: GrowingSettings | None = None  # how they are grown
     tolerance: float | None = None
@@ -252,21 +252,18 @@ PRESETS = {
         SMOKE,
         _stacking(SMOKE, depth=3, added=1, steps=8, lag=2, looked=2),
         _downstream(30, 60),
-        Limits(max_hours=1.0),
     ),
     "laptop": Settings(
         "laptop",
         LAPTOP,
         _stacking(LAPTOP, depth=4, added=1, steps=400, first_seed=30),
         _downstream(1000, 4000),
-        Limits(max_hours=1.0),
     ),
     "laptop-long": Settings(
         "laptop-long",
         LAPTOP_LONG,
         _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30, sentences=1024),
         _downstream(1000, 4000),
-        Limits(max_hours=24.0),
         ages=(250, 1000, 4000, 16_000),
         aged=AGED,
     ),
@@ -275,14 +272,12 @@ PRESETS = {
         GPU,
         _stacking(GPU, depth=24, added=4, steps=1000, every=THESIS_STAGES, last_steps=1500, lag=100),
         _downstream(2000, 4000),
-        Limits(max_hours=24.0),
     ),
     "paper": Settings(
         "paper",
         PAPER,
         _stacking(PAPER, depth=24, added=4, steps=10_000, every=THESIS_STAGES, last_steps=12_500, lag=200),
         _downstream(2000, 4000),
-        Limits(max_hours=24.0),
     ),
 }
 

@@ -106,13 +106,14 @@ PLANS = {
             "batch",
             "steps",
             "seeds",
+            "max_hours",
             "workers",
             "device",
             "artifacts",
         ),
         SignalPage,
     ),
-    "ii3_proofs": Plan(("preset", "starts", "workers", "device", "artifacts"), ProofsPage),
+    "ii3_proofs": Plan(("preset", "starts", "max_hours", "workers", "device", "artifacts"), ProofsPage),
 }
 
 STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)

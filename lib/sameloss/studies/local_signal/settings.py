@@ -10,7 +10,7 @@ from sameloss.studies.local_signal.flow import CARRIED
 from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
 from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class Settings:
 
     name: str
     signal: SignalSettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
 
 
 LAPTOP = SignalSettings(
@@ -115,11 +115,11 @@ GPU = replace(
 """The figure's own 10,000 steps; nothing here needs a GPU."""
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
-    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
-    "laptop-long": Settings("laptop-long", GPU, Limits(max_hours=2.0)),
-    "gpu": Settings("gpu", GPU, Limits(max_hours=2.0)),
-    "paper": Settings("paper", replace(GPU, seeds=20), Limits(max_hours=4.0)),
+    "smoke": Settings("smoke", SMOKE),
+    "laptop": Settings("laptop", LAPTOP),
+    "laptop-long": Settings("laptop-long", GPU),
+    "gpu": Settings("gpu", GPU),
+    "paper": Settings("paper", replace(GPU, seeds=20)),
 }
 
 PARAMETERS: dict[str, Parameter] = {

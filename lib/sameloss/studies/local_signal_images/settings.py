@@ -12,7 +12,7 @@ from sameloss.studies.local_signal_images.descent import LogisticDescent
 from sameloss.studies.local_signal_images.networks import LogitNetwork, PooledCNN, WideResNet
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN, Setting
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Settings:
 
     name: str
     images: ImageSettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
     tolerance: float | None = None  # of all verdicts; None: each claim's own
 
 
@@ -198,11 +198,11 @@ PAPER = _thesis(10, 200, sizes=((2, 32), (1, 64)), placements=PLACEMENTS, seeds=
 """20 to 30 hours of an H200 a seed by arithmetic (8e18 operations): never run. The thesis has one seed."""
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
-    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
-    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=15, every=True), Limits(max_hours=3.0)),
-    "gpu": Settings("gpu", GPU, Limits(max_hours=4.0)),
-    "paper": Settings("paper", PAPER, Limits(max_hours=200.0)),
+    "smoke": Settings("smoke", SMOKE),
+    "laptop": Settings("laptop", LAPTOP),
+    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=15, every=True)),
+    "gpu": Settings("gpu", GPU),
+    "paper": Settings("paper", PAPER),
 }
 
 PARAMETERS: dict[str, Parameter] = {

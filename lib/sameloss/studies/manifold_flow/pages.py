@@ -60,7 +60,7 @@ class FlowPage(Page[Settings]):
 
 PLANS = {
     "03_implicit_bias": Plan(
-        ("preset", "learning_rate", "replicas", "workers", "device", "artifacts"), FlowPage
+        ("preset", "learning_rate", "replicas", "max_hours", "workers", "device", "artifacts"), FlowPage
     ),
 }
 

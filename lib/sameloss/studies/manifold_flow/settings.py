@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from sameloss.languages import HMMSpec
-from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
@@ -83,13 +83,10 @@ class Settings:
 
     name: str
     flow: FlowSettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
 
 
-PRESETS = {
-    name: Settings(name, SMOKE_FLOW if name == "smoke" else FlowSettings(), Limits(max_hours=1.0))
-    for name in PRESET_NAMES
-}
+PRESETS = {name: Settings(name, SMOKE_FLOW if name == "smoke" else FlowSettings()) for name in PRESET_NAMES}
 """All presets but the first are alike: tiny models need no more than a laptop."""
 
 PARAMETERS: dict[str, Parameter] = {

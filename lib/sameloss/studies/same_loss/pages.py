@@ -290,7 +290,7 @@ def _plan(names: str, page: type[ComparisonPage] = ComparisonPage, **defaults: A
 
 _SHOWN = "preset size task language algorithm strength"
 _GRAMMAR = "grammar length_limit"
-_HERE = "workers device artifacts"
+_HERE = "max_hours workers device artifacts"
 JUDGED = ("saturated_share", "tolerance")
 TRAINED = ("max_hours", "workers", "processes", "micro_batch", "device", "artifacts")
 _JUDGED, _TRAINED = " ".join(JUDGED), " ".join(TRAINED)

@@ -5,10 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
+from sameloss.device import usable_workers
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.labels import LabelKind
-from sameloss.store.pool import usable_workers
 from sameloss.studies.parameters import MOST_SEEDS, MOST_WORKERS, OF_EVERY_PAGE, Parameter, replaced
 from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_SHARE, Settings
 from sameloss.training.algorithms import ALGORITHMS, check_algorithm

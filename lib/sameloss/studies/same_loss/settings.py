@@ -7,7 +7,7 @@ from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.runs.sampling import Downstream
-from sameloss.studies.parameters import Limits
+from sameloss.studies.parameters import OWN_LIMITS, Limits
 from sameloss.studies.same_loss import domains
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.training.algorithms import Length, label
@@ -102,7 +102,7 @@ class Settings:
     domains: Mapping[str, Domain]
     training: Training
     evaluation: Evaluation
-    limits: Limits
+    limits: Limits = OWN_LIMITS
     shown: Shown = Shown()
 
     @property
@@ -159,14 +159,12 @@ _LAPTOP = Settings(
             chain_steps=60,
         ),
     ),
-    limits=Limits(max_hours=1.0),
 )
 
 _LONG = replace(
     _LAPTOP,
     name="laptop-long",
     training=replace(_LAPTOP.training, seeds=5, left_out=frozenset()),
-    limits=Limits(max_hours=4.0),
 )
 """The laptop's runs and more of them, five seeds and all algorithms: what `results/` records."""
 
@@ -187,7 +185,6 @@ _WORKSTATION = replace(
         ),
     ),
     evaluation=replace(_LONG.evaluation, projection=64),  # the features of the smallest size
-    limits=Limits(max_hours=24.0),
 )
 """A ladder of sizes, the HMM with LSTMs, the paper's own languages, and label noise at a second size: a day
 of one core."""
@@ -231,7 +228,6 @@ _SMOKE = replace(
             chain_steps=10,
         ),
     ),
-    limits=Limits(max_hours=0.1),
 )
 
 _PAPER = replace(
@@ -274,7 +270,6 @@ _PAPER = replace(
             chain_steps=120,
         ),
     ),
-    limits=Limits(max_hours=24.0, workers=1),
 )
 
 _GPU = replace(
@@ -295,7 +290,6 @@ _GPU = replace(
         downstream=replace(_PAPER.evaluation.downstream, probe_seeds=3),
         flatness=replace(_PAPER.evaluation.flatness, trace_labels=1),
     ),
-    limits=Limits(max_hours=2.0, workers=1),
 )
 
 PRESETS = {settings.name: settings for settings in (_SMOKE, _LAPTOP, _LONG, _WORKSTATION, _GPU, _PAPER)}

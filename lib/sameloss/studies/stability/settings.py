@@ -6,7 +6,7 @@ from typing import Any
 
 from sameloss.checks import check_counts
 from sameloss.images import ImageSource
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, Limits, Parameter, choose
+from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter, choose
 from sameloss.studies.stability.decay import check_sizes
 from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
 from sameloss.studies.stability.networks import (
@@ -131,7 +131,7 @@ class Settings:
 
     name: str
     stability: StabilitySettings
-    limits: Limits
+    limits: Limits = OWN_LIMITS
     tolerance: float | None = None  # of all verdicts; None: each claim's own
 
 
@@ -212,11 +212,11 @@ GPU = replace(
 PAPER = replace(LAPTOP, sizes=(15_000, 20_000, 25_000), pairs=40, seeds=3, paths=10, kinds=PAPER_KINDS)
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE, Limits(max_hours=1.0)),
-    "laptop": Settings("laptop", LAPTOP, Limits(max_hours=1.0)),
-    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=15), Limits(max_hours=3.0)),
-    "gpu": Settings("gpu", GPU, Limits(max_hours=4.0)),
-    "paper": Settings("paper", PAPER, Limits(max_hours=200.0)),
+    "smoke": Settings("smoke", SMOKE),
+    "laptop": Settings("laptop", LAPTOP),
+    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=15)),
+    "gpu": Settings("gpu", GPU),
+    "paper": Settings("paper", PAPER),
 }
 
 PARAMETERS: dict[str, Parameter] = {
