@@ -15,7 +15,7 @@ class Arm:
     algorithm: str = ""
     strength: float | None = None
     language: str = ""
-    sizes: Literal["all", "two", "one"] = "one"  # the smallest two; the one that algorithms are compared at
+    sizes: Literal["all", "two", "one"] = "one"  # one: where algorithms are compared; two: up to that
     full_length: bool = False  # as many steps as the preset says; comparisons of algorithms have fewer
     cooled: bool = False  # brought to one loss afterwards, see `CoolDown`
 
@@ -42,8 +42,9 @@ class Arm:
         domain, asked = settings.domains[self.language], settings.shown.size
         if asked is not None and asked in domain.shapes:
             return (asked,)
-        smallest = {"all": len(domain.sizes), "two": 2, "one": 0}[self.sizes]
-        return tuple(domain.sizes)[:smallest] or (domain.compared,)
+        sizes = tuple(domain.sizes)
+        up_to_compared = sizes[: sizes.index(domain.compared) + 1] if domain.compared in sizes else sizes
+        return {"all": sizes, "two": up_to_compared[:2], "one": (domain.compared,)}[self.sizes]
 
     @property
     def label(self) -> str:

@@ -111,7 +111,7 @@ EXACT_FIRST = 0.75
 The stand-in's conditionals take too long."""
 
 # Bare tokens read the third task, `span2`, in all sentences: nothing could be better.
-LAPTOP = {
+LAPTOP_LONG = {
     "PCFG": Domain(
         LAPTOP_LANGUAGE, ("root", "span4"), SIZES["laptop"], "40K", LSTM_SIZES["laptop"], EXACT_FIRST
     ),
@@ -119,17 +119,25 @@ LAPTOP = {
     "OPT": Domain(LAPTOP_TEACHER, ("topic",), _TWO, "40K", LSTM_SIZES["laptop"]),
 }
 
+_LARGER = some("40K 155K", "laptop")
+
+LAPTOP = LAPTOP_LONG | {
+    "PCFG": replace(LAPTOP_LONG["PCFG"], sizes=_LARGER, by_name={**SIZES["laptop"], **LSTM_SIZES["laptop"]}),
+    "OPT": replace(LAPTOP_LONG["OPT"], most_seeds=1),
+}
+"""In half as many steps 10K does not saturate on the grammar; on the stand-in no size does."""
+
 _LADDER = {"2.8K": SIZES["workstation"]["2.8K"], **SIZES["laptop"], "615K": SIZES["workstation"]["615K"]}
 _SMALLEST = some("2M 5M", "paper")
 
 WORKSTATION = {
     "PCFG": replace(
-        LAPTOP["PCFG"], sizes=_LADDER, compared="155K", tuned={"10K": 2.0, "40K": 2.0, "615K": 0.5}
+        LAPTOP_LONG["PCFG"], sizes=_LADDER, compared="155K", tuned={"10K": 2.0, "40K": 2.0, "615K": 0.5}
     ),
     "HMM": replace(
-        LAPTOP["HMM"], sizes=_LADDER, compared="155K", tuned=dict.fromkeys(("2.8K", "10K", "40K"), 0.5)
+        LAPTOP_LONG["HMM"], sizes=_LADDER, compared="155K", tuned=dict.fromkeys(("2.8K", "10K", "40K"), 0.5)
     ),
-    "OPT": LAPTOP["OPT"],
+    "OPT": LAPTOP_LONG["OPT"],
     "HMM-LSTM": Domain(
         LAPTOP_HMM,
         ("state3", "state5"),

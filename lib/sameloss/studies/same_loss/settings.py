@@ -114,9 +114,9 @@ class Settings:
 RECORDED_TREATMENTS = ("penalty-after", "sam-after", "noise-rate", "noise-batch")
 """Of the causal experiment: what the laptop leaves to the recorded run."""
 
-_LAPTOP = Settings(
-    name="laptop",
-    domains=domains.LAPTOP,
+_LONG = Settings(
+    name="laptop-long",
+    domains=domains.LAPTOP_LONG,
     training=Training(
         corpus_sentences=1 << 20,
         optimisation=Optimisation(steps=3200, batch=256, lr=5e-3),
@@ -125,18 +125,9 @@ _LAPTOP = Settings(
         checkpoints=(1 / 8, 1 / 4, 1 / 2, 1.0),
         micro_batch=256,
         resume_every=500,
-        seeds=3,
+        seeds=5,
         cooling=Cooling(steps=2400, target_share=1.0, sentences=2000, lr=2e-4),
         rate_width=32,
-        left_out=frozenset(
-            {
-                label("adversarial", 0.003),
-                label("adversarial", 0.012),
-                *map(label, ("sgd", "dropout", "weight-decay", "trace-penalty", "sam", "post-ln")),
-                f"{label('sgd-after')} on HMM",
-                *(label(name, cooled=True) for name in RECORDED_TREATMENTS),
-            }
-        ),
     ),
     evaluation=Evaluation(
         language_sentences=20_000,
@@ -160,13 +151,38 @@ _LAPTOP = Settings(
         ),
     ),
 )
+"""Five seeds and all algorithms, for hours of a laptop: what `results/` records."""
 
-_LONG = replace(
-    _LAPTOP,
-    name="laptop-long",
-    training=replace(_LAPTOP.training, seeds=5, left_out=frozenset()),
+_LAPTOP = replace(
+    _LONG,
+    name="laptop",
+    domains=domains.LAPTOP,
+    training=replace(
+        _LONG.training,
+        optimisation=replace(_LONG.training.optimisation, steps=1600),
+        compared_steps=1600,
+        checkpoints=(1 / 4, 1 / 2, 1.0),
+        seeds=3,
+        left_out=frozenset(
+            {
+                *(label("adversarial", strength) for strength in (0.003, 0.006, 0.012)),
+                label("sgd-noise", 0.5),
+                *map(
+                    label, ("sgd", "sgd-after", "dropout", "weight-decay", "trace-penalty", "sam", "post-ln")
+                ),
+                label("sgd-noise", 0.5, cooled=True),
+                *(label(name, cooled=True) for name in ("sharpen-after", *RECORDED_TREATMENTS)),
+            }
+        ),
+    ),
+    evaluation=replace(
+        _LONG.evaluation,
+        saturation_sentences=2000,
+        downstream=replace(_LONG.evaluation.downstream, probe_seeds=2),
+        projection=256,  # the features of the smallest size
+    ),
 )
-"""The laptop's runs and more of them, five seeds and all algorithms: what `results/` records."""
+"""The same at the smallest scale that shows it: half as many steps, three seeds, few algorithms."""
 
 _WORKSTATION = replace(
     _LONG,
@@ -192,7 +208,7 @@ of one core."""
 MANY_CHECKPOINTS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 3 / 4, 1.0)
 
 _SMOKE = replace(
-    _LAPTOP,
+    _LONG,
     name="smoke",
     domains=domains.SMOKE,
     training=replace(
@@ -209,10 +225,10 @@ _SMOKE = replace(
         rate_width=None,
     ),
     evaluation=replace(
-        _LAPTOP.evaluation,
+        _LONG.evaluation,
         language_sentences=500,
         saturation_sentences=500,
-        downstream=replace(_LAPTOP.evaluation.downstream, train=400, test=400),
+        downstream=replace(_LONG.evaluation.downstream, train=400, test=400),
         adamw_probe=AdamWProbe(epochs=20, batch=64),
         saturated_share=0.3,
         projection=16,
@@ -253,7 +269,7 @@ _PAPER = replace(
         language_sentences=100_000,
         saturation_sentences=20_000,
         downstream=replace(
-            _LAPTOP.evaluation.downstream,
+            _LONG.evaluation.downstream,
             train=20_000,  # a probe holds the features of all its sentences in memory
             test=10_000,
             probe_seeds=5,
@@ -262,7 +278,7 @@ _PAPER = replace(
         finetune=FinetuneSettings(),
         finetune_sentences=20_000,
         flatness=replace(
-            _LAPTOP.evaluation.flatness,
+            _LONG.evaluation.flatness,
             trace_sentences=10_000,
             trace_labels=50,
             gap_sentences=1024,
