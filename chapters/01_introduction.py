@@ -25,7 +25,7 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, pape
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+max_hours: float = None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
@@ -125,7 +125,7 @@ drawing.legend(axes[0])
 #
 # ## The noise flattens
 
-# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0), halved and left alone (s = 1): the trace and the accuracy on task A.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
+# %% mystnb={"figure": {"caption": "From one saturated point, SGD with the noise of its labels switched off (s = 0) and left alone (s = 1): the trace and the accuracy on task A.", "name": "fig-argument-noise"}, "image": {"alt": "Trace and accuracy along SGD with and without label noise."}}
 noisy, probed = arm_checkpoints(page, page.present(NOISE)), page.tasks[0]
 left, right = drawing.panels(2, width=4.5)
 figures.along_training(noisy, "trace", figures.TRACE_LABEL, left, log=True, by="algorithm")
@@ -142,9 +142,13 @@ drawing.legend(left)
 #
 # ## The algorithm matters
 
-# %% mystnb={"figure": {"caption": "Adversarial pre-training beside AdamW: accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
-along = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
-tasks = page.tasks[:2]
+# %% mystnb={"figure": {"caption": "Recorded: adversarial pre-training of three strengths beside AdamW, accuracy against KL. At the same KL the loss is the same.", "name": "fig-argument-adversary"}, "image": {"alt": "Accuracy against KL for AdamW and an adversary."}}
+from sameloss.studies.same_loss.recorded import rows, strongest_record
+
+names, tasks = [arm.label for arm in (ADAMW, *ADVERSARIAL)], page.tasks[:2]
+record = strongest_record("checkpoints", algorithm=names[-1])
+(attacked,) = rows(record, "checkpoints", algorithm=names[-1])["size"].unique()
+along = rows(record, "checkpoints", language="PCFG", size=attacked).query("algorithm in @names")
 axes = drawing.panels(len(tasks), width=4.5)
 for task, ax in zip(tasks, axes, strict=True):
     figures.accuracy_against_kl(along, task, baselines.iloc[:0], results.saturated_kl, ax, by="algorithm")

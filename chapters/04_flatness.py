@@ -38,7 +38,7 @@ corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
 test_sentences: str = "fresh"  # fresh, or unseen: distinct ones that the fixed corpus lacks
 saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+max_hours: float = None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
@@ -117,7 +117,8 @@ drawing.legend(left)
 # Along one training run the learning rate falls and the KL falls with it, so what the trace does
 # late in training mixes the approach to saturation with the implicit bias. The paper's Figure 3
 # trains with SGD at a constant rate instead. From scratch that does not saturate in a laptop's time
-# ({ref}`algorithms`), so the next panels start where AdamW ended, and show what comes after convergence.
+# ({ref}`algorithms`), so the next panels start where AdamW ended, and show what comes after convergence. The default
+# leaves them to the record: {numref}`fig-ladder-sgd`.
 
 # %% mystnb={"figure": {"caption": "From the end of AdamW, plain SGD at a constant rate, the middle size: trace, KL and accuracy along training, mean and standard deviation over pre-training seeds. Top the grammar (its last task), bottom the hidden Markov model (the later position), where the preset has it.", "name": "fig-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for PCFG and HMM."}}
 shown = map(page.of, page.others(SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM))
@@ -205,15 +206,15 @@ glue("recorded-r2", correlations_in_words(found, "signed r² (Fig. 5)") or "not 
 # %% [markdown]
 # ## An adversary's models (Table 2)
 #
-# {ref}`algorithms` trains models against the downstream tasks at almost the same loss. The table has
-# their traces and accuracies beside AdamW's.
+# {ref}`algorithms` trains models against the downstream tasks at almost the same loss. Where the preset has them, the
+# table has their traces and accuracies beside AdamW's; the default leaves them to the record ({ref}`ladder`).
 
 # %%
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL
 from sameloss.studies.same_loss.tables.comparison import arm_table
 
 compared = page.others(ADAMW, *ADVERSARIAL)
-render(arm_table(page, compared, page.tasks), decimals=3) if compared else None
+render(arm_table(page, compared, page.tasks), decimals=3) if len(compared) > 1 else None
 
 # %% [markdown]
 # ## Where the trace comes from

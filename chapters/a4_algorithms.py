@@ -30,7 +30,7 @@ seeds: int = None  # pre-training seeds; None: the preset's
 probe_seeds: int = None  # probe seeds, each with training sentences of its own; None: the preset's
 saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = None  # refuse to train for longer than this; None: the preset's limit
+max_hours: float = None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
@@ -158,9 +158,8 @@ render(wide(differences))
 _ = figures.differences_at_equal_kl(differences)
 
 # %% [markdown]
-# The default leaves some algorithms out, for time: the weaker and the stronger adversary, SGD from
-# scratch, post-LN, and dropout, weight decay, SAM and the penalty of {ref}`practice`. The recorded run has them all, more
-# seeds:
+# The default leaves most algorithms out, for time: the adversary, SGD from scratch, post-LN, and dropout, weight
+# decay, SAM and the penalty of {ref}`practice`. The recorded run has them all, with more steps and more seeds:
 
 # %% mystnb={"figure": {"caption": "The recorded run: each algorithm minus AdamW at exactly equal KL, with 95 % intervals.", "name": "fig-algorithms-recorded"}, "image": {"alt": "Differences of all algorithms from AdamW with intervals, for the trace and each task."}}
 from sameloss.studies.recorded import record_in_words, recorded
@@ -178,9 +177,9 @@ render(recorded("algorithms", every_algorithm), decimals=3)
 #
 # The comparisons so far are between models that differ in more than flatness. Here every seed is first
 # trained to saturation on the exact conditionals, so without any label noise. From there plain SGD goes on, and
-# only the treatment differs: label noise of scale $s$, none ($s = 0$), or a reward for a *large* log Fisher trace,
-# which sharpens. (That multiplies the price of a step, so its batches are of 64 sentences, not 256. The recorded run also
-# has a penalty on the trace, in such batches too, SAM, another rate and another batch.) Noise
+# only the treatment differs: label noise of scale $s$, or none ($s = 0$). The recorded run also has a reward for a
+# *large* log Fisher trace, which sharpens, and a penalty on it (both multiply the price of a step, so their batches are of
+# 64 sentences, not 256), SAM, another rate and another batch. Noise
 # lifts the loss, so each model is then cooled down at one rate, on exact conditionals, until its KL is that of the
 # untreated model of its seed, the one with $s = 0$.
 #

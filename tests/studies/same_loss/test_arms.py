@@ -51,10 +51,12 @@ def test_the_main_arm_is_all_sizes_at_full_length():
 
 
 def test_sizes_of_an_arm():
-    laptop = PRESETS["laptop"]
-    assert MAIN.group(laptop).sizes == ("10K", "40K", "155K")
+    laptop, longer = PRESETS["laptop"], PRESETS["laptop-long"]
+    assert MAIN.group(laptop).sizes == ("40K", "155K")
+    assert MAIN.group(longer).sizes == ("10K", "40K", "155K")
     assert HMM.group(laptop).sizes == ("10K", "40K")
-    assert MASK_RATE.group(laptop).sizes == ("10K", "40K")
+    assert MASK_RATE.group(laptop).sizes == ("40K",)
+    assert MASK_RATE.group(longer).sizes == ("10K", "40K")
     assert ADAMW.group(laptop).sizes == ("40K",)
     assert ADAMW.group(PRESETS["paper"]).sizes == ("235M",)
 

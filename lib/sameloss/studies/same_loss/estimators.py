@@ -258,7 +258,7 @@ def identity() -> IdentityMeasurement:
 
 def estimator_comparison(group: Group) -> EstimatorComparison:
     """Return the comparison of estimators on the middle size of a group."""
-    size = group.sizes[len(group.sizes) // 2]
+    size = group.sizes[(len(group.sizes) - 1) // 2]
     sentences = group.settings.evaluation.flatness.comparison_sentences
     return EstimatorComparison(group.pretraining(size, 0), sentences, 0)
 

@@ -38,7 +38,7 @@ class Criteria:
     context: float = 0.5  # nats that the other tokens tell about a masked one, at least
     headroom: float = 20.0  # points by which a probe of bare tokens misses a perfect one, at least
     tasks: int = 2  # in which it does
-    sizes: int = 3  # that end saturated with every seed
+    sizes: int = 3  # that end saturated with every seed; all, where a preset has fewer
 
 
 class Appraisal(NamedTuple):
@@ -136,8 +136,9 @@ def search(
     return pd.DataFrame(rows)
 
 
-def repeated(store: Store, group: Group, criteria: Criteria = Criteria()) -> pd.DataFrame:
+def repeated(store: Store, group: Group) -> pd.DataFrame:
     """Repeat the search that found a group's language, up to it; no row where it was not found by one."""
+    criteria = Criteria(sizes=min(Criteria.sizes, len(group.sizes)))
     appraise = partial(appraised, store, tasks=group.tasks, evaluation=group.settings.evaluation)
     saturating = partial(saturated_sizes, store, group, enough=criteria.sizes)
     return search(looked_at(group.domain.language), appraise, saturating, criteria)
