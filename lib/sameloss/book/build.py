@@ -12,10 +12,12 @@ python -m sameloss.book.build take                        take what is there as 
 """
 
 import argparse
+import os
 from importlib import import_module
 from pathlib import Path
 
 from sameloss.errors import BookError
+from sameloss.store.location import HOME
 
 MODULES = (
     {"compute": "compute", "execute": "execute", "html": "site"}
@@ -31,6 +33,7 @@ def main() -> None:
     name = given.pop("command")
     if not Path("_toc.yml").is_file():
         raise SystemExit("This is not the folder of the book, which has a _toc.yml; run the command there.")
+    os.environ[HOME] = str(Path.cwd())  # for kernels and workers, too, whosever the library is
     command = getattr(import_module(f"sameloss.book.{MODULES[name]}"), name)
     try:
         command(**given)
