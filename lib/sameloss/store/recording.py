@@ -63,7 +63,7 @@ def take_recorded(folder: Path, store: Store) -> int:
 
     """
     recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
-    with disk_faults_explained(store.root), disk_faults_explained(folder):
+    with disk_faults_explained(folder), disk_faults_explained(store.root):
         return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
 
 
