@@ -53,6 +53,7 @@ twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
 
 notebooks: twins  ## Execute what is committed at the default preset and make it the committed outputs
+	$(RUN) -m sameloss.book.build check
 	$(RUN) -m sameloss.book.build execute --force
 	$(RUN) -m sameloss.book.build adopt
 	$(RUN) -m sameloss.book.build keep

@@ -10,6 +10,7 @@ from toy_runs import TINY
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
+from sameloss.store.location import HOME
 from sameloss.training.loop import Optimisation
 
 torch.set_num_threads(1)
@@ -23,11 +24,20 @@ def shared(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(tmp_path, monkeypatch):
+def home(tmp_path, monkeypatch):
+    """The folder of a book without records, in which the test runs."""
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "chapters").mkdir()
+    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def opened(home):
     """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
     from sameloss.book.studies import open_page  # which imports every study
 
-    monkeypatch.chdir(tmp_path)  # where artifacts lie by default
     return lambda page, **given: open_page(page, **{"preset": "smoke"} | given)
 
 

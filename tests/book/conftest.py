@@ -7,12 +7,16 @@ import pytest
 from filelock import FileLock
 from tiny_book import FILES, PAGE, build, git, notebook, write
 
+from sameloss.store.location import HOME
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def book(tmp_path, monkeypatch):
     """A clean repository of a tiny book, in which the test runs; its library is its folder `lib`."""
+    monkeypatch.setenv(HOME, str(tmp_path))
+    monkeypatch.setattr("sameloss.book.adopt.source_checkout", lambda: tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)

@@ -1,5 +1,6 @@
 """Only executions of what is committed become the committed ones."""
 
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -9,6 +10,7 @@ from tiny_book import PAGE, SQUARE, git, notebook, write
 from sameloss.book.adopt import FRONT_FIGURE, adopt, front_figure
 from sameloss.book.executed import Execution, copy_of, write_execution
 from sameloss.book.fingerprint import fingerprints
+from sameloss.errors import StoreError
 
 
 def write_copy(made=None, **other):
@@ -49,6 +51,13 @@ def test_a_changed_file_is_refused(book):
     write_copy()
     Path("intro.md").write_text("# New")
     refused("^intro.md not committed; commit or remove the change, then run this again.$")
+
+
+def test_where_git_fails_everything_is_refused_with_its_own_sentence(book):
+    write_copy()
+    shutil.rmtree(".git")
+    with pytest.raises(StoreError, match=r"^The revision of the source is not known: fatal: not a git repo"):
+        adopt()
 
 
 @pytest.mark.parametrize("name", ["lib/b.py", "chapters/b.py"])

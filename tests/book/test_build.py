@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -11,8 +12,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from sameloss.book.build import MODULES, arguments
+from sameloss.book.build import MODULES, arguments, main
 from sameloss.book.contents import notebooks
+from sameloss.store.location import HOME, book_root
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,6 +36,16 @@ def test_a_fault_is_one_sentence(book):
     done = say("compute", "--preset", "smal", folder=book)
     assert done.returncode == 1
     assert re.fullmatch(r"Unknown preset 'smal'; choose one of .*\n", done.stderr)
+
+
+def test_a_command_and_all_that_it_starts_are_for_the_book_that_it_is_given_in(book, monkeypatch):
+    """Whosever the library is."""
+    monkeypatch.setenv(HOME, "/elsewhere")
+    monkeypatch.setattr(sys, "argv", ["build", "compute"])
+    monkeypatch.setattr("sameloss.book.compute.compute", lambda **_: None)
+    main()
+    assert book_root() == book
+    assert os.environ[HOME] == str(book)
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -23,6 +23,7 @@ from sameloss.book.chapter import (
 )
 from sameloss.book.studies import all_studies, open_page, study_of
 from sameloss.errors import ParameterError
+from sameloss.store.location import HOME
 from sameloss.studies.verdict import chance_in_words
 
 
@@ -35,18 +36,12 @@ def shown(monkeypatch):
     return found
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def cells(styled):
     """Return the texts of a table's cells."""
     return re.findall(r"<td[^>]*>([^<]*)</td>", styled.to_html())
 
 
-@pytest.mark.usefixtures("folder")
+@pytest.mark.usefixtures("home")
 def test_a_chapter_begins_with_its_parameters_alone(capsys, monkeypatch):
     """What the notebook assigns later is none, though it may begin again."""
     wanted = []
@@ -60,7 +55,25 @@ def test_a_chapter_begins_with_its_parameters_alone(capsys, monkeypatch):
     assert begin(namespace, "04_flatness").group.sizes == ("3K",)
 
 
-@pytest.mark.usefixtures("folder")
+def test_a_chapter_without_a_book_says_so_first(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "site-packages" / "sameloss")
+    monkeypatch.delenv(HOME, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(chapter, "compute_all", lambda *_: None)
+    for given, folder in (({}, tmp_path / "artifacts"), ({"artifacts": str(tmp_path / "a")}, tmp_path / "a")):
+        begin({"preset": "smoke", **given}, "05_dyck")
+        first, _ = capsys.readouterr().out.splitlines()
+        assert first == (
+            f"No book was found from {tmp_path}: results go to {folder}, and records cannot be shown; "
+            "set SAMELOSS_HOME to the book's folder."
+        )
+    (tmp_path / "_config.yml").touch()
+    (tmp_path / "chapters").mkdir()
+    begin({"preset": "smoke"}, "05_dyck")
+    assert "No book" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -182,7 +195,7 @@ def test_the_source_of_a_function_stands_beside_its_equation():
 
 
 @pytest.mark.parametrize("name", [name for study in all_studies().values() for name in study.plans])
-def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, folder):
+def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, home):
     """The smallest preset has the parameter too, and a value that it may have."""
     parameter, value = example_of(name).rpartition(" -p ")[2].split()
     declared = study_of(name).table(name)[parameter]

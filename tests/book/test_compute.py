@@ -16,11 +16,9 @@ READS = {"a": [Squaring(2), Squaring(3)], "b": [Squaring(3, Squaring(4))]}
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
-    (tmp_path / "_config.yml").touch()
-    monkeypatch.chdir(tmp_path)
+def store(home, monkeypatch):
     monkeypatch.setattr(module, "open_page", opened)
-    return Store(tmp_path / "artifacts")
+    return Store(home / "artifacts")
 
 
 @dataclass

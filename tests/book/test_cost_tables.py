@@ -1,7 +1,6 @@
 """Tables of the page on costs."""
 
 import json
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -21,16 +20,7 @@ from sameloss.store.store import Store
 from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.settings import PRESETS
 
-BOOK = Path(__file__).parents[2]
 
-
-@pytest.fixture
-def at_home(monkeypatch):
-    """The folder of the book, with its results."""
-    monkeypatch.chdir(BOOK)
-
-
-@pytest.mark.usefixtures("at_home")
 def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
     table = preset_costs(Store(tmp_path)).set_index("preset")
     assert list(table.index) == list(PRESETS)
@@ -51,7 +41,6 @@ def test_sizes_are_the_papers_with_true_counts():
     assert table.d_model["235M"] == 1024
 
 
-@pytest.mark.usefixtures("at_home")
 def test_a_record_that_is_not_complete_is_no_measurement_of_its_preset(tmp_path, monkeypatch):
     left = pd.DataFrame({"part": ["a"], "left": [1.0]})
     monkeypatch.setattr(cost_tables, "rows", lambda preset, name: left)
@@ -114,14 +103,13 @@ def test_sentences_have_the_length_that_is_trained_on(computed):
     assert mean_length(computed.group.pretraining("1K", 0), computed.store) == 4
 
 
-def test_a_recorded_benchmark_is_read_with_its_origin(tmp_path, monkeypatch):
-    (tmp_path / "results").mkdir()
+def test_a_recorded_benchmark_is_read_with_its_origin(home):
+    (home / "results").mkdir()
     rows = "claim,ours_value,peer_value,ratio,goal,met\nfast,1234.5,0.123456,10000,2,True\nfair,5,,,1,False\n"
-    (tmp_path / "results" / "benchmark_speed.csv").write_text(rows)
+    (home / "results" / "benchmark_speed.csv").write_text(rows)
     origin = {"created": "2026-01-02T03:04", "device": "cpu x", "threads": 1, "revision": "abc"}
     versions = {"torch": "2.0", "absent": None}
-    (tmp_path / "results" / "benchmark_speed.json").write_text(json.dumps({**origin, "versions": versions}))
-    monkeypatch.setattr(cost_tables, "book_root", lambda: tmp_path)
+    (home / "results" / "benchmark_speed.json").write_text(json.dumps({**origin, "versions": versions}))
     table, line = recorded_benchmark("speed")
     assert table.to_numpy().tolist() == [
         ["fast", "1,234", "0.123", "10,000", "2", "yes"],
@@ -134,14 +122,13 @@ def test_a_recorded_benchmark_is_read_with_its_origin(tmp_path, monkeypatch):
     ("found", "said"),
     [("", "nothing was lost, and nothing was wrong in silence"), ("two lost", "two lost")],
 )
-def test_a_recorded_campaign_says_what_it_found(tmp_path, monkeypatch, found, said):
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "campaign.csv").write_text(
+def test_a_recorded_campaign_says_what_it_found(home, found, said):
+    (home / "results").mkdir()
+    (home / "results" / "campaign.csv").write_text(
         "what,trials,kills,faults,seconds,found,created,device,revision\n"
         "training,60,25,0,17,,2026-01-02,cpu x,abc\n"
         f"a full disk,2000,0,1,25,{found},2026-01-02,cpu x,def\n"
     )
-    monkeypatch.setattr(cost_tables, "book_root", lambda: tmp_path)
     table, line = recorded_campaign()
     assert table.what.tolist() == ["training", "a full disk"]
     assert line == (

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -67,6 +68,15 @@ def assert_one_sentence(sentence, notebook):
     assert len(error.traceback) == 1
     assert re.search(sentence, error.traceback[0])
     assert "File" not in error.traceback[0]
+
+
+def test_a_copy_elsewhere_shows_the_same_records(tmp_path):
+    shutil.copy(ROOT / "chapters" / "ladder.ipynb", tmp_path)
+    command = [PAPERMILL, "--no-progress-bar", "ladder.ipynb", "out.ipynb", "-p", "preset", "smoke"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "No book was found" not in printed(tmp_path / "out.ipynb")
+    assert not (tmp_path / "artifacts").exists()
 
 
 def test_a_fault_ends_papermill_in_one_sentence(tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,9 +13,9 @@ from toy_pages import squares
 from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
-from sameloss.book.record import keep, record, refuse_uncommitted_runs, take
-from sameloss.errors import ModelError, ParameterError
-from sameloss.store.manifest import MANIFEST, sealed
+from sameloss.book.record import check, keep, record, refuse_uncommitted_runs, take
+from sameloss.errors import ModelError, ParameterError, StoreError
+from sameloss.store.manifest import MANIFEST, write_manifest
 from sameloss.store.store import Store
 
 
@@ -32,10 +33,10 @@ def test_runs_of_uncommitted_source_are_refused_with_their_number(tmp_path):
         change(store, run, "abc1234")
     change(store, Squaring(1), "abc1234")
     refuse_uncommitted_runs(store, runs)
-    for run in (Squaring(1), Squaring(4)):
-        change(store, run, "abc1234-dirty")
+    for run, revision in ((Squaring(1), "abc1234-dirty"), (Squaring(4), "unknown")):
+        change(store, run, revision)
     with pytest.raises(
-        SystemExit, match=r"^2 finished runs come from source that was not committed; remove "
+        SystemExit, match=r"^2 finished runs come from source that was not committed or is unknown; remove "
     ) as caught:
         refuse_uncommitted_runs(store, runs)
     assert "\n" not in str(caught.value)
@@ -43,25 +44,25 @@ def test_runs_of_uncommitted_source_are_refused_with_their_number(tmp_path):
 
 def change(store, run, revision):
     """Let a run be of another revision."""
-    changed = {**store.manifest(run), "revision": revision}
-    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed(changed), indent=1))
+    write_manifest(store.folder(run), store.manifest(run) | {"revision": revision})
 
 
 def test_the_advice_lists_those_folders_alone(tmp_path):
     store = Store(tmp_path / "artifacts")
-    for run, revision in ((Squaring(1), "abc"), (Squaring(2), "abc-dirty")):
+    revisions = ("abc", "abc-dirty", "unknown")
+    runs = [Squaring(number, notes=str(tmp_path / "dirty")) for number in range(len(revisions))]
+    for run, revision in zip(runs, revisions, strict=True):
         store.compute(run)
         change(store, run, revision)
     with pytest.raises(SystemExit) as caught:
-        refuse_uncommitted_runs(store, [Squaring(1), Squaring(2)])
+        refuse_uncommitted_runs(store, runs)
     command = re.search("`(.*)`", str(caught.value))[1]
     listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()
-    assert listed == [str(store.folder(Squaring(2)) / MANIFEST)]
+    assert sorted(listed) == sorted(str(store.folder(run) / MANIFEST) for run in runs[1:])
 
 
-def test_what_is_kept_is_taken_elsewhere(tmp_path, monkeypatch, capsys):
+def test_what_is_kept_is_taken_elsewhere(book, tmp_path, monkeypatch, capsys):
     """And nothing is kept whose source nobody can look up."""
-    monkeypatch.chdir(tmp_path)
     runs = [Squaring(3, Squaring(1)), Squaring(4)]
     stores = {place: Store(tmp_path / place, recorded=True) for place in ("here", "there")}
 
@@ -130,6 +131,58 @@ def test_what_is_left_is_said_and_nothing_done(recorded, capsys, notes):
     assert re.fullmatch(r"Record of squares, preset toy: about \d+ seconds? left\.", first)
     assert [line.partition(",")[0] for line in others] == ["  first: 0 of 2 runs", "  second: 0 of 1 runs"]
     assert not Path("results/runs").exists()
+
+
+def test_what_the_pool_has_is_not_left_though_nothing_is_taken(recorded, capsys, notes):
+    recorded("here", parts(notes) | {"second": []})
+    capsys.readouterr()
+    assert recorded("elsewhere", parts(notes), dry_run=True) == 2
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(",")[0] for line in lines[1:]] == ["  first: 2 of 2 runs", "  second: 0 of 1 runs"]
+    assert not Path("elsewhere").exists()
+
+
+def test_runs_of_unknown_source_are_refused_before_anything_is_computed(book, monkeypatch):
+    """Those of the last page, too."""
+    pages = {name: squares(Store(book / "store"), {name: [Squaring(at)]}) for at, name in enumerate("ab")}
+    pages["b"].store.compute(Squaring(1))
+    change(pages["b"].store, Squaring(1), "unknown")
+    monkeypatch.setattr(module, "recorded_pages", lambda preset: tuple(pages))
+    monkeypatch.setattr(module, "_open", lambda name, preset: pages[name])
+    monkeypatch.setattr(module, "announce", lambda page, runs: "")
+    with pytest.raises(SystemExit, match=r"^1 finished runs come from source that was not committed or is"):
+        record("toy")
+    assert not pages["a"].store.has(Squaring(0))
+
+
+def test_what_would_be_refused_after_an_execution_is_refused_before(book, monkeypatch):
+    page = squares(Store(book / "artifacts"), {"all": [Squaring(1)]})
+    monkeypatch.setattr(module, "open_page", lambda name, preset: page)
+    page.store.compute(Squaring(1))
+    change(page.store, Squaring(1), "abc")
+    check("laptop")
+    change(page.store, Squaring(1), "abc-dirty")
+    with pytest.raises(SystemExit, match=r"^1 finished runs"):
+        check("laptop")
+    Path("lib/a.py").write_text("new")
+    with pytest.raises(SystemExit, match=r"^lib/a\.py not committed"):
+        check("laptop")
+
+
+@pytest.mark.parametrize("command", [check, keep, record])
+def test_where_git_fails_nothing_counts_as_committed(book, monkeypatch, command):
+    """Git's own sentence is said, and nothing is opened."""
+    monkeypatch.setattr(module, "open_page", lambda *_, **__: pytest.fail("a page was opened"))
+    shutil.rmtree(".git")
+    with pytest.raises(StoreError, match=r"^The revision of the source is not known: fatal: not a git repo"):
+        command("laptop-long")
+
+
+@pytest.mark.parametrize("command", [check, keep, record])
+def test_the_library_of_another_checkout_is_refused(book, monkeypatch, command):
+    monkeypatch.setattr("sameloss.book.adopt.source_checkout", lambda: book.parent)
+    with pytest.raises(SystemExit, match=r"^The library that runs is \S+, not this folder's"):
+        command("laptop-long")
 
 
 def test_what_is_finished_of_a_part_is_kept_without_more(recorded, notes, book):

@@ -229,14 +229,13 @@ SQUARES = {
 
 
 @pytest.fixture
-def squares(tmp_path, monkeypatch):
+def squares(home, monkeypatch):
     """Put a study into a folder of its own, and take it away again."""
-    folder = tmp_path / "elsewhere" / "squares"
+    folder = home / "elsewhere" / "squares"
     folder.mkdir(parents=True)
     for name, source in SQUARES.items():
         (folder / name).write_text(dedent(source))
     monkeypatch.setattr(studies, "__path__", [*studies.__path__, str(folder.parent)])
-    monkeypatch.chdir(tmp_path)  # where artifacts lie by default
     yield
     for name in [name for name in sys.modules if name.startswith("sameloss.studies.squares")]:
         del sys.modules[name]
@@ -259,9 +258,8 @@ class TestAStudyOfItsOwn:
         ):
             open_page("ii_cubes")
 
-    def test_its_cell_is_written(self, tmp_path):
-        chapters = tmp_path / "chapters"
-        chapters.mkdir()
+    def test_its_cell_is_written(self, home):
+        chapters = home / "chapters"
         empty = '# %% tags=["parameters"]\nx = 1\n\n# %%\nbegin()\n'
         for study in all_studies().values():
             for name in study.plans:

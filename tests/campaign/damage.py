@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from campaign.kills import to_the_end
 from campaign.parts import Part, Trial
@@ -20,7 +21,7 @@ from campaign.victims import (
     Files,
     undisturbed,
 )
-from sameloss.store.manifest import MANIFEST, SCRATCH, sealed
+from sameloss.store.manifest import LEFT_OUT, MANIFEST, SCRATCH, write_manifest
 
 RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 
@@ -93,18 +94,21 @@ def a_manifest(trial: Trial) -> None:
     run = trial.rng.choice(RUNS)
     root = shutil.copytree(undisturbed(run).store, trial.folder / "store")
     path = trial.rng.choice(sorted(root.rglob(MANIFEST)))
-    kind = trial.rng.choice((*NO_MANIFESTS, "no files", "one less", "another run's"))
-    path.write_text(_untrue(path, kind) if kind[0].isalpha() and kind != "null" else kind)
+    kind = trial.rng.choice((*NO_MANIFESTS, "no files", "one less", "all left out", "another run's"))
+    if kind in NO_MANIFESTS:
+        path.write_text(kind)
+    else:
+        write_manifest(path.parent, _untrue(json.loads(path.read_text()), kind))
     to_the_end(run, trial, root, f"{run.kind}: {path.relative_to(root)}, {kind[:20]}")
 
 
-def _untrue(path: Path, kind: str) -> str:
-    manifest = json.loads(path.read_text())
+def _untrue(manifest: dict[str, Any], kind: str) -> dict[str, Any]:
     files = manifest["files"]
     if kind == "another run's":
-        return json.dumps(sealed(manifest | {"parameters": {"run": "Another", "schema": 1}}))
-    fewer = {} if kind == "no files" else dict(list(files.items())[1:])
-    return json.dumps(sealed(manifest | {"files": fewer}))
+        return manifest | {"parameters": {"run": "Another", "schema": 1}}
+    if kind == "all left out":
+        return manifest | {LEFT_OUT: list(files)}
+    return manifest | {"files": {} if kind == "no files" else dict(list(files.items())[1:])}
 
 
 STRANGERS = {

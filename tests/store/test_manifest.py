@@ -8,7 +8,7 @@ import pytest
 from toy_runs import Squaring, computations
 
 from sameloss.errors import StoreError
-from sameloss.store.manifest import MANIFEST, sealed
+from sameloss.store.manifest import LEFT_OUT, MANIFEST, found_manifest, write_manifest
 from sameloss.store.store import Store
 
 
@@ -69,8 +69,7 @@ def test_another_runs_result_is_not_believed(store, tmp_path, caplog):
 def test_what_a_manifest_does_not_list_is_no_result(store, tmp_path):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
-    manifest = store.manifest(run)
-    (store.folder(run) / MANIFEST).write_text(json.dumps({**manifest, "files": {}}))
+    write_manifest(store.folder(run), store.manifest(run) | {"files": {}})
     assert store.get(run) == 144
     assert computations(run) == 2
 
@@ -79,8 +78,8 @@ def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     manifest = store.manifest(run)
-    older = {name: value for name, value in manifest["parameters"].items() if name != "notes"}
-    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed({**manifest, "parameters": older})))
+    older = {name: value for name, value in manifest["parameters"].items() if name != "parent"}
+    write_manifest(store.folder(run), manifest | {"parameters": older})
     assert store.get(run) == 144
     assert computations(run) == 1
 
@@ -89,7 +88,7 @@ def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
 def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
-    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}))
+    (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}, indent=1) + "\n")
     with pytest.raises(StoreError, match="cannot be read; delete its folder"):  # or a record would seal it
         store.manifest(run)
     assert store.get(run) == 144
@@ -97,10 +96,53 @@ def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
     assert store.manifest(run)["device"] != "another"
 
 
-def test_a_manifest_of_before_has_no_seal_and_is_believed(store, tmp_path):
+def test_a_manifest_without_its_seal_is_damage(store, tmp_path):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     manifest = {name: value for name, value in store.manifest(run).items() if name != "sealed"}
-    (store.folder(run) / MANIFEST).write_text(json.dumps(manifest))
+    (store.folder(run) / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
+    assert not store.has(run)  # or it would be computed again where nothing was announced
     assert store.get(run) == 144
-    assert computations(run) == 1
+    assert computations(run) == 2
+
+
+def test_every_flipped_bit_of_a_manifest_is_found(store):
+    run = Squaring(12, Squaring(3))
+    store.get(run)
+    path = store.folder(run) / MANIFEST
+    content = path.read_bytes()
+    assert found_manifest(path.parent) == store.manifest(run)
+    for at in range(8 * len(content)):
+        flipped = bytearray(content)
+        flipped[at // 8] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        assert found_manifest(path.parent) is None, flipped
+
+
+@pytest.mark.parametrize(
+    "untrue",
+    [
+        {"created": 5},
+        {"created": "yesterday"},
+        {"revision": None},
+        {"device": ["cpu"]},
+        {"wall_s": "x"},
+        {"wall_s": True},
+        {"peak_memory_bytes": None},
+        {"parameters": []},
+        {"parameters": {}},
+        {"parameters": {"run": "Squaring", "schema": 1}},
+        {"files": ["result.txt"]},
+        {"files": {"result.txt": 5}},
+        {LEFT_OUT: ["result.txt"]},
+        {LEFT_OUT: "result.txt"},
+        {LEFT_OUT: 3},
+    ],
+)
+def test_a_sealed_manifest_that_cannot_be_true_is_damage(store, tmp_path, untrue):
+    """With parameters that say too little, files that the run reads left out, or what pages cannot show."""
+    run = Squaring(12, notes=str(tmp_path / "notes"))
+    store.get(run)
+    write_manifest(store.folder(run), store.manifest(run) | untrue)
+    assert Store(store.root, recorded=True).get(run) == 144
+    assert computations(run) == 2

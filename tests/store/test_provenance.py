@@ -1,12 +1,11 @@
 """Where results come from."""
 
-import json
 import shutil
 
 import pytest
 from toy_runs import Failing, Squaring
 
-from sameloss.store.manifest import MANIFEST, sealed
+from sameloss.store.manifest import write_manifest
 from sameloss.store.provenance import changed_since, origin_of, uncommitted_runs
 from sameloss.store.store import Store
 
@@ -24,7 +23,7 @@ def store(tmp_path):
 
 
 def rewrite(store, run, **facts):
-    (store.folder(run) / MANIFEST).write_text(json.dumps(sealed({**store.manifest(run), **facts})))
+    write_manifest(store.folder(run), store.manifest(run) | facts)
 
 
 def test_an_origin_is_that_of_the_runs_and_of_all_they_read(store):
@@ -50,7 +49,9 @@ def test_what_is_not_there_any_more_does_not_count(store):
     assert origin_of(store, [CHILD])["runs"] == 1
 
 
-def test_runs_of_uncommitted_source_are_found_among_what_is_read(store):
+def test_runs_of_uncommitted_or_unknown_source_are_found_among_what_is_read(store):
     assert uncommitted_runs(store, [CHILD, Squaring(5)]) == [PARENT]
     rewrite(store, PARENT, revision="b")
     assert uncommitted_runs(store, [CHILD]) == []
+    rewrite(store, CHILD, revision="unknown")
+    assert uncommitted_runs(store, [CHILD]) == [CHILD]

@@ -1,7 +1,6 @@
 """A record holds what was measured: a store takes it as computed, but for what a model is needed for."""
 
-import json
-import shutil
+import errno
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -11,20 +10,24 @@ from typing import ClassVar
 import pytest
 from toy_runs import Big, Squaring
 
-from sameloss.store.manifest import LEFT_OUT, MANIFEST, sealed
+from sameloss.errors import StoreError
+from sameloss.store.manifest import LEFT_OUT, MANIFEST
 from sameloss.store.pool import compute_all
-from sameloss.store.recording import LARGEST, forget_others, record_runs, take_recorded
+from sameloss.store.recording import LARGEST, WithRecord, forget_others, record_runs, take_recorded
 from sameloss.store.store import Store
 
 
 @dataclass(frozen=True)
 class Trained(Squaring):
-    """A run with weights, which its result does not show."""
+    """A run with weights, and with details that its result does not show either."""
 
     weights: ClassVar[tuple[str, ...]] = (".weights",)
 
+    details: ClassVar[tuple[str, ...]] = ("losses.txt",)
+
     def compute(self, folder, store, report):
         super().compute(folder, store, report)
+        (folder / "losses.txt").write_text("2.5\n" * 5)
         (folder / "last.weights").write_text("of a model")
 
 
@@ -67,13 +70,15 @@ def second(tmp_path, first):
 def test_what_was_measured_is_read_and_nothing_is_computed(tmp_path, first, second):
     trained = noted(tmp_path, 2, kind=Trained)
     run = noted(tmp_path, 3, trained, Measured)
-    before = computed(tmp_path)
+    before_taken = computed(tmp_path)
     compute_all(second, [run])
     assert (second.get(run), second.get(trained)) == (13, 4)
     assert second.missing([run]) == []
-    assert computed(tmp_path) == before
+    assert computed(tmp_path) == before_taken
     assert second.manifest(run) == first.manifest(run)
-    assert second.manifest(trained) == sealed(first.manifest(trained) | {LEFT_OUT: ["last.weights"]})
+    told, before = second.manifest(trained), first.manifest(trained)
+    assert told.pop("sealed") != before["sealed"]
+    assert told | {"sealed": before["sealed"]} == before | {LEFT_OUT: ["last.weights"]}
 
 
 def test_a_new_measurement_has_its_model_trained_again(tmp_path, second):
@@ -118,13 +123,19 @@ def test_what_is_large_is_not_recorded(tmp_path):
     assert record_runs(store, [Big("corpus")], tmp_path / "record") == 0
 
 
-def test_of_a_training_what_is_large_counts_as_weights(tmp_path, monkeypatch):
-    monkeypatch.setattr("sameloss.store.recording.LARGEST", 0)
+def test_of_a_training_large_details_are_left_out_and_all_that_it_reads_is_there(tmp_path, monkeypatch):
     store, trained = Store(tmp_path / "first"), noted(tmp_path, 2, kind=Trained)
     store.compute(trained)
+    monkeypatch.setattr("sameloss.store.recording.LARGEST", 10)
     assert record_runs(store, [trained], tmp_path / "record") == 1
     recorded = tmp_path / "record" / "Trained" / trained.key
-    assert [path.name for path in recorded.iterdir()] == [MANIFEST]
+    assert sorted(path.name for path in recorded.iterdir()) == [MANIFEST, "result.txt"]
+    second = Store(tmp_path / "second", recorded=True)
+    take_recorded(tmp_path / "record", second)
+    assert second.get(trained) == 4
+    assert computed(tmp_path) == 1
+    monkeypatch.setattr("sameloss.store.recording.LARGEST", 0)  # its result is too large
+    assert record_runs(store, [trained], tmp_path / "another") == 0
 
 
 def test_a_record_of_what_was_taken_is_the_same(tmp_path, second):
@@ -179,14 +190,6 @@ def test_a_record_that_was_changed_by_hand_is_computed_again(tmp_path, second, c
     assert "result.txt is damaged" in caplog.text
 
 
-def test_a_list_of_what_was_left_out_that_is_none_is_damage(tmp_path, second):
-    trained = noted(tmp_path, 2, kind=Trained)
-    path = second.folder(trained) / MANIFEST
-    path.write_text(json.dumps(json.loads(path.read_text()) | {LEFT_OUT: 3}))
-    assert second.get(trained) == 4
-    assert second.whole.has(trained)
-
-
 def test_a_manifest_that_is_a_folder_is_damage_and_no_fault(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     path = second.folder(trained) / MANIFEST
@@ -197,13 +200,13 @@ def test_a_manifest_that_is_a_folder_is_damage_and_no_fault(tmp_path, second):
 
 
 def test_two_who_take_one_record_take_each_run_once(tmp_path, second, monkeypatch):
-    copy = shutil.copytree
+    write = Path.write_bytes
 
-    def slow(*args, **kwargs):
+    def slow(*args):
         time.sleep(0.2)  # so that the other one comes meanwhile
-        return copy(*args, **kwargs)
+        return write(*args)
 
-    monkeypatch.setattr(shutil, "copytree", slow)
+    monkeypatch.setattr(Path, "write_bytes", slow)
     third = Store(tmp_path / "third", recorded=True)
     with ThreadPoolExecutor(2) as both:
         taken = [both.submit(take_recorded, tmp_path / "record", third) for _ in range(2)]
@@ -215,3 +218,45 @@ def test_two_who_take_one_record_take_each_run_once(tmp_path, second, monkeypatc
 
 def test_nothing_recorded_is_nothing_taken(tmp_path):
     assert take_recorded(Path("nowhere"), Store(tmp_path)) == 0
+
+
+def fail(error):
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("method", "fault", "sentence"),
+    [
+        (
+            "write_bytes",
+            lambda path: OSError(errno.ENOSPC, "full"),
+            r"^No space left in the artifacts folder .*/third;",
+        ),
+        (
+            "read_bytes",
+            lambda path: PermissionError(errno.EACCES, "Permission denied", str(path)),
+            r"record/.* cannot be used \(Permission denied\)",
+        ),
+    ],
+)
+def test_a_fault_of_the_disk_is_one_sentence_and_leaves_nothing_half(
+    tmp_path, second, monkeypatch, method, fault, sentence
+):
+    third = Store(tmp_path / "third")
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, method, lambda path, *_: fail(fault(path)))
+        with pytest.raises(StoreError, match=sentence) as caught:
+            take_recorded(tmp_path / "record", third)
+    assert "\n" not in str(caught.value)
+    assert not [path for path in third.root.glob("*/*") if path.is_dir()]
+    assert take_recorded(tmp_path / "record", third) == 2
+
+
+def test_what_a_record_has_counts_where_it_is_only_looked_at(tmp_path, second):
+    trained = noted(tmp_path, 2, kind=Trained)
+    runs = [noted(tmp_path, 3, trained, Measured), noted(tmp_path, 4), noted(tmp_path, 5, trained, Measured)]
+    looking = WithRecord(Store(tmp_path / "third", recorded=True), tmp_path / "record")
+    assert [looking.has(run) for run in runs] == [second.has(run) for run in runs]
+    assert looking.missing(runs) == second.missing(runs)
+    assert looking.manifest(runs[0]) == second.manifest(runs[0])
+    assert not looking.root.exists()

@@ -46,22 +46,14 @@ STUDY = Study(
 )
 
 
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """The folder of a book, which is where one reads it."""
-    (tmp_path / "_config.yml").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def test_a_page_has_the_settings_that_were_asked_for(folder):
-    page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(folder / "elsewhere")})
+def test_a_page_has_the_settings_that_were_asked_for(home):
+    page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(home / "elsewhere")})
     assert (page.name, page.settings) == ("plain", Toy("laptop", 7, Limits(3.0)))
-    assert page.store.root == folder / "elsewhere"
+    assert page.store.root == home / "elsewhere"
     assert page.about == "preset laptop"
 
 
-def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(folder):
+def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(home):
     page = STUDY.open("plain", {})
     assert page.runs() == []
     assert page.verdicts().empty
@@ -69,7 +61,7 @@ def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(folder):
     assert page.statements().empty
 
 
-def test_a_page_has_only_the_parameters_it_declares(folder):
+def test_a_page_has_only_the_parameters_it_declares(home):
     """Those of other pages are refused with this page's own."""
     with pytest.raises(ParameterError) as refused:
         STUDY.open("plain", {"size": "all"})
@@ -77,7 +69,7 @@ def test_a_page_has_only_the_parameters_it_declares(folder):
     assert str(refused.value) == sentence
 
 
-def test_a_page_may_have_defaults_of_its_own(folder):
+def test_a_page_may_have_defaults_of_its_own(home):
     assert STUDY.table("plain")["number"].default is None
     assert STUDY.table("bare")["number"].default == 5
     assert list(STUDY.table("bare")) == ["number", "size"]
@@ -85,7 +77,7 @@ def test_a_page_may_have_defaults_of_its_own(folder):
     assert STUDY.open("bare", {"number": 6}).settings.number == 6
 
 
-def test_the_preset_is_the_readers_or_follows_the_other_parameters(folder):
+def test_the_preset_is_the_readers_or_follows_the_other_parameters(home):
     assert STUDY.open("plain", {"preset": "paper"}).settings == PRESETS["paper"]
     assert STUDY.open("bare", {"size": "7B"}).settings.name == "paper"
     assert STUDY.resolve({}) == PRESETS["laptop"]
@@ -95,29 +87,28 @@ def test_the_preset_is_the_readers_or_follows_the_other_parameters(folder):
         STUDY.open("plain", {"preset": "smoke"})  # of the book's, but not this study's
 
 
-def test_a_study_may_refuse_what_no_single_parameter_can(folder):
+def test_a_study_may_refuse_what_no_single_parameter_can(home):
     with pytest.raises(ParameterError, match="number must not be 13"):
         STUDY.open("plain", {"number": 13})
 
 
-def test_artifacts_lie_beside_the_config(folder, monkeypatch):
-    (folder / "chapters").mkdir()
-    monkeypatch.chdir(folder / "chapters")
-    assert STUDY.open("plain", {}).store.root == folder / "artifacts"
+def test_artifacts_lie_beside_the_config(home, monkeypatch):
+    monkeypatch.chdir(home / "chapters")
+    assert STUDY.open("plain", {}).store.root == home / "artifacts"
 
 
-def test_an_unwritable_artifacts_folder(folder):
-    (folder / "file").touch()
+def test_an_unwritable_artifacts_folder(home):
+    (home / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
-        STUDY.open("plain", {"artifacts": str(folder / "file")})
+        STUDY.open("plain", {"artifacts": str(home / "file")})
 
 
-def test_an_unknown_device_is_refused(folder):
+def test_an_unknown_device_is_refused(home):
     with pytest.raises(ParameterError, match="Unknown device 'gpu'; choose one of auto, cpu, cuda"):
         STUDY.open("plain", {"device": "gpu"})
 
 
-def test_cuda_is_refused_where_there_is_none(folder, monkeypatch):
+def test_cuda_is_refused_where_there_is_none(home, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(
         ParameterError, match="device = cuda was asked for, but PyTorch finds no CUDA device here"
@@ -125,7 +116,7 @@ def test_cuda_is_refused_where_there_is_none(folder, monkeypatch):
         STUDY.open("plain", {"device": "cuda"})
 
 
-def test_the_device_asked_for_is_that_of_workers_too(folder, monkeypatch):
+def test_the_device_asked_for_is_that_of_workers_too(home, monkeypatch):
     monkeypatch.setenv("SAMELOSS_DEVICE", "")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for name, device in {"auto": "cuda", "cpu": "cpu", "cuda": "cuda"}.items():

@@ -1,10 +1,12 @@
 """Tables that were written are read again, with where they come from."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from sameloss.errors import ParameterError
 from sameloss.studies import recorded
 from sameloss.studies.recorded import ORIGIN, record_in_words, records, write_record
 
@@ -13,9 +15,8 @@ ABOUT |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
 
 
 @pytest.fixture
-def results(tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "book_root", lambda: tmp_path)
-    return tmp_path / "results"
+def results(home):
+    return home / "results"
 
 
 @pytest.mark.parametrize("page", ["", "ii5_growing"])
@@ -35,3 +36,20 @@ def test_a_folder_without_its_origin_is_no_record(results):
     (results / "laptop-long").mkdir(parents=True)
     (results / "benchmark.csv").touch()
     assert records() == {}
+
+
+def test_records_are_the_same_from_every_folder(tmp_path, monkeypatch):
+    found = []
+    for folder in (Path(__file__).parents[2], tmp_path):
+        monkeypatch.chdir(folder)
+        found.append((records(), len(recorded.recorded("verdicts", "laptop-long"))))
+    assert found[0] == found[1]
+    assert {"laptop-long", "workstation"} <= set(found[0][0])
+
+
+def test_without_a_book_there_are_no_records_and_a_table_says_why(tmp_path, monkeypatch):
+    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "sameloss")
+    monkeypatch.chdir(tmp_path)
+    assert records() == {}
+    with pytest.raises(ParameterError, match=r"^No book was found from here, so its records cannot be read"):
+        recorded.recorded("verdicts", "laptop-long")

@@ -8,6 +8,7 @@ from sameloss.book.contents import notebooks
 from sameloss.book.executed import DEFAULT, Execution, code_cells, copy_of, execution_of, forget_execution
 from sameloss.book.fingerprint import fingerprints
 from sameloss.store.files import write_atomically
+from sameloss.store.location import SOURCE, source_checkout
 from sameloss.store.revision import revision, uncommitted
 from sameloss.studies.screens import WIDE
 
@@ -20,6 +21,7 @@ def adopt() -> None:
     Raises:
         SystemExit: where the tree has changes that are not committed, or a notebook was executed at
             another revision, with another preset, or not at all.
+        StoreError: where git does not know this folder.
 
     """
     refuse_uncommitted()
@@ -35,13 +37,31 @@ def adopt() -> None:
     FRONT_FIGURE.write_bytes(figure)
 
 
+def refuse_unknown_source() -> None:
+    """Refuse to go on where nobody could tell from which source results come.
+
+    Raises:
+        SystemExit: where the library is not that of this folder.
+        StoreError: where git does not know this folder.
+
+    """
+    if source_checkout() != Path().resolve():
+        raise SystemExit(
+            f"The library that runs is {SOURCE}, not this folder's; give the folder a .venv of its own."
+        )
+    revision(Path())
+
+
 def refuse_uncommitted() -> None:
     """Refuse to go on where the present revision is not all that decides a result.
 
     Raises:
-        SystemExit: where files have changed, or there are new ones in `lib` or `chapters`.
+        SystemExit: where files have changed, or there are new ones in `lib` or `chapters`, or the library is
+            not that of this folder.
+        StoreError: where git does not know this folder.
 
     """
+    refuse_unknown_source()
     files = uncommitted(Path(), "lib", "chapters")
     if files:
         others = f" and {len(files) - 1} more" if len(files) > 1 else ""

@@ -7,20 +7,23 @@ python -m sameloss.book.build twins [--sync]              compare notebooks with
 python -m sameloss.book.build adopt                       make the executed notebooks the committed ones
 python -m sameloss.book.build record --preset laptop-long  write a long run's tables to results/
                              [--finished] [--dry-run]     only what is finished; only say what is left
+python -m sameloss.book.build check --preset laptop       refuse now what adopt and keep would refuse later
 python -m sameloss.book.build keep --preset laptop        add to results/runs what every finished run found
 python -m sameloss.book.build take                        take what is there as computed
 """
 
 import argparse
+import os
 from importlib import import_module
 from pathlib import Path
 
 from sameloss.errors import BookError
+from sameloss.store.location import HOME
 
 MODULES = (
     {"compute": "compute", "execute": "execute", "html": "site"}
     | {name: name for name in ("twins", "adopt", "record")}
-    | {"keep": "record", "take": "record"}
+    | dict.fromkeys(("check", "keep", "take"), "record")
 )
 """Where each command is; only that is imported, and by the processes that it starts nothing."""
 
@@ -31,6 +34,7 @@ def main() -> None:
     name = given.pop("command")
     if not Path("_toc.yml").is_file():
         raise SystemExit("This is not the folder of the book, which has a _toc.yml; run the command there.")
+    os.environ[HOME] = str(Path.cwd())  # for kernels and workers, too, whosever the library is
     command = getattr(import_module(f"sameloss.book.{MODULES[name]}"), name)
     try:
         command(**given)
@@ -42,7 +46,7 @@ def arguments() -> argparse.ArgumentParser:
     """Return what may be said on the command line."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("compute", "keep"):
+    for name in ("compute", "check", "keep"):
         commands.add_parser(name).add_argument("--preset", default="laptop")
     commands.add_parser("take")
     execute = commands.add_parser("execute")

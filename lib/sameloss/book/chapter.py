@@ -4,6 +4,7 @@ import gc
 import inspect
 from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -16,6 +17,7 @@ from sameloss.book import verdict_table
 from sameloss.book.costs import announce, measured
 from sameloss.book.studies import study_of
 from sameloss.errors import BookError
+from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
@@ -44,6 +46,11 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     names = namespace.get("_parameters") or tuple(parameters_in(namespace))
     page = study_of(name).open(name, {given: namespace[given] for given in names})
     namespace["_parameters"] = names
+    if book_root() is None:
+        print(
+            f"No book was found from {Path.cwd()}: results go to {page.store.root}, and records cannot be "
+            f"shown; set {HOME} to the book's folder."
+        )
     print(announce(page))
     compute_all(page.store, page.runs(), page.settings.limits.workers)
     gc.freeze()  # what is loaded stays: a kernel that looks through all of it for garbage ends a second later

@@ -8,7 +8,7 @@ import pandas as pd
 from sameloss.device import device_name
 from sameloss.runs.cost import CORE, H200, flops_per_second, training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
-from sameloss.store.location import book_root
+from sameloss.store.location import results_folder
 from sameloss.store.provenance import origin_of
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.recorded import records
@@ -93,6 +93,7 @@ def _of_complete_record(preset: str) -> dict[str, Any] | None:
 
 def recorded_parts() -> pd.DataFrame:
     """Return the parts of every record that tells them, from `costs.by_part`, with their `preset`."""
+    results_folder()  # of no book, which is not for want of a record
     tables = [rows(preset, "parts").assign(preset=preset) for preset in records()]
     table = pd.concat([table for table in tables if len(table)])
     return table[["preset", *table.columns.drop("preset")]]
@@ -132,7 +133,7 @@ def _short(value: float) -> str:
 
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
-    folder = book_root() / "results"
+    folder = results_folder()
     table = pd.read_csv(folder / f"benchmark_{name}.csv")
     record = json.loads((folder / f"benchmark_{name}.json").read_text())
     table["met"] = table.met.map({True: "yes", False: "no"})
@@ -148,7 +149,7 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
 
 def recorded_campaign() -> tuple[pd.DataFrame, str]:
     """Return what `make campaign` recorded, one row a part, and what it found and where."""
-    record = pd.read_csv(book_root() / "results" / "campaign.csv")
+    record = pd.read_csv(results_folder() / "campaign.csv")
     days, devices, revisions = (
         ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")
     )

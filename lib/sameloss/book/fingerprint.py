@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 
 from sameloss.book.twins import cells_of
-from sameloss.store.revision import SOURCE
+from sameloss.store.location import SOURCE
 
 VERSIONS = Path("constraints.txt")
 

@@ -6,13 +6,14 @@ pool for all presets, and a store that has nothing takes it from there.
 
 from typing import Any
 
-from sameloss.book.adopt import refuse_uncommitted
+from sameloss.book.adopt import refuse_uncommitted, refuse_unknown_source
 from sameloss.book.costs import announce, by_part, parts_in_words
 from sameloss.book.fingerprint import POOL, RESULTS
 from sameloss.book.studies import all_studies, open_page
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import forget_others, record_runs, take_recorded
+from sameloss.store.recording import WithRecord, forget_others, record_runs, take_recorded
+from sameloss.store.revision import UNCOMMITTED, UNKNOWN
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import choose
@@ -24,6 +25,18 @@ PART_I = "verdicts"
 """The page whose record is of all comparisons of Part I."""
 
 
+def check(preset: str) -> None:
+    """Refuse, before anything is computed, what `adopt` and `keep` would refuse afterwards.
+
+    Raises:
+        SystemExit: where the tree, or the source of a finished run, was not committed.
+
+    """
+    refuse_uncommitted()
+    book = open_page("costs", preset=preset)
+    refuse_uncommitted_runs(book.store, book.runs())
+
+
 def keep(preset: str) -> None:
     """Add to the pool what the finished runs of all pages found at a preset, but for the models' weights.
 
@@ -33,6 +46,7 @@ def keep(preset: str) -> None:
         SystemExit: where the source of a finished run was not committed.
 
     """
+    refuse_unknown_source()
     book = open_page("costs", preset=preset)
     refuse_uncommitted_runs(book.store, book.runs())
     forget_others(POOL, [run for name in PRESETS for run in open_page("costs", preset=name).runs()])
@@ -64,7 +78,12 @@ def record(preset: str, page: str | None = None, *, finished: bool = False, dry_
     if not dry_run:
         refuse_uncommitted()
     pages = [_open(name, preset) for name in ([page] if page else recorded_pages(preset))]
-    take_recorded(POOL, pages[0].store)
+    if dry_run:
+        for opened in pages:
+            opened.store = WithRecord(opened.store, POOL)
+    else:
+        take_recorded(POOL, pages[0].store)
+        refuse_uncommitted_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
     for opened in pages:
         print(parts_in_words(opened), flush=True)
     if not dry_run:
@@ -96,9 +115,7 @@ def _open(name: str, preset: str) -> Page[Any]:
 
 def _compute(page: Page[Any], *, finished: bool) -> None:
     """Compute the parts of a record one after the other, or nothing; add what is finished to the pool."""
-    parts = page.parts()
-    refuse_uncommitted_runs(page.store, [run for runs in parts.values() for run in runs])
-    for name, runs in parts.items():
+    for name, runs in page.parts().items():
         if not finished:
             print(f"{name}: {announce(page, runs)}", flush=True)
             compute_all(page.store, runs, page.settings.limits.workers)
@@ -126,8 +143,8 @@ def refuse_uncommitted_runs(store: Store, runs: list[Run]) -> None:
     """
     found = uncommitted_runs(store, runs)
     if found:
-        listing = f"grep -l 'dirty\"' {store.root}/*/*/manifest.json"
+        wrong = f'"revision": "({UNKNOWN}|.*{UNCOMMITTED})"'
         raise SystemExit(
-            f"{len(found)} finished runs come from source that was not committed; remove their folders, "
-            f"which `{listing}` lists, then run this again."
+            f"{len(found)} finished runs come from source that was not committed or is unknown; remove their "
+            f"folders, which `grep -lE '{wrong}' {store.root}/*/*/manifest.json` lists, then run this again."
         )

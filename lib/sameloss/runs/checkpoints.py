@@ -57,10 +57,7 @@ class Checkpoints:
         try:
             model.load_state_dict(load_file(path))
         except FileNotFoundError:
-            raise StoreError(
-                f"A record had no weights of {self.folder.name}, only what was measured of it; "
-                "the property `whole` of its store is one that trains it again."
-            ) from None
+            raise self._not_recorded("weights") from None
         except RuntimeError:  # torch lists every name and shape
             raise StoreError(
                 f"The weights {path} are not those of the model that this version of the code makes of "
@@ -71,14 +68,30 @@ class Checkpoints:
 
     @property
     def history(self) -> pd.DataFrame:
-        """Return the loss on the batch (nats a masked token) and the learning rate of each step."""
-        return pd.read_csv(self.folder / HISTORY)
+        """Return the loss on the batch (nats a masked token) and the learning rate of each step.
+
+        Raises:
+            StoreError: where a record had them not.
+
+        """
+        try:
+            return pd.read_csv(self.folder / HISTORY)
+        except FileNotFoundError:
+            raise self._not_recorded("losses") from None
+
+    def _not_recorded(self, what: str) -> StoreError:
+        return StoreError(
+            f"A record had no {what} of {self.folder.name}, only what was measured of it; "
+            "the property `whole` of its store is one that trains it again."
+        )
 
 
 class TrainedRun(Run):
     """A run whose result is checkpoints of one model: what measurements of models read."""
 
     weights = (".safetensors",)
+
+    details = (HISTORY,)
 
     if TYPE_CHECKING:  # a dataclass would take what stands here for the default of its field
 

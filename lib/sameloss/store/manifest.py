@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,25 +18,18 @@ PROGRESS = "progress.txt"
 SCRATCH = "scratch"
 """Folder of a running computation for what only a resumption needs. Not part of the result."""
 
-TOLD = {
-    "parameters",
-    "files",
-    "created",
-    "sameloss",
-    "revision",
-    "python",
-    "torch",
-    "device",
-    "wall_s",
-    "peak_memory_bytes",
-}
-"""What a manifest tells, and pages show."""
+TOLD = (
+    dict.fromkeys(("parameters", "files"), (dict,))
+    | dict.fromkeys(("created", "sameloss", "revision", "python", "torch", "device"), (str,))
+    | dict.fromkeys(("wall_s", "peak_memory_bytes"), (int, float))
+)
+"""What a manifest tells, and pages show, with its types."""
 
 LEFT_OUT = "left_out"
 """Names of the files that are not there, in the manifest of a result that a record had."""
 
 SEAL = "sealed"
-"""The hash of a manifest in itself; those of before have none."""
+"""The hash of a manifest in itself."""
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """What reading a manifest can raise that somebody else has written, beside faults of the system."""
@@ -51,13 +46,37 @@ def results_in(folder: Path) -> list[Path]:
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
     """Write a manifest, sealed, at once or not at all."""
-    write_atomically(folder / MANIFEST, (json.dumps(sealed(manifest), indent=1) + "\n").encode())
+    write_atomically(folder / MANIFEST, _text(manifest))
 
 
-def sealed(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest with the hash of all else in it, so that a change of it is found."""
+def _text(manifest: dict[str, Any]) -> bytes:
+    """Return a manifest as it is written, the only way: with the hash of all else in it."""
     rest = {name: value for name, value in manifest.items() if name != SEAL}
-    return {**rest, SEAL: hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()}
+    seal = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({**rest, SEAL: seal}, indent=1) + "\n").encode()
+
+
+def found_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a folder; None where there is none that is as it was written."""
+    try:
+        content = (folder / MANIFEST).read_bytes()
+        manifest = dict(json.loads(content))
+        return manifest if _text(manifest) == content and _well_typed(manifest) else None
+    except (*UNREADABLE, *NOT_THERE):
+        return None
+
+
+def _well_typed(manifest: dict[str, Any]) -> bool:
+    """Tell whether all that pages show is there and can be shown, and names are those of files."""
+    datetime.fromisoformat(manifest["created"])  # a fault where it is none
+    files, left_out = manifest["files"], manifest.get(LEFT_OUT, [])
+    return (
+        all(type(manifest[name]) in kinds for name, kinds in TOLD.items())
+        and manifest["parameters"].keys() >= {"run", "schema"}
+        and all(isinstance(hashed, str) for hashed in files.values())
+        and isinstance(left_out, list)
+        and files.keys() >= set(left_out)
+    )
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -67,28 +86,35 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         StoreError: where it is not as it was written, or tells less.
 
     """
-    path = folder / MANIFEST
-    try:
-        manifest = dict(json.loads(path.read_text()))
-    except (*UNREADABLE, OSError):
-        manifest = {}
-    if not manifest.keys() >= TOLD or _changed(manifest):
-        raise StoreError(f"{path} cannot be read; delete its folder, and what it holds is computed again.")
-    return manifest
+    with suppress(OSError):
+        if manifest := found_manifest(folder):
+            return manifest
+    raise StoreError(
+        f"{folder / MANIFEST} cannot be read; delete its folder, and what it holds is computed again."
+    )
 
 
-def first_damage(folder: Path, parameters: dict[str, Any]) -> str | None:
-    """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text())
-        if _changed(manifest):
-            return MANIFEST
-        left_out = manifest.get(LEFT_OUT, ())
-        files = {name: found for name, found in manifest["files"].items() if name not in left_out}
-        unlisted = {path.name for path in results_in(folder)} - set(files)
-        if unlisted or not _same(manifest["parameters"], json.loads(json.dumps(parameters))):
-            return MANIFEST
-    except (*UNREADABLE, *NOT_THERE):
+def first_damage(
+    folder: Path, parameters: dict[str, Any], needed: dict[str, Any], may_lack: tuple[str, ...]
+) -> str | None:
+    """Return the name of the first file that is not as its manifest says, or of a manifest of another run.
+
+    Args:
+        folder: of the result.
+        parameters: of the run.
+        needed: those of them that no record of the run can lack.
+        may_lack: what the names of files end in that a record may have left out.
+
+    """
+    manifest = found_manifest(folder)
+    if manifest is None:
+        return MANIFEST
+    left_out = manifest.get(LEFT_OUT, [])
+    files = {name: found for name, found in manifest["files"].items() if name not in left_out}
+    unlisted = {path.name for path in results_in(folder)} - set(files)
+    lost = [name for name in left_out if not name.endswith(may_lack)]
+    known, wanted, least = manifest["parameters"], *(json.loads(json.dumps(p)) for p in (parameters, needed))
+    if unlisted or lost or not _same(known, wanted, least):
         return MANIFEST
     for name, expected in files.items():
         path = folder / name
@@ -97,23 +123,13 @@ def first_damage(folder: Path, parameters: dict[str, Any]) -> str | None:
     return None
 
 
-def lacks_files(folder: Path) -> bool:
-    """Tell whether files were left out of a result; one that is damaged is found so when it is read."""
-    try:
-        return LEFT_OUT in json.loads((folder / MANIFEST).read_text())
-    except (*UNREADABLE, *NOT_THERE):
-        return False
-
-
-def _changed(manifest: dict[str, Any]) -> bool:
-    """Tell whether a manifest is not as it was written; of one without a seal it is not known."""
-    return SEAL in manifest and manifest != sealed(manifest)
-
-
-def _same(found: Any, wanted: Any) -> bool:
+def _same(found: Any, wanted: Any, needed: Any = None) -> bool:
     """Tell whether recorded parameters are a run's; it may have fields that are younger than the record."""
     if isinstance(found, dict) and isinstance(wanted, dict):
-        return all(_same(value, wanted[name]) for name, value in found.items() if name in wanted)
+        needed = needed or {}
+        shared = found.keys() & wanted.keys()
+        return needed.keys() <= shared and all(_same(found[n], wanted[n], needed.get(n)) for n in shared)
     if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(_same, found, wanted))
-    return found == wanted
+        least = needed or [None] * len(wanted)
+        return len(found) == len(wanted) and all(map(_same, found, wanted, least))
+    return bool(found == wanted)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sameloss.store.revision import UNCOMMITTED
+from sameloss.store.revision import UNCOMMITTED, UNKNOWN
 from sameloss.store.store import Run, Store, with_ancestors
 
 
@@ -49,6 +49,6 @@ def origin_in_words(store: Store, runs: list[Run]) -> str:
 
 
 def uncommitted_runs(store: Store, runs: Iterable[Run]) -> list[Run]:
-    """Return those finished runs, and finished ones they read, whose source was not committed."""
+    """Return those finished runs, and finished ones they read, whose source nobody can look up."""
     finished = [run for run in with_ancestors(runs) if store.has(run)]
-    return [run for run in finished if store.manifest(run)["revision"].endswith(UNCOMMITTED)]
+    return [run for run in finished if store.manifest(run)["revision"].endswith((UNCOMMITTED, UNKNOWN))]

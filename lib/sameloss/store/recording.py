@@ -11,11 +11,12 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from sameloss.store.limits import disk_faults_explained
 from sameloss.store.manifest import LEFT_OUT, MANIFEST, write_manifest
 from sameloss.store.store import Run, Store, with_ancestors
 
 LARGEST, LARGEST_TABLE = 100_000, 300_000
-"""A file of more bytes is not recorded. Nor is its run where there are no weights: corpora are drawn again in
+"""A file of more bytes is not recorded. Nor is its run where it reads the file: corpora are drawn again in
 less time than it takes to fetch them."""
 
 
@@ -39,7 +40,7 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
     result, manifest = store.folder(run), store.manifest(run)
     kept = [name for name in manifest["files"] if _is_small(result / name, run.weights)]
     left_out = [name for name in manifest["files"] if name not in kept]
-    if left_out and not run.weights:
+    if not all(name.endswith((*run.weights, *run.details)) for name in left_out):
         return False
     folder.mkdir(parents=True, exist_ok=True)
     for name in kept:
@@ -55,9 +56,15 @@ def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
 
 
 def take_recorded(folder: Path, store: Store) -> int:
-    """Put recorded runs in a store that has nothing of them; return how many those were."""
+    """Put recorded runs in a store that has nothing of them; return how many those were.
+
+    Raises:
+        StoreError: where the disk is full, or a file cannot be read or written; what was taken is kept.
+
+    """
     recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
-    return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
+    with disk_faults_explained(folder), disk_faults_explained(store.root):
+        return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
 
 
 def _taken(recorded: Path, result: Path) -> bool:
@@ -68,6 +75,27 @@ def _taken(recorded: Path, result: Path) -> bool:
     with FileLock(result.with_suffix(".lock")):
         if result.exists():
             return False
-        shutil.copytree(recorded, result.with_suffix(".taken"), dirs_exist_ok=True)
-        result.with_suffix(".taken").rename(result)
+        copied = result.with_suffix(".taken")
+        try:
+            copied.mkdir(exist_ok=True)
+            for path in recorded.iterdir():
+                (copied / path.name).write_bytes(path.read_bytes())
+            copied.rename(result)
+        except BaseException:
+            shutil.rmtree(copied, ignore_errors=True)
+            raise
     return True
+
+
+class WithRecord(Store):
+    """A store to look at, as it will be once it has taken a record: it reads there what it has not."""
+
+    def __init__(self, store: Store, record: Path) -> None:
+        """Look at a store and at a record."""
+        super().__init__(store.root, recorded=store.recorded)
+        self.record = record
+
+    def folder(self, run: Run) -> Path:
+        """Return where the run's result is, or will be."""
+        own = super().folder(run)
+        return own if own.exists() else self.record / run.kind / run.key

@@ -14,6 +14,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,11 +28,11 @@ from sameloss.store.environment import environment
 from sameloss.store.files import sha256, write_through
 from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
 from sameloss.store.manifest import (
-    MANIFEST,
+    LEFT_OUT,
     PROGRESS,
     SCRATCH,
     first_damage,
-    lacks_files,
+    found_manifest,
     read_manifest,
     results_in,
     write_manifest,
@@ -58,6 +59,9 @@ class Run:
 
     weights: ClassVar[tuple[str, ...]] = ()
     """What the names of files end in that `load` leaves to be read when a model is asked for."""
+
+    details: ClassVar[tuple[str, ...]] = ()
+    """Names of other files that `load` does not read, so that a record may do without a large one."""
 
     def compute(self, folder: Path, store: "Store", report: Report) -> None:
         """Write the result into `folder`; go on from what an interrupted call left there.
@@ -162,7 +166,9 @@ class Store:
     @property
     def whole(self) -> "Store":
         """Return the same store, of which nothing counts but results with all their files."""
-        return Store(self.root) if self.recorded else self
+        whole = copy(self)
+        whole.recorded = False
+        return whole
 
     def folder(self, run: Run) -> Path:
         """Return where the run's result is, or will be."""
@@ -188,10 +194,10 @@ class Store:
                     self._compute(run, report or write_progress(self.partial(run)))
 
     def has(self, run: Run) -> bool:
-        """Tell whether the run's result is there (files are checked when it is read)."""
-        folder = self.folder(run)
+        """Tell whether the run's result is there, with its manifest (files are checked when it is read)."""
         with disk_faults_explained(self.root):
-            return (folder / MANIFEST).exists() and (self.recorded or not lacks_files(folder))
+            manifest = found_manifest(self.folder(run))
+        return manifest is not None and (self.recorded or not manifest.get(LEFT_OUT))
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Return what is to be computed for some runs, parents first.
@@ -218,7 +224,7 @@ class Store:
         """Check that a result is the run's, file by file; set another aside, and say so."""
         if not (folder.exists() or folder.is_symlink()):
             return False
-        wrong = first_damage(folder, run.parameters())
+        wrong = _damage(run, folder)
         if wrong is None:
             return self.has(run)
         aside = folder.with_name(f"{folder.name}.damaged-{time.time_ns()}")
@@ -233,13 +239,13 @@ class Store:
     def _compute(self, run: Run, report: Report) -> None:
         """Compute in the partial folder, unless a kill struck just before it was renamed."""
         folder = self.partial(run)
-        if first_damage(folder, run.parameters()) is not None:
+        if _damage(run, folder) is not None:
             _clear(folder, run.kept)
-            started = time.perf_counter()
+            here, started = environment(), time.perf_counter()  # before the source can change
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
                 run.compute(folder, self.whole, report)
-            write_manifest(folder, _told(run, folder, time.perf_counter() - started))
+            write_manifest(folder, _told(run, folder, here, time.perf_counter() - started))
         _discard_unlisted(folder)
         for path in folder.iterdir():
             write_through(path)
@@ -249,12 +255,16 @@ class Store:
         write_through(self.folder(run).parent)
 
 
-def _told(run: Run, folder: Path, seconds: float) -> dict[str, Any]:
+def _damage(run: Run, folder: Path) -> str | None:
+    return first_damage(folder, run.parameters(), run.canonical(), (*run.weights, *run.details))
+
+
+def _told(run: Run, folder: Path, here: dict[str, str], seconds: float) -> dict[str, Any]:
     """Return the manifest of a result that a run just computed."""
     return {
         "parameters": run.parameters(),
         "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-        **environment(),
+        **here,
         "peak_memory_bytes": _peak(folder),
         "wall_s": round(seconds, 3),
         "files": {path.name: sha256(path) for path in results_in(folder)},

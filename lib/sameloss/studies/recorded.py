@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from sameloss.store.files import write_atomically
-from sameloss.store.location import book_root
+from sameloss.store.location import book_root, results_folder
 from sameloss.store.provenance import changed_since
 
 ORIGIN = "record.json"
@@ -30,14 +30,21 @@ def write_record(tables: Mapping[str, pd.DataFrame], origin: Mapping[str, Any], 
 
 def records(page: str = "") -> dict[str, dict[str, Any]]:
     """Return the origin of every record, by preset: of Part I, or of a page with tables of its own."""
-    results = book_root() / "results"
+    if book_root() is None:
+        return {}
+    results = results_folder()
     presets = sorted(folder.name for folder in results.glob("*") if (folder / page / ORIGIN).exists())
     return {preset: json.loads((results / preset / page / ORIGIN).read_text()) for preset in presets}
 
 
 def recorded(table: str, preset: str, page: str = "") -> pd.DataFrame:
-    """Return a recorded table; an empty one where the record is of a time that had none such."""
-    path = book_root() / "results" / preset / page / f"{table}.csv"
+    """Return a recorded table; an empty one where the record is of a time that had none such.
+
+    Raises:
+        ParameterError: where no book is found.
+
+    """
+    path = results_folder() / preset / page / f"{table}.csv"
     return pd.read_csv(path) if path.exists() else pd.DataFrame()
 
 

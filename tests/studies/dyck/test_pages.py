@@ -7,10 +7,7 @@ from sameloss.studies.dyck.pages import PLANS, STUDY
 from sameloss.studies.dyck.settings import PRESETS
 from sameloss.studies.dyck.statements import STATEMENTS
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def open_page(**given):

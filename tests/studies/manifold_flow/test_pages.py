@@ -7,10 +7,7 @@ from sameloss.studies.manifold_flow.pages import PLANS, STUDY
 from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, PRESETS
 from sameloss.studies.manifold_flow.statements import STATEMENTS
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def open_page(**given):

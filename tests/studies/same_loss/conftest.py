@@ -81,9 +81,8 @@ def claims_of_made_up(page):
 
 
 @pytest.fixture
-def recorded_page(record_of, opened, tmp_path, monkeypatch):
+def recorded_page(record_of, opened, home):
     """The page on the ladder, where the smoke preset has a complete record of made-up results."""
-    monkeypatch.setattr("sameloss.studies.recorded.book_root", lambda: tmp_path)
     whole = record_of()
-    write_record(whole.record_tables(), {"seeds": whole.seeds}, tmp_path / "results" / "smoke")
+    write_record(whole.record_tables(), {"seeds": whole.seeds}, home / "results" / "smoke")
     return opened("ladder")

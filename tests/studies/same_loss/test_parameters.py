@@ -7,10 +7,7 @@ from sameloss.studies.same_loss.pages import STUDY
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.settings import PRESETS
 
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def open_settings(page="02_existence", **given):

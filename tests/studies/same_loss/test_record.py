@@ -56,9 +56,8 @@ def test_algorithms_are_compared_with_adamw_and_noises_with_none(whole):
     assert COMPARED[0].label == "adamw"
 
 
-def test_what_was_recorded_is_read_again(whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(recorded, "book_root", lambda: tmp_path)
-    recorded.write_record(whole.record_tables(), {"seeds": whole.seeds}, tmp_path / "results" / "smoke")
+def test_what_was_recorded_is_read_again(whole, home):
+    recorded.write_record(whole.record_tables(), {"seeds": whole.seeds}, home / "results" / "smoke")
     assert recorded.records() == {"smoke": {"seeds": 3}}
     verdicts = recorded.recorded("verdicts", "smoke").set_index("id")
     assert set(verdicts.index) == {claim.id for claim in whole.claims()}

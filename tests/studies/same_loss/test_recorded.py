@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -16,14 +15,13 @@ from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.settings import PRESETS
 from sameloss.studies.verdict import Judged, verdict_table
 
-BOOK = Path(__file__).parents[3]
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
 @pytest.fixture
-def a_record(tmp_path, monkeypatch):
+def a_record(home):
     """A folder with one record of two claims."""
-    folder = tmp_path / "results" / "laptop-long"
+    folder = home / "results" / "laptop-long"
     folder.mkdir(parents=True)
     rows = {
         "id": ["fig2", "fig1"],
@@ -38,7 +36,6 @@ def a_record(tmp_path, monkeypatch):
     origin = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
     origin |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
     (folder / kept.ORIGIN).write_text(json.dumps(origin))
-    monkeypatch.setattr(kept, "book_root", lambda: tmp_path)
 
 
 def page_of(*names):
@@ -140,9 +137,15 @@ def test_a_table_that_a_record_is_too_old_for_is_empty(a_record):
     assert len(kept.recorded("verdicts", "laptop-long")) == 2
 
 
-def test_the_committed_record_answers_every_claim(monkeypatch):
+def test_where_no_book_is_found_that_is_said_and_not_to_make_a_record(tmp_path, monkeypatch):
+    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "sameloss")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ParameterError, match=r"^No book was found from here, so its records cannot be read"):
+        recorded.strongest_record("verdicts")
+
+
+def test_the_committed_record_answers_every_claim():
     """Each claim has a row, and so has each of the tables a chapter shows."""
-    monkeypatch.chdir(BOOK)
     assert {claim.id for claim in CLAIMS} <= set(kept.recorded("verdicts", "laptop-long").id)
     differences = kept.recorded("differences", "laptop-long")
     assert {"algorithm", "compared", "quantity", "low", "high"} <= set(differences)

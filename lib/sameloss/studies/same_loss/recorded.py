@@ -6,6 +6,7 @@ import pandas as pd
 
 from sameloss.errors import ParameterError
 from sameloss.statistics.bootstrap import Interval
+from sameloss.store.location import results_folder
 from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.claims import CLAIMS
@@ -59,9 +60,10 @@ def strongest_record(table: str, **values: object) -> str:
     """Return the preset of the strongest record that has rows with some values in a table.
 
     Raises:
-        ParameterError: where none has.
+        ParameterError: where none has, or no book is found.
 
     """
+    results_folder()  # of no book, which is not for want of a record
     strength = {name: Source(name, origin["seeds"], True).strength for name, origin in records().items()}
     ordered = sorted(strength, key=strength.__getitem__, reverse=True)
     found = [name for name in ordered if len(rows(name, table, **values))]
