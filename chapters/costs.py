@@ -75,7 +75,7 @@ from sameloss.book.costs import by_page, totals
 stages = by_page(page.pages)
 render(totals(stages), decimals=1)
 
-# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Stage by stage"}
+# %% mystnb={"code_prompt_show": "Stage by stage"} tags=["hide-cell"]
 render(stages.drop(columns="device"), decimals=1)
 
 # %% [markdown]
