@@ -25,11 +25,14 @@ def twin_of(path: Path) -> str:
     """Return the twin of a notebook as jupytext writes it, but with the letters of captions as they are."""
     notebook = nbformat.read(path, as_version=4)
     twin = jupytext.writes(notebook, "py:percent", config=load_jupytext_config(str(path)))
-    return re.sub(r"^# %% .*", lambda line: re.sub(r'"(?:[^"\\]|\\.)*"', _plain, line[0]), twin, flags=re.MULTILINE)
+    return re.sub(r"^# %% .*", _with_letters, twin, flags=re.MULTILINE)
 
 
-def _plain(text: re.Match[str]) -> str:
-    return json.dumps(json.loads(text[0]), ensure_ascii=False)
+def _with_letters(line: re.Match[str]) -> str:
+    """Write the strings of a cell's metadata without the escapes that JSON may do without."""
+    return re.sub(
+        r'"(?:[^"\\]|\\.)*"', lambda text: json.dumps(json.loads(text[0]), ensure_ascii=False), line[0]
+    )
 
 
 def twin_differences() -> list[str]:
