@@ -31,7 +31,7 @@ def clone(tmp_path):
 
 @pytest.fixture
 def make(clone, tmp_path):
-    """Make a target with a Python that only notes what it is asked for; return how it ended, and the notes."""
+    """Make a target with a Python that notes what it is asked for; return how it ended, and the notes."""
 
     def made(target, *words, version="3, 11", folder=clone):
         python, notes = tmp_path / "a python", tmp_path / "notes"
