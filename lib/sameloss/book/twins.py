@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
 
@@ -12,13 +11,6 @@ from jupytext.cli import jupytext as run_jupytext
 from jupytext.config import load_jupytext_config
 
 from sameloss.book.contents import notebooks
-
-
-def cells_of(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str, str]]:
-    """Yield what decides what a notebook gives: type, source, tags and figure captions of its cells."""
-    for cell in notebook.cells:
-        kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
-        yield cell.cell_type, cell.source.strip(), json.dumps(kept, sort_keys=True)
 
 
 def twin_of(path: Path) -> str:
