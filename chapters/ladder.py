@@ -73,7 +73,7 @@ glue("ladder-apart", names, display=False)
 # the KL alone, by short trainings of a seed that no comparison has. `times` is the multiple of the rate that the
 # width alone gives.
 
-# %% tags=["hide-cell"] mystnb={"code_prompt_show": "All rates that were tried"}
+# %% mystnb={"code_prompt_show": "All rates that were tried"} tags=["hide-cell"]
 rates = page.rows("rates")
 render(rates, decimals=4) if len(rates) else None
 
@@ -109,7 +109,7 @@ axes = records.against_kl(page, "PCFG")
 # %% mystnb={"figure": {"caption": "Recorded: accuracy against KL on the hidden Markov model, transformers first, then LSTMs.", "name": "fig-ladder-hmm"}, "image": {"alt": "Probe accuracy against KL on the two positions of the HMM, by size, transformers and LSTMs."}}
 axes = records.against_kl(page, "HMM", "HMM-LSTM")
 
-# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Untrained and trained models by size, under the solved probe"}
+# %% mystnb={"code_prompt_show": "Untrained and trained models by size, under the solved probe"} tags=["hide-cell"]
 solved = page.rows("accuracies", protocol="solved")
 columns = {"index": ["language", "task", "size"], "columns": "models", "values": "value", "sort": False}
 render(solved.pivot_table(**columns).reset_index(), decimals=2)
@@ -123,12 +123,12 @@ glue("ladder-control", controls_in_words(page.rows("control"), "solved"), displa
 # The largest saturated size over the smallest, in points, net of untrained models:
 # {glue:text}`ladder-control`.
 
-# %% tags=["hide-cell"] mystnb={"code_prompt_show": "Under every probe, and at equal KL"}
+# %% mystnb={"code_prompt_show": "Under every probe, and at equal KL"} tags=["hide-cell"]
 from sameloss.book.chapter import scientific
 
 render(scientific(page.rows("control"), "gradient").rename(columns={"value": "net"}))
 
-# %% tags=["hide-cell"] mystnb={"code_prompt_show": "At exactly equal KL"}
+# %% mystnb={"code_prompt_show": "At exactly equal KL"} tags=["hide-cell"]
 matched = page.rows("matched")
 render(matched.rename(columns={"value": "points"})) if len(matched) else None
 

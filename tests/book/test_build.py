@@ -1,17 +1,23 @@
 """The command line that builds the book, and what is committed of it."""
 
+import errno
 import inspect
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+from contextlib import chdir, suppress
 from importlib import import_module
 from pathlib import Path
 
 import nbformat
 import pytest
+from campaign.limits import disk, may_mount, mount
+from tiny_book import PAGE
 
+from sameloss.book import site
 from sameloss.book.build import MODULES, arguments, main
 from sameloss.book.contents import notebooks
 from sameloss.store.location import HOME, book_root
@@ -54,6 +60,99 @@ def test_outside_of_the_book_a_command_says_so_and_leaves_nothing(name, tmp_path
     assert done.returncode == 1
     assert re.fullmatch(r"This is not the folder of the book, .*\n", done.stderr)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def said(monkeypatch):
+    """The sentence in which a command of the book ends here."""
+
+    def end(*words):
+        monkeypatch.setattr(sys, "argv", ["build", *words])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        return str(caught.value)
+
+    return end
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            r"/\S+ cannot be used \(No space.*\); put that right",
+        ),
+        (OSError(errno.EDQUOT, "Quota", "a.txt"), r"a.txt cannot be used \(Quota\); put that right"),
+        (OSError(errno.EROFS, "Read-only", "a.txt"), r"a.txt cannot be used \(Read-only\); put that right"),
+        (
+            shutil.Error([("a", "b", "full"), ("c", "d", "full")]),
+            r"b cannot be used \(full\); put that right",
+        ),
+    ],
+)
+def test_what_the_system_refuses_is_one_sentence(book, said, monkeypatch, error, sentence):
+    def refused(committed):
+        raise error
+
+    monkeypatch.setattr(site, "html", refused)
+    assert re.fullmatch(sentence + r", then run this again: what was computed is kept\.", said("html"))
+
+
+def test_an_error_that_is_about_no_disk_is_not_hidden(book, monkeypatch):
+    def failing(committed):
+        raise ConnectionError("a bug")
+
+    monkeypatch.setattr(site, "html", failing)
+    monkeypatch.setattr(sys, "argv", ["build", "html"])
+    with pytest.raises(ConnectionError, match="a bug"):
+        main()
+
+
+@pytest.fixture
+def another_disk(book, tmp_path_factory, monkeypatch):
+    """A disk of 2 MB with the tiny book, in which the test runs; a run of 0.5 MB is on record there."""
+    if not may_mount():
+        pytest.skip("this user may not mount disks")
+    monkeypatch.setattr("sameloss.book.execute.source_revision", lambda: "abc")
+    monkeypatch.setattr("sameloss.book.compute.compute", lambda *given: None)
+    run = Path("results/runs/Kind/key")
+    run.mkdir(parents=True)
+    (run / "manifest.json").write_text("{}")
+    (run / "table.csv").write_bytes(bytes(500_000))
+    PAGE.with_suffix(".py").write_text("# %%\nx = 2\n")
+    with disk(tmp_path_factory.mktemp("mounted") / "disk", 2_000_000) as mounted:
+        shutil.copytree(book, mounted / "book")
+        with chdir(mounted / "book"):
+            yield mounted
+
+
+WRITING = ("take", "html --committed", "twins --sync", "execute --preset smoke")
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("words", WRITING)
+def test_a_book_that_may_only_be_read_says_so(another_disk, said, words):
+    mount(another_disk, "remount,ro")
+    sentence = said(*words.split())
+    assert re.search(rf"{another_disk}/book/artifacts cannot be written|cannot be used \(Read-only", sentence)
+    assert "\n" not in sentence
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("words", WRITING)
+def test_a_full_disk_says_so_and_what_it_left_is_not_in_the_way(another_disk, said, words):
+    filler = Path("filler")
+    with suppress(OSError), filler.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+    sentence = said(*words.split())
+    assert re.fullmatch(
+        r"\S+ cannot be used \(.*No space left on device\); .*, then run this again.*", sentence
+    )
+    filler.unlink()
+    if words == "take":
+        main()
+        assert Path("artifacts/Kind/key/table.csv").stat().st_size == 500_000
 
 
 def test_processes_that_a_command_starts_import_little():

@@ -30,9 +30,9 @@ class Reading(Page):
         return READS.get(self.name, every if self.name == "costs" else [])
 
 
-def opened(name, preset):
+def opened(name, **given):
     """Open a page of ours in the place of the book's, at a preset that the book knows."""
-    settings = open_page("costs", preset=preset).settings
+    settings = open_page("costs", **given).settings
     return Reading(name, settings, Store("artifacts"))
 
 
@@ -43,6 +43,12 @@ def test_what_the_chapters_read_is_computed_and_no_more(store, capsys):
     assert "preset smoke" in capsys.readouterr().out
     compute("smoke")
     assert all(map(store.has, READS["b"]))
+
+
+def test_more_than_the_hours_that_are_given_is_refused(store):
+    with pytest.raises(ParameterError, match="above max_hours = 1e-12"):
+        compute("smoke", ["a"], max_hours=1e-12)
+    compute("smoke", ["a"], max_hours=1e6)
 
 
 def test_an_unknown_preset_is_one_sentence(store):

@@ -16,7 +16,8 @@ def computed(monkeypatch):
     """The chapters whose runs were computed, call by call; here none has any."""
     calls = []
     monkeypatch.setattr(
-        "sameloss.book.compute.compute", lambda preset, chapters: calls.append((preset, chapters))
+        "sameloss.book.compute.compute",
+        lambda preset, chapters, max_hours: calls.append((preset, chapters, max_hours)),
     )
     return calls
 
@@ -47,7 +48,7 @@ def two(book):
 
 def test_runs_are_computed_first_and_unchanged_chapters_stay(two, computed, executed, capsys):
     execute("laptop")
-    assert computed == [("laptop", ["02_existence", "b"])]
+    assert computed == [("laptop", ["02_existence", "b"], None)]
     execute("laptop")
     assert capsys.readouterr().out.count("unchanged") == 2
     assert len(executed) == len(computed) == 1
@@ -62,10 +63,11 @@ def test_what_has_changed_is_executed_again(two, computed, executed):
     Path("lib/a.py").write_text("new")
     execute("laptop")
     execute("smoke")
-    execute("smoke", force=True)
+    execute("smoke", force=True, max_hours=20.0)
     both = ["02_existence", "b"]
     assert executed == [both, ["b"], ["02_existence"], both, both, both]
-    assert [chapters for _, chapters in computed] == executed
+    assert [chapters for _, chapters, _ in computed] == executed
+    assert [hours for *_, hours in computed] == [None] * 5 + [20.0]
 
 
 @pytest.mark.book

@@ -23,6 +23,8 @@ def test_an_execution_is_recorded_in_the_copy(book):
     write_execution(made, HERE)
     write(copy_of(PAGE), made)
     assert execution_of(PAGE) == HERE
+    copy_of(PAGE).write_bytes(copy_of(PAGE).read_bytes()[:500])
+    assert execution_of(PAGE) is None
 
 
 def test_two_executions_of_the_same_are_alike_once_forgotten():

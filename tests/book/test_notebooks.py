@@ -32,9 +32,20 @@ def papermill(folder, artifacts, *parameters, chapter=CHAPTER):
     return subprocess.run([*command, *given], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
-def printed(path):
+def outputs(path):
     cells = nbformat.read(path, as_version=4).cells
-    return "".join(o.get("text", "") for c in cells if c.cell_type == "code" for o in c.outputs)
+    return [output for cell in cells if cell.cell_type == "code" for output in cell.outputs]
+
+
+def printed(path):
+    return "".join(output.get("text", "") for output in outputs(path))
+
+
+def assert_done(done, notebook):
+    """Assert that a notebook came to its end, and that nothing but progress bars stands among its errors."""
+    assert done.returncode == 0, done.stderr[-2000:]
+    errors = "".join(output.text for output in outputs(notebook) if output.get("name") == "stderr")
+    assert not [line for line in re.split(r"[\r\n]+", errors) if line and not re.search(r"\d+% ?\|", line)]
 
 
 def computed(artifacts):
@@ -45,26 +56,20 @@ def computed(artifacts):
 def test_one_size_end_to_end_then_warm(tmp_path):
     artifacts = tmp_path / "artifacts"
     done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1))
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert_done(done, tmp_path / "out.ipynb")
     assert "; pre-trainings: 1, " in printed(tmp_path / "out.ipynb")
     before = computed(artifacts)
     (pretraining,) = (text for path, (_, text) in before.items() if "Pretraining" in path.parts)
     assert json.loads(pretraining)["parameters"]["shape"]["d_model"] == 8
     done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1), ("task", "root"))
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert_done(done, tmp_path / "out.ipynb")
     assert "nothing is computed" in printed(tmp_path / "out.ipynb")
     assert computed(artifacts) == before
 
 
 def assert_one_sentence(sentence, notebook):
     """Assert that a notebook ended in a fault that shows as one sentence, without a traceback."""
-    (error,) = [
-        output
-        for cell in nbformat.read(notebook, as_version=4).cells
-        if cell.cell_type == "code"
-        for output in cell.outputs
-        if output.output_type == "error"
-    ]
+    (error,) = [output for output in outputs(notebook) if output.output_type == "error"]
     assert len(error.traceback) == 1
     assert re.search(sentence, error.traceback[0])
     assert "File" not in error.traceback[0]
@@ -174,12 +179,12 @@ def test_a_grammar_of_ones_own(tmp_path, smoke_store):
     own = [("preset", "smoke"), ("grammar", tmp_path / "mine.txt"), ("length_limit", 5)]
     for chapter in (LANGUAGES, "chapters/a2_conditionals.ipynb"):
         done = papermill(tmp_path, smoke_store, *own, chapter=chapter)
-        assert done.returncode == 0, done.stderr[-2000:]
+        assert_done(done, tmp_path / "out.ipynb")
         text = printed(tmp_path / "out.ipynb")
         assert "pre-trainings" not in text
         assert "False" not in text
     done = papermill(tmp_path, smoke_store, *own, ("size", "1K"), ("seeds", 1))
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert_done(done, tmp_path / "out.ipynb")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +209,7 @@ def test_bad_languages_end_in_one_sentence(tmp_path, smoke_store, said, given, s
 def test_an_endless_corpus_trains(tmp_path, smoke_store):
     endless = [("size", "1K"), ("seeds", 1), ("corpus", "endless")]
     done = papermill(tmp_path, smoke_store, *endless)
-    assert done.returncode == 0, done.stderr[-2000:]
+    assert_done(done, tmp_path / "out.ipynb")
 
 
 def test_help_explains_every_parameter():

@@ -91,7 +91,7 @@ def recorded(book, notes, monkeypatch):
 
     def record_with(name, numbers, **how):
         store = Store(book / name, recorded=True)
-        monkeypatch.setattr(module, "_open", lambda page, preset: squares(store, numbers))
+        monkeypatch.setattr(module, "_open", lambda *asked: squares(store, numbers))
         record("toy", "squares", **how)
         return len(Path(notes).read_text().splitlines())
 

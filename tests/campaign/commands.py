@@ -1,8 +1,10 @@
 """Whole commands, interrupted and killed: nothing of them goes on, and nothing is lost."""
 
 import hashlib
+import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+import nbformat
 import pandas as pd
 import psutil
 
@@ -58,9 +61,9 @@ class Command:
         return None
 
     def interrupt(self, how: str, rng: random.Random) -> None:
-        """Press Ctrl-C, terminate or kill the command itself, or kill a process that it started."""
-        if how == "Ctrl-C":
-            os.killpg(self._process.pid, signal.SIGINT)
+        """Press Ctrl-C, terminate or kill the command itself, a process that it started, or their group."""
+        if how in ("Ctrl-C", "kill the group"):
+            os.killpg(self._process.pid, signal.SIGINT if how == "Ctrl-C" else signal.SIGKILL)
         elif how == "kill a child":
             others = [process for process in self.alive() if process.pid != self._process.pid]
             with suppress(psutil.NoSuchProcess, IndexError):
@@ -100,8 +103,8 @@ def started(words: Sequence[str | Path], folder: Path, log: Path) -> Iterator[Co
         command.end()
 
 
-HOW = ("Ctrl-C", "terminate", "kill a child", "kill")
-"""The last for papermill alone: what `make` or Snakemake has started is not told that they were killed."""
+HOW = ("Ctrl-C", "terminate", "kill a child", "kill", "kill the group")
+"""The last two not for what `make` or Snakemake has started, which is not told that they were killed."""
 
 LONGEST_S = 1800
 """A command takes no longer than this."""
@@ -109,7 +112,7 @@ LONGEST_S = 1800
 
 def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds: float) -> bool:
     """Interrupt a command at a random moment, and see that nothing of it goes on; tell whether it was."""
-    how = trial.rng.choice(HOW if words[0] == "papermill" else HOW[:-1])
+    how = trial.rng.choice(HOW[:-2] if {"make", SNAKEMAKE} & set(words) else HOW)
     with started(words, folder, trial.folder / "log") as command:
         if command.wait(trial.rng.uniform(0.3, seconds / 2)) is not None:  # an early one in every trial
             return False
@@ -148,8 +151,28 @@ def _content(path: Path) -> str:
     return sha256(path)
 
 
+TIMES = re.compile(r"^(page = begin|close)\(", re.MULTILINE)
+"""Cells that say what a computation will take, or took."""
+
+
+ADDRESS = re.compile("0x[0-9a-f]{8,}")
+"""Where in its memory a process has what it shows."""
+
+
+def shown(pages: Path) -> dict[str, str]:
+    """Return what executed pages show, cell by cell, but for what the first and the last say of times."""
+    return {
+        f"{page.name}, cell {number}": ADDRESS.sub(
+            "", json.dumps([o for o in cell.outputs if o.get("name") != "stderr"])
+        )
+        for page in pages.glob("*.ipynb")
+        for number, cell in enumerate(nbformat.read(page, as_version=4).cells)
+        if cell.cell_type == "code" and not TIMES.search(cell.source)
+    }
+
+
 def check_same(trial: Trial, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Check that two stores hold the same."""
+    """Check that two stores, and pages, hold the same."""
     wrong = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     trial.check(not wrong, f"not as undisturbed: {wrong[:5]}, {len(wrong)} in all")
 
@@ -160,47 +183,76 @@ def papermill(folder: Path) -> list[str | Path]:
     return ["papermill", ROOT / "chapters" / f"{PAGE}.ipynb", folder / "out.ipynb", *given]
 
 
+SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
+
+
 def grid(folder: Path) -> list[str | Path]:
     """Return the command of a small grid, which goes on where it was killed."""
-    snakemake = ROOT / ".venv-grid" / "bin" / "snakemake"
     given = ["preset=smoke", "sizes=1K", "steps=20", "seeds=1,2", f"artifacts={folder / 'store'}"]
-    words = [snakemake, "-s", ROOT / "lib" / "grid.smk", "--directory", folder, "--cores", "2", "--nolock"]
+    words = [SNAKEMAKE, "-s", ROOT / "lib" / "grid.smk", "--directory", folder, "--cores", "2", "--nolock"]
     return [*words, "--rerun-incomplete", "--rerun-triggers", "mtime", "--config", *given]
 
 
 def book(folder: Path) -> list[str | Path]:
     """Return the command that makes the smoke book, of a clone in a folder."""
-    clone = folder / "book"
-    if not clone.exists():
-        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
-        (clone / ".venv").symlink_to(ROOT / ".venv")
+    clone = cloned(folder)
     make = ["make", "-o", ".venv/installed", "-C", clone]  # without installing: the environment is this one's
     return ["env", f"PYTHONPATH={clone / 'lib'}", *make, "book", "PRESET=smoke"]
 
 
+CHAPTERS = ("ii4_decision_lists", "ii5_growing")
+"""Two that show no times, and take little, but so much that workers share it."""
+
+
+def chapters(folder: Path) -> list[str | Path]:
+    """Return the command that executes two chapters, of a clone that has no others."""
+    clone = cloned(folder, CHAPTERS)
+    words = [sys.executable, "-m", "sameloss.book.build", "execute", "--preset", "smoke", "--max-hours", "9"]
+    return ["env", "-C", clone, f"PYTHONPATH={clone / 'lib'}", *words]
+
+
+def cloned(folder: Path, only: Sequence[str] = ()) -> Path:
+    """Return the folder of a clone of this book, perhaps with some chapters only, which is made once."""
+    clone = folder / "book"
+    if not clone.exists():
+        subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
+        (clone / ".venv").symlink_to(ROOT / ".venv")
+        if only:
+            files = "".join(f"      - file: chapters/{name}\n" for name in only)
+            toc = f"format: jb-book\nroot: intro\nparts:\n  - chapters:\n{files}"
+            (clone / "_toc.yml").write_text(toc)
+    return clone
+
+
 @cache
 def undisturbed(kind) -> tuple[dict[str, str], float]:
-    """Return what a command leaves in its store, and the seconds that it takes."""
+    """Return what a command leaves, and the seconds that it takes."""
     folder = own_folder()
+    words = kind(folder)
     begun = time.monotonic()
-    to_its_end(kind(folder), folder, folder / "log")
-    found = results(store_of(kind, folder)), time.monotonic() - begun
-    return found
+    to_its_end(words, folder, folder / "log")
+    seconds = time.monotonic() - begun
+    return left_by(kind, folder), seconds
 
 
-def store_of(kind, folder: Path) -> Path:
-    """Return where a command keeps its results."""
-    return folder / "book" / "artifacts" if kind is book else folder / "store"
+def left_by(kind, folder: Path) -> dict[str, str]:
+    """Return the results that a command has left in its store, and what its pages show."""
+    if kind in (book, chapters):
+        found = results(folder / "book" / "artifacts")
+        return found | (
+            shown(folder / "book" / "_build" / "executed" / "chapters") if kind is chapters else {}
+        )
+    return results(folder / "store") | shown(folder)
 
 
 def again_and_again(kind, most: int, trial: Trial) -> None:
-    """Interrupt a command so many times, then let it end; its store holds what it would undisturbed."""
+    """Interrupt a command so many times, then let it end; it has left what it would undisturbed."""
     wanted, seconds = undisturbed(kind)
     for _ in range(most):
         if not interrupted(kind(trial.folder), trial.folder, trial, seconds):
             break
     to_its_end(kind(trial.folder), trial.folder, trial.folder / "log")
-    check_same(trial, results(store_of(kind, trial.folder)), wanted)
+    check_same(trial, left_by(kind, trial.folder), wanted)
 
 
 def snakemake() -> bool:
@@ -211,6 +263,7 @@ def snakemake() -> bool:
 PARTS = (
     Part("papermill, interrupted or killed", 8, lambda trial: again_and_again(papermill, 4, trial)),
     Part("grid, interrupted or killed", 2, lambda trial: again_and_again(grid, 4, trial), needs=snakemake),
+    Part("two chapters, interrupted or killed", 4, lambda trial: again_and_again(chapters, 4, trial)),
     Part("make book, interrupted or killed", 1, lambda trial: again_and_again(book, 8, trial)),
 )
 

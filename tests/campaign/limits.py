@@ -36,11 +36,11 @@ def a_full_disk(trial: Trial) -> None:
     run = trial.rng.choice((CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES))
     undisturbed(run)  # elsewhere
     pages = trial.rng.randint(3, 60)
-    with _disk(trial.folder / "disk", pages) as disk:
-        child = Child(lambda: compute(run, disk / "store"), trial.folder).wait()
+    with disk(trial.folder / "disk", pages * 4096) as small:
+        child = Child(lambda: compute(run, small / "store"), trial.folder).wait()
         trial.check(_said(child.fault, "No space left in the artifacts folder"), f"{run.kind}: {child.fault}")
-        _mount(disk, f"remount,size={64 << 20}")
-        to_the_end(run, trial, disk / "store")
+        mount(small, f"remount,size={64 << 20}")
+        to_the_end(run, trial, small / "store")
 
 
 def _said(fault: str | None, sentence: str) -> bool:
@@ -49,16 +49,18 @@ def _said(fault: str | None, sentence: str) -> bool:
 
 
 @contextmanager
-def _disk(folder: Path, pages: int) -> Iterator[Path]:
+def disk(folder: Path, size: int) -> Iterator[Path]:
+    """Make a folder a disk of so many bytes."""
     folder.mkdir()
-    _mount(folder, f"size={pages * 4096}")
+    mount(folder, f"size={size}")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", folder], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=True)  # a process may still have it for its own
 
 
-def _mount(folder: Path, options: str) -> None:
+def mount(folder: Path, options: str) -> None:
+    """Mount a disk of its own on a folder, or mount it again with other options."""
     words = ["mount", "-t", "tmpfs", "-o", options, "campaign", folder]
     subprocess.run(words, check=True, capture_output=True)
 
@@ -102,7 +104,7 @@ def _as_nobody(work: Callable[[], None]) -> Callable[[], None]:
 def may_mount() -> bool:
     """Tell whether this process may mount disks."""
     try:
-        with TemporaryDirectory() as folder, _disk(Path(folder) / "disk", 1):
+        with TemporaryDirectory() as folder, disk(Path(folder) / "disk", 4096):
             return True
     except (OSError, subprocess.CalledProcessError):
         return False

@@ -7,6 +7,7 @@ python -m sameloss.book.build twins [--sync]              compare notebooks with
 python -m sameloss.book.build adopt                       make the executed notebooks the committed ones
 python -m sameloss.book.build record --preset laptop-long  write a long run's tables to results/
                              [--finished] [--dry-run]     only what is finished; only say what is left
+                             (compute, execute, record: --max-hours 20 in the place of the preset's limit)
 python -m sameloss.book.build check --preset laptop       refuse now what adopt and keep would refuse later
 python -m sameloss.book.build keep --preset laptop        add to results/runs what every finished run found
 python -m sameloss.book.build take                        take what is there as computed
@@ -14,8 +15,10 @@ python -m sameloss.book.build take                        take what is there as 
 
 import argparse
 import os
+import shutil
 from importlib import import_module
 from pathlib import Path
+from tempfile import gettempdir
 
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
@@ -40,23 +43,39 @@ def main() -> None:
         command(**given)
     except BookError as fault:
         raise SystemExit(str(fault)) from None
+    except OSError as error:
+        raise SystemExit(_of_the_system(error)) from None
+
+
+def _of_the_system(error: OSError) -> str:
+    """Return in one sentence what a disk, a folder or a file did not allow; raise again what is of none."""
+    from sameloss.store.limits import FULL  # torch takes seconds that no other command need wait
+
+    where, why = error.filename, error.strerror
+    if isinstance(error, shutil.Error):  # of many files, each with its own reason
+        (_, where, why), *_ = error.args[0]
+        why = why.partition(":")[0]
+    elif where is None and error.errno in FULL:  # of an open file, whose disk is the one with the least space
+        written = [Path(name) for name in (".", "_build", "artifacts", "results", gettempdir())]
+        where = min(filter(Path.exists, written), key=lambda path: shutil.disk_usage(path).free).resolve()
+    if where is None:
+        raise error
+    return f"{where} cannot be used ({why}); put that right, then run this again: what was computed is kept."
 
 
 def arguments() -> argparse.ArgumentParser:
     """Return what may be said on the command line."""
     parser = argparse.ArgumentParser(prog="python -m sameloss.book.build")
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("compute", "check", "keep"):
-        commands.add_parser(name).add_argument("--preset", default="laptop")
-    commands.add_parser("take")
-    execute = commands.add_parser("execute")
-    execute.add_argument("--preset", default="laptop")
-    execute.add_argument("--force", action="store_true")
-    commands.add_parser("html").add_argument("--committed", action="store_true")
-    commands.add_parser("twins").add_argument("--sync", action="store_true")
-    commands.add_parser("adopt")
-    record = commands.add_parser("record")
-    record.add_argument("--preset", default="laptop-long")
+    of = {name: commands.add_parser(name) for name in MODULES}
+    for name in ("compute", "execute", "record", "check", "keep"):
+        of[name].add_argument("--preset", default="laptop-long" if name == "record" else "laptop")
+    for name in ("compute", "execute", "record"):
+        of[name].add_argument("--max-hours", type=float, help="in the place of the preset's limit")
+    of["execute"].add_argument("--force", action="store_true")
+    of["html"].add_argument("--committed", action="store_true")
+    of["twins"].add_argument("--sync", action="store_true")
+    record = of["record"]
     record.add_argument("--page", help="only this page's record")
     record.add_argument("--finished", action="store_true", help="compute nothing; tables of what is finished")
     record.add_argument("--dry-run", action="store_true", help="only say what is left, in order")

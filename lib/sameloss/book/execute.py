@@ -32,12 +32,13 @@ class Outcome(NamedTuple):
     fault: str | None
 
 
-def execute(preset: str, force: bool = False) -> None:
+def execute(preset: str, force: bool = False, max_hours: float | None = None) -> None:
     """Compute what the changed chapters read in one pool, then execute them.
 
     Args:
         preset: of all chapters.
         force: whether to execute chapters that have not changed, too.
+        max_hours: that their runs may take, which chapters then find; the preset's limit where None.
 
     Raises:
         SystemExit: where a chapter ends in an error.
@@ -54,7 +55,7 @@ def execute(preset: str, force: bool = False) -> None:
     if changed:
         from sameloss.book.compute import compute  # torch takes seconds that an unchanged book need not wait
 
-        compute(preset, [page.stem for page in changed])
+        compute(preset, [page.stem for page in changed], max_hours)
         execute_all(changed)
 
 
@@ -74,13 +75,15 @@ def execute_all(executions: dict[Path, Execution]) -> None:
 def _execute_all(executions: dict[Path, Execution]) -> None:
     with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
         running = {pool.submit(execute_one, *item): item for item in executions.items()}
-        for future in as_completed(running):
-            (page, execution), outcome = running[future], future.result()
-            print(f"── {page} ({execution.preset})\n{outcome.printed.rstrip()}")
-            if outcome.fault:
-                pool.shutdown(cancel_futures=True)
-                raise SystemExit(f"{page} {outcome.fault}")
-            print(f"   done in {outcome.seconds:.0f} s", flush=True)
+        try:
+            for future in as_completed(running):
+                (page, execution), outcome = running[future], future.result()
+                print(f"── {page} ({execution.preset})\n{outcome.printed.rstrip()}")
+                if outcome.fault:
+                    raise SystemExit(f"{page} {outcome.fault}")
+                print(f"   done in {outcome.seconds:.0f} s", flush=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _begin() -> None:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import nbformat
+from nbformat.reader import NotJSONError
 
 FOLDER = Path("_build/executed")
 
@@ -35,10 +36,11 @@ def write_execution(notebook: nbformat.NotebookNode, execution: Execution) -> No
 
 
 def execution_of(page: Path) -> Execution | None:
-    """Return what the executed copy of a chapter records; None where there is none."""
-    if not copy_of(page).exists():
+    """Return what the executed copy of a chapter records; None where there is none, or half of one."""
+    try:
+        recorded = nbformat.read(copy_of(page), as_version=4).metadata.get(OWN)
+    except (FileNotFoundError, NotJSONError):
         return None
-    recorded = nbformat.read(copy_of(page), as_version=4).metadata.get(OWN)
     return Execution(**recorded) if recorded else None
 
 

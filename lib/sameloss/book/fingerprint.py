@@ -5,12 +5,12 @@ run store does not count: a run's key is made of what decides its result.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import nbformat
 
-from sameloss.book.twins import cells_of
 from sameloss.store.location import SOURCE
 
 VERSIONS = Path("constraints.txt")
@@ -38,8 +38,11 @@ def _shared(preset: str) -> Iterator[bytes]:
 
 
 def _source(page: Path) -> Iterator[bytes]:
-    for cell in cells_of(nbformat.read(page, as_version=4)):
-        yield from (part.encode() for part in cell)
+    """Yield what decides what a notebook gives: type, source, tags and figure captions of its cells."""
+    for cell in nbformat.read(page, as_version=4).cells:
+        kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
+        for part in (cell.cell_type, cell.source.strip(), json.dumps(kept, sort_keys=True)):
+            yield part.encode()
 
 
 def _hash(parts: Iterable[bytes]) -> str:

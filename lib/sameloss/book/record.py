@@ -58,7 +58,14 @@ def take() -> None:
     print(f"Taken from {POOL}: {take_recorded(POOL, open_page('costs').store)} runs.")
 
 
-def record(preset: str, page: str | None = None, *, finished: bool = False, dry_run: bool = False) -> None:
+def record(
+    preset: str,
+    page: str | None = None,
+    max_hours: float | None = None,
+    *,
+    finished: bool = False,
+    dry_run: bool = False,
+) -> None:
     """Compute everything that has a record at a preset, or one page's, and write its tables to `results/`.
 
     What the pool has is taken as computed, and what is finished is added to it part by part.
@@ -66,6 +73,7 @@ def record(preset: str, page: str | None = None, *, finished: bool = False, dry_
     Args:
         preset: to be recorded.
         page: that is recorded; all where None.
+        max_hours: that a part may take; the preset's limit where None.
         finished: whether to compute nothing, keep what is finished and write the tables of finished parts.
         dry_run: whether to compute and write nothing, and say what is left.
 
@@ -77,7 +85,7 @@ def record(preset: str, page: str | None = None, *, finished: bool = False, dry_
     """
     if not dry_run:
         refuse_uncommitted()
-    pages = [_open(name, preset) for name in ([page] if page else recorded_pages(preset))]
+    pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
     if dry_run:
         for opened in pages:
             opened.store = WithRecord(opened.store, POOL)
@@ -100,7 +108,7 @@ def recorded_pages(preset: str) -> tuple[str, ...]:
     return (PART_I, *(name for name, plan in plans.items() if plan.recorded))
 
 
-def _open(name: str, preset: str) -> Page[Any]:
+def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
     """Open a page that has a record.
 
     Raises:
@@ -109,7 +117,7 @@ def _open(name: str, preset: str) -> Page[Any]:
     """
     choose("preset", preset, PRESETS)
     choose("page", name, recorded_pages(preset))
-    page = open_page(name, preset=preset)
+    page = open_page(name, preset=preset, max_hours=max_hours)
     return StudyRecord(name, page.settings, page.store) if name == PART_I else page
 
 

@@ -163,5 +163,7 @@ def render() -> None:
         quiet=True,
         force_all=True,
     )
+    if isinstance(status, OSError):
+        raise status
     if status != 0:
         raise SystemExit("The book was not built: see the warnings above.")

@@ -1,34 +1,41 @@
 """Notebooks and their py:percent twins, which say the same."""
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
+import re
+from itertools import zip_longest
 from pathlib import Path
 
 import jupytext
 import nbformat
+from jupytext.cli import jupytext as run_jupytext
+from jupytext.config import load_jupytext_config
 
 from sameloss.book.contents import notebooks
 
 
-def cells_of(notebook: nbformat.NotebookNode) -> Iterator[tuple[str, str, str]]:
-    """Yield what a notebook and its twin must share: type, source, tags and figure captions."""
-    for cell in notebook.cells:
-        kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
-        yield cell.cell_type, cell.source.strip(), json.dumps(kept, sort_keys=True)
+def twin_of(path: Path) -> str:
+    """Return the twin of a notebook as jupytext writes it, but with the letters of captions as they are."""
+    notebook = nbformat.read(path, as_version=4)
+    twin = jupytext.writes(notebook, "py:percent", config=load_jupytext_config(str(path)))
+    return re.sub(r"^# %% .*", _with_letters, twin, flags=re.MULTILINE)
+
+
+def _with_letters(line: re.Match[str]) -> str:
+    """Write the strings of a cell's metadata without the escapes that JSON may do without."""
+    return re.sub(
+        r'"(?:[^"\\]|\\.)*"', lambda text: json.dumps(json.loads(text[0]), ensure_ascii=False), line[0]
+    )
 
 
 def twin_differences() -> list[str]:
-    """Return one line for each chapter whose notebook and twin differ."""
+    """Return one line for each chapter whose twin is not what its notebook says."""
     found = []
     for path in notebooks():
-        ours = list(cells_of(nbformat.read(path, as_version=4)))
-        twin = list(cells_of(jupytext.read(path.with_suffix(".py"))))
-        different = [number for number, (a, b) in enumerate(zip(ours, twin, strict=False)) if a != b]
-        if different or len(ours) != len(twin):
-            where = f"first at cell {different[0]}" if different else "in their number of cells"
-            found.append(f"{path} and {path.with_suffix('.py').name} differ, {where}.")
+        twin = path.with_suffix(".py")
+        lines = zip_longest(twin_of(path).splitlines(), twin.read_text().splitlines())
+        different = [number for number, (ours, theirs) in enumerate(lines, 1) if ours != theirs]
+        if different:
+            found.append(f"{path} and {twin.name} differ, first at line {different[0]} of the latter.")
     return found
 
 
@@ -47,8 +54,8 @@ def twins(sync: bool) -> None:
             path.write_text(right)
         stale = {}
         for source in sorted(Path("chapters").glob("*.py")):
-            command = [sys.executable, "-m", "jupytext", "--quiet", "--update", "--to", "ipynb"]
-            subprocess.run([*command, str(source)], check=True)
+            run_jupytext(["--quiet", "--update", "--to", "ipynb", str(source)])
+            source.write_text(twin_of(source.with_suffix(".ipynb")))
     differences = [f"{path}: its parameters cell is not what its study says." for path in stale]
     differences += twin_differences()
     if differences:

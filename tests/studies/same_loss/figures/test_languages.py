@@ -2,6 +2,7 @@
 
 import itertools
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,6 +19,13 @@ def test_a_tree_has_its_words_at_the_bottom_in_their_order(ax):
     assert set(texts) == {"S", "A", "B", "C", "D", "x", "y", "z"}
     assert [texts[word][0] for word in "xyz"] == [0, 1, 2]
     assert texts["S"][1] > texts["A"][1] > texts["B"][1] > texts["x"][1] == texts["z"][1]
+
+
+def test_a_tree_of_two_words_fits_its_figure():
+    with plt.rc_context():
+        drawing.use_style()
+        ax = languages.parse_tree(Tree.fromstring("(S (A a) (B b))"), drawing.panels(1, width=9)[0])
+        ax.figure.canvas.draw()  # matplotlib warns, which is an error here, of what it finds no room for
 
 
 def test_words_of_a_reader_are_no_formulas_and_do_not_overlap(ax):

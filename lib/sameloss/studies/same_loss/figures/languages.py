@@ -42,6 +42,7 @@ def parse_tree(tree: "Tree", ax: Axes) -> Axes:
         return x
 
     draw(tree, 0)
+    ax.autoscale_view()  # now: an axis that is off is scaled after room is made for the words, far outside
     ax.set_axis_off()
     return ax
 

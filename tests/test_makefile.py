@@ -1,0 +1,111 @@
+"""The Makefile: an environment that is not fit is noticed first, and made again; any folder will do."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+PYTHON = f"""#!/bin/sh
+# Makes environments of itself, and notes what else it is asked for.
+case "$1 $2" in
+    "-m venv") rm -rf .venv; mkdir -p .venv/bin; cp "$0" .venv/bin/python; touch .venv/bin/pip ;;
+    "-c import"*) exec "{sys.executable}" -c "import sys; sys.version_info = (VERSION, 0); $2" ;;
+esac
+echo "$*" >> "$NOTES"
+"""
+
+
+@pytest.fixture
+def clone(tmp_path):
+    """What make needs of a clone, in a folder whose name has everything that a shell could trip over."""
+    folder = tmp_path / 'Müller\'s $HOME `x` "book"'
+    folder.mkdir()
+    for name in ("Makefile", "pyproject.toml", "requirements.txt", "constraints.txt"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+@pytest.fixture
+def make(clone, tmp_path):
+    """Make a target with a Python that notes what it is asked for; return how it ended, and the notes."""
+
+    def made(target, *words, version="3, 11", folder=clone):
+        python, notes = tmp_path / "a python", tmp_path / "notes"
+        python.write_text(PYTHON.replace("VERSION", version))
+        python.chmod(0o755)
+        notes.write_text("")
+        command = ["make", target, f"PYTHON={python}", *words]
+        environment = {"PATH": "/usr/bin:/bin", "NOTES": str(notes)}
+        done = subprocess.run(
+            command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        )
+        return done, notes.read_text().splitlines()
+
+    return made
+
+
+INSTALLED = ("-m pip", "-m pip", "-m sameloss.book.build html --committed")
+
+
+def asked(notes):
+    """Return what was asked of a Python, the options of pip left out."""
+    return tuple("-m pip" if note.startswith("-m pip") else note for note in notes)
+
+
+def test_an_environment_is_made_once(make):
+    done, notes = make("html")
+    assert done.returncode == 0, done.stderr
+    assert asked(notes) == ("-m venv --clear .venv", *INSTALLED)
+    _, notes = make("html")
+    assert asked(notes) == INSTALLED[2:]
+
+
+def test_another_python_is_refused_before_anything_is_made(make, clone):
+    done, notes = make("html", version="3, 12")
+    assert done.returncode != 0
+    sentence, *_ = done.stderr.splitlines()
+    assert sentence.startswith("Python 3.11 is needed, which ")
+    assert sentence.endswith(" is not; install it or say make html PYTHON=/path/to/python3.11")
+    assert not notes
+    assert not (clone / ".venv").exists()
+
+
+@pytest.mark.parametrize("what", ["another", "gone", "moved", "no pip"])
+def test_an_environment_that_is_not_fit_is_made_again(make, clone, what):
+    make("html")
+    python = clone / ".venv" / "bin" / "python"
+    if what == "another":
+        python.write_text(PYTHON.replace("VERSION", "3, 12"))
+    elif what == "gone":
+        python.unlink()
+        python.symlink_to("nowhere")
+    elif what == "no pip":
+        (clone / ".venv" / "bin" / "pip").unlink()
+    folder = clone.rename(clone.with_name("elsewhere")) if what == "moved" else clone
+    done, notes = make("html", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert asked(notes) == ("-m venv --clear .venv", *INSTALLED)
+    _, notes = make("html", folder=folder)
+    assert asked(notes) == INSTALLED[2:]
+
+
+def test_an_environment_of_the_readers_is_kept(make, clone):
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "pip").touch()
+    python = clone / ".venv" / "bin" / "python"
+    python.write_text(PYTHON.replace("VERSION", "3, 11"))
+    python.chmod(0o755)
+    done, notes = make("html", version="3, 12")
+    assert done.returncode == 0, done.stderr
+    assert asked(notes) == INSTALLED
+
+
+def test_a_limit_of_hours_is_handed_on(make):
+    make("html")
+    for target, command in (("book", "execute --preset laptop"), ("record", "record --preset laptop-long")):
+        _, notes = make(target, "MAX_HOURS=20")
+        assert notes[0] == f"-m sameloss.book.build {command} --max-hours 20"
