@@ -51,8 +51,8 @@ rule existence:
         gpu=1,
     shell:
         "python -m sameloss.store.one_gpu papermill --no-progress-bar --log-output --cwd {ROOT:q}"
-        " {input:q} {params.unfinished:q} -p preset {wildcards.preset} -p language {wildcards.language}"
-        " -p size {wildcards.size} -p algorithm {wildcards.algorithm} -p seeds {wildcards.seeds}"
-        " -p steps {GRID[steps]} -p max_hours {GRID[max_hours]} -p workers {threads}"
+        " {input:q} {params.unfinished:q} -p preset {wildcards.preset:q} -p language {wildcards.language:q}"
+        " -p size {wildcards.size:q} -p algorithm {wildcards.algorithm:q} -p seeds {wildcards.seeds:q}"
+        " -p steps {GRID[steps]:q} -p max_hours {GRID[max_hours]:q} -p workers {threads}"
         " -p artifacts {GRID[artifacts]:q} > {log:q} 2>&1"
         " && mv {params.unfinished:q} {output:q}"

@@ -105,6 +105,39 @@ def test_a_fault_ends_a_notebook_with_its_sentence_and_no_traceback(tmp_path):
     assert "parameters.py" not in done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ("PAPERMILL_INPUT_PATH = 'x.ipynb'", "all 0 runs are in the store; nothing is computed."),
+        ("Seeds = 1", "ParameterError: Unknown parameter 'Seeds'; valid here are preset, "),
+    ],
+)
+def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
+    """In IPython with a start-up file, as a notebook runs it."""
+    startup = tmp_path / "profile_default" / "startup"
+    startup.mkdir(parents=True)
+    (startup / "mine.py").write_text("SEED = 7")
+    code = dedent(
+        f"""
+        from IPython.terminal.ipapp import TerminalIPythonApp
+        app = TerminalIPythonApp.instance()
+        app.initialize(["--ipython-dir={tmp_path}"])
+        assert app.shell.user_ns["SEED"] == 7
+        cells = (
+            "preset: str = 'smoke'\\nartifacts: str = None",
+            {given!r},
+            "from sameloss.book.chapter import begin; page = begin(globals(), 'ladder')",
+        )
+        for cell in cells:
+            app.shell.run_cell(cell, store_history=True)
+        """
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
+    )
+    assert end in done.stdout
+
+
 def test_a_chapter_ends_with_what_it_took_and_its_data(opened, shown, capsys):
     page = opened("05_dyck")
     page.runs = lambda: [page.transfer]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -117,6 +118,9 @@ REFUSALS = [
     ({"seeds": "1,0"}, "seeds must be positive; got 0."),
     ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
     ({"steps": "-1"}, "steps must be positive; got -1."),
+    ({"max_hours": "9" * 400}, "max_hours is at most 2,147,483,648; got inf."),
+    ({"max_hours": "nan"}, "max_hours must be positive; got nan."),
+    ({"seeds": "9" * 5000}, "seeds is at most 300; got inf."),
     ({"workers": "1.5"}, "workers must be a whole number; got 1.5."),
     ({"artifacts": ""}, "artifacts is empty; leave it out, or give a name."),
     ({"out": ""}, "out is a folder whose name has no braces and no tilde; got ''."),
@@ -187,6 +191,20 @@ def test_what_is_left_out_is_the_presets(tmp_path):
 def test_another_length_of_training_has_a_folder_of_its_own():
     assert grid_of(["out=x"]).folder == "x"
     assert grid_of(["out=x", "steps=20"]).folder == "x/steps-20"
+
+
+@pytest.mark.parametrize("steps", ["1000", "1e3", "1_000", "1000\n", "１٠00", "1000.0"])
+def test_a_number_is_handed_on_as_one_however_it_is_written(tmp_path, steps):
+    grid = grid_of([f"steps={steps}", "max_hours=5e-1\n", "workers=02"])
+    assert (grid.steps, grid.max_hours, grid.workers) == ("1000", "0.5", "2")
+    assert grid.folder == "_build/grid/steps-1000"
+    assert cells_of(tmp_path, preset="smoke", sizes="1K", seeds="１\n") == ["smoke/PCFG/1K/adamw/seeds-1"]
+
+
+def test_what_is_handed_to_the_shell_is_quoted():
+    command = (ROOT / "lib" / "grid.smk").read_text().partition("    shell:")[2]
+    fields = re.findall(r"{(.*?)}", command)
+    assert [field for field in fields if not field.endswith(":q")] == ["threads"]
 
 
 def test_an_algorithm_that_cannot_train_a_size_is_refused_with_those_that_can(tmp_path):

@@ -1,10 +1,12 @@
 """The studies of the book are found in their folders: a new one needs no line outside its own."""
 
+import math
 import sys
 from operator import attrgetter
 from pathlib import Path
 from textwrap import dedent
 
+import numpy as np
 import pytest
 
 from sameloss import studies
@@ -14,7 +16,7 @@ from sameloss.book.costs import announce
 from sameloss.book.studies import all_studies, open_page, study_of
 from sameloss.book.verdicts import all_statements
 from sameloss.device import device_name
-from sameloss.errors import ParameterError
+from sameloss.errors import BookError, ParameterError
 from sameloss.studies.parameters import applied, cell
 
 ROOT = Path(__file__).parents[2]
@@ -297,3 +299,51 @@ def test_and_is_gone_without_a_trace():
     assert "sameloss.studies.squares.pages" not in all_studies()
     with pytest.raises(ParameterError, match="No study has a page 'ii_squares'"):
         open_page("ii_squares")
+
+
+GRAMMAR = "S A A 1\nA x 0.5\nA y 0.5"
+
+HOSTILE = (
+    *(0, -1, 1, 1.5, 5e-324, 1e300, 10**400, -(10**5000), math.inf, math.nan, -0.0, 2**63, True),
+    *(
+        "",
+        " ",
+        "a\0",
+        "a\nb",
+        "a\u2028b",
+        "a\ud800",
+        "x" * 256,
+        "x/" * 3000,
+        "é" * 200,
+        "~",
+        "~nobody",
+        "None",
+    ),
+    *("/proc/x", "/proc/kmsg", "/dev/null/x", "/dev/zero", "/etc/passwd", "{x}", "-1", "https://x/y", "'"),
+    *(None, [1], {}, b"x", 1j, [10**5000], np.eye(9)),
+)
+
+COMPANIONS = {
+    "length_limit": {"grammar": "mine.txt"},
+    "opt_corpus": {"opt": "facebook/opt-125m"},
+    "glue": {"opt": "facebook/opt-125m"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(n for study in all_studies().values() for n in study.plans))
+def test_any_value_of_any_parameter_is_accepted_or_refused_in_one_sentence(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("sameloss.hub._answers", lambda: False)
+    (tmp_path / "mine.txt").write_text(GRAMMAR)
+    said = []
+    for parameter in study_of(name).table(name):
+        for value in HOSTILE:
+            given = {"artifacts": str(tmp_path), **COMPANIONS.get(parameter, {}), parameter: value}
+            try:
+                open_page(name, **given)
+            except BookError as fault:
+                said.append(str(fault))
+    assert said
+    assert not [sentence for sentence in said if len(sentence.splitlines()) > 1 or sentence[-1] != "."]
+    assert "\n".join(said).encode()

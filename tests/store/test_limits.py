@@ -51,6 +51,13 @@ def test_something_in_the_way_is_one_sentence_with_its_path(tmp_path):
         (tmp_path / "file" / "run").mkdir()
 
 
+def test_so_is_something_above_the_folder(tmp_path):
+    (tmp_path / "file").touch()
+    folder = tmp_path / "file" / "artifacts"
+    with pytest.raises(StoreError, match="file cannot be used"), disk_faults_explained(folder):
+        folder.parent.mkdir()
+
+
 @pytest.mark.parametrize(
     "fault",
     [

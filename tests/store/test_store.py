@@ -213,6 +213,12 @@ def test_an_unwritable_folder_is_one_sentence(tmp_path):
         Store(tmp_path / "file" / "artifacts")
 
 
+@pytest.mark.parametrize("folder", ["/proc/x", "/proc/x/y", "/proc"])
+def test_so_is_one_in_which_nobody_may_make_another(folder):
+    with pytest.raises(StoreError, match=rf"^The artifacts folder {folder} cannot be written .*`artifacts`"):
+        Store(folder).compute(Squaring(3))
+
+
 def test_a_full_disk_loses_nothing(tmp_path):
     """RLIMIT_FSIZE makes every write beyond 100 KB fail, as a full disk would."""
     script = """

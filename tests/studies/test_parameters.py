@@ -57,12 +57,16 @@ class Toy:
         ("steps", 1.5, "steps must be a whole number; got 1.5."),
         ("steps", True, "steps must be a whole number; got True."),
         ("steps", math.nan, "steps must be positive; got nan."),
-        ("steps", math.inf, "steps must be a whole number; got inf."),
+        ("steps", math.inf, "steps is at most 2,147,483,648; got inf."),
         ("steps", 1e308, "steps is at most 2,147,483,648; got 1e+308."),
         ("rate", math.inf, "rate is at most 2,147,483,648; got inf."),
         ("seeds", 301, "seeds is at most 300; got 301."),
         ("size", "", "size is empty; leave it out, or give a name."),
-        ("size", "a\0b", "size holds a NUL character; give a name without."),
+        ("size", "a\0b", "size holds the character '\\x00'; give a name without."),
+        ("size", "a\nb", "size holds the character '\\n'; give a name without."),
+        ("size", "a\ud800", "size holds the character '\\ud800'; give a name without."),
+        ("size", [10**5000], "size must be a name; got one of type list."),
+        ("rate", [1] * 999, f"rate must be a number; got {str([1] * 20)[:-1]}, ...."),
         ("steps", [1], "steps must be a whole number; got [1]."),
         ("rate", "1h", "rate must be a number; got '1h'."),
         ("rate", 0, "rate must be positive; got 0."),
@@ -82,6 +86,15 @@ def test_a_bad_value_is_refused_in_one_sentence(name, value, sentence):
     with pytest.raises(ParameterError) as refused:
         checked(TABLE, {name: value})
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("name", ["steps", "rate"])
+@pytest.mark.parametrize(("digits", "sign"), [(400, 1), (5000, -1)])
+def test_a_whole_number_beyond_all_floats_is_refused_in_one_sentence(name, digits, sign):
+    with pytest.raises(
+        ParameterError, match=rf"^{name} (is at most 2,147,483,648; got inf|must be positive)"
+    ):
+        checked(TABLE, {name: sign * 10**digits})
 
 
 def test_what_is_not_given_has_its_default():
@@ -127,10 +140,24 @@ def test_a_choice_is_one_of_those_there_are():
         choose("preset", "c", "ab")
 
 
-def test_only_parameters_are_picked_from_a_namespace():
-    ipython = {"In": [], "Out": {}, "exit": 1, "_i": 1, "__name__": "x"}
-    namespace = {"size": "10K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter}
-    assert parameters_in({**namespace, **ipython}) == {"size": "10K", "steps": None}
+def test_every_value_of_a_plain_namespace_is_a_parameter():
+    namespace = {"size": "10K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter, "_": 1}
+    assert parameters_in(namespace) == {"size": "10K", "steps": None}
+
+
+def test_parameters_of_a_notebook_are_what_its_cells_assigned():
+    """And neither papermill's own, nor a start-up file's, nor what is still to come."""
+    injected = 'Seeds = 1\nPAPERMILL_INPUT_PATH = "x"\nimport math'
+    cells = [
+        "",
+        "size: str = 'all'\nsteps = 5",
+        "this does not run",
+        injected,
+        "page = begin(globals(), 'x')",
+    ]
+    found = {"size": "all", "steps": 5, "Seeds": 1}
+    namespace = {"In": cells, "Out": {}, "SEED": 7, "PAPERMILL_INPUT_PATH": "x", "math": math, **found}
+    assert parameters_in(namespace) == found
 
 
 def test_papermill_reads_a_cell_back():

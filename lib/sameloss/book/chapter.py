@@ -35,8 +35,8 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     Bad parameters end the notebook with one sentence.
 
     Args:
-        namespace: the notebook's `globals()`. The first call takes every name in it for a
-            parameter; a later one, in a notebook at work, reads the same names again.
+        namespace: the notebook's `globals()`. The first call takes every name that the cells above assigned
+            for a parameter; a later one, in a notebook at work, reads the same names again.
         name: of the page.
 
     """

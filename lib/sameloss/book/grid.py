@@ -15,7 +15,7 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any, cast
 
-from sameloss.book.studies import open_page
+from sameloss.book.studies import open_page, study_of
 from sameloss.errors import BookError, ParameterError
 from sameloss.studies.same_loss.groups import Group
 from sameloss.studies.same_loss.pages import ComparisonPage
@@ -54,11 +54,11 @@ class Grid:
 
 
 def grid_of(words: Iterable[str]) -> Grid:
-    """Read words like `sizes=2M,5M`.
+    """Read words like `sizes=2M,5M`; numbers that all cells share are written in one way.
 
     Raises:
-        ParameterError: for a name that no grid has or that is given twice, and for a folder whose name is a
-            pattern to Snakemake, is empty or has a tilde.
+        ParameterError: for a name that no grid has or that is given twice, for a number that no page takes,
+            and for a folder whose name is a pattern to Snakemake, is empty or has a tilde.
 
     """
     known = [field.name for field in fields(Grid)]
@@ -72,7 +72,9 @@ def grid_of(words: Iterable[str]) -> Grid:
     grid = Grid(**given)
     if not grid.out or {"{", "}", "~"} & set(grid.out):
         raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid.out!r}.")
-    return grid
+    table = study_of(CHAPTER).table(CHAPTER)
+    shared = {name: _number(getattr(grid, name)) for name in ("steps", "max_hours", "workers")}
+    return replace(grid, **{name: str(table[name].checked(name, value)) for name, value in shared.items()})
 
 
 def cells(grid: Grid) -> list[str]:

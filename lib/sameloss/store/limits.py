@@ -67,7 +67,8 @@ def disk_faults_explained(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        within = error.filename is not None and Path(str(error.filename)).is_relative_to(folder)
+        named = error.filename is not None and Path(str(error.filename))
+        within = named and (named.is_relative_to(folder) or folder.is_relative_to(named))
         if error.errno in FULL and (within or error.filename is None):
             raise StoreError(
                 f"No space left in the artifacts folder {folder}; what was computed before is kept. "

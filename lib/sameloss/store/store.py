@@ -158,10 +158,14 @@ class Store:
         """
         self.root, self.recorded = Path(root), recorded
         if not _can_be_written(self.root):
-            raise StoreError(
-                f"The artifacts folder {root} cannot be written or made; "
-                "choose another with the parameter `artifacts`."
-            )
+            raise self._unusable
+
+    @property
+    def _unusable(self) -> StoreError:
+        return StoreError(
+            f"The artifacts folder {self.root} cannot be written or made; "
+            "choose another with the parameter `artifacts`."
+        )
 
     @property
     def whole(self) -> "Store":
@@ -188,7 +192,10 @@ class Store:
         """Compute the run's result, if it is missing or damaged, without reading it."""
         folder = self.folder(run)
         with disk_faults_explained(self.root):
-            folder.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                folder.parent.mkdir(parents=True, exist_ok=True)
+            except FileNotFoundError as error:  # in /proc nobody makes a folder, though root may write there
+                raise self._unusable from error
             with FileLock(folder.with_suffix(".lock")):
                 if not self._intact(run, folder):
                     self._compute(run, report or write_progress(self.partial(run)))

@@ -4,12 +4,16 @@ Every study has one table of parameters. From it `-p` is checked, and the parame
 written; so what a reader can set, what it means and what it changes stand in one place.
 """
 
+import ast
+import math
 import os
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os.path import expanduser
 from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
+from unicodedata import category
 
 from sameloss.device import DEVICES
 from sameloss.errors import ParameterError
@@ -83,7 +87,7 @@ class Parameter:
         """
         value = self._converted(name, value)
         if self.choices and value is not None and value not in self.choices:
-            raise ParameterError(f"Unknown {name} {value!r}; choose one of {', '.join(self.choices)}.")
+            raise ParameterError(f"Unknown {name} {shown(value)}; choose one of {', '.join(self.choices)}.")
         return value
 
     def _converted(self, name: str, value: Any) -> Any:
@@ -93,32 +97,69 @@ class Parameter:
         if wanted is str and isinstance(value, str):
             return self._named(name, value)
         if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
-            if not (value > 0 or (value == 0 and self.may_be_zero)):
-                raise ParameterError(f"{name} must be positive; got {value}.")
-            if wanted is float or float(value).is_integer():
-                return wanted(self._bounded(name, value))
+            number = self._bounded(name, value)
+            if wanted is float or number.is_integer():
+                return wanted(number)
         kinds = {str: "a name", int: "a whole number", float: "a number"}
-        raise ParameterError(f"{name} must be {kinds[wanted]}; got {value!r}.")
+        raise ParameterError(f"{name} must be {kinds[wanted]}; got {shown(value)}.")
 
     def _named(self, name: str, value: str) -> str:
         if not value.strip():
             raise ParameterError(f"{name} is empty; leave it out, or give a name.")
-        if "\0" in value:
-            raise ParameterError(f"{name} holds a NUL character; give a name without.")
+        if odd := [character for character in value if category(character) in NOT_IN_NAMES]:
+            raise ParameterError(f"{name} holds the character {odd[0]!a}; give a name without.")
+        if (
+            any(len(part.encode()) > LONGEST_NAME for part in value.split("/"))
+            or len(value.encode()) > LONGEST_PATH
+        ):
+            raise ParameterError(
+                f"{name} is at most {LONGEST_NAME} bytes between slashes, {LONGEST_PATH:,} in all; got "
+                f"{len(value.encode()):,}."
+            )
         return expanduser(value)  # noqa: PTH111 - which leaves what no user has as it is, where Path raises
 
     def _bounded(self, name: str, value: float) -> float:
-        if value > self.most:
-            raise ParameterError(f"{name} is at most {self.most:,}; got {value:g}.")
-        if value < self.least:
-            raise ParameterError(f"{name} is at least {self.least:,}; got {value:g}.")
-        return value
+        try:
+            number = float(value)
+        except OverflowError:  # Python's whole numbers go beyond
+            number = math.inf if value > 0 else -math.inf
+        if not (number > 0 or (number == 0 and self.may_be_zero)):
+            raise ParameterError(f"{name} must be positive; got {number:g}.")
+        if number > self.most:
+            raise ParameterError(f"{name} is at most {self.most:,}; got {number:g}.")
+        if number < self.least:
+            raise ParameterError(f"{name} is at least {self.least:,}; got {number:g}.")
+        return number
 
     def line(self, name: str) -> str:
         """Return the parameter's line in a parameters cell, in the form that papermill's help reads."""
         wanted, *_ = get_args(self.kind) or (self.kind,)
         default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
         return f"{name}: {wanted.__name__} = {default}  # {self.text}"
+
+
+NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
+"""Kinds of characters that would break a line or cannot be written: control, surrogates, separators."""
+
+
+LONGEST_NAME = 255
+"""Bytes of the name of a file, at most."""
+
+LONGEST_PATH = 3000
+"""Bytes of a path, so that names of results fit behind it."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as Python writes it, on one line and cut short.
+
+    >>> shown("all")
+    "'all'"
+    """
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # Python writes no number of more than 4,300 digits
+        return f"one of type {type(value).__name__}"
+    return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
 PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
@@ -208,17 +249,32 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
-IPYTHON_NAMES = {"In", "Out", "exit", "quit", "open", "get_ipython"}
-
-
 def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the parameters from a notebook's namespace, before anything else was assigned."""
-    ignored = (types.ModuleType, types.FunctionType, types.MethodType, type)
-    return {
-        name: value
-        for name, value in namespace.items()
-        if not name.startswith("_") and name not in IPYTHON_NAMES and not isinstance(value, ignored)
-    }
+    """Pick the parameters from a notebook's namespace: what its cells assigned before anything else.
+
+    Papermill may assign its own paths among them, and IPython's start-up files run in no cell. Where there
+    are no cells, as in a plain script, every value counts.
+    """
+    cells = [source for source in namespace.get("In", ()) if source.strip()]
+    names = _assigned(cells) if cells else (n for n, value in namespace.items() if _is_value(n, value))
+    return {n: namespace[n] for n in names if n in namespace and not n.startswith(("_", "PAPERMILL_"))}
+
+
+def _is_value(name: str, value: Any) -> bool:
+    return name not in ("In", "Out") and not callable(value) and not isinstance(value, types.ModuleType)
+
+
+def _assigned(cells: Iterable[str]) -> Iterator[str]:
+    """Yield the names that assignments at the top level of some cells assign, in order."""
+    for source in cells:
+        with suppress(SyntaxError):  # of a cell that did not run
+            for statement in ast.parse(source).body:
+                if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+                    yield from (
+                        n.id
+                        for n in ast.walk(statement)
+                        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                    )
 
 
 def cell(table: Mapping[str, Parameter]) -> str:

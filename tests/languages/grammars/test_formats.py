@@ -105,13 +105,34 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
     ("text", "message"),
     [
         ("", "has no rules"),
-        ("S A A 0.5\nA x 1", r"Probabilities of S \(lines 1\) sum to 0\.5; they must sum to 1, up to 0\.01"),
-        ("S -> A A [0.5]\nA -> 'x' [1.0]", r"Probabilities of S \(lines 1\) sum to 0\.5"),
-        ("S -> A A", r"Probabilities of S \(lines 1\) sum to 0;"),
+        ("S A A 0.5\nA x 1", r"Probabilities of S \(line 1\) sum to 0\.5; they must sum to 1, up to 0\.01"),
+        ("S -> A A [0.5]\nA -> 'x' [1.0]", r"Probabilities of S \(line 1\) sum to 0\.5"),
+        ("S -> A A", r"^A right side of S has no probability \(line 1\); write \[p\] behind each\.$"),
+        ("S -> 'x' [1.0] | 'y[1]'", r"^A right side of S has no probability \(line 1\)"),
+        ("S -> A A [1e-3] | 'x' [.5e0]", r"Probabilities of S \(line 1\) sum to 0\.501"),
+        ("S -> A A [1.2.3e4]", "^Line 1 of the grammar cannot be read: Expected a nonterminal"),
+        (
+            "S -> A A [1]\n\nA -> 'x' [0.5] | '' [0.5]",
+            "^An empty word on line 3; .* has no empty productions",
+        ),
+        ("%start T\nS x 1", "^The start symbol T has no rules"),
+        ("%begin S\nS x 1", "^Line 1, of %begin, does not end in a probability"),
+        (
+            ". . 1",
+            r"^'\.' \(line 1\) is a symbol and a word, which plain lines cannot tell apart; rename one",
+        ),
+        (
+            "A -> 'a' [0.5] | 'b' [0.5]\nS -> A A [1.0]",
+            "^S cannot be reached from the start A; put S first or write `% start S`, or leave out what",
+        ),
+        ("A a 1\nB A C 1\nC c 1\nS B A 0.5\nS S S 0.5", "^B, C, S cannot be reached .*; put S first"),
+        ("% start A\nS A A 1\nA a 1", "^S cannot be reached from the start A"),
+        ("S A A 1\nS A B 0\nA a 1\nB b 1", "^B cannot be reached from the start S"),
+        ("S s 1\nA B B 1\nB A A 0.5\nB b 0.5", "^A, B cannot be reached from the start S; put A first"),
         ("# mine\n\nS -> A A [1.0]\nA -> 'x' ['x']", "^Line 4 of the grammar cannot be read: Expected a"),
         ("%begin S\nS -> 'x' [1]", "^Line 1 of the grammar cannot be read: Bad directive"),
         ("%start T\nS -> 'x' [1]", "^The start symbol T has no rules"),
-        ("S -> A \\\n A [0.5]\nA -> 'x' [0.5]", r"Probabilities of S \(lines 2\) sum to 0\.5"),
+        ("S -> A \\\n A [0.5]\nA -> 'x' [0.5]", r"Probabilities of S \(line 2\) sum to 0\.5"),
         (
             "S A A 1.5\nS x -0.5\nA x 1",
             r"of rule S -> A A \(line 1\) is 1\.5; it lies in \[0, 1\]",
@@ -120,7 +141,7 @@ def test_probabilities_rounded_in_writing_are_accepted_and_sum_to_one():
         ("S A A one\nA x 1", "Line 1, of S, does not end in a probability"),
         ("S\nA x 1", "Line 1, of S, does not end in a probability"),
         ("S A 1\nA B 1\nB A 1", "Unary rules form a cycle: (A -> B -> A|B -> A -> B)"),
-        ("S S 1", "Unary rules form a cycle: S -> S"),
+        ("S -> S [1]", "Unary rules form a cycle: S -> S"),
         (
             "S A A 1\nA B 1\nB x 1",
             r"Rule A -> B \(line 2\) is unary; only the start symbol S may have",
@@ -152,8 +173,12 @@ def test_a_released_grammar_is_read_as_it_is_rounded():
     grammar = read_grammar(text)
     assert grammar.emission.sum(1).tolist() == pytest.approx([0, 1, 1], abs=1e-15)
     assert float(grammar.emission[1, 0]) == pytest.approx(0.49977 / 0.99977)
-    assert rescaled_in_words(text) == "Divided by what they sum to as written: A (0.99977), B (0.99998)."
-    assert rescaled_in_words("S x 0.3\nS y 0.7") == "All probabilities sum to one as they are written."
+    assert rescaled_in_words(text) == (
+        "The start is S; divided by what they sum to as written: A (0.99977), B (0.99998)."
+    )
+    assert rescaled_in_words("S x 0.3\nS y 0.7") == (
+        "The start is S; all probabilities sum to one as they are written."
+    )
     with pytest.raises(LanguageError, match=r"Probabilities of A \(lines 2, 3\) sum to 0\.98"):
         read_grammar("S A A 1\nA x 0.48\nA y 0.5")
 
@@ -176,3 +201,17 @@ def test_lines_are_counted_with_comments():
 
 def test_a_word_may_hold_what_opens_a_comment():
     assert read_grammar("S # 0.5\nS #1 0.5").vocabulary == ("#", "#1")
+
+
+@pytest.mark.parametrize("first", ["%start S", "% start S", " %  start  S  # not A"])
+@pytest.mark.parametrize("rules", ["A a 0.5\nA b 0.5\nS A A 1", "A -> 'a' [.5] | 'b' [.5]\nS -> A A [1]"])
+def test_the_start_may_be_named(first, rules):
+    grammar = read_grammar(f"{first}\n{rules}")
+    assert grammar.symbols[int(grammar.roots.argmax())] == "S"
+    assert rescaled_in_words(f"{first}\n{rules}").startswith("The start is S; ")
+
+
+def test_probabilities_may_have_exponents_and_words_what_looks_like_one():
+    grammar = read_grammar("S -> '[1e-3]' [1e-3] | \"[2E5]\" [9.99E-01]")
+    assert grammar.vocabulary == ("[1e-3]", "[2E5]")
+    assert grammar.emission.tolist() == [[0.001, 0.999]]

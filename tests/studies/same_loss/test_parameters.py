@@ -7,7 +7,10 @@ from sameloss.studies.same_loss.pages import STUDY
 from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
 from sameloss.studies.same_loss.settings import PRESETS
 
-pytestmark = pytest.mark.usefixtures("home")
+
+@pytest.fixture(autouse=True)
+def elsewhere(home):
+    (home / "empty.txt").touch()
 
 
 def open_settings(page="02_existence", **given):
@@ -51,8 +54,10 @@ def open_settings(page="02_existence", **given):
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
         (
             {"grammar": "/dev/zero"},
-            r"^/dev/zero is no file of a grammar, which is text of up to 10,000,000 bytes",
+            r"^/dev/zero is no file of a grammar, which is text of 1 to 10,000,000 bytes",
         ),
+        ({"grammar": "/dev/null"}, r"^/dev/null is no file of a grammar"),
+        ({"grammar": "empty.txt"}, r"^empty.txt is no file of a grammar"),
         ({"grammar": "/"}, r"^/ is no file of a grammar"),
         ({"grammar": ""}, r"^grammar is empty; leave it out"),
         (
@@ -85,6 +90,7 @@ def test_bad_parameters_say_what_is_valid(given, message):
         ({"glue": "folder"}, "glue has an effect only together with opt"),
         ({"opt_corpus": "folder"}, "opt_corpus has an effect only together with opt"),
         ({"sentences": 10**9}, r"^sentences is at most 1,000,000; got 1e\+09\.$"),
+        ({"sentences": 1}, r"^sentences is at least 2; got 1\.$"),
         ({"trace_sentences": 9}, "Unknown parameter 'trace_sentences'; valid here are preset, sentences, "),
     ],
 )

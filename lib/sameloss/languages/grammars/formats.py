@@ -22,6 +22,8 @@ from sameloss.languages.grammars.pcfg import PCFG
 WRITTEN_TOLERANCE = 0.01
 """How far from one written probabilities may sum, NLTK's own; they are then divided by their sum."""
 
+NOT_TOLD_APART = "is a symbol and a word, which plain lines cannot tell apart"
+
 ROUNDING = 1e-9
 """How far they may be off without a word."""
 
@@ -74,11 +76,11 @@ class GrammarText:
 
 
 def read_grammar(text: str) -> Grammar:
-    r"""Read a grammar in either notation; the first line's symbol is the start.
+    r"""Read a grammar in either notation; the start is the first rule's symbol, or that of `% start S`.
 
     Raises:
         LanguageError: where a line cannot be read, a rule is not in Chomsky normal form, unary
-            rules form a cycle, or probabilities do not sum to one.
+            rules form a cycle, probabilities do not sum to one, or the start cannot reach a symbol.
 
     >>> grammar = read_grammar("S -> A A [1.0]\nA -> 'yes' [0.5] | 'no' [0.5]")
     >>> grammar.symbols, grammar.vocabulary
@@ -91,20 +93,21 @@ def read_grammar(text: str) -> Grammar:
     _check_sums(written)
     rules = [rule for rule in written if rule.probability]  # of the others nothing comes
     _check_form(start, rules)
+    _check_reach(start, rules)
     return _grammar(start, rules)
 
 
 def rescaled_in_words(text: str) -> str:
-    r"""Return one line on what was divided by its sum because it did not sum to one as written.
+    r"""Return one line on the start, and on what was divided by its sum because that was not one as written.
 
     >>> print(rescaled_in_words("S A A 1\nA x 0.333\nA y 0.333\nA z 0.333"))
-    Divided by what they sum to as written: A (0.999).
+    The start is S; divided by what they sum to as written: A (0.999).
 
     """
-    off = {s: total for s, total in _sums(_read(text)[1]).items() if abs(total - 1) > ROUNDING}
-    if not off:
-        return "All probabilities sum to one as they are written."
-    return f"Divided by what they sum to as written: {', '.join(f'{s} ({t:.6g})' for s, t in off.items())}."
+    start, rules = _read(text)
+    off = [f"{s} ({t:.6g})" for s, t in _sums(rules).items() if abs(t - 1) > ROUNDING]
+    divided = f"divided by what they sum to as written: {', '.join(off)}"
+    return f"The start is {start}; {divided if off else 'all probabilities sum to one as they are written'}."
 
 
 def _read(text: str) -> tuple[str, list[Rule]]:
@@ -114,8 +117,8 @@ def _read(text: str) -> tuple[str, list[Rule]]:
 
 
 def _without_comment(line: str) -> str:
-    """Return a line without what a # opens behind its last probability; words may hold one."""
-    return re.sub(r"(\]|\s[-+.\deE]+)\s+#.*$", r"\1", line)
+    """Return a line without what a # opens behind its last probability, or the start; words may hold one."""
+    return re.sub(r"(\]|\s[-+.\deE]+|^\s*%\s*start\s+\S+)\s+#.*$", r"\1", line)
 
 
 def _read_nltk(text: Sequence[str]) -> tuple[str, list[Rule]]:
@@ -124,6 +127,7 @@ def _read_nltk(text: Sequence[str]) -> tuple[str, list[Rule]]:
 
     rules, start = [], None
     for number, line in _joined(text):
+        line = re.sub(_QUOTED_OR_EXPONENT, _without_exponent, line)
         directive = line.lstrip().startswith("%")  # which NLTK does not take alone
         try:
             first, parsed = read_grammar(
@@ -137,10 +141,29 @@ def _read_nltk(text: Sequence[str]) -> tuple[str, list[Rule]]:
         if directive:
             start = str(first)
             continue
+        if any("[" not in side for side in re.sub(_QUOTED, "", line).split("|")):  # which NLTK takes for 0
+            raise LanguageError(
+                f"A right side of {first} has no probability (line {number}); write [p] behind each."
+            )
         rules += [
             Rule(str(r.lhs()), tuple(map(str, r.rhs())), any(map(is_terminal, r.rhs())), r.prob(), number)
             for r in parsed
         ]
+    return _started(start, rules)
+
+
+_QUOTED = r"'[^']*'|\"[^\"]*\""
+_QUOTED_OR_EXPONENT = rf"{_QUOTED}|\[(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+\]"
+
+
+def _without_exponent(found: re.Match[str]) -> str:
+    """Write a probability such as [1e-3] as NLTK reads it; leave words as they are."""
+    text = found[0]
+    return f"[{np.format_float_positional(float(text[1:-1]))}]" if text.startswith("[") else text
+
+
+def _started(start: str | None, rules: list[Rule]) -> tuple[str, list[Rule]]:
+    """Return the start, which is the first line's symbol where nothing else is written, and the rules."""
     if not rules:
         raise LanguageError("The grammar has no rules.")
     start = start or rules[0].parent
@@ -162,18 +185,21 @@ def _joined(text: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 def _read_lines(text: Sequence[str]) -> tuple[str, list[Rule]]:
     lines = [(number, line.split()) for number, line in enumerate(text, start=1) if line.strip()]
-    if not lines:
-        raise LanguageError("The grammar has no rules.")
     parents = {line[0] for _, line in lines}
-    rules = []
+    rules, start = [], None
     for number, (parent, *children) in lines:
         try:
             probability = float(children.pop())
         except (IndexError, ValueError):
+            if directive := re.fullmatch(r"\s*%\s*start\s+(\S+)\s*", text[number - 1]):
+                start = directive[1]
+                continue
             raise LanguageError(f"Line {number}, of {parent}, does not end in a probability.") from None
+        if children == [parent]:
+            raise LanguageError(f"{parent!r} (line {number}) {NOT_TOLD_APART}; rename one of them.")
         lexical = len(children) == 1 and children[0] not in parents
         rules.append(Rule(parent, tuple(children), lexical, probability, number))
-    return lines[0][1][0], rules
+    return _started(start, rules)
 
 
 def _check_form(start: str, rules: Sequence[Rule]) -> None:
@@ -185,12 +211,29 @@ def _check_form(start: str, rules: Sequence[Rule]) -> None:
     for rule in rules:
         if len(rule.children) != (1 if rule.lexical or rule.unary else 2):
             raise LanguageError(f"Rule {rule} is not in Chomsky normal form: two symbols, or one word.")
+        if rule.lexical and not rule.children[0].strip():
+            raise LanguageError(
+                f"An empty word on line {rule.line}; a grammar here has no empty productions."
+            )
         if unknown := set() if rule.lexical else set(rule.children) - parents:
             raise LanguageError(f"Symbol {min(unknown)} of rule {rule} has no rules of its own.")
         if rule.unary and rule.parent != start:
             raise LanguageError(f"Rule {rule} is unary; only the start symbol {start} may have such rules.")
         if start in rule.children and start in unary:
             raise LanguageError(f"The start symbol {start} has unary rules, so it may not stand in {rule}.")
+
+
+def _check_reach(start: str, rules: Sequence[Rule]) -> None:
+    """Refuse symbols that no derivation holds, and so words that no sentence has."""
+    graph = nx.DiGraph((rule.parent, child) for rule in rules if not rule.lexical for child in rule.children)
+    graph.add_nodes_from(rule.parent for rule in rules)
+    lost = [symbol for symbol in graph if symbol not in {start, *nx.descendants(graph, start)}]
+    if lost:
+        top = next((symbol for symbol in lost if not set(graph.predecessors(symbol)) - {symbol}), lost[0])
+        raise LanguageError(
+            f"{', '.join(lost)} cannot be reached from the start {start}; put {top} first or write `% start "
+            f"{top}`, or leave out what cannot be reached."
+        )
 
 
 def _grammar(start: str, rules: Sequence[Rule]) -> Grammar:
@@ -228,10 +271,11 @@ def _check_sums(rules: Sequence[Rule]) -> None:
             raise LanguageError(f"The probability of rule {rule} is {rule.probability}; it lies in [0, 1].")
     for parent, total in _sums(rules).items():
         if abs(total - 1) > WRITTEN_TOLERANCE:
-            lines = dict.fromkeys(str(rule.line) for rule in rules if rule.parent == parent)
+            lines = [*dict.fromkeys(str(rule.line) for rule in rules if rule.parent == parent)]
+            where = f"line{'s'[: len(lines) - 1]} {', '.join(lines)}"
             raise LanguageError(
-                f"Probabilities of {parent} (lines {', '.join(lines)}) sum to {total:.9g}; they must sum to "
-                f"1, up to {WRITTEN_TOLERANCE}, and are then divided by their sum."
+                f"Probabilities of {parent} ({where}) sum to {total:.9g}; they must sum to 1, up to "
+                f"{WRITTEN_TOLERANCE}, and are then divided by their sum."
             )
 
 
@@ -288,7 +332,7 @@ def to_lines(grammar: Grammar) -> str:
     _check_names(grammar.symbols, r"[^\s#]\S*")
     _check_names(grammar.vocabulary, r"\S+")
     if both := set(grammar.symbols) & set(grammar.vocabulary):
-        raise LanguageError(f"{min(both)!r} is a symbol and a word, which plain lines cannot tell apart.")
+        raise LanguageError(f"{min(both)!r} {NOT_TOLD_APART}.")
     return "".join(f"{r.parent} {' '.join(r.children)} {r.probability!r}\n" for r in _rules(grammar))
 
 

@@ -83,6 +83,7 @@ PARAMETERS: dict[str, Parameter] = {
         sets=("evaluation.language_sentences",),
         example="5000",
         most=MOST_SENTENCES,
+        least=2,  # one has no standard error, which says where a calibration may end
     ),
     "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
     "length_limit": Parameter(
@@ -235,9 +236,9 @@ def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
     from sameloss.languages.grammars.formats import GrammarText
 
     file = Path(path)
-    if file.exists() and not (file.is_file() and file.stat().st_size <= LONGEST_GRAMMAR):
-        raise ParameterError(
-            f"{path} is no file of a grammar, which is text of up to {LONGEST_GRAMMAR:,} bytes."
+    if file.exists() and not (file.is_file() and 0 < file.stat().st_size <= LONGEST_GRAMMAR):
+        raise ParameterError(  # in /proc there are files of 0 bytes whose end never comes
+            f"{path} is no file of a grammar, which is text of 1 to {LONGEST_GRAMMAR:,} bytes."
         )
     try:
         text = file.read_text("utf-8-sig")
