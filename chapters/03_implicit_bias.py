@@ -19,6 +19,8 @@
 # **What you will see**: the lemma as two matrices; a language for which the theorem's assumption is empty;
 # SGD at several rates and batch sizes beside the flow of the theorem, and the ¼ of the theorem estimated
 # from SGD alone; what changes at a finite rate and with Adam; and Figure 4 drawn from a computed loss.
+#
+# By default SGD's smallest rate is left out, which takes most of the steps; `-p preset laptop-long` has it.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper

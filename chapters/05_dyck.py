@@ -19,6 +19,8 @@
 # **What you will see**: the language enumerated, so that losses, traces and probabilities are exact; every lemma
 # as a computed check, with a counter-example where it fails; a search for the flattest solution; and SGD
 # with label noise, which has to find it by itself.
+#
+# By default searches and trainings have two thirds of the steps of `-p preset laptop-long`.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper

@@ -21,6 +21,8 @@
 # convolutions, and its tangent kernel, computed and solved exactly; what each keeps of its accuracy, raw and above chance, for
 # three placements and two sizes; a kernel with its λ chosen on the test set, which favours it, the kernel at the *trained*
 # parameters, and a linear model of pixels as controls; which neurons are active; the network in lazy training; and the thesis' tables, recounted.
+#
+# By default there are three seeds and three strengths of noise, a part of the recorded `-p preset laptop-long`, which has fifteen and four.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper

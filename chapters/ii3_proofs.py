@@ -17,6 +17,7 @@
 #
 # **What you will see**: both sides of each lemma, computed exactly; from which $k$ it holds; states at which it is false, and the
 # hypothesis that is missing there; constants that can be sharper; and the best that tangent kernels of few and of many filters can do.
+# By default the kernels have 40 starts each, with `-p preset laptop-long` 400.
 #
 # Two things are kept apart. A *state* is a filter $(c, v, b)$ at some $k$. One at which a lemma's hypotheses are true and its conclusion
 # is false shows that a hypothesis is missing, whatever $k_0$. A lemma that is false at one $k$ only says that $k_0$ is larger.

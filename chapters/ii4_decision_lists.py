@@ -21,6 +21,8 @@
 # grows when; the theorems' numbers of steps beside those that it takes; what becomes of attention meanwhile; SGD on drawn
 # sequences beside the exact flow; and each assumption dropped in turn.
 #
+# By default what is drawn has three seeds, and transformer blocks one: `-p seeds 10` has more of the first, `-p preset laptop-long` of both.
+#
 # The thesis has proofs and one figure. It says nothing about which quantity grows when, about attention after training, or
 # about samples.
 

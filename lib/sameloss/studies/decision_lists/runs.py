@@ -60,7 +60,7 @@ class ListFlows(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.05 * len(list(self._families()))
+        return 0.12 * len(list(self._families()))
 
     def _families(self) -> Iterator[tuple[str, Column, float]]:
         task, sweeps = self.task, self.sweeps
@@ -129,7 +129,7 @@ class ListCurves(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.03 * len(self.readouts)
+        return 0.15 * len(self.readouts)
 
 
 def _log_times(horizon: float) -> np.ndarray:
@@ -181,7 +181,7 @@ class ListDescents(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.15 * len(self.tasks)
+        return 0.35 * len(self.tasks)
 
     def _row(self, curvature: str, column: Column, bound: float, steps: int) -> dict:
         found = descend(column, 1 / bound, steps, to_the_end=curvature == "at the start")

@@ -93,8 +93,9 @@ class ListSGD(ListRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        dense = self.how.batch * self.task.length * self.task.words**2 if self.readout is None else 0
-        return self.how.steps * (1e-3 + dense / 6e9)
+        token = self.task.length * self.task.words
+        dense = self.how.batch * token * self.task.words if self.readout is None else 0
+        return self.how.steps * (1.5e-3 + dense / 6e9) + self.how.looks * self.looked * token / 5e7
 
 
 @dataclass(frozen=True)
@@ -157,4 +158,4 @@ class ListBlock(ListRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         b = self.blocks
-        return b.steps * self.layers * (1.5e-3 + 6e-7 * b.batch * b.task.length * b.d_model)
+        return b.steps * self.layers * (1.5e-3 + 1.5e-7 * b.batch * b.task.length * b.d_model)

@@ -190,7 +190,7 @@ SMOKE = ListSettings(
     seeds=2,
 )
 
-LAPTOP = ListSettings(
+LONG = ListSettings(
     task=TaskShape(200, 25, 4),
     readouts=(1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0),
     shown=(30.0, 10.0, 7.0, 5.0),
@@ -216,15 +216,18 @@ LAPTOP = ListSettings(
         (16, 24, 36, 54), 6, 3, 30.0, (8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000), 3000
     ),
     blocks=Blocks(TaskShape(50, 10, 4), 64, (1,), 3e-3, 64, 1000, 3),
-    seeds=5,
+    seeds=10,
 )
 
+LAPTOP = replace(LONG, cases=200, blocks=replace(LONG.blocks, seeds=1), seeds=3)
+"""Fewer seeds, and of transformer blocks, of which no interval is taken, one."""
+
 GPU = replace(
-    LAPTOP,
-    sweeps=replace(LAPTOP.sweeps, words=(40, 80, 160, 320, 640, 1280, 2560, 3200)),
+    LONG,
+    sweeps=replace(LONG.sweeps, words=(40, 80, 160, 320, 640, 1280, 2560, 3200)),
     drawn=(25, 100, 1000, 10_000, 100_000),
     both=Steps(100.0, 256, 10_000, 100),
-    blocks=replace(LAPTOP.blocks, layers=(1, 2, 4), steps=4000),
+    blocks=replace(LONG.blocks, layers=(1, 2, 4), steps=4000),
     seeds=10,
     larger=(TaskShape(400, 50, 4), TaskShape(800, 100, 4)),
 )
@@ -236,7 +239,7 @@ PAPER = replace(GPU, drawn=(25, 100, 1000, 10_000, 1_000_000))
 PRESETS = {
     "smoke": Settings("smoke", SMOKE),
     "laptop": Settings("laptop", LAPTOP),
-    "laptop-long": Settings("laptop-long", replace(LAPTOP, seeds=10)),
+    "laptop-long": Settings("laptop-long", LONG),
     "gpu": Settings("gpu", GPU),
     "paper": Settings("paper", PAPER),
 }

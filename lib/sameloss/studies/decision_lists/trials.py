@@ -119,9 +119,9 @@ class ListDepartures(ListRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         how = self.how
-        radii = 1e-2 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
-        known = {"repeats": 1e-3 * sum(how.readouts), "radius": radii, "start": 0.1 * len(how.starts)}
-        return known.get(self.part, 0.3)
+        radii = 4e-3 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
+        known = {"repeats": 1e-3 * sum(how.readouts), "radius": radii, "start": 0.2 * len(how.starts)}
+        return known.get(self.part, 0.5)
 
     def _repeats(self) -> Iterator[tuple]:
         """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².

@@ -156,7 +156,7 @@ class DyckTraining(_DyckRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         s = self.settings
-        return 1.6e-5 * s.training_steps * s.seeds * len(s.noises)
+        return s.training_steps * (3e-4 + 1.6e-5 * s.seeds * len(s.noises))
 
 
 def trained(

@@ -165,7 +165,7 @@ class BestFilters(SignalRun):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.05 * len(self.rows_of_noise) * len(self.multipliers)
+        return 0.015 * len(self.rows_of_noise) * len(self.multipliers)
 
 
 @dataclass(frozen=True)
@@ -197,4 +197,4 @@ class DeadZone(SignalRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         steps = sum(2 * self.patches.noise / multiple for multiple in self.multiples)
-        return 2e-4 * len(self.centres) * self.count * steps
+        return 4e-5 * len(self.centres) * self.count * steps

@@ -87,8 +87,8 @@ LAPTOP = SignalSettings(
     phase=(100, 200, 500, 1000, 2000, 5000, 10_000, 100_000),
     multipliers=(0.5, 0.75, 1.0, 1.25, 1.5),
     dead=DeadZone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20),
-    tangent=TangentStarts(filters=(1, 2, 4, 8, 16, 32), starts=100, held=20, images=400),
-    seeds=5,
+    tangent=TangentStarts(filters=(1, 2, 4, 8, 16, 32), starts=40, held=10, images=400),
+    seeds=3,
 )
 """The settings of Figure 3.3, but for its 10,000 steps."""
 

@@ -156,7 +156,9 @@ class SGDDrift(_OnTheManifold):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.04 * self.settings.replicas
+        s = self.settings
+        steps = sum(s.horizon * batch / rate**2 for batch in s.batches for rate in s.rates(batch))
+        return 3 + steps * (2e-4 + 3e-7 * s.replicas)
 
 
 def _steps(horizon: float, unit: float) -> list[int]:
@@ -285,7 +287,10 @@ class AdamDrift(_OnTheManifold):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 0.17 * self.settings.adam_replicas
+        s = self.settings
+        times = [(s.adam_horizon, rate) for rate in s.adam_rates] + [(s.end_horizon, s.adam_rates[0])]
+        steps = sum(horizon / rate**2 for horizon, rate in times)
+        return 3 + steps * (2e-4 + 3e-7 * s.adam_replicas)
 
 
 @dataclass(frozen=True)

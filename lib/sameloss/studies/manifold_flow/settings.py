@@ -72,6 +72,8 @@ SMOKE_FLOW = FlowSettings(
     landscape_steps=2000,
 )
 
+LAPTOP_FLOW = FlowSettings(halvings=2)
+"""Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all of its three."""
 
 SMOOTH_LANGUAGE = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
 """The same without zeros."""
@@ -86,8 +88,11 @@ class Settings:
     limits: Limits = OWN_LIMITS
 
 
-PRESETS = {name: Settings(name, SMOKE_FLOW if name == "smoke" else FlowSettings()) for name in PRESET_NAMES}
-"""All presets but the first are alike: tiny models need no more than a laptop."""
+PRESETS = {
+    name: Settings(name, {"smoke": SMOKE_FLOW, "laptop": LAPTOP_FLOW}.get(name, FlowSettings()))
+    for name in PRESET_NAMES
+}
+"""All presets but the first two are alike: tiny models need no more than a laptop."""
 
 PARAMETERS: dict[str, Parameter] = {
     **OF_EVERY_PAGE,

@@ -7,7 +7,7 @@ length 1, and d = 1/σ².
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, exp, log, sqrt
 
 import numpy as np
@@ -66,6 +66,12 @@ class TangentKernel:
         signs = np.sign(self.filters[:, 0]) * self.sees_signal
         return np.concatenate([copies, signs]) if self.biased else copies
 
+    @cached_property
+    def factor(self) -> tuple[np.ndarray, bool]:
+        """Return Cholesky's factor of Σ: the slowest step, and several things are asked of one kernel."""
+        found = covariance(self)
+        return cho_factor(found + RIDGE * np.trace(found) / len(found) * np.eye(len(found)))
+
 
 def threshold_at_signal(
     patches: Patches, filters: Float[np.ndarray, "m r"], biased: bool = False
@@ -114,13 +120,7 @@ def best_error(kernel: TangentKernel) -> float:
 
 def best_weights(kernel: TangentKernel) -> Float[np.ndarray, " features"]:
     """Return Σ⁻¹μ, the direction of linear discriminant analysis."""
-    return _solved(kernel, kernel.signal)
-
-
-def _solved(kernel: TangentKernel, target: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    found = covariance(kernel)
-    ridge = RIDGE * np.trace(found) / len(found)
-    return cho_solve(cho_factor(found + ridge * np.eye(len(found))), target)
+    return cho_solve(kernel.factor, kernel.signal)
 
 
 def covariance(kernel: TangentKernel) -> Float[np.ndarray, "features features"]:
@@ -163,8 +163,8 @@ def _second_moments(kernel: TangentKernel) -> SecondMoments:
     outer = lambda a, b: a[..., :, None] * b[..., None, :]  # noqa: E731
     mixed = outer(first, across)
     rows = both[..., None] * np.eye(w.shape[1]) + (square - both)[..., None] * outer(first, first)
-    rows = rows + product[..., None] * (mixed + mixed.swapaxes(2, 3))
-    rows = rows + np.where(parallel[..., None], 0, other - both)[..., None] * outer(across, across)
+    rows += product[..., None] * (mixed + mixed.swapaxes(2, 3))
+    rows += np.where(parallel[..., None], 0, other - both)[..., None] * outer(across, across)
     by_sign = mean(z * gate.signed) * first + mean(gate.signed_tilt) * across
     return SecondMoments(rows, by_sign, mean(gate.signed)[..., 0])
 
@@ -214,7 +214,7 @@ def open_and_closed(kernel: TangentKernel) -> TangentKernel:
     if kernel.biased:
         raise ParameterError("Gates are closed to the signal for the kernel by w alone; got biased = True.")
     copies = np.kron(np.eye(m), np.eye(r)[:1])  # of w*, the first axis: a row a gate
-    form = copies @ _solved(kernel, copies.T) / kernel.patches.sigma**2
+    form = copies @ cho_solve(kernel.factor, copies.T) / kernel.patches.sigma**2
     chosen = kernel.sees_signal
     while True:
         flipped = np.abs(chosen - np.eye(m))  # a row for every gate that could be turned
