@@ -161,6 +161,7 @@ _LAPTOP = replace(
         _LONG.training,
         optimisation=replace(_LONG.training.optimisation, steps=1600),
         compared_steps=1600,
+        lengths={"saturating": 1.25, "treated": 0.75},
         checkpoints=(1 / 4, 1 / 2, 1.0),
         seeds=3,
         left_out=frozenset(
@@ -180,6 +181,7 @@ _LAPTOP = replace(
         saturation_sentences=2000,
         downstream=replace(_LONG.evaluation.downstream, probe_seeds=2),
         projection=256,  # the features of the smallest size
+        flatness=replace(_LONG.evaluation.flatness, measure_sentences=75, chain_steps=30),
     ),
 )
 """The same at the smallest scale that shows it: half as many steps, three seeds, few algorithms."""
