@@ -56,5 +56,6 @@ def steps_to(flow: pd.DataFrame, level: float) -> float:
     if own.accuracy.max() < level:
         return float("nan")
     after = int(np.argmax(own.accuracy >= level))
-    steps = np.linspace(*np.log(own.step.iloc[[max(after - 1, 0), after]]), 200)
+    last, end = np.log(own.step.iloc[[max(after - 1, 0), after]])
+    steps = np.linspace(last, end, 200)
     return float(np.exp(np.interp(level, curve(flow, "accuracy")(steps), steps)))
