@@ -26,9 +26,7 @@
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 learning_rate: float = None  # the largest of SGD with batch size 1; each next is half; None: 0.2
 replicas: int = None  # independent runs of SGD at each rate; None: the preset's
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

@@ -27,9 +27,7 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 sentence_length: int = None  # T, even, 6 to 10; None: 6
 width: int = None  # m, neurons of the trained models, from 2; None: the preset's
 steps: int = None  # of SGD; None: the preset's
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

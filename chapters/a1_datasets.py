@@ -28,9 +28,7 @@ length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar
 opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder: a GPU, or patience
 opt_corpus: str = None  # of a real OPT: text for token frequencies; None: WikiText-2
 glue: str = None  # of a real OPT: folder of QNLI and SST-2; None: nyu-mll/glue
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

@@ -25,9 +25,7 @@
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
 size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
 seeds: int = None  # pre-training seeds; None: the preset's
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's

@@ -20,9 +20,7 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, pape
 seeds: int = None  # pre-training seeds; None: the preset's
 saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 processes: int = None  # that share one training, each on a core or GPU of its own; None: one
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's

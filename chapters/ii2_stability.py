@@ -34,9 +34,7 @@ steps: int = None  # of the second of three stops; None: each model's own
 lr: float = None  # learning rate; None: each model's own
 momentum: float = None  # of gradient descent; None: each model's own
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

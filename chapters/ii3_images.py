@@ -36,9 +36,7 @@ seeds: int = None  # of samples, backgrounds and trainings; None: the preset's
 steps: int = None  # of each training; None: the preset's
 lr: float = None  # learning rate of the network; None: the preset's
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

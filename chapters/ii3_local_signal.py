@@ -32,9 +32,7 @@ length: float = None  # of the first filter, w; None: the preset's
 batch: int = None  # fresh images a step; None: the preset's
 steps: int = None  # of stochastic descent; None: the preset's
 seeds: int = None  # of stochastic descent; None: the preset's
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

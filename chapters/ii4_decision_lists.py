@@ -35,9 +35,7 @@ readout: float = None  # c of SGD on W alone, and of one more flow; None: the pr
 steps: int = None  # of SGD on both matrices; None: the preset's
 batch: int = None  # sequences a step of SGD; None: the preset's
 seeds: int = None  # of SGD, fixed samples and Figure 4.1; None: the preset's
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

@@ -34,9 +34,7 @@ lag: int = None  # steps after which LAG chooses, its k; None: the preset's
 label_noise: float = None  # of the labels: 0 exact, 1 sampled as in the thesis; None: the preset's
 state: str = None  # of the optimiser: mapped, reset or stale; None: mapped
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
-max_hours: float = (
-    None  # refuse what takes a reference core (or GPU) longer than this; None: the preset's limit
-)
+max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml

@@ -35,7 +35,9 @@ def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
 def test_sizes_are_the_papers_with_true_counts():
     table = size_table().set_index("size")
     assert 195e6 < table.parameters["235M"] < 205e6
-    families = [PRESETS[name].domain.sizes for name in ("smoke", "laptop", "workstation", "paper")]
+    families = [
+        PRESETS[name].domain.sizes for name in ("smoke", "laptop", "laptop-long", "workstation", "paper")
+    ]
     assert list(table.index) == list(dict.fromkeys(size for sizes in families for size in sizes))
     assert table.preset["2M"] == "gpu"  # the first that has it
     assert table.d_model["235M"] == 1024

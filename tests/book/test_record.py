@@ -148,7 +148,7 @@ def test_runs_of_unknown_source_are_refused_before_anything_is_computed(book, mo
     pages["b"].store.compute(Squaring(1))
     change(pages["b"].store, Squaring(1), "unknown")
     monkeypatch.setattr(module, "recorded_pages", lambda preset: tuple(pages))
-    monkeypatch.setattr(module, "_open", lambda name, preset: pages[name])
+    monkeypatch.setattr(module, "_open", lambda name, *_: pages[name])
     monkeypatch.setattr(module, "announce", lambda page, runs: "")
     with pytest.raises(SystemExit, match=r"^1 finished runs come from source that was not committed or is"):
         record("toy")

@@ -181,7 +181,7 @@ stop what would take thousands of hours by mistake, and nothing that was meant."
 OF_EVERY_PAGE = {
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
     "max_hours": Parameter(
-        "refuse what takes a reference core (or GPU) longer than this; None: the preset's limit",
+        "refuse what takes one core, or GPU, longer than this; None: the preset's limit",
         float | None,
         sets=("limits.max_hours",),
     ),
