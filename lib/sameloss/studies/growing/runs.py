@@ -35,6 +35,9 @@ MOMENTS = "moments.safetensors"
 
 MEMBERS = "members.safetensors"
 
+OVERHEAD = 1e-3
+"""Seconds that a step takes for each layer and the rest of a model, however small they are."""
+
 
 @dataclass(frozen=True)
 class GrowthBase(Pretraining):
@@ -173,7 +176,8 @@ class _Grown(Run):
         """Return a rough number of seconds."""
         root = self.base.root
         rows = self.steps * root.optimisation.batch + len(self.looks) * self.held_out.sentences / 3
-        return len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
+        work = len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
+        return work + self.steps * OVERHEAD * (1 + self.shape.layers)
 
 
 def _look(names: Sequence[str], ensemble: Ensemble, pairs: Pairs, step: int, losses: Tensor) -> pd.DataFrame:
