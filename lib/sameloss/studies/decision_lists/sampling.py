@@ -95,7 +95,7 @@ class ListSGD(ListRun):
         """Return a rough number of seconds."""
         token = self.task.length * self.task.words
         dense = self.how.batch * token * self.task.words if self.readout is None else 0
-        return self.how.steps * (1.5e-3 + dense / 6e9) + self.how.looks * self.looked * token / 5e7
+        return self.how.steps * (1.2e-3 + dense / 2e10) + self.how.looks * self.looked * token / 1e8
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class ListSamples(ListRun):
     def effort(self) -> float:
         """Return a rough number of seconds."""
         s = self.samples
-        return 1.1e-8 * sum(s.words) * sum(s.sizes) * s.most_steps
+        return 5e-9 * sum(s.words) * sum(s.sizes) * s.most_steps
 
 
 @dataclass(frozen=True)
