@@ -114,7 +114,7 @@ class AllSwaps(Tabled):
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        return 8e-8 * self.size * self.candidates * self.descent.batch * self.descent.steps
+        return 3e-7 * self.size * self.candidates * self.descent.batch * self.descent.steps
 
 
 @dataclass(frozen=True)
