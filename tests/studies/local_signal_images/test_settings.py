@@ -33,9 +33,17 @@ def test_the_seeds_are_none_of_the_pilots():
     assert all(min(preset.images.all_seeds) >= 100 for preset in PRESETS.values())
 
 
+def test_the_defaults_runs_are_some_of_the_recorded_ones(tmp_path):
+    short, long = (
+        STUDY.open("ii3_images", {"preset": preset, "artifacts": str(tmp_path)}).runs()
+        for preset in ("laptop", "laptop-long")
+    )
+    assert set(short) < set(long)
+
+
 def test_the_first_placement_has_every_noise_and_others_its_ends():
     scenes = [(s.placement, s.side, s.noise) for s in LAPTOP.scenes]
-    assert len(set(scenes)) == len(scenes) == 4 + 2 + 2 + 2
+    assert len(set(scenes)) == len(scenes) == 3 + 2 + 2 + 2
     assert {noise for place, side, noise in scenes if place == "random place" and side == 16} == set(
         LAPTOP.noises
     )
@@ -45,7 +53,7 @@ def test_the_first_placement_has_every_noise_and_others_its_ends():
 
 def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
     solved = [s.placement for s in LAPTOP.scenes if LAPTOP.comparison(s, 100).kernel.trained]
-    assert solved == ["random place"] * 4
+    assert solved == ["random place"] * 3
 
 
 def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():

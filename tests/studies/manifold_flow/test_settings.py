@@ -29,10 +29,11 @@ def test_larger_batches_scatter_less_and_have_fewer_replicas():
     assert FlowSettings(replicas=10).replicas_of(4) == 8
 
 
-def test_every_preset_is_there_and_all_but_smoke_alike():
+def test_every_preset_is_there_and_the_longer_ones_alike():
     assert list(PRESETS) == list(NAMES)
-    assert {settings.flow for name, settings in PRESETS.items() if name != "smoke"} == {FlowSettings()}
+    assert {PRESETS[name].flow for name in NAMES[2:]} == {FlowSettings()}
     assert PRESETS["smoke"].flow == SMOKE_FLOW
+    assert PRESETS["laptop"].flow.rates(1) == FlowSettings().rates(1)[:-1]
 
 
 def test_half_of_a_languages_conditionals_are_zero_and_of_its_twins_none():

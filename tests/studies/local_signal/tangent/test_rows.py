@@ -4,11 +4,13 @@ from math import log
 
 import numpy as np
 import pytest
+from scipy.linalg import cho_factor
 from scipy.stats import binom, norm
 
 from sameloss.errors import ParameterError
 from sameloss.seeds import generator_for
 from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.tangent import rows
 from sameloss.studies.local_signal.tangent.rows import (
     TangentKernel,
     best_error,
@@ -130,6 +132,16 @@ def test_held_out_images_agree_with_moments(m, biased):
     found = held_out_error(kernel, 1000, generator_for("tangent test images", m))
     assert abs(found.mean - best_error(kernel)) < 4 * found.standard_error + 0.005
     assert found.standard_error < 0.01
+
+
+def test_a_kernel_is_factored_once(monkeypatch):
+    """Its error, its gates and its held-out images ask for the same factor."""
+    made, kernel = [], threshold_at_signal(PATCHES, filters(3))
+    monkeypatch.setattr(rows, "cho_factor", lambda found: made.append(0) or cho_factor(found))
+    for asked in (best_error, best_weights, open_and_closed):
+        asked(kernel)
+    held_out_error(kernel, 2, generator_for("tangent test", 0))
+    assert len(made) == 1
 
 
 def test_recorded_shares_and_rows():
