@@ -36,8 +36,8 @@ page = begin(globals(), "costs")
 # ## What each preset takes
 #
 # All comparisons of the book. *Estimated* are memory and time of the training alone, one run after the
-# other, sentences counted at full length: on this machine from the speed of its matrix products
-# and the time it takes to hand out a block's operations; for `gpu` and `paper` on an NVIDIA H200 from
+# other, sentences counted at full length: on a reference core, which does 9e10 operations a second in matrix products
+# and hands out a block's operations in 2 ms; for `gpu` and `paper` on an NVIDIA H200 from
 # its data sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming that training reaches 40 % of what
 # arithmetic and memory allow, and half a millisecond a block. *Measured* are the hours of everything,
 # trainings and measurements, added up over processes of one thread each, where it was run. No GPU was
@@ -53,8 +53,8 @@ render(preset_costs(page.store))
 # %% [markdown]
 # ## Estimated beside measured
 #
-# One pre-training of each size. Before it trains, every chapter says the estimate and refuses what is
-# above `max_hours`. *Tokens a second* counts tokens of sentences, not padding, and *utilisation* is the
+# One pre-training of each size. Before it computes, every chapter says the estimate and refuses what is
+# above `max_hours`, whatever else this machine does. *Tokens a second* counts tokens of sentences, not padding, and *utilisation* is the
 # share of the speed of this device's matrix products of that width (%) that they amount to.
 
 # %%
