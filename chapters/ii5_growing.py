@@ -22,6 +22,9 @@
 # anything there at all; how early the end can be told; what LAG chooses and what it costs; and whether measures of
 # the landscape tell as much. The next page, {ref}`stacking`, grows in several stages.
 #
+# By default three shallow models are grown by six operators and trained for few steps, which may be too few for the gate below and
+# all that depends on it; the recorded run, `-p preset laptop-long`, has thirty operators and is longer.
+#
 # The thesis has one trial an operator. Here every number is over several shallow models, and what is
 # chosen by one half of the held-out sentences is judged by the other.
 
@@ -238,7 +241,7 @@ glue("ceiling-thirty", tables.ceiling_in_words(thirty), display=False)
 glue("headroom-thirty", tables.headroom_in_words(thirty.headroom()), display=False)
 
 # %% [markdown]
-# The thesis grows after 83 % and 75 % of the pre-training. Here the shallow models of this page's preset are grown at several ages,
+# The thesis grows after 83 % and 75 % of the pre-training. Here other shallow models of this page's shape, and on its language, are grown at several ages,
 # up to sixteen times as long: towards saturation, where a model has learnt what it can hold. {glue:text}`ages`.
 
 # %% mystnb={"figure": {"caption": "Recorded: by the steps of the shallow models, what depth gains and how much operators differ at the end (left), and when the end can be told (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line an age."}}

@@ -35,6 +35,9 @@ MOMENTS = "moments.safetensors"
 
 MEMBERS = "members.safetensors"
 
+OVERHEAD = 1e-3
+"""Seconds that a step takes for each layer and the rest of a model, however small they are."""
+
 
 @dataclass(frozen=True)
 class GrowthBase(Pretraining):
@@ -65,6 +68,11 @@ class GrowthBase(Pretraining):
         """Return what a step on a batch of this training takes a model of some shape."""
         language = self.corpus.language
         return self.optimisation.batch * shape.flops(language.words, language.max_length)
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return super().effort + self.done * OVERHEAD * (1 + self.shape.layers)
 
     def of_shape(self, shape: EncoderShape) -> MaskedLanguageModel:
         """Return a new model of another shape, for weights to be loaded into."""
@@ -173,7 +181,8 @@ class _Grown(Run):
         """Return a rough number of seconds."""
         root = self.base.root
         rows = self.steps * root.optimisation.batch + len(self.looks) * self.held_out.sentences / 3
-        return len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
+        work = len(self.names) * rows * root.flops_of_step(self.shape) / root.optimisation.batch / 1.9e10
+        return work + self.steps * OVERHEAD * (1 + self.shape.layers)
 
 
 def _look(names: Sequence[str], ensemble: Ensemble, pairs: Pairs, step: int, losses: Tensor) -> pd.DataFrame:
