@@ -161,9 +161,9 @@ AGED = GrowingSettings(
 
 LAPTOP = replace(
     AGED,
-    steps=400,
-    lag=80,
-    optimisation=_constant(600, 32, 2e-3),
+    steps=500,
+    lag=100,
+    optimisation=_constant(800, 32, 2e-3),
     looks=8,
     preserving=_controls((0, 2)),
     first_seed=10,
@@ -267,8 +267,8 @@ PRESETS = {
     "laptop": Settings(
         "laptop",
         LAPTOP,
-        _stacking(LAPTOP, depth=4, added=1, steps=200, first_seed=30, looked=3),
-        _downstream(500, 2000),
+        _stacking(LAPTOP, depth=4, added=1, steps=250, first_seed=30, looked=3),
+        _downstream(400, 1000),
     ),
     "laptop-long": Settings(
         "laptop-long",
