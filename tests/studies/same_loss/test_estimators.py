@@ -53,7 +53,7 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    again = EstimatorComparison(page.group.pretraining("3K", 0), 1024, 0)
+    again = EstimatorComparison(page.group.pretraining("1K", 0), 1024, 0)
     assert again.key == estimator_comparison(page.group).key
     table = page.store.get(again)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]
@@ -77,7 +77,7 @@ def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
     compared, moved = estimator_comparison(group), reparametrisation(group)
     assert compared.pretraining == group.pretraining("40K", 0)
     assert moved.pretraining == group.pretraining("40K", 0)
-    assert (compared.sentences, moved.sentences, moved.chain_steps) == (8192, 150, 60)
+    assert (compared.sentences, moved.sentences, moved.chain_steps) == (8192, 75, 30)
     assert estimator_runs(group) == [identity(), compared, moved]
 
 

@@ -118,14 +118,14 @@ def test_scaled_noise_goes_on_from_the_end_of_soft_labels_each_with_a_length_of_
         group("02_existence", algorithm="soft", preset="smoke", steps=16).pretraining("3K", 2) == run.origin
     )
     laptop = group("02_existence", preset="laptop", algorithm="soft", steps=16)
-    assert laptop.steps[-1] == 24
+    assert laptop.steps[-1] == 20
 
 
 def test_the_first_steps_of_what_starts_from_nothing_have_exact_labels(group):
     def exact(algorithm):
         return group(preset="laptop", algorithm=algorithm).pretraining("40K", 0).objective.exact_steps
 
-    assert exact("adamw") == exact("adversarial") == 2400
+    assert exact("adamw") == exact("adversarial") == 1200
     assert exact("soft") == exact("sgd-noise") == 0
     assert group(preset="smoke").pretraining("3K", 0).objective == ORDINARY
 
