@@ -53,7 +53,7 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    again = EstimatorComparison(page.group.pretraining("1K", 0), 1024, 0)
+    again = EstimatorComparison(page.group.pretraining("3K", 0), 1024, 0)
     assert again.key == estimator_comparison(page.group).key
     table = page.store.get(again)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]

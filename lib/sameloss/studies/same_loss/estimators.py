@@ -257,8 +257,9 @@ def identity() -> IdentityMeasurement:
 
 
 def estimator_comparison(group: Group) -> EstimatorComparison:
-    """Return the comparison of estimators on the middle size of a group."""
-    size = group.sizes[(len(group.sizes) - 1) // 2]
+    """Return the comparison of estimators on the size that algorithms are compared at, or a middle one."""
+    compared = group.domain.compared
+    size = compared if compared in group.sizes else group.sizes[len(group.sizes) // 2]
     sentences = group.settings.evaluation.flatness.comparison_sentences
     return EstimatorComparison(group.pretraining(size, 0), sentences, 0)
 
