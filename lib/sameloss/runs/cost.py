@@ -2,18 +2,18 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from sameloss.device import best_device
 from sameloss.store.limits import one_thread
 
-if TYPE_CHECKING:
-    from sameloss.runs.pretraining import Pretraining
+Training = Any
+"""A `Pretraining`, which is priced by this module and so cannot be imported here."""
 
 
-def training_flops(run: "Pretraining", length: float | None = None) -> float:
+def training_flops(run: Training, length: float | None = None) -> float:
     """Return the floating-point operations of a pre-training.
 
     Args:
@@ -26,7 +26,7 @@ def training_flops(run: "Pretraining", length: float | None = None) -> float:
     return run.passes * sentences * each
 
 
-def training_bytes(run: "Pretraining") -> float:
+def training_bytes(run: Training) -> float:
     """Return roughly the bytes of a process: weights, gradients, two moments, and activations."""
     shape, length = run.shape, run.corpus.language.max_length
     words = run.corpus.language.words
@@ -35,7 +35,7 @@ def training_bytes(run: "Pretraining") -> float:
     return 4.0 * (4 * parameters + together * length * shape.activations(length))
 
 
-def micro_steps(run: "Pretraining") -> int:
+def micro_steps(run: Training) -> int:
     """Return how many times micro-batches go forward and back through the model."""
     each = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
     return run.passes * run.expected_steps * each
@@ -63,7 +63,7 @@ class Speed(NamedTuple):
     products: Callable[[int, torch.dtype], float]  # operations a second that training reaches, by width
     block_s: float  # a block forward and back on next to no data: handing out its operations
 
-    def seconds(self, run: "Pretraining") -> float:
+    def seconds(self, run: Training) -> float:
         """Estimate how long a pre-training takes, as if all sentences were as long as can be."""
         rate = self.products(run.shape.d_model, run.execution.dtype) * run.execution.processes
         blocks = run.shape.layers + BESIDE_BLOCKS

@@ -5,11 +5,12 @@ where they are of maxima over the seed's pairs; their interval is over seeds and
 the pairs of a maximum would not (the largest is in a resample with a probability of 63 %).
 """
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import curve_fit
+from scipy.optimize import OptimizeWarning, curve_fit
 
 from sameloss.errors import ParameterError
 
@@ -49,5 +50,7 @@ def fitted(sizes: Sequence[int], values: Float[np.ndarray, " size"]) -> tuple[fl
     """
     check_sizes(sizes)
     start = (values[0] / sizes[0] ** -0.5, -0.5)
-    (a, b), _ = curve_fit(lambda m, a, b: a * m**b, np.array(sizes, float), values, start, maxfev=10_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", OptimizeWarning)  # of a perfect fit: that it has no covariance
+        (a, b), _ = curve_fit(lambda m, a, b: a * m**b, np.array(sizes, float), values, start, maxfev=10_000)
     return float(a), float(b)
