@@ -46,7 +46,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
             f"{page.about}: {len(missing)} missing runs take about {cost}, above max_hours = {limit:g}; "
             "raise max_hours, or choose something smaller."
         )
-    here = _here(missing, limits.workers or usable_workers())
+    here = _here(missing, _at_once(page))
     return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, about {cost}{here}."
 
 
@@ -57,11 +57,15 @@ def reference_seconds(run: Run) -> float:
     return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
 
 
-def _here(missing: list[Run], workers: int) -> str:
+def _at_once(page: Page[Any]) -> int:
+    """Return how many runs are computed at once: workers that share a core make none of them faster."""
+    return min(page.settings.limits.workers or usable_workers(), usable_workers())
+
+
+def _here(missing: list[Run], cores: int) -> str:
     """Say what that takes on the cores of this machine, where nothing else needs them."""
     if best_device() == "cuda":
         return ""
-    cores = min(workers, usable_workers())
     seconds = [reference_seconds(run) for run in missing]
     least = max(sum(seconds) / cores, *seconds)  # the longest run is not shared
     fastest, slowest = (_duration(factor * least / 3600) for factor in core_factors())
@@ -152,13 +156,13 @@ def _once(page: Page[Any]) -> Iterator[tuple[str, list[Run], list[Run]]]:
 
 def parts_in_words(page: Page[Any]) -> str:
     """Return what is left of a record here, in all and part by part in the order of `by_part`."""
-    parts, workers = by_part(page), min(page.settings.limits.workers or usable_workers(), usable_workers())
+    parts, cores = by_part(page), _at_once(page)
     lines = [
         f"  {row.part}: {row.finished} of {row.runs} runs"
         + (f", {_duration(row.left)} of one core left" if row.left else "")
         for row in parts.itertuples()
     ]
-    left = f"about {_duration(parts.left.sum() / workers)} left" if parts.left.any() else "complete"
+    left = f"about {_duration(parts.left.sum() / cores)} left" if parts.left.any() else "complete"
     return "\n".join([f"Record of {page.name}, preset {page.settings.name}: {left}.", *lines])
 
 
