@@ -250,14 +250,17 @@ def test_what_the_preset_leaves_out_is_not_compared(opened):
         opened("04_flatness", preset="laptop", size="40K"),
     ):
         assert not own & {claim.id for claim in other.claims()}
-    asked = opened("04_flatness", preset="laptop", language="HMM")
-    judged = {claim.id: asked._meant(claim) for claim in asked.claims()}
-    assert judged["fig3-hmm"] == [SGD_AFTER_ADAMW_HMM]
+    for preset, meant in {"laptop": [], "laptop-long": [SGD_AFTER_ADAMW_HMM]}.items():
+        asked = opened("04_flatness", preset=preset, language="HMM")
+        judged = {claim.id: asked._meant(claim) for claim in asked.claims()}
+        assert judged["fig3-hmm"] == meant
     assert {arm.label for arm in opened("a4_algorithms", preset="laptop-long").arms} > {
         arm.label for arm in page.arms
     }
-    judged = {claim.id: page._meant(claim) for claim in page.claims()}
-    assert [arm.strength for arm in judged["tab1-adversarial-A"]] == [None, 0.006]
+    for preset, strengths in {"laptop": [None], "laptop-long": [None, 0.003, 0.006, 0.012]}.items():
+        page = opened("a4_algorithms", preset=preset)
+        judged = {claim.id: page._meant(claim) for claim in page.claims()}
+        assert [arm.strength for arm in judged["tab1-adversarial-A"]] == strengths
 
 
 @pytest.mark.parametrize("algorithm", ["adversarial", "sgd", "dropout"])

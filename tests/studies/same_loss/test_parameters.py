@@ -69,7 +69,7 @@ def open_settings(page="02_existence", **given):
         ({"seeds": 10**9}, r"^seeds is at most 300; got 1e\+09\.$"),
         (
             {"preset": "laptop", "size": "235M"},
-            "Size 235M does not belong to preset laptop, whose sizes are 10K, .*goes with preset paper",
+            "Size 235M does not belong to preset laptop, whose sizes are 40K, .*goes with preset paper",
         ),
         ({"preset": "paper", "size": "10K"}, "goes with preset laptop or laptop-long"),
         ({"processes": 0}, "processes must be positive; got 0"),
