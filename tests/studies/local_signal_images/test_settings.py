@@ -9,7 +9,7 @@ from sameloss.images import ImageSource
 from sameloss.studies.local_signal_images.networks import WideResNet
 from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS
-from sameloss.studies.local_signal_images.settings import LAPTOP, PAPER, PRESETS
+from sameloss.studies.local_signal_images.settings import LAPTOP, LONG, PAPER, PRESETS
 
 
 def asked(tmp_path, **given):
@@ -69,7 +69,8 @@ def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():
 
 
 def test_networks_of_other_widths_have_the_sample_of_a_comparison():
-    narrow, half, own = LAPTOP.of_widths(100)
+    narrow, half, own = LONG.of_widths(100)
+    assert [narrow, own] == LAPTOP.of_widths(100)
     assert own in [LAPTOP.comparison(scene, 100) for scene in LAPTOP.scenes]
     assert [run.network.features for run in (narrow, half, own)] == [8, 16, 32]
     for run in (narrow, half):

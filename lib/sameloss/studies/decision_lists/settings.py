@@ -219,8 +219,15 @@ LONG = ListSettings(
     seeds=10,
 )
 
-LAPTOP = replace(LONG, cases=200, blocks=replace(LONG.blocks, seeds=1), seeds=3)
-"""Fewer seeds, and of transformer blocks, of which no interval is taken, one."""
+LAPTOP = replace(
+    LONG,
+    cases=200,
+    alone_looks=20,
+    both=Steps(100.0, 64, 1000, 20),
+    blocks=replace(LONG.blocks, seeds=1),
+    seeds=3,
+)
+"""Fewer seeds, steps and looks, and of transformer blocks, of which no interval is taken, one seed."""
 
 GPU = replace(
     LONG,

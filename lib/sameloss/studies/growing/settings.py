@@ -161,9 +161,9 @@ AGED = GrowingSettings(
 
 LAPTOP = replace(
     AGED,
-    steps=500,
-    lag=100,
-    optimisation=_constant(800, 32, 2e-3),
+    steps=350,
+    lag=70,
+    optimisation=_constant(600, 32, 2e-3),
     looks=8,
     preserving=_controls((0, 2)),
     first_seed=10,
@@ -267,7 +267,7 @@ PRESETS = {
     "laptop": Settings(
         "laptop",
         LAPTOP,
-        _stacking(LAPTOP, depth=4, added=1, steps=250, first_seed=30, looked=3),
+        _stacking(LAPTOP, depth=4, added=1, steps=160, first_seed=30, looked=3),
         _downstream(400, 1000),
     ),
     "laptop-long": Settings(

@@ -138,7 +138,7 @@ LONG = ImageSettings(
 """8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance, and its
 network not far above it, where little can be compared; so the noise ends at 1."""
 
-LAPTOP = replace(LONG, noises=(0.0, 0.5, 1.0), seeds=3, every=False)
+LAPTOP = replace(LONG, noises=(0.0, 0.5, 1.0), seeds=3, every=False, widths=Widths((4,), 0.5))
 """A part of the longer one's runs."""
 
 SMOKE = replace(

@@ -179,9 +179,11 @@ _LAPTOP = replace(
     evaluation=replace(
         _LONG.evaluation,
         saturation_sentences=2000,
-        downstream=replace(_LONG.evaluation.downstream, probe_seeds=2),
+        downstream=replace(_LONG.evaluation.downstream, train=1000, probe_seeds=2),
         projection=256,  # the features of the smallest size
-        flatness=replace(_LONG.evaluation.flatness, measure_sentences=75, chain_steps=30),
+        flatness=replace(
+            _LONG.evaluation.flatness, comparison_sentences=4096, measure_sentences=75, chain_steps=30
+        ),
     ),
 )
 """The same at the smallest scale that shows it: half as many steps, three seeds, few algorithms."""

@@ -154,8 +154,8 @@ LONG = StabilitySettings(
     swaps=SWAPS,
 )
 
-LAPTOP = replace(LONG, sizes=(80, 160, 640), seeds=3, swaps=replace(SWAPS, candidates=60))
-"""A part of the longer one's twins; pairs depend on their number, so that it stays."""
+LAPTOP = replace(LONG, sizes=(80, 160, 640), pairs=4, seeds=3, swaps=replace(SWAPS, candidates=60))
+"""Fewer sizes, pairs and seeds."""
 
 SMOKE = replace(
     LAPTOP,
