@@ -94,7 +94,7 @@ glue("control-task", name, display=False)
 from sameloss.book.movable_accuracy import Panel, movable_accuracy
 from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
 
-panels = {arm.of(page.settings.shown).language: page.of(arm) for arm in (MAIN, HMM, OPT)}
+panels = {arm.of(page.config.shown).language: page.of(arm) for arm in (MAIN, HMM, OPT)}
 panels = {f"{name}, by size": Panel(own.checkpoints, own.group.tasks) for name, own in panels.items()}
 trained = arm_checkpoints(page, page.present([ADAMW, *ADVERSARIAL]))
 movable_accuracy(panels | {"by algorithm": Panel(trained, page.tasks, by="algorithm")})

@@ -122,7 +122,7 @@ from myst_nb import glue
 glue("entropy", f"{models.entropy.mean():.3f}", display=False)
 glue("worst-kl", f"{models.worst_KL.max():.4f}", display=False)
 glue("context", f"{checkpoints.context_mean.iloc[0]:.3f}", display=False)
-glue("saturated-share", f"{page.settings.evaluation.saturated_share:.0%}", display=False)
+glue("saturated-share", f"{page.config.evaluation.saturated_share:.0%}", display=False)
 glue("saturated-kl", f"{results.saturated_kl:.4f}", display=False)
 from sameloss.studies.same_loss.tables.languages import search_table
 

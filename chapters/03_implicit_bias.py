@@ -210,7 +210,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 
 # %% mystnb={"figure": {"caption": "Trace at SGD's iterates at one large rate: with ever larger batches it comes to lie on the flow for that rate, not on the flow of the theorem. Bars are 95 % intervals.", "name": "fig-finite"}, "image": {"alt": "Curves for growing batch sizes approach the dashed flow of the finite rate, which lies below the flow of the trace."}}
 (ax,) = panels(1, width=5.5)
-_ = figures.finite_rate(sgd["finite"], page.settings.flow.finite_rate, ax)
+_ = figures.finite_rate(sgd["finite"], page.config.finite_rate, ax)
 
 # %%
 from sameloss.studies.manifold_flow.tables import finite_gaps, finite_limits

@@ -38,7 +38,7 @@ from sameloss.book.chapter import begin
 page = begin(globals(), "05_dyck")
 
 # %%
-length = page.settings.dyck.length
+length = page.config.length
 
 # %% [markdown]
 # ## The language, enumerated
@@ -86,7 +86,7 @@ from sameloss.studies.dyck import figures as dyck_figures
 from sameloss.studies.dyck import tables as dyck_tables
 from sameloss.studies.dyck.transformer import transferable_solution
 
-models = dyck_tables.solutions(length, page.settings.dyck.width, page.settings.dyck.generator("page"))
+models = dyck_tables.solutions(length, page.config.width, page.config.generator("page"))
 two = dict(list(models.items())[:2])
 show_source(transferable_solution)
 
@@ -250,7 +250,7 @@ render(dyck_tables.width_table(features, (0.1, 0.01), length), decimals=2)
 
 # %%
 medians = features.groupby("width")[["loss", "ratio", "cancellation", "error_own", "error_few"]].median()
-few = page.settings.dyck.few
+few = page.config.few
 names = {
     "ratio": "trace / bound",
     "error_own": "downstream error, own head",

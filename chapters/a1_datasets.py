@@ -41,7 +41,7 @@ page = begin(globals(), "a1_datasets")
 # %%
 from sameloss.studies.same_loss.measured_languages import calibrations, measurements, opt_name
 
-found = {name: page.store.get(run) for name, run in measurements(page.settings).items()}
+found = {name: page.store.get(run) for name, run in measurements(page.config).items()}
 
 # %% [markdown]
 # ## The grammar
@@ -104,7 +104,7 @@ if isinstance(page.group.domain.language, GrammarText):
 # state at one position.
 
 # %%
-model = page.settings.domains["HMM"].language.build()
+model = page.config.domains["HMM"].language.build()
 drawn, states = model.sample_states(3, torch.Generator().manual_seed(0))
 for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
     print("words ", " ".join(f"{word:3}" for word in words))
@@ -172,7 +172,7 @@ from sameloss.studies.same_loss.paper import ENTROPY
 
 pcfg, hmm = PAPER_LANGUAGE.rule_concentration, PAPER_HMM.transition_concentration
 chosen = {"PCFG": pcfg, "HMM": hmm}
-for (name, run), ax in zip(calibrations(page.settings).items(), drawing.panels(2), strict=True):
+for (name, run), ax in zip(calibrations(page.config).items(), drawing.panels(2), strict=True):
     tried = page.store.get(run)
     figures.calibration_curve(tried, ENTROPY[name], chosen[name], name, ax)
 
@@ -213,12 +213,12 @@ render(ceilings, decimals=1)
 from sameloss.studies.same_loss.tables.languages import corpus_overlap
 
 overlap = corpus_overlap(page, 4000)
-corpus = page.settings.training.corpus_sentences
+corpus = page.config.training.corpus_sentences
 print(f"of 4,000 new sentences, {overlap:.1%} occur in the corpus of {corpus:,}")
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-opt = opt_name(page.settings)
+opt = opt_name(page.config)
 calibrated = entropies.dropna(subset="published").query("language != @opt")
 near = calibrated.published.between(calibrated.low - 0.02, calibrated.high + 0.02)
 print("published entropies lie in the calibrated ones' intervals, widened by 0.02 nats:", bool(near.all()))

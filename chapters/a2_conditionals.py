@@ -132,7 +132,7 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss.figures import languages as figures
 from sameloss.studies.same_loss.tables.languages import entropy_by_masks
 
-table = entropy_by_masks(page, page.settings.evaluation.language_sentences)
+table = entropy_by_masks(page, page.config.evaluation.language_sentences)
 (ax,) = drawing.panels(1, width=5)
 figures.entropy_by_masks(table, ax)
 _ = ax.legend(fontsize="small")

@@ -72,7 +72,7 @@ placed(torch.ones(1, 1, 1, 1), at, torch.zeros(1, 1, 3, 3))
 from sameloss.studies import drawing
 from sameloss.studies.local_signal_images import figures, tables
 
-_ = figures.examples(page.images.source, page.images.scenes, drawing.panels(1, width=6)[0])
+_ = figures.examples(page.config.source, page.config.scenes, drawing.panels(1, width=6)[0])
 
 # %% [markdown]
 # ## The network and its kernel
@@ -112,8 +112,8 @@ fits(kernel, torch.zeros(3), torch.tensor([-1.0, 1.0]), (1e-9,))[0].outputs
 
 # %% mystnb={"figure": {"caption": "Accuracy on the test set against the noise of the background, means over seeds with 95 % intervals; dotted: always the more frequent class. Placements but the first are measured at the ends only where the preset says so.", "name": "fig-images-accuracy"}, "image": {"alt": "Three panels, one a placement: all lines fall with the noise, that of the network least."}}
 found = page.found
-axes = drawing.panels(len(page.images.placements), width=3.6)
-for placement, ax in zip(page.images.placements, axes, strict=True):
+axes = drawing.panels(len(page.config.placements), width=3.6)
+for placement, ax in zip(page.config.placements, axes, strict=True):
     figures.accuracy(found, placement, ax)
 drawing.legend(axes[0])
 
@@ -158,8 +158,8 @@ render(tables.kept_by(found, above_chance=True))
 
 # %% mystnb={"figure": {"caption": "Share of active neurons on the test set, over all units, pixels and images of a layer, before and after training, with 95 % intervals over seeds: without noise, and at most noise.", "name": "fig-images-activity"}, "image": {"alt": "Two panels, two lines of three layers each."}}
 left, right = drawing.panels(2, width=4)
-figures.activity(found, page.images.noises[0], left)
-figures.activity(found, page.images.noises[-1], right)
+figures.activity(found, page.config.noises[0], left)
+figures.activity(found, page.config.noises[-1], right)
 drawing.legend(left)
 
 # %% [markdown]

@@ -134,7 +134,7 @@ render(tables.steps_table(found), decimals=3)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-glue("lr", f"{page.signal.descent.lr:g}", display=False)
+glue("lr", f"{page.config.descent.lr:g}", display=False)
 
 # %% [markdown]
 # ## Which noise can be learnt
@@ -147,7 +147,7 @@ figures.best_phase(found, "network", left)
 _ = figures.best_phase(found, "linear", right)
 
 # %% mystnb={"figure": {"caption": "Per cent of images that the exact flow has right after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Three tables of colours which become brighter with the steps, from the lower right."}}
-for steps, ax in zip((1e3, 1e5, page.signal.horizon), drawing.panels(3, width=3.6), strict=True):
+for steps, ax in zip((1e3, 1e5, page.config.horizon), drawing.panels(3, width=3.6), strict=True):
     figures.phase_at(found, steps, ax)
 
 # %% [markdown]
@@ -185,7 +185,7 @@ render(feature_table(), decimals=4)
 render(tables.dead_table(found), decimals=0)
 
 # %% tags=["remove-cell"]
-glue("dead-rows", f"{page.signal.dead.patches.noise}", display=False)
+glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 
 # %% [markdown]
 # ## What the tangent kernel can do
@@ -198,7 +198,7 @@ glue("dead-rows", f"{page.signal.dead.patches.noise}", display=False)
 from sameloss.studies.local_signal.flow import best_threshold
 from sameloss.studies.local_signal.tangent import figures as kernels
 
-patches = page.signal.tangent_rows.patches
+patches = page.config.tangent_rows.patches
 ax = kernels.errors_by_filters(page.tangent, patches, drawing.panels(1, width=7)[0])
 ax.axhline(1 - best_threshold(patches)[1], color="0.2", ls="-.", lw=1)
 drawing.legend(ax)

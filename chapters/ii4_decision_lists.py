@@ -59,7 +59,7 @@ from sameloss.studies import drawing
 from sameloss.studies.decision_lists import figures
 from sameloss.studies.decision_lists.task import draw_sequences
 
-lists = page.lists
+lists = page.config
 task = lists.task.build()
 sequence = draw_sequences(task.words, lists.task.length, 1, generator_for("lists shown", 0))[0]
 _ = figures.one_sequence(task, sequence, drawing.panels(1, width=6.5)[0])

@@ -146,7 +146,7 @@ from sameloss.studies.growing.found import found_by_record
 from sameloss.studies.recorded import record_in_words, recorded
 
 thirty = found_by_record("ii5_growing", "laptop-long")
-movable_growth({f"preset {page.settings.name}": grown, "recorded, thirty operators": thirty})
+movable_growth({f"preset {page.config.name}": grown, "recorded, thirty operators": thirty})
 
 # %% [markdown]
 # ## What LAG chooses, and what it costs (Tables 5.1 and 5.2)

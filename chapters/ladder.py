@@ -51,7 +51,7 @@ from sameloss.book.chapter import render
 from sameloss.studies.same_loss.record import last_of
 from sameloss.studies.same_loss.tables.comparison import model_table
 
-limit = page.settings.evaluation.saturated_share
+limit = page.config.evaluation.saturated_share
 models = pd.concat(
     [model_table(last_of(page.trained(name))).assign(language=name) for name in page.languages]
 )

@@ -77,5 +77,5 @@ def changed(results, checkpoints, **changes):
 def fill(page):
     """Give a page made-up results of all that it compares."""
     for arm in page.arms:
-        page._found[arm] = made_up(arm.group(page.settings), page.store)
+        page._found[arm] = made_up(arm.group(page.config), page.store)
     return page

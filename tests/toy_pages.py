@@ -1,11 +1,11 @@
 """A page whose record has parts of next to no work."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import pandas as pd
 from toy_runs import Squaring
 
+from sameloss.studies.config import Config
 from sameloss.studies.page import Page
 
 
@@ -27,5 +27,4 @@ class Squares(Page):
 
 def squares(store, numbers):
     """Return the page at a preset that is none of the book's."""
-    limits = SimpleNamespace(workers=2, max_hours=1.0)
-    return Squares("squares", SimpleNamespace(name="toy", limits=limits), store, numbers)
+    return Squares("squares", Config("toy", max_hours=1.0, workers=2), store, numbers)

@@ -233,7 +233,7 @@ def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, home):
     parameter, value = example_of(name).rpartition(" -p ")[2].split()
     declared = study_of(name).table(name)[parameter]
     changed = open_page(name, preset="smoke", **{parameter: declared.checked(parameter, float(value))})
-    assert changed.settings != open_page(name, preset="smoke").settings
+    assert changed.config != open_page(name, preset="smoke").config
 
 
 def test_a_page_of_another_name_is_refused():

@@ -32,7 +32,7 @@ class Reading(Page):
 
 def opened(name, **given):
     """Open a page of ours in the place of the book's, at a preset that the book knows."""
-    settings = open_page("costs", **given).settings
+    settings = open_page("costs", **given).config
     return Reading(name, settings, Store("artifacts"))
 
 

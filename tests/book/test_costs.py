@@ -127,7 +127,7 @@ def test_what_is_announced_may_be_another_list_of_runs(opened):
 
 
 def test_the_main_figures_of_the_gpu_preset_take_an_hour(opened):
-    settings = opened("02_existence", preset="gpu").settings
+    settings = opened("02_existence", preset="gpu").config
     groups = [arm.group(settings) for arm in (MAIN, HMM)]
     for group in groups:
         assert group.sizes == ("2M", "5M", "9M", "13M", "41M")
@@ -204,7 +204,7 @@ def test_what_is_left_is_said_in_order(parts):
 def test_pages_that_computed_nothing_are_left_out(computed):
     """The others have a row a stage, and one of all."""
     other = replace(computed, name="04_flatness")
-    elsewhere = replace(computed, settings=replace(computed.settings, domains={}), name="a2_conditionals")
+    elsewhere = replace(computed, config=replace(computed.config, domains={}), name="a2_conditionals")
     stages = by_page([computed, elsewhere, other])
     assert list(stages.chapter.unique()) == ["02_existence", "04_flatness"]
     for row in totals(stages).itertuples():

@@ -14,7 +14,7 @@ from sameloss.studies.decision_lists.flow import order_of
 from sameloss.studies.decision_lists.settings import PRESETS
 from sameloss.studies.decision_lists.tables import Tables
 
-LISTS = PRESETS["smoke"].lists
+LISTS = PRESETS["smoke"]
 
 
 @pytest.fixture(scope="module")

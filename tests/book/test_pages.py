@@ -27,17 +27,17 @@ def test_it_has_every_page_of_every_other_study(page):
 def test_pages_of_its_own_study_have_its_settings_and_the_others_its_preset(page):
     for other in page.pages:
         if other.name in MAIN_PLANS:
-            assert other.settings is page.settings
+            assert other.config is page.config
         else:
-            assert other.settings == all_studies()[other.__module__].presets["smoke"]
-    assert page.settings.training.seeds == 1
+            assert other.config == all_studies()[other.__module__].presets["smoke"]
+    assert page.config.training.seeds == 1
 
 
 def test_it_reads_all_that_they_read(page):
     keys = {run.key for run in page.runs()}
     for other in page.pages:
         assert {run.key for run in other.runs()} <= keys, other.name
-    whole = WholeStudy("verdicts", page.settings, page.store)
+    whole = WholeStudy("verdicts", page.config, page.store)
     assert {run.key for run in whole.runs()} <= keys
 
 
@@ -51,7 +51,7 @@ def test_every_claim_of_the_main_study_is_judged(page):
 def test_what_may_be_set(name, opened):
     page = opened(name, preset="laptop", seeds=2, tolerance=0.5, max_hours=3)
     assert isinstance(page, EveryStudy)
-    assert (page.settings.name, page.settings.training.seeds) == ("laptop", 2)
-    assert (page.settings.evaluation.tolerance, page.settings.limits.max_hours) == (0.5, 3)
+    assert (page.config.name, page.config.training.seeds) == ("laptop", 2)
+    assert (page.config.evaluation.tolerance, page.config.max_hours) == (0.5, 3)
     with pytest.raises(ParameterError, match=r"Unknown parameter 'size'; valid here are preset, seeds, "):
         opened(name, size="40K")

@@ -41,7 +41,7 @@ from sameloss.studies.decision_lists.settings import Departures, TaskShape
 from sameloss.studies.decision_lists.sgd import Steps
 from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListProofs
 from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
-from sameloss.studies.dyck.settings import DyckSettings
+from sameloss.studies.dyck.settings import DyckConfig
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.growing.runs import Member
 from sameloss.studies.local_signal.patches import Patches
@@ -53,7 +53,7 @@ from sameloss.studies.local_signal_images.descent import LogisticDescent
 from sameloss.studies.local_signal_images.networks import PooledCNN
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowSettings
+from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowConfig
 from sameloss.studies.same_loss.estimators import (
     EstimatorComparison,
     IdentityMeasurement,
@@ -220,7 +220,7 @@ def measured() -> dict[str, Run]:
 
 def dyck() -> dict[str, Run]:
     """Return the runs of the bracket language."""
-    settings = DyckSettings(
+    settings = DyckConfig(
         width=4,
         restarts=2,
         minimisation_steps=250,
@@ -245,7 +245,7 @@ def dyck() -> dict[str, Run]:
 
 def flows() -> dict[str, Run]:
     """Return the runs along the minimisers."""
-    settings = FlowSettings(
+    settings = FlowConfig(
         halvings=1,
         batches=(1, 4),
         relative_rates=(1.0, 2.0),
@@ -298,7 +298,7 @@ def stages() -> dict[str, Run]:
 
 def lists() -> dict[str, Run]:
     """Return the runs of decision lists."""
-    task, smoke = TaskShape(9, 3, 3), LISTS["smoke"].lists
+    task, smoke = TaskShape(9, 3, 3), LISTS["smoke"]
     sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
     how = Departures((100.0,), (0.0, 0.5), (10.0,), 1, (0.0, 1.0))
     samples = replace(smoke.samples, words=(12,), sizes=(8, 16), tested=50, most_steps=40)

@@ -7,48 +7,44 @@ import pytest
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
+from sameloss.studies.config import Config, param
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.parameters import OF_EVERY_PAGE, Limits, Parameter
+from sameloss.studies.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class Toy:
-    """Settings of a study with one number."""
+class Toy(Config):
+    """The configuration of a study with one number."""
 
-    name: str
-    number: int
-    limits: Limits
+    number: int = param("to square", 2)
 
 
-PRESETS = {name: Toy(name, number, Limits(1.0)) for name, number in {"laptop": 2, "paper": 3}.items()}
-PARAMETERS = {
-    **OF_EVERY_PAGE,
-    "number": Parameter("to square", int | None, sets=("number",)),
-    "size": Parameter("of all", default="all"),
-}
+PRESETS = {"laptop": Toy("laptop"), "paper": Toy("paper", number=3)}
 
 
-def finished(settings, values):
-    if settings.number == 13:
+def finished(config, values):
+    if config.number == 13:
         raise ParameterError("number must not be 13; choose another.")
-    return settings
+    return config
 
 
 STUDY = Study(
     PRESETS,
-    PARAMETERS,
     {
-        "plain": Plan(("preset", "number", "max_hours", "device", "artifacts"), Page),
-        "bare": Plan(("number", "size"), Page, {"number": 5}),
+        "plain": Plan(Page, "preset number max_hours device artifacts"),
+        "bare": Plan(Page, "number size", {"number": 5}),
+        "whole": Plan(Page),
     },
     lambda values: "laptop" if values.get("size", "all") == "all" else "paper",
+    {"size": Parameter("of all", default="all")},
     finished,
 )
 
 
 def test_a_page_has_the_settings_that_were_asked_for(home):
     page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(home / "elsewhere")})
-    assert (page.name, page.settings) == ("plain", Toy("laptop", 7, Limits(3.0)))
+    assert (page.name, page.config) == ("plain", Toy("laptop", 3.0, number=7))
+    assert (page.config.name, page.config.max_hours) == ("laptop", 3.0)
     assert page.store.root == home / "elsewhere"
     assert page.about == "preset laptop"
 
@@ -73,13 +69,14 @@ def test_a_page_may_have_defaults_of_its_own(home):
     assert STUDY.table("plain")["number"].default is None
     assert STUDY.table("bare")["number"].default == 5
     assert list(STUDY.table("bare")) == ["number", "size"]
-    assert STUDY.open("bare", {}).settings.number == 5
-    assert STUDY.open("bare", {"number": 6}).settings.number == 6
+    assert list(STUDY.table("whole"))[:4] == ["preset", "number", "max_hours", "workers"]
+    assert STUDY.open("bare", {}).config.number == 5
+    assert STUDY.open("bare", {"number": 6}).config.number == 6
 
 
 def test_the_preset_is_the_readers_or_follows_the_other_parameters(home):
-    assert STUDY.open("plain", {"preset": "paper"}).settings == PRESETS["paper"]
-    assert STUDY.open("bare", {"size": "7B"}).settings.name == "paper"
+    assert STUDY.open("plain", {"preset": "paper"}).config == PRESETS["paper"]
+    assert STUDY.open("bare", {"size": "7B"}).config.name == "paper"
     assert STUDY.resolve({}) == PRESETS["laptop"]
     with pytest.raises(ParameterError, match="Unknown preset 'desktop'; choose one of auto, smoke, laptop, "):
         STUDY.open("plain", {"preset": "desktop"})

@@ -1,7 +1,6 @@
-"""What a page may set: values are checked, reach their places, and papermill reads their cell back."""
+"""What a page may set: values are checked, and papermill reads their cell back."""
 
 import math
-from dataclasses import dataclass, field
 
 import nbformat
 import pytest
@@ -14,38 +13,22 @@ from sameloss.studies.parameters import (
     MOST_SEEDS,
     OF_EVERY_PAGE,
     PRESETS,
-    Limits,
     Parameter,
-    applied,
     cell,
     checked,
     choose,
     parameters_in,
-    replaced,
 )
 
 TABLE = {
     "size": Parameter("of what", default="all"),
     "corpus": Parameter("fixed or endless", default="fixed", choices=("fixed", "endless")),
     "labels": Parameter("a or b; None: neither", str | None, choices=("a", "b")),
-    "steps": Parameter("of training", int | None, sets=("inner.steps", "inner.others")),
-    "rate": Parameter("of learning", float | None, sets=("rate",)),
+    "steps": Parameter("of training", int | None),
+    "rate": Parameter("of learning", float | None),
     "seeds": Parameter("of pre-training", int | None, most=MOST_SEEDS),
-    "strength": Parameter("of an algorithm", float | None, sets=("rate",), may_be_zero=True),
+    "strength": Parameter("of an algorithm", float | None, may_be_zero=True),
 }
-
-
-@dataclass(frozen=True)
-class Inner:
-    steps: int = 1
-    others: int = 1
-    kept: int = 7
-
-
-@dataclass(frozen=True)
-class Toy:
-    rate: float = 0.5
-    inner: Inner = field(default_factory=Inner)
 
 
 @pytest.mark.parametrize(
@@ -118,22 +101,6 @@ def test_a_home_folder_is_found(monkeypatch, tmp_path):
     assert checked(TABLE, {"size": "~nobody-here/mine"})["size"] == "~nobody-here/mine"
 
 
-def test_a_value_goes_where_its_parameter_says_and_nowhere_else():
-    found = applied(Toy(), TABLE, {"size": "10K", "steps": 3, "rate": None, "strength": 0.0})
-    assert found == Toy(rate=0.0, inner=Inner(steps=3, others=3))
-    assert applied(Toy(), TABLE, dict.fromkeys(TABLE)) == Toy()
-
-
-def test_a_field_is_replaced_however_deep_it_lies():
-    before = Toy()
-    assert replaced(before, "inner.steps", 9) == Toy(inner=Inner(steps=9))
-    assert replaced(before, "inner", Inner(2)) == Toy(inner=Inner(2))
-    assert before == Toy()
-    for path in ("outer.steps", "inner.depth"):
-        with pytest.raises((AttributeError, TypeError)):
-            replaced(before, path, 1)
-
-
 def test_a_choice_is_one_of_those_there_are():
     assert choose("preset", "b", "ab") == "b"
     with pytest.raises(ParameterError, match=r"Unknown preset 'c'; choose one of a, b\."):
@@ -178,4 +145,3 @@ def test_a_cell_is_python_that_gives_the_defaults():
 
 def test_every_page_can_be_asked_for_every_preset():
     assert OF_EVERY_PAGE["preset"].choices == ("auto", *PRESETS)
-    assert Limits(2.0).workers is None

@@ -8,7 +8,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain

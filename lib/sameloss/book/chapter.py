@@ -52,7 +52,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
             f"shown; set {HOME} to the book's folder."
         )
     print(announce(page))
-    compute_all(page.store, page.runs(), page.settings.limits.workers)
+    compute_all(page.store, page.runs(), page.config.workers)
     gc.freeze()  # what is loaded stays: a kernel that looks through all of it for garbage ends a second later
     return page
 
@@ -67,7 +67,7 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
     """
     runs = page.runs()
     if runs:
-        print(f"Computed: preset {page.settings.name}, {origin_in_words(page.store, runs)}")
+        print(f"Computed: preset {page.config.name}, {origin_in_words(page.store, runs)}")
         display(render(measured(page.store, runs), decimals=2))
     if data is not None:
         display(download(data, page.name))

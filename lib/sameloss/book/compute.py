@@ -24,4 +24,4 @@ def compute(preset: str, chapters: Iterable[str] | None = None, max_hours: float
     pages = [book] if chapters is None else [open_page(name, preset=preset) for name in chapters]
     runs = [run for page in pages for run in page.runs()]
     print(announce(book, runs), flush=True)
-    compute_all(book.store, runs, book.settings.limits.workers)
+    compute_all(book.store, runs, book.config.workers)

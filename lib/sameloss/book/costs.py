@@ -39,8 +39,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
     hours = sum(map(reference_seconds, missing)) / 3600
     reference = "an H200" if best_device() == "cuda" else "one core"
     cost = f"{_duration(hours)} of {reference}{_training_in_words(missing)}"
-    limits = page.settings.limits
-    limit = MAX_HOURS[page.settings.name] if limits.max_hours is None else limits.max_hours
+    limit = page.config.max_hours or MAX_HOURS[page.config.name]
     if hours > limit:
         raise ParameterError(
             f"{page.about}: {len(missing)} missing runs take about {cost}, above max_hours = {limit:g}; "
@@ -59,7 +58,7 @@ def reference_seconds(run: Run) -> float:
 
 def _at_once(page: Page[Any]) -> int:
     """Return how many runs are computed at once: workers that share a core make none of them faster."""
-    return min(page.settings.limits.workers or usable_workers(), usable_workers())
+    return min(page.config.workers or usable_workers(), usable_workers())
 
 
 def _here(missing: list[Run], cores: int) -> str:
@@ -163,7 +162,7 @@ def parts_in_words(page: Page[Any]) -> str:
         for row in parts.itertuples()
     ]
     left = f"about {_duration(parts.left.sum() / cores)} left" if parts.left.any() else "complete"
-    return "\n".join([f"Record of {page.name}, preset {page.settings.name}: {left}.", *lines])
+    return "\n".join([f"Record of {page.name}, preset {page.config.name}: {left}.", *lines])
 
 
 def totals(stages: pd.DataFrame) -> pd.DataFrame:

@@ -105,7 +105,7 @@ def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) 
     page = cast(ComparisonPage, opened)
     for one in page.group.sizes:
         _check_trains(page.group, one)
-        yield f"{page.settings.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
+        yield f"{page.config.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
 
 
 def _number(text: str) -> Any:

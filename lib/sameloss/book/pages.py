@@ -22,7 +22,7 @@ class EveryStudy(WholeStudy):
             plan.page(name, self._settings_of(study), self.store)
             for study in all_studies().values()
             for name, plan in study.plans.items()
-            if study is not STUDY and self.settings.name in study.presets
+            if study is not STUDY and self.config.name in study.presets
         ]
 
     @property
@@ -32,7 +32,7 @@ class EveryStudy(WholeStudy):
 
     def _settings_of(self, study: Study[Any]) -> Any:
         own = study is same_loss.STUDY
-        return self.settings if own else study.resolve({"preset": self.settings.name})
+        return self.config if own else study.resolve({"preset": self.config.name})
 
     def runs(self) -> list[Run]:
         """Return all runs of the book at this preset."""
@@ -40,8 +40,8 @@ class EveryStudy(WholeStudy):
 
 
 PLANS = {
-    name: Plan(("preset", "seeds", *same_loss.JUDGED, *same_loss.TRAINED), EveryStudy)
+    name: Plan(EveryStudy, f"preset seeds {same_loss.JUDGED} {same_loss.TRAINED}")
     for name in ("verdicts", "costs")
 }
 
-STUDY = Study(same_loss.PRESETS, same_loss.PARAMETERS, PLANS, same_loss.preset_of, same_loss.finished)
+STUDY = Study(same_loss.PRESETS, PLANS, same_loss.preset_of, same_loss.PARAMETERS, same_loss.finished)

@@ -118,7 +118,7 @@ def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
     choose("preset", preset, PRESETS)
     choose("page", name, recorded_pages(preset))
     page = open_page(name, preset=preset, max_hours=max_hours)
-    return StudyRecord(name, page.settings, page.store) if name == PART_I else page
+    return StudyRecord(name, page.config, page.store) if name == PART_I else page
 
 
 def _compute(page: Page[Any], *, finished: bool) -> None:
@@ -126,7 +126,7 @@ def _compute(page: Page[Any], *, finished: bool) -> None:
     for name, runs in page.parts().items():
         if not finished:
             print(f"{name}: {announce(page, runs)}", flush=True)
-            compute_all(page.store, runs, page.settings.limits.workers)
+            compute_all(page.store, runs, page.config.workers)
         record_runs(page.store, runs, POOL)
 
 
@@ -138,7 +138,7 @@ def _write(page: Page[Any]) -> None:
         return
     tables = page.record_tables() | {"parts": by_part(page)}
     origin = origin_of(page.store, runs) | {"seeds": page.seeds}
-    folder = RESULTS / page.settings.name / ("" if page.name == PART_I else page.name)
+    folder = RESULTS / page.config.name / ("" if page.name == PART_I else page.name)
     print(f"Recorded in {write_record(tables, origin, folder)}.")
 
 

@@ -96,7 +96,7 @@ class Run:
 
     def parameters(self) -> dict[str, Any]:
         """Return all fields as plain JSON values, parent runs by their keys: what the manifest keeps."""
-        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, fields)}
+        return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _keyed)}
 
     def canonical(self) -> dict[str, Any]:
         """Return what the key is made of: the parameters but those at their defaults."""
@@ -113,12 +113,18 @@ class Run:
         return [v for f in fields(self) if isinstance(v := getattr(self, f.name), Run)]
 
 
-def _plain(value: Any, fields_of: Callable[[Any], Iterable[Field]] = fields) -> Any:
+def _keyed(value: Any) -> list[Field]:
+    """Return the fields that decide a result: those that equality is made of."""
+    return [field for field in fields(value) if field.compare]
+
+
+def _plain(value: Any, fields_of: Callable[[Any], Iterable[Field]] = _keyed) -> Any:
     """Return a value as plain JSON; of dataclasses those fields that `fields_of` returns."""
     if isinstance(value, Run):
         return {"run": value.kind, "key": value.key}
     if is_dataclass(value):
-        return {"type": type(value).__name__, **_plain_fields(value, fields_of)}
+        name = getattr(value, "key_name", type(value).__name__)  # of a class that has been renamed
+        return {"type": name, **_plain_fields(value, fields_of)}
     if isinstance(value, tuple | list):
         return [_plain(item, fields_of) for item in value]
     return value
@@ -130,7 +136,7 @@ def _plain_fields(value: Any, fields_of: Callable[[Any], Iterable[Field]]) -> di
 
 def _chosen(value: Any) -> list[Field]:
     """Return the fields that are not at their defaults; 1, 1.0 and True are three values."""
-    return [f for f in fields(value) if not _at_default(f, getattr(value, f.name))]
+    return [f for f in _keyed(value) if not _at_default(f, getattr(value, f.name))]
 
 
 def _at_default(field: Field, value: Any) -> bool:

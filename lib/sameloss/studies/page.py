@@ -10,22 +10,23 @@ import pandas as pd
 from sameloss.device import use_device
 from sameloss.store.location import default_artifacts
 from sameloss.store.store import Run, Store
+from sameloss.studies.config import Config
 from sameloss.studies.evidence import Source, side_by_side
-from sameloss.studies.parameters import Parameter, Settings, applied, checked, choose
+from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter, checked, choose
 from sameloss.studies.verdict import Topic
 
-S = TypeVar("S", bound=Settings)
+C = TypeVar("C", bound=Config)
 
 
 @dataclass
-class Page(Generic[S]):
+class Page(Generic[C]):
     """A page at work: what was asked of it, and where results are kept.
 
     A study's own pages add what their chapters read.
     """
 
     name: str
-    settings: S
+    config: C
     store: Store
 
     def runs(self) -> list[Run]:
@@ -39,7 +40,7 @@ class Page(Generic[S]):
     @property
     def about(self) -> str:
         """Return what the page was asked for, in a few words."""
-        return f"preset {self.settings.name}"
+        return f"preset {self.config.name}"
 
     def verdicts(self) -> pd.DataFrame:
         """Return paper beside ours, one row a claim of this page: see `verdict.verdict_table`."""
@@ -52,7 +53,7 @@ class Page(Generic[S]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return verdicts of this page, and of recorded runs where there are any: see `side_by_side`."""
-        return side_by_side({Source(self.settings.name): verdicts})
+        return side_by_side({Source(self.config.name): verdicts})
 
     @property
     def seeds(self) -> int | None:
@@ -69,33 +70,36 @@ class Page(Generic[S]):
 
 
 @dataclass(frozen=True)
-class Plan(Generic[S]):
+class Plan(Generic[C]):
     """A page as its study declares it."""
 
-    parameters: tuple[str, ...]  # names in the study's table, in the order of the parameters cell
-    page: Callable[[str, S, Store], Page[S]]  # makes the page from its name, its settings and the store
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # where they are not the table's
+    page: Callable[[str, C, Store], Page[C]]  # makes the page from its name, its configuration and the store
+    parameters: str = ""  # names, in the order of the parameters cell; all of the configuration where empty
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # in the cell, where they are not None
     recorded: bool = False  # whether `results/` may hold its tables at longer presets
 
 
 @dataclass(frozen=True)
-class Study(Generic[S]):
-    """One study: its presets, what its pages may set, and its pages."""
+class Study(Generic[C]):
+    """One study: its presets, and its pages."""
 
-    presets: Mapping[str, S]
-    parameters: Mapping[str, Parameter]
-    plans: Mapping[str, Plan[S]]
+    presets: Mapping[str, C]
+    plans: Mapping[str, Plan[C]]
     preset_of: Callable[[Mapping[str, Any]], str] = lambda values: "laptop"  # where `preset` is auto
-    finished: Callable[[S, Mapping[str, Any]], S] = lambda settings, values: settings
-    """Puts in what no path in the table does, and refuses combinations that cannot be."""
+    parameters: Mapping[str, Parameter] = field(default_factory=dict)  # beside those of the configuration
+    finished: Callable[[C, Mapping[str, Any]], C] = lambda config, values: config
+    """Puts in what they ask for, and refuses combinations that cannot be."""
 
     def table(self, page: str) -> dict[str, Parameter]:
         """Return the parameters of a page, with the defaults that they have there."""
-        plan = self.plans[page]
-        chosen = {name: self.parameters[name] for name in plan.parameters}
+        plan, config = self.plans[page], type(self.presets["laptop"])
+        known = (
+            {"preset": OF_EVERY_PAGE["preset"]} | config.parameters() | OF_EVERY_PAGE | {**self.parameters}
+        )
+        chosen = {name: known[name] for name in plan.parameters.split() or known}
         return {n: replace(p, default=plan.defaults.get(n, p.default)) for n, p in chosen.items()}
 
-    def open(self, page: str, given: Mapping[str, Any]) -> Page[S]:
+    def open(self, page: str, given: Mapping[str, Any]) -> Page[C]:
         """Check a page's parameters, choose the device, and return the page.
 
         Args:
@@ -109,12 +113,12 @@ class Study(Generic[S]):
         """
         values = checked(self.table(page), given)
         use_device(values.get("device", "auto"))
-        settings = self.resolve(values)
+        config = self.resolve(values)
         root = Path(values.get("artifacts") or default_artifacts())
-        return self.plans[page].page(page, settings, Store(root, recorded=True))
+        return self.plans[page].page(page, config, Store(root, recorded=True))
 
-    def resolve(self, values: Mapping[str, Any]) -> S:
-        """Return the settings that checked parameters ask for.
+    def resolve(self, values: Mapping[str, Any]) -> C:
+        """Return the configuration that checked parameters ask for.
 
         Raises:
             ParameterError: in one sentence, with what is valid.
@@ -122,4 +126,4 @@ class Study(Generic[S]):
         """
         name = values.get("preset", "auto")
         name = self.preset_of(values) if name == "auto" else choose("preset", name, self.presets)
-        return self.finished(applied(self.presets[name], self.parameters, values), values)
+        return self.finished(self.presets[name].resolve(values), values)

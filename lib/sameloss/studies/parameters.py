@@ -1,8 +1,4 @@
-"""What a page may set: names, types, choices, and where each value goes in the settings of a study.
-
-Every study has one table of parameters. From it `-p` is checked, and the parameters cell of its pages is
-written; so what a reader can set, what it means and what it changes stand in one place.
-"""
+"""Parameters: the types, choices and bounds that `-p` is held to, and their lines in the parameters cell."""
 
 import ast
 import math
@@ -10,42 +6,13 @@ import os
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from os.path import expanduser
-from typing import Any, Protocol, TypeVar, get_args, runtime_checkable
+from typing import Any, get_args
 from unicodedata import category
 
 from sameloss.device import DEVICES
 from sameloss.errors import ParameterError
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What a page may take of the machine."""
-
-    max_hours: float | None = None  # above which a page refuses to begin; None: as in `MAX_HOURS`
-    workers: int | None = None  # runs computed at once; None: one a core
-
-
-OWN_LIMITS = Limits()
-"""Those of the preset."""
-
-
-@runtime_checkable
-class Settings(Protocol):
-    """What every study's settings have: the name of their preset, and limits."""
-
-    @property
-    def name(self) -> str:
-        """Return the name of the preset."""
-
-    @property
-    def limits(self) -> Limits:
-        """Return what a page may take of the machine."""
-
-
-S = TypeVar("S")
-
 
 MOST = 2**31
 """No number of anything here, and no strength, is larger."""
@@ -65,7 +32,6 @@ class Parameter:
     kind: Any = str  # str, int or float, or one of them `| None`
     default: Any = None
     choices: tuple[str, ...] = ()
-    sets: tuple[str, ...] = ()  # the fields of the settings that a value replaces, as dotted paths
     may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
     most: float = MOST  # larger numbers mean nothing here
     least: float = 0.0  # nor do smaller ones
@@ -180,18 +146,10 @@ stop what would take thousands of hours by mistake, and nothing that was meant."
 
 OF_EVERY_PAGE = {
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
-    "max_hours": Parameter(
-        "refuse what takes one core, or GPU, longer than this; None: the preset's limit",
-        float | None,
-        sets=("limits.max_hours",),
-    ),
-    "workers": Parameter(
-        "runs at once; None: one a core", int | None, sets=("limits.workers",), most=MOST_WORKERS
-    ),
     "device": Parameter("cpu or cuda; auto takes the best there is", default="auto", choices=DEVICES),
     "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
 }
-"""Parameters that mean the same in every study."""
+"""Parameters that are no part of a configuration; its own are between them."""
 
 
 def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -210,30 +168,6 @@ def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[st
             raise ParameterError(f"Unknown parameter {name!r}; valid here are {', '.join(table)}.")
     defaults = {name: parameter.default for name, parameter in table.items()}
     return {name: table[name].checked(name, value) for name, value in {**defaults, **given}.items()}
-
-
-def applied(settings: S, table: Mapping[str, Parameter], values: Mapping[str, Any]) -> S:
-    """Return settings in which every value that is not None stands where its parameter says."""
-    for name, value in values.items():
-        if value is not None:
-            for path in table[name].sets:
-                settings = replaced(settings, path, value)
-    return settings
-
-
-def replaced(settings: S, path: str, value: Any) -> S:
-    """Return settings with one field replaced, however deep it lies.
-
-    >>> from types import SimpleNamespace
-    >>> @dataclass(frozen=True)
-    ... class Outer:
-    ...     limits: Limits
-    >>> replaced(Outer(Limits()), "limits.workers", 2)
-    Outer(limits=Limits(max_hours=None, workers=2))
-    """
-    field, _, rest = path.partition(".")
-    inner = replaced(getattr(settings, field), rest, value) if rest else value
-    return replace(settings, **{field: inner})  # type: ignore[type-var]
 
 
 def choose(what: str, value: str, choices: Iterable[str]) -> str:

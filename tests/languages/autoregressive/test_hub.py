@@ -18,7 +18,7 @@ from sameloss.languages import LanguageSpec
 from sameloss.languages.autoregressive import hub as languages
 from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.studies.same_loss.domains import SMOKE
 from sameloss.studies.same_loss.measured_languages import measurements
 from sameloss.studies.same_loss.tables.languages import describe_opt
@@ -156,14 +156,14 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
     given = {"sentences": 30, "artifacts": str(tmp_path / "artifacts")}
     page = open_page("a1_datasets", preset="smoke", **given)
     domains = {**SMOKE, "OPT": replace(SMOKE["OPT"], language=spec, tasks=())}
-    page.settings = replaced(replaced(page.settings, "domains", domains), "evaluation.glue", str(tmp_path))
+    page.config = replaced(replaced(page.config, "domains", domains), "evaluation.glue", str(tmp_path))
     table = describe_opt(page)
     assert len(table) == 4
     assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
     printed = capsys.readouterr().out
     assert "4 tokens cover 80.0% of" in printed
     assert STAND_IN_NOTE not in printed
-    found = page.store.get(measurements(page.settings)[spec.model])
+    found = page.store.get(measurements(page.config)[spec.model])
     assert 0 < found.entropy.mean < 1.4
     assert found.ceilings.empty
 

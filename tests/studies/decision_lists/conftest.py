@@ -28,7 +28,7 @@ def page(tmp_path_factory):
     """The page at the smoke preset, computed once."""
     artifacts = str(tmp_path_factory.mktemp("decision_lists"))
     page = STUDY.open("ii4_decision_lists", {"preset": "smoke", "artifacts": artifacts})
-    page.settings = replace(page.settings, lists=replace(page.settings.lists, cases=10))
+    page.config = replace(page.config, cases=10)
     compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call
     return page
 

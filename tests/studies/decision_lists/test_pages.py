@@ -25,8 +25,8 @@ def test_runs_have_their_own_keys():
 
 def test_both_matrices_are_trained_on_larger_tasks_where_a_preset_has_some(page):
     larger = TaskShape(20, 4, 3)
-    own = replace(page.lists, larger=(larger,))
-    wider = replace(page, settings=replace(page.settings, lists=own))
+    own = replace(page.config, larger=(larger,))
+    wider = replace(page, config=own)
     assert len(wider.runs()) == len(page.runs()) + own.seeds
     compute_all(wider.store, wider.runs(), 1)
     table = joint_by_vocabulary(wider.tables)
@@ -34,7 +34,7 @@ def test_both_matrices_are_trained_on_larger_tasks_where_a_preset_has_some(page)
     assert table.drop(columns="vocabulary L")[: own.seeds].equals(joint_table(page.tables))
     last = wider.store.get(wider.both(100, larger)).accuracy.iloc[-1]
     assert table["accuracy at the end"].iloc[own.seeds] == last
-    assert [task.words for task in PRESETS["gpu"].lists.larger] == [400, 800]
+    assert [task.words for task in PRESETS["gpu"].larger] == [400, 800]
 
 
 def test_a_parameter_changes_what_it_is_about():

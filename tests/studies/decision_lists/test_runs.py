@@ -11,18 +11,18 @@ from sameloss.studies.decision_lists.settings import THEOREM
 
 def test_every_family_is_followed(page, tables):
     families = set(tables.flows.family)
-    sweeps = page.lists.sweeps
+    sweeps = page.config.sweeps
     assert {"luce", "readout", "rules", "rarity", "critical -0.5", "critical +0", "critical +0.5"} <= families
     assert set(tables.flows[tables.flows.family == "rules"].rules) == set(sweeps.rules)
     assert set(tables.flows[tables.flows.family == "rarity"].rarity) == set(sweeps.rarities)
     readouts = tables.flows[tables.flows.family == "readout"].readout
-    followed = sorted({*page.lists.readouts, page.lists.task.theorem_readout})
+    followed = sorted({*page.config.readouts, page.config.task.theorem_readout})
     assert sorted(readouts.unique()) == pytest.approx(followed)
 
 
 def test_events_are_those_of_the_flow(page, tables):
     own = tables.flows[(tables.flows.family == "readout") & (tables.flows.readout == 30)]
-    found = flow(page.lists.task.column(30.0), 1e6)
+    found = flow(page.config.task.column(30.0), 1e6)
     assert own.order.tolist() == [event.order for event in found.events]
     np.testing.assert_allclose(own.time, [event.time for event in found.events])
     np.testing.assert_allclose(own.natural, own.time * (3 / 30) ** 2)
@@ -30,9 +30,9 @@ def test_events_are_those_of_the_flow(page, tables):
 
 def test_curves_hold_scores_and_what_they_give(page, tables):
     curves = tables.curves
-    assert curves["name"].unique().tolist() == [THEOREM, *(f"{c:g}" for c in page.lists.shown)]
+    assert curves["name"].unique().tolist() == [THEOREM, *(f"{c:g}" for c in page.config.shown)]
     for row in curves.iloc[::40].itertuples():
-        column = page.lists.task.column(row.readout)
+        column = page.config.task.column(row.readout)
         scores = np.array([row.w1, row.w2, row.w3, row.wo])
         assert row.loss == pytest.approx(12 * column.loss(scores))
         assert row.attention == pytest.approx(column.weight_on_determining(scores))

@@ -11,12 +11,12 @@ def rows(run):
 
 
 def test_equal_runs_have_equal_bits(page):
-    for run in (page.steps(100), page.alone(100, page.lists.rates[0]), page.both(100), page.samples(101)):
+    for run in (page.steps(100), page.alone(100, page.config.rates[0]), page.both(100), page.samples(101)):
         pd.testing.assert_frame_equal(rows(run), page.store.get(run), check_exact=False, rtol=1e-12)
 
 
 def test_looks_and_seeds(page, tables):
-    settings = page.lists
+    settings = page.config
     assert set(tables.both.seed) == set(settings.all_seeds)
     assert tables.both.groupby("seed").step.apply(list).iloc[0] == settings.both.look_steps
     assert set(tables.alone.rate) == {settings.steps_at(rate).rate for rate in settings.rates}
@@ -24,8 +24,8 @@ def test_looks_and_seeds(page, tables):
 
 
 def test_samples_are_learnt(page, tables):
-    sizes, words = page.lists.samples.sizes, page.lists.samples.words
-    assert len(tables.samples) == page.lists.seeds * len(sizes) * len(words)
+    sizes, words = page.config.samples.sizes, page.config.samples.words
+    assert len(tables.samples) == page.config.seeds * len(sizes) * len(words)
     assert (tables.samples.trained_error == 0).all()
     errors = tables.samples.groupby("size").error.mean()
     assert errors.is_monotonic_decreasing
@@ -33,7 +33,7 @@ def test_samples_are_learnt(page, tables):
 
 def test_blocks_are_looked_at_before_and_after(page, tables):
     assert len(tables.blocks) == 2 * len(page.blocks())
-    first, last = (tables.blocks[tables.blocks.step == step] for step in (0, page.lists.blocks.steps))
+    first, last = (tables.blocks[tables.blocks.step == step] for step in (0, page.config.blocks.steps))
     assert (last.accuracy.to_numpy() > first.accuracy.to_numpy() + 0.5).all()
 
 

@@ -9,23 +9,23 @@ from sameloss.studies.parameters import PRESETS as NAMES
 
 
 def lists(**given):
-    return STUDY.open("ii4_decision_lists", {"preset": "laptop", **given}).settings.lists
+    return STUDY.open("ii4_decision_lists", {"preset": "laptop", **given}).config
 
 
 def test_every_preset_is_there():
     assert list(PRESETS) == list(NAMES)
-    assert PRESETS["laptop"].lists.task == TaskShape(200, 25, 4)
-    assert max(PRESETS["gpu"].lists.sweeps.words) == 3200
-    assert max(PRESETS["paper"].lists.drawn) == 1_000_000
+    assert PRESETS["laptop"].task == TaskShape(200, 25, 4)
+    assert max(PRESETS["gpu"].sweeps.words) == 3200
+    assert max(PRESETS["paper"].drawn) == 1_000_000
 
 
 def test_seeds_are_not_those_of_the_pilot():
     for preset in PRESETS.values():
-        assert not set(preset.lists.all_seeds) & {*range(6), 99, 999}
+        assert not set(preset.all_seeds) & {*range(6), 99, 999}
 
 
 def test_other_rates_take_as_long():
-    settings = PRESETS["laptop"].lists
+    settings = PRESETS["laptop"]
     assert settings.exact_time == pytest.approx(1893, rel=1e-3)
     slow, fast = settings.steps_at(1.425), settings.steps_at(7.125)
     assert (slow.rate, fast.rate) == (2.0, 10.0)
@@ -47,7 +47,7 @@ def test_a_readers_read_out_is_followed_and_drawn():
     found = lists(readout=8.0)
     assert found.sgd_readout == 8
     assert found.shown[0] == 8
-    assert lists().readouts == PRESETS["laptop"].lists.readouts
+    assert lists().readouts == PRESETS["laptop"].readouts
 
 
 @pytest.mark.parametrize(

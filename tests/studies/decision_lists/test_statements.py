@@ -60,11 +60,11 @@ def test_the_printed_map_misses_one_label():
 @pytest.mark.parametrize("preset", ["laptop", "gpu", "paper"])
 def test_every_preset_has_what_every_statement_is_checked_on(preset):
     """Of flows alone, which presets sweep differently."""
-    sweeps = PRESETS[preset].lists.sweeps
+    sweeps = PRESETS[preset].sweeps
     assert {40, 100, 200} <= set(sweeps.critical_words)
     assert len(sweeps.words) >= 2
     assert len(sweeps.rarities) >= 2
-    assert max(PRESETS[preset].lists.drawn) >= statements.FIGURE_SEQUENCES
+    assert max(PRESETS[preset].drawn) >= statements.FIGURE_SEQUENCES
 
 
 def test_what_was_not_reached_refutes_nothing(tables):

@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 
 from sameloss.studies.decision_lists import tables as shown
-from sameloss.studies.decision_lists.settings import TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS
 
 
@@ -78,9 +77,9 @@ def test_exponents_of_known_sweeps(tables):
 
 
 def test_the_bound_of_uniform_attention(page):
-    exact = shown.uniform_bound(page.lists)
+    exact = shown.uniform_bound(page.config)
     assert (exact.mean, exact.standard_error) == (pytest.approx(0.60606, abs=1e-5), 0)
-    drawn = shown.uniform_bound(replace(page.lists, task=TaskShape(200, 25, 4)))
+    drawn = shown.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
     assert drawn.mean == pytest.approx(0.08, abs=1e-3)
 
 

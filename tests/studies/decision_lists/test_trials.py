@@ -7,7 +7,7 @@ from sameloss.studies.decision_lists.trials import PARTS, ListProofs
 
 def test_every_kind_of_case_is_tried(page, tables):
     counts = tables.proofs.kind.value_counts()
-    assert (counts == page.lists.cases).all()
+    assert (counts == page.config.cases).all()
     assert len(counts) == 4
     exact = tables.proofs[tables.proofs.kind.isin(["V = cP", "rare, V = cP"])]
     assert exact.identity.notna().all()
@@ -34,7 +34,7 @@ def test_repeats_take_longer_and_move_the_scores(tables):
 def test_what_the_other_parts_hold(page, tables):
     starts = tables.dropped("start")
     assert starts.number.is_monotonic_increasing
-    assert len(starts) == len(page.lists.departures.starts)
+    assert len(starts) == len(page.config.departures.starts)
     radius = tables.dropped("radius")
     assert radius[radius.value.astype(float) == 0].number.eq(1).all()
     assert radius.number.between(0, 1).all()

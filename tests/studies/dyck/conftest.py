@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 
 from sameloss.studies.dyck.pages import STUDY
-from sameloss.studies.dyck.settings import SMOKE_DYCK
+from sameloss.studies.dyck.settings import PRESETS
 
-LEAST = replace(SMOKE_DYCK, minimisation_steps=250, restarts=2, training_steps=60, repetitions=300)
+LEAST = replace(PRESETS["smoke"], minimisation_steps=250, restarts=2, training_steps=60, repetitions=300)
 
 
 @pytest.fixture(scope="session")
 def page(tmp_path_factory):
     artifacts = str(tmp_path_factory.mktemp("dyck"))
     page = STUDY.open("05_dyck", {"preset": "smoke", "artifacts": artifacts})
-    page.settings = replace(page.settings, dyck=LEAST)
+    page.config = LEAST
     return page
 
 

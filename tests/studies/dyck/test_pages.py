@@ -37,15 +37,15 @@ def test_parameters_outside_the_theorem_or_the_page_are_one_sentence(given, faul
 
 
 def test_parameters_reach_the_settings():
-    settings = open_page(sentence_length=8, width=5, steps=70).settings.dyck
+    settings = open_page(sentence_length=8, width=5, steps=70).config
     assert (settings.length, settings.width, settings.training_steps) == (8, 5, 70)
     assert settings.widths == (2, 4, 5)
-    assert STUDY.open("05_dyck", {}).settings == PRESETS["laptop"]
+    assert STUDY.open("05_dyck", {}).config == PRESETS["laptop"]
 
 
 def test_the_runs_are_of_what_was_set():
     page = open_page(width=5)
-    assert {run.settings for run in page.runs()} == {page.settings.dyck}
+    assert {run.settings for run in page.runs()} == {page.config}
     assert [run.width for run in page.minimisations] == [2, 4, 5]
     assert page.checks.parents() == [*page.minimisations, page.transfer, page.features]
     assert page.runs()[-2:] == [page.training, page.checks]

@@ -8,7 +8,7 @@ from sameloss.studies.dyck.transformer import hessian_trace, transferable_soluti
 
 
 def test_runs_are_tables_of_what_was_asked(results, page):
-    settings = page.settings.dyck
+    settings = page.config
     training = results["DyckTraining"]
     assert len(training) == 13 * settings.seeds * len(settings.noises)
     first = training[training.step == 0].groupby("seed").trace.nunique()
@@ -20,7 +20,7 @@ def test_runs_are_tables_of_what_was_asked(results, page):
 
 def test_every_restart_is_measured(results, page):
     found = results["DyckMinimisation"]
-    assert len(found) == page.settings.dyck.restarts
+    assert len(found) == page.config.restarts
     assert set(found.width) == {4}
     solved = found[found.loss < 1e-9]
     assert (solved.ratio > 1 - 1e-9).all()
@@ -28,7 +28,7 @@ def test_every_restart_is_measured(results, page):
 
 def test_random_features_have_a_row_a_width_and_seed(results, page):
     features = results["DyckFeatures"]
-    settings = page.settings.dyck
+    settings = page.config
     assert features.groupby("width").seed.nunique().to_dict() == dict.fromkeys(
         settings.feature_widths, settings.feature_seeds
     )

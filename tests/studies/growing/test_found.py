@@ -16,7 +16,7 @@ def written(tables, folder):
 
 
 def test_what_is_read_again_says_the_same(page, tmp_path):
-    again = found_in(page.settings, written(page.record_tables(), tmp_path))
+    again = found_in(page.config, written(page.record_tables(), tmp_path))
     assert again.kl == pytest.approx(page.grown.kl, rel=1e-5)
     assert again.scratch == pytest.approx(page.grown.scratch, rel=1e-5)
     assert again.accuracy == pytest.approx(page.grown.accuracy, rel=1e-5)
@@ -35,7 +35,7 @@ def test_so_do_stacks(stacking, tmp_path):
 def test_a_record_is_read_as_its_preset_was(page, tmp_path, monkeypatch):
     tables = page.record_tables()
     monkeypatch.setattr(found, "recorded", lambda name, preset, of: tables[name])
-    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.settings})
+    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
     assert found_by_record("ii5_growing", "laptop-long").kl == pytest.approx(page.grown.kl)
 
 
@@ -43,7 +43,7 @@ def test_a_record_of_other_seeds_is_refused_with_what_to_do(page, monkeypatch):
     tables = page.record_tables()
     others = {**tables, "candidates": tables["candidates"].assign(seed=7)}
     monkeypatch.setattr(found, "recorded", lambda name, preset, of: others[name])
-    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.settings})
+    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
     with pytest.raises(
         StoreError, match=r"holds the seeds \[7\], and the preset has .*; record it again: make record"
     ):

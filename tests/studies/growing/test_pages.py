@@ -52,7 +52,7 @@ def test_every_seed_has_its_own_runs(page):
 def test_candidates_that_do_not_fit_are_trained_in_parts(page):
     """With the same results, since a candidate is the same alone as among others."""
     parts = replace(page.growing, together=4, seeds=1)
-    parted = GrowingPage(page.name, replace(page.settings, growing=parts), page.store)
+    parted = GrowingPage(page.name, replace(page.config, growing=parts), page.store)
     assert [len(run.operators) for run in parted.candidates(0)] == [4, 2]
     assert sum((run.operators for run in parted.candidates(0)), ()) == page.growing.operators
     for run in parted.runs():

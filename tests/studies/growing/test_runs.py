@@ -142,7 +142,7 @@ def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, t
             yield step
 
     monkeypatch.setattr(runs, "train_together", breaking)
-    alone = replace(page, settings=replace(page.settings, ages=()))
+    alone = replace(page, config=replace(page.config, ages=()))
     lost = replace(alone, store=with_copies(undisturbed(alone), page.store, tmp_path / "lost"))
     found = lost.grown
     assert found.diverged == (page.growing.operators[0].name,)

@@ -5,7 +5,7 @@ from sameloss.studies.local_signal.statements import STATEMENTS
 
 
 def open_page(**given):
-    return STUDY.open("ii3_local_signal", {"preset": "smoke", **given})
+    return STUDY.open("ii3_local_signal", {"preset": "smoke", **given}).config
 
 
 def test_all_that_it_reads_is_among_its_runs(page, found):
@@ -19,12 +19,12 @@ def test_runs_have_their_own_keys():
 
 
 def test_a_parameter_changes_what_it_is_about():
-    first, other = open_page().signal, open_page(batch=7).signal
+    first, other = open_page(), open_page(batch=7)
     assert first.descents[0].key != other.descents[0].key
     assert first.flow.key == other.flow.key
-    assert open_page(noise=300).signal.flow.key != first.flow.key
-    assert open_page(multiplier=2).signal.patches.sigma == 2 * first.patches.sigma
-    assert len(open_page(seeds=4).signal.descents) == open_page(seeds=4).seeds == 4
+    assert open_page(noise=300).flow.key != first.flow.key
+    assert open_page(multiplier=2).patches.sigma == 2 * first.patches.sigma
+    assert len(open_page(seeds=4).descents) == open_page(seeds=4).seeds == 4
 
 
 def test_the_statements_are_judged_from_its_runs(page):

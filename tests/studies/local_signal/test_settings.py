@@ -11,14 +11,14 @@ from sameloss.studies.local_signal.settings import PRESETS, dead_starts
 
 
 def test_the_default_is_the_figure_but_for_its_steps():
-    signal = PRESETS["laptop"].signal
+    signal = PRESETS["laptop"]
     assert (signal.patches, signal.d, signal.batch, signal.descent.lr) == (Patches(1000), 10, 500, 0.1)
     assert signal.descent.rates(signal.patches).b == pytest.approx(0.1 / 1000)
-    assert PRESETS["paper"].signal.steps == 10_000
+    assert PRESETS["paper"].steps == 10_000
 
 
 def test_the_seeds_are_none_of_the_pilots():
-    assert all(run.seed >= 100 for preset in PRESETS.values() for run in preset.signal.descents)
+    assert all(run.seed >= 100 for preset in PRESETS.values() for run in preset.descents)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_what_cannot_be_is_one_sentence(given, sentence):
 
 
 def test_a_start_in_the_dead_zone_is_named_in_a_warning(caplog):
-    signal = STUDY.open("ii3_local_signal", {"preset": "smoke", "length": 50, "lr": 0.1}).signal
+    signal = STUDY.open("ii3_local_signal", {"preset": "smoke", "length": 50, "lr": 0.1}).config
     below = [run.seed for run in signal.descents if run.begin()[0].w[0] < 0]
     assert below
     assert [record.message for record in caplog.records] == [dead_starts(signal)]
@@ -53,4 +53,4 @@ def test_other_starts_are_not_warned_of(given, caplog):
 
 
 def test_no_preset_begins_there():
-    assert all(dead_starts(preset.signal) is None for preset in PRESETS.values())
+    assert all(dead_starts(preset) is None for preset in PRESETS.values())

@@ -7,9 +7,12 @@ import pandas as pd
 import pytest
 
 from sameloss.studies.local_signal import statements
-from sameloss.studies.local_signal.settings import LAPTOP
+from sameloss.studies.local_signal.settings import PRESETS
+
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.statement import statement_table
+
+LAPTOP = PRESETS["laptop"]
 
 
 def grown_flow(last=1e7):

@@ -16,7 +16,7 @@ def page(shared):
     page = pages.STUDY.open(
         "ii3_images", {"preset": "smoke", "artifacts": str(shared / "images"), "steps": 10}
     )
-    smaller = replace(page.images, network=PooledCNN((2, 3), (2, 2)), examples=60)
+    smaller = replace(page.config, network=PooledCNN((2, 3), (2, 2)), examples=60)
     page = replace(page, settings=replace(PRESETS["smoke"], images=smaller))
     compute_all(page.store, page.runs(), 1)
     return page

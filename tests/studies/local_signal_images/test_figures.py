@@ -30,7 +30,7 @@ def test_a_mosaic_has_gaps_between_its_images():
 
 
 def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
-    drawn = figures.examples(page.images.source, page.images.scenes, ax)
+    drawn = figures.examples(page.config.source, page.config.scenes, ax)
     assert [text.get_text() for text in drawn.get_xticklabels()] == ["σ = 0", "σ = 0.5"]
     assert len(drawn.get_yticklabels()) == 3
     assert drawn.images[0].get_array().shape == (3 * 17 - 1, 2 * 17 - 1)

@@ -19,7 +19,7 @@ from sameloss.studies.verdict import verdict_table
 
 
 def test_every_scene_and_seed_is_a_run(page):
-    s = page.images
+    s = page.config
     assert len(page.comparisons) == len(s.scenes) * s.seeds
     lazy, narrower = s.seeds, s.seeds * len(s.widths.divisors)
     assert len(page.runs()) == len(page.comparisons) + lazy + narrower
@@ -61,10 +61,10 @@ def test_vehicles_among_animals_have_a_page(page, monkeypatch):
     monkeypatch.setattr(settings, "CIFAR_VEHICLES", few)
     monkeypatch.setattr(settings, "CIFAR_ANIMALS", animals)
     monkeypatch.setattr(settings, "EPOCH", 2 * few.pool)
-    brief = {"linear": page.images.descent, "kernel": None, "lazy": None, "widths": None}
-    thesis = replace(page.images, theirs=GAUSSIAN, **brief)
+    brief = {"linear": page.config.descent, "kernel": None, "lazy": None, "widths": None}
+    thesis = replace(page.config, theirs=GAUSSIAN, **brief)
     images = replace(settings._vehicles(thesis), examples=40)
-    vehicles = replace(page, settings=replace(page.settings, images=images))
+    vehicles = replace(page, config=images)
     compute_all(vehicles.store, vehicles.runs(), 1)
     verdicts = vehicles.verdicts().set_index("id").verdict
     assert verdicts["img-own-wrn"] == "not testable here"
@@ -77,8 +77,8 @@ def test_vehicles_among_animals_have_a_page(page, monkeypatch):
 
 def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):
     """As `gpu` and `paper` are: the linearised network stands for the kernel."""
-    changes = {"kernel": None, "lazy": None, "widths": None, "linear": page.images.descent}
-    large = replace(page, settings=replace(page.settings, images=replace(page.images, **changes)))
+    changes = {"kernel": None, "lazy": None, "widths": None, "linear": page.config.descent}
+    large = replace(page, config=replace(page.config, **changes))
     compute_all(large.store, large.runs(), 1)
     found = large.found
     (ax,) = panels(1)

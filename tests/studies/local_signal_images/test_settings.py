@@ -9,11 +9,13 @@ from sameloss.images import ImageSource
 from sameloss.studies.local_signal_images.networks import WideResNet
 from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS
-from sameloss.studies.local_signal_images.settings import LAPTOP, LONG, PAPER, PRESETS
+from sameloss.studies.local_signal_images.settings import PRESETS
+
+LAPTOP, LONG, PAPER = (PRESETS[name] for name in ("laptop", "laptop-long", "paper"))
 
 
 def asked(tmp_path, **given):
-    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).images
+    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).config
 
 
 def test_the_paper_is_the_thesis():
@@ -30,7 +32,7 @@ def test_the_paper_is_the_thesis():
 
 
 def test_the_seeds_are_none_of_the_pilots():
-    assert all(min(preset.images.all_seeds) >= 100 for preset in PRESETS.values())
+    assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
 
 
 def test_the_defaults_runs_are_some_of_the_recorded_ones(tmp_path):
@@ -48,7 +50,7 @@ def test_the_first_placement_has_every_noise_and_others_its_ends():
         LAPTOP.noises
     )
     assert {noise for place, _, noise in scenes if place == "fixed corner"} == {0.0, 1.0}
-    assert len(PRESETS["laptop-long"].images.scenes) == 4 * 6
+    assert len(PRESETS["laptop-long"].scenes) == 4 * 6
 
 
 def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
@@ -76,7 +78,7 @@ def test_networks_of_other_widths_have_the_sample_of_a_comparison():
     for run in (narrow, half):
         assert replace(run, network=own.network, kernel=own.kernel) == own
         assert not run.kernel.trained
-    assert PRESETS["gpu"].images.of_widths(100) == []
+    assert PRESETS["gpu"].of_widths(100) == []
 
 
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):

@@ -8,10 +8,10 @@ import torch
 from sameloss.studies.manifold_flow.models import LogBilinear
 from sameloss.studies.manifold_flow.pages import STUDY
 from sameloss.studies.manifold_flow.population import Population, masked_population
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, SMOKE_FLOW
+from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, PRESETS
 
 LEAST = replace(
-    SMOKE_FLOW,
+    PRESETS["smoke"],
     halvings=1,
     replicas=40,
     horizon=1.0,
@@ -28,7 +28,7 @@ def page(tmp_path_factory):
     """The page of Section 3 with short runs of few replicas, computed once."""
     artifacts = str(tmp_path_factory.mktemp("manifold_flow"))
     page = STUDY.open("03_implicit_bias", {"preset": "smoke", "artifacts": artifacts})
-    page.settings = replace(page.settings, flow=LEAST)
+    page.config = LEAST
     return page
 
 

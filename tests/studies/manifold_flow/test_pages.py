@@ -15,10 +15,10 @@ def open_page(**given):
 
 
 def test_parameters():
-    flow = open_page(learning_rate=0.4, replicas=20).settings.flow
+    flow = open_page(learning_rate=0.4, replicas=20).config
     assert (flow.rates(1)[0], flow.rates(4)[0], flow.replicas_of(4)) == (0.4, 0.8, 10)
-    assert open_page().settings == PRESETS["smoke"]
-    assert STUDY.open("03_implicit_bias", {}).settings == PRESETS["laptop"]
+    assert open_page().config == PRESETS["smoke"]
+    assert STUDY.open("03_implicit_bias", {}).config == PRESETS["laptop"]
 
 
 @pytest.mark.parametrize("name", ["size", "sentence_length", "seeds"])
@@ -32,9 +32,9 @@ def test_a_parameter_of_another_page_is_refused_with_this_pages_own(name):
 def test_the_runs_are_of_what_was_set():
     page = open_page(replicas=20)
     assert page.runs() == [page.sgd, page.adam, page.zeros, page.landscape]
-    assert {page.sgd.settings, page.adam.settings} == {page.settings.flow}
+    assert {page.sgd.settings, page.adam.settings} == {page.config}
     assert page.sgd.language == page.adam.language == FLOW_LANGUAGE
-    assert page.landscape.steps == page.settings.flow.landscape_steps
+    assert page.landscape.steps == page.config.landscape_steps
     assert open_page().sgd.key != page.sgd.key
     assert open_page().zeros.key == page.zeros.key
 

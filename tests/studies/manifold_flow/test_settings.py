@@ -7,16 +7,15 @@ from sameloss.studies.manifold_flow.population import masked_population
 from sameloss.studies.manifold_flow.settings import (
     FLOW_LANGUAGE,
     PRESETS,
-    SMOKE_FLOW,
     SMOOTH_LANGUAGE,
     ZEROS_LANGUAGE,
-    FlowSettings,
+    FlowConfig,
 )
 from sameloss.studies.parameters import PRESETS as NAMES
 
 
 def test_rates_are_halved_from_the_largest():
-    settings = FlowSettings(learning_rate=0.4, halvings=2)
+    settings = FlowConfig(learning_rate=0.4, halvings=2)
     assert settings.rates(1) == [0.4, 0.2, 0.1]
     assert settings.rates(4) == [0.8, 0.4, 0.2]  # the relative rate of batch 4 is 2
     with pytest.raises(ValueError, match="not in"):
@@ -24,16 +23,15 @@ def test_rates_are_halved_from_the_largest():
 
 
 def test_larger_batches_scatter_less_and_have_fewer_replicas():
-    settings = FlowSettings(replicas=300)
+    settings = FlowConfig(replicas=300)
     assert [settings.replicas_of(batch) for batch in (1, 4, 64)] == [300, 150, 37]
-    assert FlowSettings(replicas=10).replicas_of(4) == 8
+    assert FlowConfig(replicas=10).replicas_of(4) == 8
 
 
 def test_every_preset_is_there_and_the_longer_ones_alike():
     assert list(PRESETS) == list(NAMES)
-    assert {PRESETS[name].flow for name in NAMES[2:]} == {FlowSettings()}
-    assert PRESETS["smoke"].flow == SMOKE_FLOW
-    assert PRESETS["laptop"].flow.rates(1) == FlowSettings().rates(1)[:-1]
+    assert {PRESETS[name] for name in NAMES[2:]} == {FlowConfig()}
+    assert PRESETS["laptop"].rates(1) == FlowConfig().rates(1)[:-1]
 
 
 def test_half_of_a_languages_conditionals_are_zero_and_of_its_twins_none():

@@ -61,8 +61,8 @@ def record_of(opened, monkeypatch):
 
     def make(*finished):
         some = opened("02_existence")
-        page = StudyRecord("verdicts", some.settings, some.store)
-        own = [arm.of(page.settings.shown) for arm in finished or EVERYTHING]
+        page = StudyRecord("verdicts", some.config, some.store)
+        own = [arm.of(page.config.shown) for arm in finished or EVERYTHING]
         read_by = {arm: page.read_by(arm) for arm in own}
         there = {run for runs in read_by.values() for run in runs}
         monkeypatch.setattr(some.store, "has", there.__contains__)

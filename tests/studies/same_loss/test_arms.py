@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.studies.same_loss.arms import (
     ADAMW,
     ADVERSARIAL,

@@ -44,7 +44,7 @@ def test_a_claim_stands_in_a_chapter_that_compares_its_arms(claim):
 @pytest.fixture
 def arms(page):
     """Made-up results of each arm of a claim, all alike."""
-    return lambda claim: [made_up(arm.group(page.settings), page.store) for arm in claim.arms]
+    return lambda claim: [made_up(arm.group(page.config), page.store) for arm in claim.arms]
 
 
 WITH_RUNS = {"fig5-enlarged"}

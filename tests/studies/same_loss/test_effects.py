@@ -9,7 +9,7 @@ from made_up import changed, made_up
 
 from sameloss.statistics.association import dose_slope
 from sameloss.statistics.bootstrap import UNDEFINED, Interval
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import UNTREATED
 from sameloss.studies.same_loss.effects import Compared
@@ -267,7 +267,7 @@ def cooled(page):
     """Make up a cooled group of one size; its last KLs, traces and accuracies are given by seed."""
 
     def make(kl, trace=(50.0, 51.0, 52.0), root=(80.0, 81.0, 82.0), error=0.0001):
-        found = made_up(UNTREATED.group(page.settings), page.store)
+        found = made_up(UNTREATED.group(page.config), page.store)
         given = {"kl_mean": kl, "trace": trace, "root": root, "kl_standard_error": error}
         return changed(found, found.checkpoints.assign(**given))
 

@@ -68,7 +68,7 @@ def test_a_group_on_another_language_has_its_runs(group):
     assert own.corpus.language == own.labelled.language == hmm.language
     assert own.tasks == own.labelled.downstream.tasks == ("state3", "state5")
     assert {m.held_out.language for m in own.measured("saturation").values()} == {hmm.language}
-    beside = HMM.group(group("02_existence").settings)
+    beside = HMM.group(group("02_existence").config)
     assert [run.key for run in own.runs()] == [run.key for run in beside.runs()]
 
 
@@ -214,7 +214,7 @@ def test_a_rate_is_for_a_width_and_falls_as_models_grow_wider(group):
 
 def test_a_cooled_model_goes_on_from_the_treated_one_without_label_noise(opened):
     """On sentences of its own, which its KL is not reported on; nothing of the treatment goes on."""
-    settings = opened("a4_algorithms").settings
+    settings = opened("a4_algorithms").config
     cooling = settings.training.cooling
     own = next(arm for arm in COOLED if arm.algorithm == "sam-after").group(settings)
     treated = replace(own, cooled=False)

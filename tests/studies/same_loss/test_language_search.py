@@ -106,7 +106,7 @@ def test_the_laptops_language_is_one_of_them():
 @pytest.fixture
 def evaluation(page):
     """A preset's, with next to no sentences."""
-    small = page.settings.evaluation
+    small = page.config.evaluation
     return replace(
         small,
         saturation_sentences=50,

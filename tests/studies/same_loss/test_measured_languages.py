@@ -1,7 +1,7 @@
 """The runs that measure languages: which, on how many sentences, and under honest names."""
 
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.measured_languages import calibrations, language_runs, measurements, opt_name
 from sameloss.studies.same_loss.paper import ENTROPY
@@ -9,16 +9,16 @@ from sameloss.studies.same_loss.settings import PRESETS
 
 
 def test_languages_are_named_honestly(opened):
-    plain = opened("a1_datasets", preset="laptop").settings
+    plain = opened("a1_datasets", preset="laptop").config
     names = ["PCFG", "HMM", "OPT stand-in", "PCFG, paper's shape", "HMM, paper's shape"]
     assert list(measurements(plain)) == names
-    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").settings
+    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").config
     assert list(measurements(real)) == ["PCFG", "HMM", "facebook/opt-125m"]
     assert opt_name(real) == "facebook/opt-125m"
 
 
 def test_every_language_is_measured_with_its_tasks(opened):
-    settings = opened("a1_datasets", sentences=70).settings
+    settings = opened("a1_datasets", sentences=70).config
     for name, run in measurements(settings).items():
         kind = name.split(",")[0].split()[0]
         domain = (PAPER if "paper" in name else settings.domains)[kind]
@@ -26,7 +26,7 @@ def test_every_language_is_measured_with_its_tasks(opened):
 
 
 def test_a_real_opt_is_measured_on_few_sentences(opened):
-    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").settings
+    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").config
     assert {name: run.sentences for name, run in measurements(real).items()} == {
         "PCFG": 100_000, "HMM": 100_000, "facebook/opt-125m": 100,
     }  # fmt: skip

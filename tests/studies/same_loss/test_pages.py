@@ -6,8 +6,8 @@ import pytest
 from made_up import SATURATED, changed, fill, made_up
 
 from sameloss.errors import ParameterError
+from sameloss.studies.config import replaced
 from sameloss.studies.evidence import Source
-from sameloss.studies.parameters import replaced
 from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, SAM, SGD_AFTER_ADAMW_HMM
 from sameloss.studies.same_loss.claims import CLAIMS
@@ -82,8 +82,8 @@ def test_a_page_about_the_hmm_judges_no_claim_about_the_grammar(name, filled):
     """Its numbers are of another language than those of the paper that they would stand beside."""
     page = filled(name, language="HMM")
     assert page.group.language == "HMM"
-    assert page.group.domain.language == page.settings.domains["HMM"].language
-    assert page.group.corpus.language == page.settings.domains["HMM"].language
+    assert page.group.domain.language == page.config.domains["HMM"].language
+    assert page.group.corpus.language == page.config.domains["HMM"].language
     of_the_page = [claim for claim in CLAIMS if claim.page == name]
     assert ids(page.claims()) == {claim.id for claim in of_the_page if "PCFG" not in languages(claim)}
     assert {claim.id for claim in of_the_page if languages(claim) == {"HMM"}} <= ids(page.claims())
@@ -96,10 +96,10 @@ def test_a_page_about_the_hmm_judges_no_claim_about_the_grammar(name, filled):
 def test_the_hmms_claims_are_judged_by_what_the_hmm_gave(filled):
     """Whatever the page's main language is."""
     page = filled("02_existence", language="HMM")
-    hmm = page._found[HMM.of(page.settings.shown)]
+    hmm = page._found[HMM.of(page.config.shown)]
     rng = np.random.default_rng(1)
     equal = {key: rng.random((6, 3, 400, 2)) < 0.5 for key in hmm.probes}
-    page._found[HMM.of(page.settings.shown)] = changed(hmm, hmm.checkpoints, probes=equal)
+    page._found[HMM.of(page.config.shown)] = changed(hmm, hmm.checkpoints, probes=equal)
     verdicts = page.verdicts().set_index("id")
     assert verdicts.verdict["fig9-hmm"] == "not decided"
     assert abs(verdicts.ours["fig9-hmm"]) < 2
@@ -158,7 +158,7 @@ def test_models_that_are_not_saturated_make_no_claim_testable(opened):
     """Nor is any contradicted, however far they are from the entropy."""
     page = opened("02_existence")
     for arm in page.arms:
-        found = made_up(arm.group(page.settings), page.store)
+        found = made_up(arm.group(page.config), page.store)
         far = found.checkpoints.assign(kl_mean=100 * found.checkpoints.kl_mean, saturated=False)
         page._found[arm] = changed(found, far)
     assert set(page.verdicts().verdict) == {"not testable here"}
@@ -178,7 +178,7 @@ def test_a_pages_own_verdicts_are_among_the_evidence(filled):
     page = filled("02_existence")
     verdicts = page.verdicts()
     evidence = page.evidence(verdicts)
-    own = evidence[evidence.source == Source("smoke", page.settings.training.seeds)]
+    own = evidence[evidence.source == Source("smoke", page.config.training.seeds)]
     assert own.id.tolist() == verdicts.id.tolist()
     assert own.verdict.tolist() == verdicts.verdict.tolist()
 
@@ -196,7 +196,7 @@ def test_every_claim_belongs_to_a_question(filled):
 def test_the_page_on_existence_asks_for_all_that_its_controls_read(opened):
     page = opened("02_existence")
     groups = list(protocols(page.group).values())
-    others = [arm.group(page.settings) for arm in (HMM, OPT)]
+    others = [arm.group(page.config) for arm in (HMM, OPT)]
     groups += [protocols(other)[name] for other in others for name in readings(other)]
     own = (page.group, *others)  # whose comparisons read the last models already
     read = [
@@ -226,7 +226,7 @@ def test_results_of_an_arm_are_gathered_once(opened, monkeypatch):
 
     monkeypatch.setattr("sameloss.studies.same_loss.pages.collect", collect)
     page = opened("02_existence")
-    assert page.of(MAIN) is page.of(MAIN.of(page.settings.shown))
+    assert page.of(MAIN) is page.of(MAIN.of(page.config.shown))
     assert page.of(HMM) is page.of(HMM)
     assert gathered == ["PCFG", "HMM"]
 
@@ -240,7 +240,7 @@ def test_others_are_those_beside_the_main_one(opened):
 
 def test_what_the_preset_leaves_out_is_not_compared(opened):
     page = opened("a4_algorithms", preset="laptop")
-    left_out = page.settings.training.left_out
+    left_out = page.config.training.left_out
     assert not {arm.label for arm in page.arms} & left_out
     flatness, own = opened("04_flatness", preset="laptop"), {"fig3-trace-hmm", "fig3-hmm", "fig10-hmm"}
     assert SGD_AFTER_ADAMW_HMM not in flatness.arms
@@ -266,7 +266,7 @@ def test_what_the_preset_leaves_out_is_not_compared(opened):
 @pytest.mark.parametrize("algorithm", ["adversarial", "sgd", "dropout"])
 def test_what_was_asked_for_is_shown_though_the_preset_leaves_it_out(algorithm, opened):
     page = opened("02_existence", preset="laptop", algorithm=algorithm)
-    assert MAIN.of(page.settings.shown) in page.arms
+    assert MAIN.of(page.config.shown) in page.arms
     assert {run.key for run in page.group.runs()} <= {run.key for run in page.runs()}
 
 
@@ -291,7 +291,7 @@ def test_a_page_reads_what_it_compares_and_what_stands_beside(name, opened):
     page = opened(name, seeds=1) if "seeds" in PLANS[name].parameters else opened(name)
     keys = {run.key for run in page.runs()}
     for arm in page.arms:
-        assert {run.key for run in arm.group(page.settings).runs()} <= keys
+        assert {run.key for run in arm.group(page.config).runs()} <= keys
     assert bool(keys) == (name in ARMS or name in BESIDE)
 
 
@@ -316,9 +316,9 @@ def test_runs_beside_the_comparisons(opened):
 def test_all_pages_read_what_the_whole_study_does(opened):
     """Its arms and their readings are theirs, so that its verdicts train nothing new."""
     some = opened("02_existence", seeds=1)
-    whole = WholeStudy("verdicts", some.settings, some.store)
-    compared = {run.key for name in ARMS for arm in ARMS[name] for run in arm.group(some.settings).runs()}
-    sizes = [arm.group(some.settings) for arm in (MAIN, HMM, OPT)]
+    whole = WholeStudy("verdicts", some.config, some.store)
+    compared = {run.key for name in ARMS for arm in ARMS[name] for run in arm.group(some.config).runs()}
+    sizes = [arm.group(some.config) for arm in (MAIN, HMM, OPT)]
     read = {run.key for group in sizes for run in protocol_runs(group, readings(group))}
     main = [*sizes[0].measured("enlargement").values(), *label_budget_runs(sizes[0])]
     keys = {run.key for run in whole.runs()}
@@ -374,9 +374,9 @@ def test_every_page_with_runs_has_a_plan():
 
 def test_the_whole_study_judges_every_claim(opened):
     some = opened("02_existence")
-    whole = fill(WholeStudy("verdicts", some.settings, some.store))
+    whole = fill(WholeStudy("verdicts", some.config, some.store))
     assert whole.claims() == list(CLAIMS)
-    on_the_hmm = replaced(some.settings, "shown.domain", "HMM")
+    on_the_hmm = replaced(some.config, "shown.domain", "HMM")
     assert "fig2" not in ids(WholeStudy("verdicts", on_the_hmm, some.store).claims())
 
 
@@ -389,7 +389,7 @@ def test_a_preset_that_leaves_out_an_arm_still_judges_every_claim(opened):
 def test_untrained_models_make_no_claim_testable(opened):
     """After eight steps nothing is saturated, and every verdict says so."""
     brief = opened("02_existence", steps=8, seeds=2)
-    whole = WholeStudy("verdicts", brief.settings, brief.store)
+    whole = WholeStudy("verdicts", brief.config, brief.store)
     table = whole.verdicts()
     assert table.id.tolist() == [claim.id for claim in CLAIMS]
     assert set(table.verdict) == {"not testable here"}

@@ -14,7 +14,7 @@ def elsewhere(home):
 
 
 def open_settings(page="02_existence", **given):
-    return STUDY.open(page, given).settings
+    return STUDY.open(page, given).config
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_every_value_reaches_its_place():
     assert (training.optimisation.steps, training.compared_steps, training.seeds) == (1000, 1000, 2)
     assert (evaluation.downstream.probe_seeds, evaluation.downstream.label_kind) == (1, "posterior")
     assert (evaluation.saturated_share, evaluation.tolerance, training.micro_batch) == (0.1, 0.5, 16)
-    assert (s.limits.max_hours, s.limits.workers) == (7, 3)
+    assert (s.max_hours, s.workers) == (7, 3)
     assert (s.shown.task, s.shown.algorithm, s.shown.strength) == ("span4", "adversarial", 0.1)
     with pytest.raises(ParameterError, match=r"^trace_sentences is at least 2; got 1\.$"):
         open_settings("04_flatness", trace_sentences=1)
@@ -161,10 +161,10 @@ def test_a_strength_may_be_zero():
 
 def test_processes_share_the_cores_that_workers_would_have(monkeypatch):
     monkeypatch.setattr("sameloss.studies.same_loss.parameters.usable_workers", lambda: 8)
-    assert open_settings(processes=3).limits.workers == 2
-    assert open_settings(processes=16).limits.workers == 1
-    assert open_settings(processes=3, workers=5).limits.workers == 5
-    assert open_settings().limits.workers is None
+    assert open_settings(processes=3).workers == 2
+    assert open_settings(processes=16).workers == 1
+    assert open_settings(processes=3, workers=5).workers == 5
+    assert open_settings().workers is None
 
 
 def test_an_endless_corpus_and_unseen_tests():

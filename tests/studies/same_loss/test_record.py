@@ -42,7 +42,7 @@ def test_every_checkpoint_of_every_group_is_there_once(whole):
     }
     assert len(table) == len(known)
     assert not table.duplicated(["language", "algorithm", *KEYS]).any()
-    assert len(whole.arms) == len({arm.of(whole.settings.shown) for arm in EVERYTHING})
+    assert len(whole.arms) == len({arm.of(whole.config.shown) for arm in EVERYTHING})
     noisy = table[table.algorithm == "sgd-noise, s = 1"]
     assert set(noisy.steps) == {320}  # twice as long as the others
     assert set(table[table.language == "HMM"].steps) == {160}
@@ -84,9 +84,9 @@ def test_a_record_that_is_not_complete_has_what_is_finished(record_of):
     assert tables["algorithms"].algorithm.tolist() == ["adamw"] * len(tables["algorithms"])
     assert not {"differences", "treated", "bought", "doses", "rates"} & set(tables)
     judged = [claim for claim in page.claims() if claim.id in set(tables["verdicts"].id)]
-    known = {arm.of(page.settings.shown) for arm in (MAIN, HMM)}
+    known = {arm.of(page.config.shown) for arm in (MAIN, HMM)}
     assert judged
-    assert {arm.of(page.settings.shown) for claim in judged for arm in claim.arms} <= known
+    assert {arm.of(page.config.shown) for claim in judged for arm in claim.arms} <= known
 
 
 def test_an_algorithm_is_compared_only_with_what_is_finished(record_of):
@@ -99,7 +99,7 @@ def test_an_algorithm_is_compared_only_with_what_is_finished(record_of):
 
 def test_parts_are_those_of_the_whole_preset_and_runs_those_of_the_finished(record_of):
     page = record_of(OPT)
-    settings, store = page.settings, page.store
+    settings, store = page.config, page.store
     assert list(page.parts()) == list(WholeStudy("verdicts", settings, store).parts())
     assert set(page.runs()) == set(page.read_by(OPT.of(settings.shown)))
     assert page.seeds == settings.training.seeds

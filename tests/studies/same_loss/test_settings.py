@@ -2,8 +2,8 @@
 
 import pytest
 
+from sameloss.studies.config import replaced
 from sameloss.studies.parameters import PRESETS as NAMES
-from sameloss.studies.parameters import replaced
 from sameloss.studies.same_loss.arms import EVERYTHING
 from sameloss.studies.same_loss.settings import PRESETS, Shown
 

@@ -9,8 +9,10 @@ from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.stability import claims
 from sameloss.studies.stability.claims import AGREE, BETA, GAP, TOPICS, agree, judged
 from sameloss.studies.stability.results import Stability
-from sameloss.studies.stability.settings import LAPTOP, PAPER, THEIRS_2A, THEIRS_2B, THEIRS_LR
+from sameloss.studies.stability.settings import PRESETS, THEIRS_2A, THEIRS_2B, THEIRS_LR
 from sameloss.studies.verdict import verdict_table
+
+LAPTOP, PAPER = PRESETS["laptop"], PRESETS["paper"]
 
 ALL = [claim for topic in TOPICS for claim in topic.claims]
 HERE = [claim.id for claim in ALL if not claim.id.startswith("stab-own")]

@@ -10,16 +10,16 @@ from sameloss.studies.verdict import verdict_table
 
 
 def test_all_of_a_size_are_one_stack(page):
-    s = page.stability
+    s = page.config
     assert len(page.trainings) == len(s.kinds) * len(s.sizes)
     assert all(run.seeds == s.all_seeds and run.pairs == s.pairs for run in page.trainings.values())
-    assert len(page.runs()) == len(page.trainings) + len(s.swaps.sizes) + 1
+    assert len(page.runs()) == len(page.trainings) + len(s.swap_sizes) + 1
 
 
 def test_tables_of_all_runs_stand_below_each_other(page, found):
     about = found.table[["kind", "size", "seed", "pair", "step"]]
     assert not about.duplicated().any()
-    s = page.stability
+    s = page.config
     assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
     assert set(page.paths.kind) == set(found.falls.kind) == {kind.name for kind in s.kinds}
 
@@ -39,17 +39,17 @@ def test_longer_presets_say_what_they_would_compute(tmp_path, name):
 def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
     kept = page.record_tables()
     monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
+    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
     found = verdict_table(judged(found_by_record("laptop-long")))
     pd.testing.assert_frame_equal(found, page.verdicts())
 
 
 def test_a_network_that_an_older_record_has_not_is_not_judged(page, monkeypatch):
     kept = page.record_tables()
-    first = kept["twins"].kind == page.stability.kinds[2].name
+    first = kept["twins"].kind == page.config.kinds[2].name
     older = kept | {"twins": kept["twins"][~first]}
     monkeypatch.setattr(pages, "recorded", lambda table, preset, of: older[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
+    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
     found = verdict_table(judged(found_by_record("laptop-long"))).set_index("id").verdict
     assert found["stab-beta-plain"] == "not testable here"
     assert found["stab-beta-brier"] == "not testable here"  # of every network, and one is not there
@@ -60,7 +60,7 @@ def test_a_measure_that_an_older_record_has_not_is_not_judged(page, monkeypatch)
     kept = page.record_tables()
     older = kept | {"twins": kept["twins"].drop(columns="gap clipped")}
     monkeypatch.setattr(pages, "recorded", lambda table, preset, of: older[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.settings})
+    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
     found = verdict_table(judged(found_by_record("laptop-long"))).set_index("id").verdict
     assert found["stab-beta-clipped"] == "not testable here"
     assert found["stab-beta-brier"] != "not testable here"

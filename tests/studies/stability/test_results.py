@@ -7,7 +7,7 @@ import pytest
 from sameloss.studies.stability.claims import BETA, GAP
 from sameloss.studies.stability.paths import GRID
 from sameloss.studies.stability.results import Stability, falls_of, least, over_seeds
-from sameloss.studies.stability.settings import LAPTOP
+from sameloss.studies.stability.settings import PRESETS
 
 SIZES = (80, 160, 320)
 EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}
@@ -17,7 +17,7 @@ EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}
 def planted():
     """Power laws with a factor of each seed; the second pair has twice the first, later stops have less."""
     rows, paths = [], []
-    for number, kind in enumerate(LAPTOP.kinds):
+    for number, kind in enumerate(PRESETS["laptop"].kinds):
         for size in SIZES:
             for seed in (100, 101, 102):
                 for pair in (0, 1):
@@ -30,7 +30,7 @@ def planted():
                     fall = np.where(np.isclose(GRID, 0.48), number * pair / 100, 0.0)
                     alphas = pd.DataFrame({"alpha": GRID, "test": 0.9 - fall, "trained": 1 - fall})
                     paths.append(alphas.assign(kind=kind.name, size=size, seed=seed, pair=pair))
-    return Stability(LAPTOP.kinds, SIZES, pd.DataFrame(rows), falls_of(pd.concat(paths)))
+    return Stability(PRESETS["laptop"].kinds, SIZES, pd.DataFrame(rows), falls_of(pd.concat(paths)))
 
 
 def test_values_are_by_seed_and_size(planted):

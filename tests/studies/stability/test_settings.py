@@ -6,25 +6,27 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.studies.stability.pages import STUDY
-from sameloss.studies.stability.settings import LAPTOP, LR, MLP, PRESETS
+from sameloss.studies.stability.settings import LR, MLP, PRESETS
+
+LAPTOP = PRESETS["laptop"]
 
 
 def asked(tmp_path, **given):
     values = {"preset": "smoke", "artifacts": str(tmp_path), **given}
-    return STUDY.open("ii2_stability", values).stability
+    return STUDY.open("ii2_stability", values).config
 
 
 def test_the_presets_are_the_thesis_where_they_can_be():
-    paper = PRESETS["paper"].stability
+    paper = PRESETS["paper"]
     assert [kind.descent.steps for kind in paper.kinds] == [100_000] * 4
     assert [kind.stops for kind in paper.kinds] == [(50_000, 100_000, 150_000)] * 4
     assert paper.kinds[2].descent.lr_at(40_000) == 0.01
     assert max(paper.sizes) <= min(paper.source_of(kind).pool for kind in paper.kinds) // 2
-    assert PRESETS["gpu"].stability.kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
+    assert PRESETS["gpu"].kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
 
 
 def test_the_seeds_are_none_of_the_pilots():
-    assert all(min(preset.stability.all_seeds) >= 100 for preset in PRESETS.values())
+    assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
 
 
 def test_only_logistic_regression_tells_halves():

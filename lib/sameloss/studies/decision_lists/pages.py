@@ -9,14 +9,7 @@ import pandas as pd
 from sameloss.store.store import Run
 from sameloss.studies.decision_lists.runs import ListCurves, ListDescents, ListFlows
 from sameloss.studies.decision_lists.sampling import FigureStep, ListBlock, ListSamples, ListSGD
-from sameloss.studies.decision_lists.settings import (
-    PARAMETERS,
-    PRESETS,
-    ListSettings,
-    Settings,
-    TaskShape,
-    finished,
-)
+from sameloss.studies.decision_lists.settings import PRESETS, ListConfig, TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
 from sameloss.studies.decision_lists.tables import Tables
 from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListProofs
@@ -28,68 +21,63 @@ OTHER_TASKS = (TaskShape(12, 3, 3), TaskShape(20, 4, 3), TaskShape(40, 5, 4), Ta
 
 
 @dataclass
-class ListPage(Page[Settings]):
+class ListPage(Page[ListConfig]):
     """The page on decision lists learnt by attention."""
-
-    @property
-    def lists(self) -> ListSettings:
-        """Return what decides the runs."""
-        return self.settings.lists
 
     @property
     def seeds(self) -> int:
         """Return the number of seeds of everything drawn."""
-        return self.lists.seeds
+        return self.config.seeds
 
     @property
     def flows(self) -> ListFlows:
         """Return the moments of perfection by read-out, L, n, m and rarity."""
-        readouts = sorted({*self.lists.readouts, *self.lists.shown, self.lists.sgd_readout}, reverse=True)
-        return ListFlows(self.lists.task, tuple(readouts), self.lists.sweeps)
+        readouts = sorted({*self.config.readouts, *self.config.shown, self.config.sgd_readout}, reverse=True)
+        return ListFlows(self.config.task, tuple(readouts), self.config.sweeps)
 
     @property
     def curves(self) -> ListCurves:
         """Return scores and attention along the flows that are drawn."""
-        return ListCurves(self.lists.task, self.lists.shown, self.lists.sweeps.horizon)
+        return ListCurves(self.config.task, self.config.shown, self.config.sweeps.horizon)
 
     @property
     def descents(self) -> ListDescents:
         """Return gradient descent as Theorem 4.3 has it."""
-        others = (task for task in OTHER_TASKS if task != self.lists.task)
-        return ListDescents((self.lists.task, *others))
+        others = (task for task in OTHER_TASKS if task != self.config.task)
+        return ListDescents((self.config.task, *others))
 
     @property
     def proofs(self) -> ListProofs:
         """Return the proofs' steps in random cases."""
-        return ListProofs(self.lists.cases, self.lists.first_seed)
+        return ListProofs(self.config.cases, self.config.first_seed)
 
     @property
     def departures(self) -> list[ListDepartures]:
         """Return what happens where an assumption is dropped."""
-        s = self.lists
+        s = self.config
         return [ListDepartures(part, s.small, s.task, s.departures, s.first_seed) for part in PARTS]
 
     def steps(self, seed: int) -> FigureStep:
         """Return Figure 4.1's step on drawn sequences."""
-        return FigureStep(self.lists.task, self.lists.drawn, seed)
+        return FigureStep(self.config.task, self.config.drawn, seed)
 
     def alone(self, seed: int, rate: float) -> ListSGD:
         """Return SGD on W."""
-        s = self.lists
+        s = self.config
         return ListSGD(s.task, s.sgd_readout, s.steps_at(rate), s.looked, seed)
 
     def both(self, seed: int, task: TaskShape | None = None) -> ListSGD:
         """Return SGD on both matrices, on the page's task or on another one."""
-        return ListSGD(task or self.lists.task, None, self.lists.both, self.lists.looked, seed)
+        return ListSGD(task or self.config.task, None, self.config.both, self.config.looked, seed)
 
     def samples(self, seed: int) -> ListSamples:
         """Return training on fixed samples."""
-        return ListSamples(self.lists.samples, seed)
+        return ListSamples(self.config.samples, seed)
 
     def blocks(self) -> dict[tuple[int, bool, int], ListBlock]:
         """Return transformer blocks by layers, MLP and seed."""
-        blocks = self.lists.blocks
-        first = self.lists.first_seed
+        blocks = self.config.blocks
+        first = self.config.first_seed
         return {
             (layers, mlp, seed): ListBlock(blocks, layers, mlp, seed)
             for layers in blocks.layers
@@ -99,21 +87,21 @@ class ListPage(Page[Settings]):
 
     def runs(self) -> list[Run]:
         """Return all of them."""
-        of_seeds = [run for seed in self.lists.all_seeds for run in self._of_seed(seed)]
+        of_seeds = [run for seed in self.config.all_seeds for run in self._of_seed(seed)]
         exact = [self.flows, self.curves, self.descents, self.proofs, *self.departures]
         return [*exact, *of_seeds, *self.blocks().values()]
 
     def _of_seed(self, seed: int) -> list[Run]:
-        alone = [self.alone(seed, rate) for rate in self.lists.rates]
-        larger = [self.both(seed, task) for task in self.lists.larger]
+        alone = [self.alone(seed, rate) for rate in self.config.rates]
+        larger = [self.both(seed, task) for task in self.config.larger]
         return [self.steps(seed), *alone, self.both(seed), *larger, self.samples(seed)]
 
     @cached_property
     def tables(self) -> Tables:
         """Return what the statements are checked on."""
-        get, rates = self.store.get, self.lists.rates
+        get, rates = self.store.get, self.config.rates
         return Tables(
-            self.lists,
+            self.config,
             get(self.flows),
             get(self.curves),
             get(self.descents),
@@ -121,7 +109,7 @@ class ListPage(Page[Settings]):
             pd.concat(map(get, self.departures), ignore_index=True),
             self._by_seed(self.steps),
             pd.concat(
-                self._by_seed(partial(self.alone, rate=rate)).assign(rate=self.lists.steps_at(rate).rate)
+                self._by_seed(partial(self.alone, rate=rate)).assign(rate=self.config.steps_at(rate).rate)
                 for rate in rates
             ),
             self._by_seed(self.both),
@@ -130,11 +118,11 @@ class ListPage(Page[Settings]):
                 get(run).assign(layers=layers, mlp=mlp, seed=seed)
                 for (layers, mlp, seed), run in self.blocks().items()
             ),
-            {task: self._by_seed(partial(self.both, task=task)) for task in self.lists.larger},
+            {task: self._by_seed(partial(self.both, task=task)) for task in self.config.larger},
         )
 
     def _by_seed(self, run: Callable[[int], Run]) -> pd.DataFrame:
-        seeds: Iterable[int] = self.lists.all_seeds
+        seeds: Iterable[int] = self.config.all_seeds
         return pd.concat((self.store.get(run(seed)).assign(seed=seed) for seed in seeds), ignore_index=True)
 
     @cached_property
@@ -147,24 +135,4 @@ class ListPage(Page[Settings]):
         return statement_table(STATEMENTS, self.checks)
 
 
-PLANS = {
-    "ii4_decision_lists": Plan(
-        (
-            "preset",
-            "vocabulary",
-            "length",
-            "list_length",
-            "readout",
-            "steps",
-            "batch",
-            "seeds",
-            "max_hours",
-            "workers",
-            "device",
-            "artifacts",
-        ),
-        ListPage,
-    ),
-}
-
-STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)
+STUDY = Study(PRESETS, {"ii4_decision_lists": Plan(ListPage)})

@@ -15,7 +15,7 @@ from sameloss.statistics.estimate import Estimate
 from sameloss.studies.decision_lists.attention import uniform_attention_bound
 from sameloss.studies.decision_lists.population import Column
 from sameloss.studies.decision_lists.runs import CRITICAL_RULES, score_columns
-from sameloss.studies.decision_lists.settings import ListSettings, TaskShape
+from sameloss.studies.decision_lists.settings import ListConfig, TaskShape
 from sameloss.studies.decision_lists.task import MOST_SETS, draw_sequences, uniform_sets
 from sameloss.studies.statement import Statement
 
@@ -27,7 +27,7 @@ DRAWN = 20_000
 class Tables:
     """Everything that the page's runs found, one frame a kind."""
 
-    settings: ListSettings
+    settings: ListConfig
     flows: pd.DataFrame
     curves: pd.DataFrame
     descents: pd.DataFrame
@@ -246,7 +246,7 @@ def block_table_in_words(tables: Tables) -> pd.DataFrame:
     return named.rename(columns={"mlp": "MLP", "step": "steps", "listed_accuracy": "other deciders"})
 
 
-def uniform_bound(settings: ListSettings) -> Estimate:
+def uniform_bound(settings: ListConfig) -> Estimate:
     """Return the accuracy above which uniform attention cannot get: exactly, or over drawn sequences."""
     task, length = settings.task.build(), settings.task.length
     exact = comb(task.words, length) <= MOST_SETS

@@ -12,40 +12,40 @@ from sameloss.studies.dyck.runs import (
     DyckTraining,
     DyckTransfer,
 )
-from sameloss.studies.dyck.settings import PARAMETERS, PRESETS, Settings
+from sameloss.studies.dyck.settings import PRESETS, DyckConfig
 from sameloss.studies.dyck.statements import STATEMENTS
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table
 
 
 @dataclass
-class DyckPage(Page[Settings]):
+class DyckPage(Page[DyckConfig]):
     """The page on the bracket language."""
 
     @property
     def minimisations(self) -> tuple[DyckMinimisation, ...]:
         """Return the searches, one a width."""
-        return tuple(DyckMinimisation(self.settings.dyck, width) for width in self.settings.dyck.widths)
+        return tuple(DyckMinimisation(self.config, width) for width in self.config.widths)
 
     @property
     def transfer(self) -> DyckTransfer:
         """Return the probabilities of success."""
-        return DyckTransfer(self.settings.dyck)
+        return DyckTransfer(self.config)
 
     @property
     def features(self) -> DyckFeatures:
         """Return the random features."""
-        return DyckFeatures(self.settings.dyck)
+        return DyckFeatures(self.config)
 
     @property
     def training(self) -> DyckTraining:
         """Return the trainings."""
-        return DyckTraining(self.settings.dyck)
+        return DyckTraining(self.config)
 
     @property
     def checks(self) -> DyckChecks:
         """Return the checks of all statements."""
-        return DyckChecks(self.settings.dyck, self.minimisations, self.transfer, self.features)
+        return DyckChecks(self.config, self.minimisations, self.transfer, self.features)
 
     def runs(self) -> list[Run]:
         """Return all of them."""
@@ -56,11 +56,4 @@ class DyckPage(Page[Settings]):
         return statement_table(STATEMENTS, self.store.get(self.checks))
 
 
-PLANS = {
-    "05_dyck": Plan(
-        ("preset", "sentence_length", "width", "steps", "max_hours", "workers", "device", "artifacts"),
-        DyckPage,
-    ),
-}
-
-STUDY = Study(PRESETS, PARAMETERS, PLANS)
+STUDY = Study(PRESETS, {"05_dyck": Plan(DyckPage)})

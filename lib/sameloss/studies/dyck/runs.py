@@ -19,7 +19,7 @@ from sameloss.studies.dyck.downstream import (
 )
 from sameloss.studies.dyck.language import Inputs, downstream_inputs, pretraining_inputs
 from sameloss.studies.dyck.minimisation import minimise_trace, random_start
-from sameloss.studies.dyck.settings import DyckSettings
+from sameloss.studies.dyck.settings import DyckConfig
 from sameloss.studies.dyck.statements import all_checks
 from sameloss.studies.dyck.training import label_noise_sgd
 from sameloss.studies.dyck.transformer import (
@@ -38,7 +38,7 @@ from sameloss.studies.dyck.transformer import (
 
 @dataclass(frozen=True)
 class _DyckRun(Tabled):
-    settings: DyckSettings
+    settings: DyckConfig
 
 
 @dataclass(frozen=True)

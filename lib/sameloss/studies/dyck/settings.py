@@ -1,22 +1,25 @@
 """How long the bracket strings are, how wide the models, and how much is searched and trained."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
 from sameloss.seeds import generator_for
+from sameloss.studies.config import Config, param
 from sameloss.studies.dyck.language import check_length
 from sameloss.studies.dyck.transformer import check_width
-from sameloss.studies.parameters import OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
 @dataclass(frozen=True)
-class DyckSettings:
+class DyckConfig(Config):
     """How long the sentences and how wide the models are, and how much is searched, drawn and trained."""
 
-    length: int = 6  # T
-    width: int = 8  # m, of what is trained and shown
+    key_name: ClassVar[str] = "DyckSettings"
+
+    length: int = param("T, even, 6 to 10; None: 6", 6, name="sentence_length", example="8")
+    width: int = param("m, neurons of the trained models, from 2; None: the preset's", 8, most=100_000)
     rank: int = 4  # rows of Q and K of what is trained
     restarts: int = 8
     minimisation_steps: int = 1000
@@ -26,7 +29,7 @@ class DyckSettings:
     feature_seeds: int = 10
     noises: tuple[float, ...] = (0.0, 0.5, 1.0)  # of the labels, which are 1 and -1
     seeds: int = 10  # of each noise
-    training_steps: int = 12_000
+    training_steps: int = param("of SGD; None: the preset's", 12_000, name="steps")
     batch: int = 16
     lr: float = 0.4
     few: int = 16  # downstream samples that a trained model's head is fitted on
@@ -34,6 +37,7 @@ class DyckSettings:
 
     def __post_init__(self) -> None:
         """Refuse what Theorem 5.1 is not about."""
+        super().__post_init__()
         check_length(self.length)
         check_width(self.width)
 
@@ -57,45 +61,19 @@ class DyckSettings:
         return generator_for(f"dyck {use}", self.seed)
 
 
-SMOKE_DYCK = DyckSettings(
-    width=4,
-    restarts=4,
-    minimisation_steps=300,
-    samples=(1, 5),
-    repetitions=1000,
-    feature_widths=(16, 128, 256),
-    feature_seeds=3,
-    seeds=2,
-    training_steps=600,
-)
-
-LAPTOP_DYCK = DyckSettings(minimisation_steps=700, feature_seeds=5, training_steps=8000)
-"""The same in fewer steps, with fewer draws of features."""
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides the runs of the page."""
-
-    name: str
-    dyck: DyckSettings
-    limits: Limits = OWN_LIMITS
-
-
-PRESETS = {
-    name: Settings(name, {"smoke": SMOKE_DYCK, "laptop": LAPTOP_DYCK}.get(name, DyckSettings()))
-    for name in PRESET_NAMES
-}
-"""All presets but the first two are alike: tiny models need no more than a laptop."""
-
-PARAMETERS: dict[str, Parameter] = {
-    **OF_EVERY_PAGE,
-    "sentence_length": Parameter("T, even, 6 to 10; None: 6", int | None, sets=("dyck.length",), example="8"),
-    "width": Parameter(
-        "m, neurons of the trained models, from 2; None: the preset's",
-        int | None,
-        sets=("dyck.width",),
-        most=100_000,
+PRESETS = {name: DyckConfig(name) for name in PRESET_NAMES} | {
+    "smoke": DyckConfig(
+        "smoke",
+        width=4,
+        restarts=4,
+        minimisation_steps=300,
+        samples=(1, 5),
+        repetitions=1000,
+        feature_widths=(16, 128, 256),
+        feature_seeds=3,
+        seeds=2,
+        training_steps=600,
     ),
-    "steps": Parameter("of SGD; None: the preset's", int | None, sets=("dyck.training_steps",)),
+    "laptop": DyckConfig("laptop", minimisation_steps=700, feature_seeds=5, training_steps=8000),
 }
+"""All but the first two are alike: tiny models need no more than a laptop."""

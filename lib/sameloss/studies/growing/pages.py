@@ -58,7 +58,7 @@ class _Growing(Page[Settings]):
     def labelled(self, of: GrowingSettings | StackingSettings) -> LabelledSampling:
         """Return what representations are read for: every task of the language."""
         tasks = of.language.build().tasks
-        return LabelledSampling(of.language, replace(self.settings.downstream, tasks=tasks))
+        return LabelledSampling(of.language, replace(self.config.downstream, tasks=tasks))
 
     def accuracies(self, probing: Probing) -> pd.DataFrame:
         """Return accuracies (%) with the columns `step`, `task`, `accuracy`."""
@@ -73,11 +73,11 @@ class _Growing(Page[Settings]):
 
     def verdicts(self) -> pd.DataFrame:
         """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(self.topics, self.found), self.settings.tolerance)
+        return verdict_table(judged(self.topics, self.found), self.config.tolerance)
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+        own, tolerance = Source(self.config.name, self.seeds), self.config.tolerance
 
         def of_record(preset: str) -> pd.DataFrame:
             return verdict_table(judged(self.topics, found_by_record(self.name, preset)), tolerance)
@@ -92,7 +92,7 @@ class GrowingPage(_Growing):
     @property
     def growing(self) -> GrowingSettings:
         """Return what decides the runs."""
-        return self.settings.growing
+        return self.config.growing
 
     @property
     def seeds(self) -> int:
@@ -161,13 +161,13 @@ class GrowingPage(_Growing):
 
     def at_age(self, steps: int) -> "GrowingPage":
         """Return the page whose shallow models were trained for so many steps."""
-        growing = self.settings.at_age(steps)
-        return replace(self, settings=replace(self.settings, growing=growing, ages=()))
+        growing = self.config.at_age(steps)
+        return replace(self, config=replace(self.config, growing=growing, ages=()))
 
     def runs(self) -> list[Run]:
         """Return all of them."""
         own = [run for seed in self.growing.all_seeds for run in self._of_seed(seed)]
-        return [self.locality, *own, *(run for age in self.settings.ages for run in self.at_age(age)._aged())]
+        return [self.locality, *own, *(run for age in self.config.ages for run in self.at_age(age)._aged())]
 
     def _of_seed(self, seed: int) -> list[Run]:
         return [
@@ -187,7 +187,7 @@ class GrowingPage(_Growing):
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return all that was found, by the names of `record_tables`."""
         seeds = self.growing.all_seeds
-        ages = [self.at_age(age).grown_alone().assign(age=age) for age in self.settings.ages]
+        ages = [self.at_age(age).grown_alone().assign(age=age) for age in self.config.ages]
         return {
             "candidates": self.growth(),
             "landscape": self._by_seed(self.landscape),
@@ -221,7 +221,7 @@ class GrowingPage(_Growing):
     @cached_property
     def grown(self) -> Grown:
         """Return what was found, seeds first."""
-        return found_in(self.settings, self.tables)
+        return found_in(self.config, self.tables)
 
     @property
     def found(self) -> Grown:
@@ -241,7 +241,7 @@ class StackingPage(_Growing):
     @property
     def stacking(self) -> StackingSettings:
         """Return what decides the runs."""
-        return self.settings.stacking
+        return self.config.stacking
 
     @property
     def seeds(self) -> int:
@@ -343,7 +343,7 @@ class StackingPage(_Growing):
     @cached_property
     def stacks(self) -> Stacks:
         """Return what was found."""
-        return stacks_in(self.settings, self.record_tables())
+        return stacks_in(self.config, self.record_tables())
 
     @property
     def found(self) -> Stacks:
@@ -363,8 +363,8 @@ _GROWING = f"preset seeds base_steps steps lag label_noise state tolerance {_EVE
 _STACKING = f"preset stacks stage_steps last_steps stage_lag label_noise state tolerance {_EVERY}"
 
 PLANS = {
-    "ii5_growing": Plan(tuple(_GROWING.split()), GrowingPage, recorded=True),
-    "ii5_stacking": Plan(tuple(_STACKING.split()), StackingPage, recorded=True),
+    "ii5_growing": Plan(GrowingPage, _GROWING, recorded=True),
+    "ii5_stacking": Plan(StackingPage, _STACKING, recorded=True),
 }
 
-STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)
+STUDY = Study(PRESETS, PLANS, parameters=PARAMETERS, finished=finished)

@@ -1,7 +1,7 @@
 """What is grown, from what, by which operators, and how long it is trained afterwards."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sameloss.errors import ParameterError
@@ -12,9 +12,10 @@ from sameloss.models.grow import PRESERVING
 from sameloss.models.layer_maps import grid, stacked
 from sameloss.runs.sampling import Downstream
 from sameloss.statistics.prediction import FEWEST
+from sameloss.studies.config import Config, param, placed
 from sameloss.studies.growing.operators import PUBLISHED, Operator
 from sameloss.studies.growing.ways import StackingSettings
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS, Parameter
 from sameloss.training.loop import Optimisation
 from sameloss.training.moments import Carried
 
@@ -92,17 +93,15 @@ class GrowingSettings:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Config):
     """A preset of the page."""
 
-    name: str
-    growing: GrowingSettings
-    stacking: StackingSettings
-    downstream: Downstream
-    limits: Limits = OWN_LIMITS
+    growing: GrowingSettings = field(kw_only=True)
+    stacking: StackingSettings = field(kw_only=True)
+    downstream: Downstream = field(kw_only=True)
     ages: tuple[int, ...] = ()  # steps of shallow models that are grown at several ages
     aged: GrowingSettings | None = None  # how they are grown
-    tolerance: float | None = None
+    tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
 
     def at_age(self, steps: int) -> GrowingSettings:
         """Return how models are grown whose shallow ones were trained for so many steps."""
@@ -260,98 +259,114 @@ THESIS_STAGES = (1, 1, 1, 2, 2)
 PRESETS = {
     "smoke": Settings(
         "smoke",
-        SMOKE,
-        _stacking(SMOKE, depth=3, added=1, steps=8, lag=2, looked=2),
-        _downstream(30, 60),
+        growing=SMOKE,
+        stacking=_stacking(SMOKE, depth=3, added=1, steps=8, lag=2, looked=2),
+        downstream=_downstream(30, 60),
     ),
     "laptop": Settings(
         "laptop",
-        LAPTOP,
-        _stacking(LAPTOP, depth=4, added=1, steps=160, first_seed=30, looked=3),
-        _downstream(400, 1000),
+        growing=LAPTOP,
+        stacking=_stacking(LAPTOP, depth=4, added=1, steps=160, first_seed=30, looked=3),
+        downstream=_downstream(400, 1000),
     ),
     "laptop-long": Settings(
         "laptop-long",
-        LAPTOP_LONG,
-        _stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30, sentences=1024),
-        _downstream(1000, 4000),
+        growing=LAPTOP_LONG,
+        stacking=_stacking(LAPTOP_LONG, depth=6, added=1, steps=400, first_seed=30, sentences=1024),
+        downstream=_downstream(1000, 4000),
         ages=(250, 1000, 4000, 16_000),
         aged=AGED,
     ),
     "gpu": Settings(
         "gpu",
-        GPU,
-        _stacking(GPU, depth=24, added=4, steps=1000, every=THESIS_STAGES, last_steps=1500, lag=100),
-        _downstream(2000, 4000),
+        growing=GPU,
+        stacking=_stacking(GPU, depth=24, added=4, steps=1000, every=THESIS_STAGES, last_steps=1500, lag=100),
+        downstream=_downstream(2000, 4000),
     ),
     "paper": Settings(
         "paper",
-        PAPER,
-        _stacking(PAPER, depth=24, added=4, steps=10_000, every=THESIS_STAGES, last_steps=12_500, lag=200),
-        _downstream(2000, 4000),
+        growing=PAPER,
+        stacking=_stacking(
+            PAPER, depth=24, added=4, steps=10_000, every=THESIS_STAGES, last_steps=12_500, lag=200
+        ),
+        downstream=_downstream(2000, 4000),
     ),
 }
 
 PARAMETERS: dict[str, Parameter] = {
-    **OF_EVERY_PAGE,
     "seeds": Parameter(
         "shallow models; None: the preset's",
         int | None,
-        sets=("growing.seeds",),
         example="8",
         most=MOST_SEEDS,
     ),
     "base_steps": Parameter(
-        "before growing; None: the preset's", int | None, sets=("growing.optimisation.steps",)
+        "before growing; None: the preset's",
+        int | None,
     ),
-    "steps": Parameter("after growing; None: the preset's", int | None, sets=("growing.steps",)),
+    "steps": Parameter(
+        "after growing; None: the preset's",
+        int | None,
+    ),
     "lag": Parameter(
-        "steps after which LAG chooses, its k; None: the preset's", int | None, sets=("growing.lag",)
+        "steps after which LAG chooses, its k; None: the preset's",
+        int | None,
     ),
     "label_noise": Parameter(
         "of the labels: 0 exact, 1 sampled as in the thesis; None: the preset's",
         float | None,
-        sets=("growing.label_noise", "stacking.label_noise"),
         may_be_zero=True,
     ),
     "state": Parameter(
         "of the optimiser: mapped, reset or stale; None: mapped",
         str | None,
         choices=("mapped", "reset", "stale"),
-        sets=("growing.carried", "stacking.carried"),
     ),
     "stacks": Parameter(
         "first stages; None: the preset's",
         int | None,
-        sets=("stacking.seeds",),
         example="8",
         most=MOST_SEEDS,
     ),
     "stage_steps": Parameter(
-        "of each stage but the last; None: the preset's", int | None, sets=("stacking.steps",)
+        "of each stage but the last; None: the preset's",
+        int | None,
     ),
     "last_steps": Parameter(
-        "of the last stage; None: the preset's", int | None, sets=("stacking.last_steps",)
+        "of the last stage; None: the preset's",
+        int | None,
     ),
     "stage_lag": Parameter(
         "steps after which a stage's operator is chosen; None: the preset's",
         int | None,
-        sets=("stacking.lag",),
         may_be_zero=True,
-    ),
-    "tolerance": Parameter(
-        "relative, of all verdicts; None: each claim's own", float | None, sets=("tolerance",)
     ),
 }
 
 
+_PATHS = {
+    "seeds": ("growing.seeds",),
+    "base_steps": ("growing.optimisation.steps",),
+    "steps": ("growing.steps",),
+    "lag": ("growing.lag",),
+    "label_noise": ("growing.label_noise", "stacking.label_noise"),
+    "state": ("growing.carried", "stacking.carried"),
+    "stacks": ("stacking.seeds",),
+    "stage_steps": ("stacking.steps",),
+    "last_steps": ("stacking.last_steps",),
+    "stage_lag": ("stacking.lag",),
+}
+"""The fields of the settings that a value replaces."""
+
+
 def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return the settings, after a check of what goes together.
+    """Return the settings with what a reader asked for, after a check of what goes together.
 
     Raises:
         ParameterError: where LAG would choose after the training, or a stage, has ended.
 
     """
+    settings = placed(settings, _PATHS, values)
     steps, lag, stages = settings.growing.steps, settings.growing.lag, settings.stacking
     if not lag < steps:
         raise ParameterError(

@@ -7,7 +7,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 from scipy.interpolate import CubicSpline
 
-from sameloss.studies.local_signal.settings import SignalSettings
+from sameloss.studies.local_signal.settings import SignalConfig
 
 LEVELS = (0.7, 0.8, 0.9, 0.95, 0.99)
 """Accuracies whose steps are told."""
@@ -20,7 +20,7 @@ THEIRS = 10_000
 class Found:
     """Everything that the page on dynamics reads."""
 
-    settings: SignalSettings
+    settings: SignalConfig
     flow: pd.DataFrame  # a row a look of the exact flow
     phase: pd.DataFrame  # the same by k and strength of noise
     best: pd.DataFrame  # by k and strength

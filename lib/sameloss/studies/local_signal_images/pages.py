@@ -11,13 +11,7 @@ from sameloss.studies.local_signal_images.backgrounds import Scene
 from sameloss.studies.local_signal_images.claims import PAGE, TOPICS, ImageClaim, judged
 from sameloss.studies.local_signal_images.results import OF_WIDTHS, ImageResults
 from sameloss.studies.local_signal_images.runs import ImageComparison, LazyTraining
-from sameloss.studies.local_signal_images.settings import (
-    PARAMETERS,
-    PRESETS,
-    ImageSettings,
-    Settings,
-    finished,
-)
+from sameloss.studies.local_signal_images.settings import PRESETS, ImageConfig
 from sameloss.studies.local_signal_images.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.recorded import recorded
@@ -26,35 +20,30 @@ from sameloss.studies.verdict import Topic, verdict_table
 
 
 @dataclass
-class ImagesPage(Page[Settings]):
+class ImagesPage(Page[ImageConfig]):
     """The page on images in noise."""
-
-    @property
-    def images(self) -> ImageSettings:
-        """Return what decides the runs."""
-        return self.settings.images
 
     @property
     def seeds(self) -> int:
         """Return the number of seeds of samples, backgrounds and trainings."""
-        return self.images.seeds
+        return self.config.seeds
 
     @property
     def comparisons(self) -> list[tuple[Scene, ImageComparison]]:
         """Return networks beside their kernels, with what surrounds their images."""
-        s = self.images
+        s = self.config
         return [(scene, s.comparison(scene, seed)) for scene in s.scenes for seed in s.all_seeds]
 
     @property
     def lazy_trainings(self) -> list[LazyTraining]:
         """Return networks in lazy training."""
-        s = self.images
+        s = self.config
         return [s.lazy_training(seed) for seed in s.all_seeds] if s.lazy else []
 
     @property
     def of_widths(self) -> list[ImageComparison]:
         """Return networks of several widths beside their kernels."""
-        return [run for seed in self.images.all_seeds for run in self.images.of_widths(seed)]
+        return [run for seed in self.config.all_seeds for run in self.config.of_widths(seed)]
 
     def runs(self) -> list[Run]:
         """Return all of them, each once."""
@@ -75,7 +64,7 @@ class ImagesPage(Page[Settings]):
         ]
         none = pd.DataFrame(columns=["seed", "scale", "noise"])
         table, lazy_table = pd.concat(tables, ignore_index=True), pd.concat(lazy) if lazy else none
-        return ImageResults(table, lazy_table, self.images.theirs, self._widths())
+        return ImageResults(table, lazy_table, self.config.theirs, self._widths())
 
     def _widths(self) -> pd.DataFrame:
         tables = [
@@ -90,7 +79,7 @@ class ImagesPage(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+        own, tolerance = Source(self.config.name, self.seeds), self.config.tolerance
         return beside_records(
             own, verdicts, self.name, lambda preset: verdict_table(judged(found_by_record(preset)), tolerance)
         )
@@ -102,7 +91,7 @@ class ImagesPage(Page[Settings]):
 
     def verdicts(self) -> pd.DataFrame:
         """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(self.found), self.settings.tolerance)
+        return verdict_table(judged(self.found), self.config.tolerance)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -122,31 +111,7 @@ def size_in_words(run: ImageComparison) -> str:
 def found_by_record(preset: str) -> ImageResults:
     """Return what a record says of images."""
     table, lazy, widths = (recorded(name, preset, PAGE) for name in ("images", "lazy", "widths"))
-    return ImageResults(table, lazy, PRESETS[preset].images.theirs, widths)
+    return ImageResults(table, lazy, PRESETS[preset].theirs, widths)
 
 
-PLANS = {
-    "ii3_images": Plan(
-        (
-            "preset",
-            "data",
-            "backgrounds",
-            "classes",
-            "placement",
-            "examples",
-            "noise",
-            "seeds",
-            "steps",
-            "lr",
-            "tolerance",
-            "max_hours",
-            "workers",
-            "device",
-            "artifacts",
-        ),
-        ImagesPage,
-        recorded=True,
-    )
-}
-
-STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)
+STUDY = Study(PRESETS, {"ii3_images": Plan(ImagesPage, recorded=True)})

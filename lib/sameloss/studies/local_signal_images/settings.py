@@ -1,18 +1,18 @@
 """Which images in which noise, which networks, and how much is trained."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
+from sameloss.studies.config import Config, param
 from sameloss.studies.local_signal_images.backgrounds import ANY_CORNER, ANYWHERE, PLACEMENTS, Scene
 from sameloss.studies.local_signal_images.descent import LogisticDescent
 from sameloss.studies.local_signal_images.networks import LogitNetwork, PooledCNN, WideResNet
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN, Setting
 from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.parameters import MOST_SEEDS, OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
+from sameloss.studies.parameters import MOST_SEEDS
 
 
 @dataclass(frozen=True)
@@ -32,23 +32,76 @@ class Widths:
     noise: float  # σ of the backgrounds; one that is compared, too
 
 
-@dataclass(frozen=True)
-class ImageSettings:
-    """Everything that decides the runs."""
+ANIMALS = (2, 3, 4, 5, 6, 7)
+"""Classes of CIFAR-10 that CIFAR-2 tells from vehicles."""
 
-    source: ImageSource
-    network: LogitNetwork
-    descent: LogisticDescent
-    examples: int
-    noises: tuple[float, ...]  # σ, the least first; images have 1
-    sizes: tuple[tuple[int, int], ...]  # pixels that become one, and side of the background
-    placements: tuple[str, ...]
-    seeds: int
-    kernel: KernelFit | None = field(default_factory=KernelFit)
+CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
+
+CIFAR_2 = replace(CIFAR_10, second=ANIMALS)
+
+CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
+
+CIFAR_VEHICLES = replace(CIFAR_10, pool=20_000, tested=4_000, only=(0, 1, 8, 9))
+
+HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
+"""What is told apart: the two halves of the classes; every class; CIFAR-10's vehicles, among its animals."""
+
+FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
+"""The thesis' scales of pictures (Section 3.2)."""
+
+EPOCH = 50_000
+
+
+@dataclass(frozen=True)
+class ImageConfig(Config):
+    """Which images in which noise, which networks, how much is trained, and what a reader can set of it.
+
+    By default 8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance,
+    and its network not far above it, where little can be compared; so the noise ends at 1.
+    """
+
+    data: str | None = param(
+        "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's", kind=str
+    )
+    backgrounds: str | None = param(
+        "a data set or folder of pictures in the place of Gaussian noise; None: noise", kind=str
+    )
+    classes: str | None = param(
+        f"told apart: {', '.join(CLASSES)} (of CIFAR-10, among animals); None: {HALVES}",
+        kind=str,
+        choices=CLASSES,
+    )
+    placement: str | None = param(
+        f"{', '.join(PLACEMENTS)}: of the page's figures; None: {ANYWHERE}", kind=str, choices=PLACEMENTS
+    )
+    examples: int = param("to train on; None: the preset's", 800, most=1_000_000)
+    noise: float | None = param(
+        "the most; others are 0, a quarter and a half of it; None: the preset's", kind=float
+    )
+    seeds: int = param(
+        "of samples, backgrounds and trainings; None: the preset's",
+        15,
+        least=2,
+        most=MOST_SEEDS,
+        example="8",
+    )
+    steps: int | None = param("of each training; None: the preset's")
+    lr: float | None = param("learning rate of the network; None: the preset's", kind=float)
+    tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
+    source: ImageSource = ImageSource(halves=True)
+    network: LogitNetwork = PooledCNN()
+    descent: LogisticDescent = LogisticDescent(3e-3, 64, 500)
+    noises: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)  # σ, the least first; images have 1
+    sizes: tuple[tuple[int, int], ...] = (
+        (1, 16),
+        (2, 8),
+    )  # pixels that become one, and side of the background
+    placements: tuple[str, ...] = PLACEMENTS
+    kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    lazy: Lazy | None = None
-    widths: Widths | None = None
-    every: bool = False  # whether all placements and sizes are measured at every noise, or at the ends
+    lazy: Lazy | None = Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 500, "SGD"))
+    widths: Widths | None = Widths((4, 2), 0.5)
+    every: bool = True  # whether all placements and sizes are measured at every noise, or at the ends
     theirs: Setting | None = None  # the row of Table 3.1 whose data and network these are
     pictures: ImageSource | None = None  # backgrounds in the place of Gaussian noise
     tiles: int = 1  # pictures in a row of a background
@@ -56,9 +109,35 @@ class ImageSettings:
 
     def __post_init__(self) -> None:
         """Refuse noises that nothing could be compared of."""
-        check_counts(self, "examples", "seeds")
+        super().__post_init__()
         if len(self.noises) < 2 or list(self.noises) != sorted(set(self.noises)):
             raise ParameterError(f"Noises must be at least two, and grow; got {self.noises}.")
+
+    def resolve(self, values: Mapping[str, Any]) -> Self:
+        """Return what a reader asked of images, noise, placement and training.
+
+        Raises:
+            ParameterError: for images that cannot be fetched, or vehicles among other images.
+
+        """
+        found = super().resolve(values)
+        if found.data is not None:
+            found = replace(found, theirs=None, source=_halves(found.source, found.data))
+        if found.classes == ALL:
+            found = _every_class(found)
+        elif found.classes == VEHICLES:
+            found = _vehicles(found)
+        if found.backgrounds is not None:
+            pictures = _pictures(found.source, found.backgrounds)
+            found = replace(found, theirs=None, pictures=pictures, tiles=1, noises=FADED)
+        if found.noise is not None:
+            lazy, widths = (s and replace(s, noise=found.noise / 2) for s in (found.lazy, found.widths))
+            noises = (0.0, found.noise / 4, found.noise / 2, found.noise)
+            found = replace(found, theirs=None, noises=noises, lazy=lazy, widths=widths)
+        if found.placement is not None:
+            others = (other for other in found.placements if other != found.placement)
+            found = replace(found, placements=(found.placement, *others))
+        return _trained(found)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -112,66 +191,6 @@ class ImageSettings:
         return [*(replace(own, network=network, kernel=kernel) for network in networks), own]
 
 
-@dataclass(frozen=True)
-class Settings:
-    """A preset of the page."""
-
-    name: str
-    images: ImageSettings
-    limits: Limits = OWN_LIMITS
-    tolerance: float | None = None  # of all verdicts; None: each claim's own
-
-
-LONG = ImageSettings(
-    source=ImageSource(halves=True),
-    network=PooledCNN(),
-    descent=LogisticDescent(3e-3, 64, 500),
-    examples=800,
-    noises=(0.0, 0.25, 0.5, 1.0),
-    sizes=((1, 16), (2, 8)),
-    placements=PLACEMENTS,
-    seeds=15,
-    lazy=Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 500, "SGD")),
-    widths=Widths((4, 2), 0.5),
-    every=True,
-)
-"""8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance, and its
-network not far above it, where little can be compared; so the noise ends at 1."""
-
-LAPTOP = replace(LONG, noises=(0.0, 0.5, 1.0), seeds=3, every=False, widths=Widths((4,), 0.5))
-"""A part of the longer one's runs."""
-
-SMOKE = replace(
-    LAPTOP,
-    network=PooledCNN((4, 8, 8)),
-    descent=LogisticDescent(3e-3, 32, 16),
-    examples=80,
-    noises=(0.0, 0.5),
-    seeds=2,
-    lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 16, "SGD")),
-    widths=Widths((2,), 0.5),
-)
-
-ANIMALS = (2, 3, 4, 5, 6, 7)
-"""Classes of CIFAR-10 that CIFAR-2 tells from vehicles."""
-
-CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
-
-CIFAR_2 = replace(CIFAR_10, second=ANIMALS)
-
-CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
-
-CIFAR_VEHICLES = replace(CIFAR_10, pool=20_000, tested=4_000, only=(0, 1, 8, 9))
-
-HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
-"""What is told apart: the two halves of the classes; every class; CIFAR-10's vehicles, among its animals."""
-
-FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The thesis' scales of pictures (Section 3.2)."""
-
-EPOCH = 50_000
-
-
 def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> LogisticDescent:
     """Return a training of whole epochs of CIFAR, whose rate falls after some of 200."""
     return LogisticDescent(
@@ -179,103 +198,54 @@ def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> Logi
     )
 
 
-def _thesis(width: int, epochs: int, **changes: Any) -> ImageSettings:
-    """Return the thesis' own: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation."""
-    return ImageSettings(
-        source=CIFAR_2,
-        network=WideResNet(width),
-        descent=_epochs(epochs, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
-        examples=EPOCH,
-        noises=(0.0, 0.5, 1.0, 2.0),
-        kernel=None,
-        linear=_epochs(epochs, 50, (140, 170), lr=1e-3),
-        every=True,
-        theirs=GAUSSIAN,
-        **changes,
-    )
-
-
-GPU = _thesis(2, 30, sizes=((2, 32),), placements=PLACEMENTS[:2], seeds=2)
-"""Never run."""
-
-PAPER = _thesis(10, 200, sizes=((2, 32), (1, 64)), placements=PLACEMENTS, seeds=2)
-"""20 to 30 hours of an H200 a seed by arithmetic (8e18 operations): never run. The thesis has one seed."""
+_GPU = ImageConfig(
+    "gpu",
+    source=CIFAR_2,
+    network=WideResNet(2),
+    descent=_epochs(30, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
+    examples=EPOCH,
+    noises=(0.0, 0.5, 1.0, 2.0),
+    sizes=((2, 32),),
+    placements=PLACEMENTS[:2],
+    seeds=2,
+    kernel=None,
+    linear=_epochs(30, 50, (140, 170), lr=1e-3),
+    lazy=None,
+    widths=None,
+    theirs=GAUSSIAN,
+)
+"""The thesis' own, shorter: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation. Never run."""
 
 PRESETS = {
-    "smoke": Settings("smoke", SMOKE),
-    "laptop": Settings("laptop", LAPTOP),
-    "laptop-long": Settings("laptop-long", LONG),
-    "gpu": Settings("gpu", GPU),
-    "paper": Settings("paper", PAPER),
-}
-
-PARAMETERS: dict[str, Parameter] = {
-    **OF_EVERY_PAGE,
-    "data": Parameter(
-        "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's",
-        str | None,
+    "smoke": ImageConfig(
+        "smoke",
+        network=PooledCNN((4, 8, 8)),
+        descent=LogisticDescent(3e-3, 32, 16),
+        examples=80,
+        noises=(0.0, 0.5),
+        seeds=2,
+        lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 16, "SGD")),
+        widths=Widths((2,), 0.5),
+        every=False,
     ),
-    "backgrounds": Parameter(
-        "a data set or folder of pictures in the place of Gaussian noise; None: noise", str | None
-    ),
-    "classes": Parameter(
-        f"told apart: {', '.join(CLASSES)} (of CIFAR-10, among animals); None: {HALVES}",
-        str | None,
-        choices=CLASSES,
-    ),
-    "placement": Parameter(
-        f"{', '.join(PLACEMENTS)}: of the page's figures; None: {ANYWHERE}", str | None, choices=PLACEMENTS
-    ),
-    "examples": Parameter(
-        "to train on; None: the preset's", int | None, sets=("images.examples",), most=1_000_000
-    ),
-    "noise": Parameter(
-        "the most; others are 0, a quarter and a half of it; None: the preset's",
-        float | None,
-    ),
-    "seeds": Parameter(
-        "of samples, backgrounds and trainings; None: the preset's",
-        int | None,
-        sets=("images.seeds",),
-        least=2,
-        most=MOST_SEEDS,
-        example="8",
-    ),
-    "steps": Parameter("of each training; None: the preset's", int | None),
-    "lr": Parameter("learning rate of the network; None: the preset's", float | None),
-    "tolerance": Parameter(
-        "relative, of all verdicts; None: each claim's own", float | None, sets=("tolerance",)
+    "laptop": ImageConfig("laptop", noises=(0.0, 0.5, 1.0), seeds=3, widths=Widths((4,), 0.5), every=False),
+    "laptop-long": ImageConfig("laptop-long"),
+    "gpu": _GPU,
+    # 20 to 30 hours of an H200 a seed by arithmetic (8e18 operations): never run. The thesis has one seed.
+    "paper": replace(
+        _GPU,
+        name="paper",
+        network=WideResNet(10),
+        descent=_epochs(200, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
+        linear=_epochs(200, 50, (140, 170), lr=1e-3),
+        sizes=((2, 32), (1, 64)),
+        placements=PLACEMENTS,
     ),
 }
+"""The default is a part of `laptop-long`'s runs."""
 
 
-def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Return the settings with what a reader asked of noise, placement, training and images.
-
-    Raises:
-        ParameterError: for images that cannot be fetched.
-
-    """
-    found = settings.images
-    if (data := values.get("data")) is not None:
-        found = replace(found, theirs=None, source=_halves(found.source, data))
-    if (classes := values.get("classes")) not in (None, HALVES):
-        found = _every_class(found) if classes == ALL else _vehicles(found)
-    if (pictures := values.get("backgrounds")) is not None:
-        pictured = _pictures(found.source, pictures)
-        found = replace(found, theirs=None, pictures=pictured, tiles=1, noises=FADED)
-    if (noise := values.get("noise")) is not None:
-        lazy = found.lazy and replace(found.lazy, noise=noise / 2)
-        widths = found.widths and replace(found.widths, noise=noise / 2)
-        noises = (0.0, noise / 4, noise / 2, noise)
-        found = replace(found, theirs=None, noises=noises, lazy=lazy, widths=widths)
-    if (placement := values.get("placement")) is not None:
-        others = tuple(other for other in found.placements if other != placement)
-        found = replace(found, placements=(placement, *others))
-    return replace(settings, images=_trained(found, values))
-
-
-def _every_class(found: ImageSettings) -> ImageSettings:
+def _every_class(found: ImageConfig) -> ImageConfig:
     """Tell every class apart, by a logit each: what stands for the kernel is the network linearised."""
     descent = found.descent
     linear = found.linear or LogisticDescent(1e-3, descent.batch, descent.steps)
@@ -283,7 +253,7 @@ def _every_class(found: ImageSettings) -> ImageSettings:
     return replace(found, source=source, theirs=None, kernel=None, linear=linear, lazy=None, widths=None)
 
 
-def _vehicles(found: ImageSettings) -> ImageSettings:
+def _vehicles(found: ImageConfig) -> ImageConfig:
     """Return the vehicles of CIFAR-10, each in a corner, with animals in the others.
 
     Raises:
@@ -311,15 +281,13 @@ def _vehicles(found: ImageSettings) -> ImageSettings:
     )
 
 
-def _trained(found: ImageSettings, values: Mapping[str, Any]) -> ImageSettings:
-    """Return the settings with other steps, and another rate."""
-    if (steps := values.get("steps")) is not None:
+def _trained(found: ImageConfig) -> ImageConfig:
+    """Train for a reader's steps, at a reader's rate."""
+    if (steps := found.steps) is not None:
         linear = found.linear and replace(found.linear, steps=steps)
         lazy = found.lazy and replace(found.lazy, descent=replace(found.lazy.descent, steps=steps))
         found = replace(found, descent=replace(found.descent, steps=steps), linear=linear, lazy=lazy)
-    if (lr := values.get("lr")) is not None:
-        found = replace(found, descent=replace(found.descent, lr=lr))
-    return found
+    return found if found.lr is None else replace(found, descent=replace(found.descent, lr=found.lr))
 
 
 def _halves(source: ImageSource, name: str) -> ImageSource:

@@ -8,11 +8,10 @@ from sameloss.store.store import Run
 from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
 from sameloss.studies.manifold_flow.settings import (
     FLOW_LANGUAGE,
-    PARAMETERS,
     PRESETS,
     SMOOTH_LANGUAGE,
     ZEROS_LANGUAGE,
-    Settings,
+    FlowConfig,
 )
 from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
 from sameloss.studies.manifold_flow.tables import Tables
@@ -21,18 +20,18 @@ from sameloss.studies.statement import statement_table
 
 
 @dataclass
-class FlowPage(Page[Settings]):
+class FlowPage(Page[FlowConfig]):
     """The page on SGD and Adam along the minimisers of tiny models."""
 
     @property
     def sgd(self) -> SGDDrift:
         """Return SGD beside the flow of Theorem 3.3."""
-        return SGDDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.settings.flow, 0)
+        return SGDDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.config, 0)
 
     @property
     def adam(self) -> AdamDrift:
         """Return Adam beside its own flow."""
-        return AdamDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.settings.flow, 0)
+        return AdamDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.config, 0)
 
     @property
     def zeros(self) -> ZeroConditionals:
@@ -43,7 +42,7 @@ class FlowPage(Page[Settings]):
     def landscape(self) -> Landscape:
         """Return SGD on a loss of two parameters (Figure 4)."""
         starts = ((0.45, 1.35), (1.4, 0.0))
-        return Landscape(0.7, starts, ("large", "small"), 0.04, 4, self.settings.flow.landscape_steps, 0)
+        return Landscape(0.7, starts, ("large", "small"), 0.04, 4, self.config.landscape_steps, 0)
 
     def runs(self) -> list[Run]:
         """Return all four."""
@@ -58,10 +57,4 @@ class FlowPage(Page[Settings]):
         return statement_table(STATEMENTS, checks(self.tables()))
 
 
-PLANS = {
-    "03_implicit_bias": Plan(
-        ("preset", "learning_rate", "replicas", "max_hours", "workers", "device", "artifacts"), FlowPage
-    ),
-}
-
-STUDY = Study(PRESETS, PARAMETERS, PLANS)
+STUDY = Study(PRESETS, {"03_implicit_bias": Plan(FlowPage)})

@@ -31,7 +31,7 @@ from sameloss.studies.manifold_flow.flow import (
 from sameloss.studies.manifold_flow.models import LogBilinear, PowerSum
 from sameloss.studies.manifold_flow.population import Population, masked_population
 from sameloss.studies.manifold_flow.replicas import SGD, Adam, exact_labels, replicate, sampled_labels
-from sameloss.studies.manifold_flow.settings import FlowSettings
+from sameloss.studies.manifold_flow.settings import FlowConfig
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class _OnTheManifold(Run):
     language: LanguageSpec
     rank: int
     unbalance: float
-    settings: FlowSettings
+    settings: FlowConfig
     seed: int
 
     def population(self) -> tuple[Population, LogBilinear]:

@@ -1,21 +1,28 @@
 """How much is run along the minimisers, and the tiny languages it is run on."""
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sameloss.languages import HMMSpec
-from sameloss.studies.parameters import OF_EVERY_PAGE, OWN_LIMITS, Limits, Parameter
+from sameloss.studies.config import Config, param
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 
 
 @dataclass(frozen=True)
-class FlowSettings:
+class FlowConfig(Config):
     """Rates, batches and lengths of the runs of Section 3; times are rate² × steps / batch."""
 
-    learning_rate: float = 0.2  # the largest of batch 1
+    key_name: ClassVar[str] = "FlowSettings"
+
+    learning_rate: float = param(
+        "the largest of SGD with batch size 1; each next is half; None: 0.2", 0.2, kind=float, example="0.1"
+    )
     halvings: int = 3
     batches: tuple[int, ...] = (1, 4, 8)
     relative_rates: tuple[float, ...] = (1.0, 2.0, 2.0)  # of each batch, to those of batch 1
-    replicas: int = 300  # of batch 1; of batch B, this over its root
+    replicas: int = param(  # of batch B, this over its root
+        "independent runs of SGD at each rate; None: the preset's", 300, most=100_000
+    )
     horizon: float = 6.0
     finite_rate: float = 0.5  # not small, with ever larger batches
     finite_batches: tuple[int, ...] = (1, 4, 16, 64)
@@ -57,55 +64,27 @@ ZEROS_LANGUAGE = replace(
 )  # fmt: skip
 """Half of its conditionals are zero: a word tells the block of the other."""
 
-SMOKE_FLOW = FlowSettings(
-    halvings=2,
-    batches=(1, 4),
-    relative_rates=(1.0, 2.0),
-    replicas=60,
-    horizon=2.0,
-    finite_batches=(1, 4, 16),
-    adam_rates=(0.02, 0.01),
-    adam_replicas=16,
-    adam_horizon=0.1,
-    end_horizon=1.0,
-    flat_horizon=4.0,
-    landscape_steps=2000,
-)
-
-LAPTOP_FLOW = FlowSettings(halvings=2)
-"""Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all of its three."""
-
 SMOOTH_LANGUAGE = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
 """The same without zeros."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Everything that decides the runs of the page."""
-
-    name: str
-    flow: FlowSettings
-    limits: Limits = OWN_LIMITS
-
-
-PRESETS = {
-    name: Settings(name, {"smoke": SMOKE_FLOW, "laptop": LAPTOP_FLOW}.get(name, FlowSettings()))
-    for name in PRESET_NAMES
-}
-"""All presets but the first two are alike: tiny models need no more than a laptop."""
-
-PARAMETERS: dict[str, Parameter] = {
-    **OF_EVERY_PAGE,
-    "learning_rate": Parameter(
-        "the largest of SGD with batch size 1; each next is half; None: 0.2",
-        float | None,
-        sets=("flow.learning_rate",),
-        example="0.1",
+PRESETS = {name: FlowConfig(name) for name in PRESET_NAMES} | {
+    "smoke": FlowConfig(
+        "smoke",
+        halvings=2,
+        batches=(1, 4),
+        relative_rates=(1.0, 2.0),
+        replicas=60,
+        horizon=2.0,
+        finite_batches=(1, 4, 16),
+        adam_rates=(0.02, 0.01),
+        adam_replicas=16,
+        adam_horizon=0.1,
+        end_horizon=1.0,
+        flat_horizon=4.0,
+        landscape_steps=2000,
     ),
-    "replicas": Parameter(
-        "independent runs of SGD at each rate; None: the preset's",
-        int | None,
-        sets=("flow.replicas",),
-        most=100_000,
-    ),
+    # Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all of its three.
+    "laptop": FlowConfig("laptop", halvings=2),
 }
+"""All but the first two are alike: tiny models need no more than a laptop."""

@@ -58,7 +58,7 @@ class ComparisonPage(Page[Settings]):
 
         A page about all sizes that is asked for one of them shows ordinary training of that one alone.
         """
-        alone = MAIN in self.listed and self.settings.shown.size is not None
+        alone = MAIN in self.listed and self.config.shown.size is not None
         return self.present([MAIN] if alone else self.listed)
 
     def present(self, arms: Iterable[Arm]) -> list[Arm]:
@@ -66,35 +66,35 @@ class ComparisonPage(Page[Settings]):
 
         What a page was asked for in the place of ordinary training is shown, whatever the preset compares.
         """
-        kept = (arm for arm in arms if not arm.left_out(self.settings))
-        return list(dict.fromkeys(arm.of(self.settings.shown) for arm in kept))
+        kept = (arm for arm in arms if not arm.left_out(self.config))
+        return list(dict.fromkeys(arm.of(self.config.shown) for arm in kept))
 
     def others(self, *arms: Arm) -> list[Arm]:
         """Return those of the arms that the page compares beside its main one."""
-        main = MAIN.of(self.settings.shown)
+        main = MAIN.of(self.config.shown)
         return [arm for arm in self.present(arms) if arm in self.arms and arm != main]
 
     @property
     def group(self) -> Group:
         """Return the page's main group: ordinary training, or what was asked for in its place."""
-        return MAIN.group(self.settings)
+        return MAIN.group(self.config)
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """Return the downstream tasks that the page shows."""
-        task = self.settings.shown.task
-        return self.settings.domain.tasks if task is None else (task,)
+        task = self.config.shown.task
+        return self.config.domain.tasks if task is None else (task,)
 
     def of(self, arm: Arm) -> Results:
         """Return the results of an arm."""
-        arm = arm.of(self.settings.shown)
+        arm = arm.of(self.config.shown)
         if arm not in self._found:
-            self._found[arm] = collect(self.store, arm.group(self.settings))
+            self._found[arm] = collect(self.store, arm.group(self.config))
         return self._found[arm]
 
     def runs(self) -> list[Run]:
         """Return what all arms and everything beside them read."""
-        compared = [run for arm in self.arms for run in arm.group(self.settings).runs()]
+        compared = [run for arm in self.arms for run in arm.group(self.config).runs()]
         return [*compared, *BESIDE.get(self.name, lambda page: ())(self)]
 
     def claims(self) -> list[ArmClaim]:
@@ -108,11 +108,11 @@ class ComparisonPage(Page[Settings]):
     def _shows(self, claim: ArmClaim) -> bool:
         if meant := self._meant(claim):
             return set(meant) <= set(self.arms)
-        return set(claim.arms) <= set(self.listed) and self.settings.shown.size is None
+        return set(claim.arms) <= set(self.listed) and self.config.shown.size is None
 
     def _meant(self, claim: ArmClaim) -> list[Arm]:
         """Return the arms that a claim is about, less those that the preset leaves out, unless asked for."""
-        meant = {arm.of(Shown()): arm.left_out(self.settings) for arm in claim.arms}
+        meant = {arm.of(Shown()): arm.left_out(self.config) for arm in claim.arms}
         return [arm for arm, left_out in meant.items() if not left_out or arm in self.arms]
 
     def verdicts(self) -> pd.DataFrame:
@@ -120,9 +120,9 @@ class ComparisonPage(Page[Settings]):
         judged = []
         for claim in self.claims():
             results = [self.of(arm) for arm in self._meant(claim)]
-            task = claim.task_name(claim.arms[0].of(Shown()).group(self.settings))
+            task = claim.task_name(claim.arms[0].of(Shown()).group(self.config))
             judged.append(Judged(claim, claim.compute(results), task))
-        return verdict_table(judged, self.settings.evaluation.tolerance)
+        return verdict_table(judged, self.config.evaluation.tolerance)
 
     @property
     def topics(self) -> tuple[Topic[ArmClaim], ...]:
@@ -131,12 +131,12 @@ class ComparisonPage(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts beside those of every record."""
-        return evidence_on(verdicts, self.settings)
+        return evidence_on(verdicts, self.config)
 
     @property
     def about(self) -> str:
         """Return preset and sizes."""
-        return f"preset {self.settings.name}, size {', '.join(self.group.sizes)}"
+        return f"preset {self.config.name}, size {', '.join(self.group.sizes)}"
 
 
 @dataclass
@@ -169,7 +169,7 @@ class RecordPage(ComparisonPage):
     @property
     def record(self) -> str:
         """Return the preset whose record is shown: the page's own, or where it has none the strongest."""
-        return self.settings.name if self.settings.name in records() else strongest_record("verdicts")
+        return self.config.name if self.config.name in records() else strongest_record("verdicts")
 
     def rows(self, table: str, **values: object) -> pd.DataFrame:
         """Return rows of a table of the record: see `recorded.rows`."""
@@ -178,7 +178,7 @@ class RecordPage(ComparisonPage):
     def having(self, table: str, **values: object) -> "RecordPage":
         """Return the page with this record, or if that has no such rows with the strongest that has them."""
         known = self.record if len(self.rows(table, **values)) else strongest_record(table, **values)
-        return replace(self, settings=PRESETS[known])
+        return replace(self, config=PRESETS[known])
 
     @property
     def languages(self) -> list[str]:
@@ -200,7 +200,7 @@ class RecordPage(ComparisonPage):
 
     def verdicts(self) -> pd.DataFrame:
         """Return paper beside the record, one row a claim that it could test."""
-        return verdicts_of(self.record, self.settings.evaluation.tolerance)
+        return verdicts_of(self.record, self.config.evaluation.tolerance)
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the record's verdicts."""
@@ -225,15 +225,15 @@ class WholeStudy(ComparisonPage):
 
     def parts(self) -> dict[str, list[Run]]:
         """Return the search of rates, and then what each comparison reads: see `Page.parts`."""
-        searched = [run for arm in self.present(SEARCHED) for run in rate_runs(arm.group(self.settings))]
+        searched = [run for arm in self.present(SEARCHED) for run in rate_runs(arm.group(self.config))]
         parts: dict[str, list[Run]] = {"learning rates": searched} if searched else {}
         for arm in self.present(self.listed):
-            parts.setdefault(arm.group(self.settings).about, []).extend(self.read_by(arm))
+            parts.setdefault(arm.group(self.config).about, []).extend(self.read_by(arm))
         return parts
 
     def read_by(self, arm: Arm) -> list[Run]:
         """Return what a group is compared by: sizes under every protocol, the main group in all ways."""
-        group, shown = arm.group(self.settings), self.settings.shown
+        group, shown = arm.group(self.config), self.config.shown
         sizes = _read(self, arm) if arm in {other.of(shown) for other in EVERYWHERE + RECORDED} else []
         main = arm == MAIN.of(shown)
         beside = [*group.measured("enlargement").values(), *label_budget_runs(group)] if main else []
@@ -246,12 +246,12 @@ def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
 
 
 def _read(page: ComparisonPage, arm: Arm) -> list[Run]:
-    group = arm.group(page.settings)
+    group = arm.group(page.config)
     return protocol_runs(group, readings(group))
 
 
 def _measures(page: ComparisonPage, arms: Iterable[Arm]) -> list[Run]:
-    return [run for arm in arms for run in arm.group(page.settings).measured("measures").values()]
+    return [run for arm in arms for run in arm.group(page.config).measured("measures").values()]
 
 
 BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
@@ -267,12 +267,12 @@ BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
         *_also("gap")(page),
         *(() if lstms(page.group) else _also("enlargement")(page)),
     ],
-    "a1_datasets": lambda page: [*language_runs(page.settings), page.group.corpus],
+    "a1_datasets": lambda page: [*language_runs(page.config), page.group.corpus],
     "b1_trace": lambda page: estimator_runs(page.group),
     "b2_enlargement": _also("enlargement"),
     "a4_algorithms": lambda page: [
         *_measures(page, page.present(COOLED)),
-        *(run for arm in (UNTREATED, NOISY) for run in label_budget_runs(arm.group(page.settings))),
+        *(run for arm in (UNTREATED, NOISY) for run in label_budget_runs(arm.group(page.config))),
     ],
     "d_practice": lambda page: _measures(page, page.arms),
 }
@@ -284,37 +284,35 @@ QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
 
 
 def _plan(names: str, page: type[ComparisonPage] = ComparisonPage, **defaults: Any) -> Plan[Settings]:
-    """Return the plan of a page from the names of its parameters."""
-    return Plan(tuple(names.split()), page, defaults)
+    return Plan(page, names, defaults)
 
 
 _SHOWN = "preset size task language algorithm strength"
 _GRAMMAR = "grammar length_limit"
 _HERE = "max_hours workers device artifacts"
-JUDGED = ("saturated_share", "tolerance")
-TRAINED = ("max_hours", "workers", "processes", "micro_batch", "device", "artifacts")
-_JUDGED, _TRAINED = " ".join(JUDGED), " ".join(TRAINED)
+JUDGED = "saturated_share tolerance"
+TRAINED = "max_hours workers processes micro_batch device artifacts"
 
 PLANS: dict[str, Plan[Settings]] = {
-    "01_introduction": _plan(f"preset seeds {_JUDGED} {_TRAINED}"),
+    "01_introduction": _plan(f"preset seeds {JUDGED} {TRAINED}"),
     "02_existence": _plan(
-        f"{_SHOWN} labels steps seeds probe_seeds {_GRAMMAR} corpus test_sentences {_JUDGED} {_TRAINED}"
+        f"{_SHOWN} labels steps seeds probe_seeds {_GRAMMAR} corpus test_sentences {JUDGED} {TRAINED}"
     ),
     "04_flatness": _plan(
-        f"{_SHOWN} steps seeds probe_seeds trace_sentences {_GRAMMAR} corpus test_sentences {_JUDGED} "
-        f"{_TRAINED}"
+        f"{_SHOWN} steps seeds probe_seeds trace_sentences {_GRAMMAR} corpus test_sentences {JUDGED} "
+        f"{TRAINED}"
     ),
     "ladder": _plan("preset tolerance artifacts", RecordPage),
     "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
     "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
-    "a3_models": _plan(f"preset size seeds {_TRAINED}"),
-    "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {_JUDGED} {_TRAINED}"),
-    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {_TRAINED}", EncoderPage),
+    "a3_models": _plan(f"preset size seeds {TRAINED}"),
+    "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {JUDGED} {TRAINED}"),
+    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {TRAINED}", EncoderPage),
     "b2_enlargement": _plan(
-        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {_JUDGED} {_TRAINED}", EncoderPage
+        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {JUDGED} {TRAINED}", EncoderPage
     ),
-    "d_practice": _plan(f"preset size task steps seeds {_JUDGED} {_TRAINED}"),
-    "e_mask_rate": _plan(f"preset task steps seeds {_JUDGED} {_TRAINED}"),
+    "d_practice": _plan(f"preset size task steps seeds {JUDGED} {TRAINED}"),
+    "e_mask_rate": _plan(f"preset task steps seeds {JUDGED} {TRAINED}"),
 }
 
-STUDY = Study(PRESETS, PARAMETERS, PLANS, preset_of, finished)
+STUDY = Study(PRESETS, PLANS, preset_of, PARAMETERS, finished)

@@ -9,7 +9,8 @@ from sameloss.device import usable_workers
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.languages.labels import LabelKind
-from sameloss.studies.parameters import MOST_SEEDS, MOST_WORKERS, OF_EVERY_PAGE, Parameter, replaced
+from sameloss.studies.config import placed, replaced
+from sameloss.studies.parameters import MOST_SEEDS, MOST_WORKERS, Parameter
 from sameloss.studies.same_loss.settings import GLUE, PRESETS, SATURATED_SHARE, Settings
 from sameloss.training.algorithms import ALGORITHMS, check_algorithm
 
@@ -23,7 +24,6 @@ LANGUAGES = ("PCFG", "HMM", "OPT")
 """What the main part of a page can be about; records have more."""
 
 PARAMETERS: dict[str, Parameter] = {
-    **OF_EVERY_PAGE,
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
     "size": Parameter(
         "all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M", default="all"
@@ -33,54 +33,45 @@ PARAMETERS: dict[str, Parameter] = {
         "of the main part: PCFG, HMM or OPT",
         default="PCFG",
         choices=LANGUAGES,
-        sets=("shown.domain",),
     ),
     "algorithm": Parameter(
         "of the main part, as in a4_algorithms: adamw, sgd, adversarial, soft, sam, ...",
         default="adamw",
         choices=tuple(ALGORITHMS),
-        sets=("shown.algorithm",),
     ),
     "strength": Parameter(
         "the algorithm's number (lambda, radius, rate, ...); None: its own",
         float | None,
-        sets=("shown.strength",),
         may_be_zero=True,
     ),
     "labels": Parameter(
         "likelihood (as in the released code) or posterior; None: the preset's",
         str | None,
         choices=get_args(LabelKind),
-        sets=("evaluation.downstream.label_kind",),
     ),
     "steps": Parameter(
         "pre-training steps; None: the preset's",
         int | None,
-        sets=("training.optimisation.steps", "training.compared_steps"),
     ),
     "seeds": Parameter(
         "pre-training seeds; None: the preset's",
         int | None,
-        sets=("training.seeds",),
         example="5",
         most=MOST_SEEDS,
     ),
     "probe_seeds": Parameter(
         "probe seeds, each with training sentences of its own; None: the preset's",
         int | None,
-        sets=("evaluation.downstream.probe_seeds",),
         most=MOST_SEEDS,
     ),
     "trace_sentences": Parameter(
         "masked sentences an estimate of the trace uses; None: the preset's",
         int | None,
-        sets=("evaluation.flatness.trace_sentences",),
         least=2,  # one has no standard error
     ),
     "sentences": Parameter(
         "sentences that statistics of languages are taken on; None: the preset's",
         int | None,
-        sets=("evaluation.language_sentences",),
         example="5000",
         most=MOST_SENTENCES,
         least=2,  # one has no standard error, which says where a calibration may end
@@ -94,7 +85,8 @@ PARAMETERS: dict[str, Parameter] = {
     "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=STAND_IN),
     "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
     "glue": Parameter(
-        f"of a real OPT: folder of QNLI and SST-2; None: {GLUE}", str | None, sets=("evaluation.glue",)
+        f"of a real OPT: folder of QNLI and SST-2; None: {GLUE}",
+        str | None,
     ),
     "corpus": Parameter(
         "fixed, or endless: every batch is sampled afresh", default="fixed", choices=("fixed", "endless")
@@ -107,28 +99,43 @@ PARAMETERS: dict[str, Parameter] = {
     "saturated_share": Parameter(
         f"share of what context tells that a saturated model may miss; None: {SATURATED_SHARE}",
         float | None,
-        sets=("evaluation.saturated_share",),
         most=10,  # tells of a mistake; a model may miss more than all there is
     ),
     "tolerance": Parameter(
         "relative, of all verdicts; None: each claim's own",
         float | None,
-        sets=("evaluation.tolerance",),
         example="0.1",
         most=10,  # nothing would be out of it
     ),
     "processes": Parameter(
         "that share one training, each on a core or GPU of its own; None: one",
         int | None,
-        sets=("training.execution.processes",),
         most=MOST_WORKERS,
     ),
     "micro_batch": Parameter(
         "sentences that go through the model at once; None: the preset's",
         int | None,
-        sets=("training.micro_batch",),
     ),
 }
+
+
+_PATHS = {
+    "language": ("shown.domain",),
+    "algorithm": ("shown.algorithm",),
+    "strength": ("shown.strength",),
+    "labels": ("evaluation.downstream.label_kind",),
+    "steps": ("training.optimisation.steps", "training.compared_steps"),
+    "seeds": ("training.seeds",),
+    "probe_seeds": ("evaluation.downstream.probe_seeds",),
+    "trace_sentences": ("evaluation.flatness.trace_sentences",),
+    "sentences": ("evaluation.language_sentences",),
+    "glue": ("evaluation.glue",),
+    "saturated_share": ("evaluation.saturated_share",),
+    "tolerance": ("evaluation.tolerance",),
+    "processes": ("training.execution.processes",),
+    "micro_batch": ("training.micro_batch",),
+}
+"""The fields of the settings that a value replaces."""
 
 
 def preset_of(values: Mapping[str, Any]) -> str:
@@ -157,17 +164,17 @@ def finished(settings: Settings, values: Mapping[str, Any]) -> Settings:
     """Return the settings with everything that one path alone does not say.
 
     Args:
-        settings: the preset's, with every value where its parameter says.
+        settings: the preset's.
         values: the checked parameters of a page.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
 
     """
+    settings = placed(settings, _PATHS, values)
     check_algorithm(settings.shown.algorithm, settings.shown.strength)
     if values.get("processes") and values.get("workers") is None:
-        workers = max(1, usable_workers() // values["processes"])
-        settings = replaced(settings, "limits.workers", workers)
+        settings = replace(settings, workers=max(1, usable_workers() // values["processes"]))
     settings = _with_data(_with_languages(settings, values), values)
     return _with_task(_with_size(settings, values.get("size", "all")), values.get("task", "all"))
 

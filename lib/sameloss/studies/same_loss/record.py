@@ -50,7 +50,7 @@ class StudyRecord(WholeStudy):
 
     def parts(self) -> dict[str, list[Run]]:
         """Return what a complete record has: see `Page.parts`."""
-        return WholeStudy(self.name, self.settings, self.store).parts()
+        return WholeStudy(self.name, self.config, self.store).parts()
 
     def runs(self) -> list[Run]:
         """Return the runs of the parts that are finished."""
@@ -62,7 +62,7 @@ class StudyRecord(WholeStudy):
     @property
     def seeds(self) -> int:
         """Return the number of pre-training seeds."""
-        return self.settings.training.seeds
+        return self.config.training.seeds
 
     def record_tables(self) -> dict[str, pd.DataFrame]:
         """Return the tables of what is finished, each checkpoint among them; none that would be empty."""
@@ -113,7 +113,7 @@ def baselines(results: Results) -> pd.DataFrame:
 
 def rates(page: StudyRecord) -> pd.DataFrame:
     """Return the KL of every size at every learning rate that was tried: see `rate_table`."""
-    groups = [arm.group(page.settings) for arm in WholeStudy.present(page, SEARCHED)]
+    groups = [arm.group(page.config) for arm in WholeStudy.present(page, SEARCHED)]
     tried = [group for group in groups if all(map(page.store.has, rate_runs(group)))]
     return _stacked(rate_table(page.store, group) for group in tried)
 

@@ -1,13 +1,13 @@
 """The presets of this study: from a smoke test to the paper's protocol."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.runs.sampling import Downstream
-from sameloss.studies.parameters import OWN_LIMITS, Limits
+from sameloss.studies.config import Config
 from sameloss.studies.same_loss import domains
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.training.algorithms import Length, label
@@ -95,14 +95,12 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Config):
     """Everything that decides the runs of a page."""
 
-    name: str
-    domains: Mapping[str, Domain]
-    training: Training
-    evaluation: Evaluation
-    limits: Limits = OWN_LIMITS
+    domains: Mapping[str, Domain] = field(default_factory=dict)
+    training: Training = field(kw_only=True)
+    evaluation: Evaluation = field(kw_only=True)
     shown: Shown = Shown()
 
     @property

@@ -13,13 +13,7 @@ from sameloss.studies.recorded import recorded
 from sameloss.studies.stability.claims import PAGE, TOPICS, StabilityClaim, judged
 from sameloss.studies.stability.results import Stability, falls_of
 from sameloss.studies.stability.runs import Found, TwinTraining
-from sameloss.studies.stability.settings import (
-    PARAMETERS,
-    PRESETS,
-    Settings,
-    StabilitySettings,
-    finished,
-)
+from sameloss.studies.stability.settings import PRESETS, StabilityConfig
 from sameloss.studies.stability.statements import STATEMENTS, checks
 from sameloss.studies.stability.tables import MEASURES, gap_bounds
 from sameloss.studies.statement import statement_table
@@ -34,28 +28,23 @@ RECORDED = (
 
 
 @dataclass
-class StabilityPage(Page[Settings]):
+class StabilityPage(Page[StabilityConfig]):
     """The page on stability."""
-
-    @property
-    def stability(self) -> StabilitySettings:
-        """Return what decides the runs."""
-        return self.settings.stability
 
     @property
     def seeds(self) -> int:
         """Return the number of seeds of initialisation, order and pairs."""
-        return self.stability.seeds
+        return self.config.seeds
 
     @property
     def trainings(self) -> dict[tuple[str, int], TwinTraining]:
         """Return the twin trainings by kind and size."""
-        s = self.stability
+        s = self.config
         return {(kind.name, size): s.training(kind, size) for kind in s.kinds for size in s.sizes}
 
     def runs(self) -> list[Run]:
         """Return all of them."""
-        return [*self.trainings.values(), *self.stability.all_swaps, self.stability.ridge_swaps]
+        return [*self.trainings.values(), *self.config.all_swaps, self.config.ridge_swaps]
 
     @cached_property
     def _read(self) -> dict[tuple[str, int], Found]:
@@ -70,7 +59,7 @@ class StabilityPage(Page[Settings]):
     def found(self) -> Stability:
         """Return what twins differ in."""
         table = _stacked((about, own.table) for about, own in self._read.items())
-        return Stability(self.stability.kinds, self.stability.sizes, table, falls_of(self.paths))
+        return Stability(self.config.kinds, self.config.sizes, table, falls_of(self.paths))
 
     def record_tables(self) -> dict[str, pd.DataFrame]:
         """Return what claims are judged by: what a record keeps."""
@@ -78,7 +67,7 @@ class StabilityPage(Page[Settings]):
 
     def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
         """Return the page's verdicts, and those of every record, judged as this page is."""
-        own, tolerance = Source(self.settings.name, self.seeds), self.settings.tolerance
+        own, tolerance = Source(self.config.name, self.seeds), self.config.tolerance
         return beside_records(
             own, verdicts, self.name, lambda preset: verdict_table(judged(found_by_record(preset)), tolerance)
         )
@@ -86,12 +75,12 @@ class StabilityPage(Page[Settings]):
     @cached_property
     def swaps(self) -> pd.DataFrame:
         """Return what all swaps of small samples change."""
-        return pd.concat(self.store.get(run).assign(size=run.size) for run in self.stability.all_swaps)
+        return pd.concat(self.store.get(run).assign(size=run.size) for run in self.config.all_swaps)
 
     @cached_property
     def ridge(self) -> pd.DataFrame:
         """Return the same of ridge regression."""
-        found: pd.DataFrame = self.store.get(self.stability.ridge_swaps)
+        found: pd.DataFrame = self.store.get(self.config.ridge_swaps)
         return found
 
     @property
@@ -101,7 +90,7 @@ class StabilityPage(Page[Settings]):
 
     def verdicts(self) -> pd.DataFrame:
         """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(self.found), self.settings.tolerance)
+        return verdict_table(judged(self.found), self.config.tolerance)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
@@ -115,7 +104,7 @@ class StabilityPage(Page[Settings]):
 
 def found_by_record(preset: str) -> Stability:
     """Return what a record says of twins: of the kinds and measures that it has."""
-    settings = PRESETS[preset].stability
+    settings = PRESETS[preset]
     table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
     kinds = tuple(kind for kind in settings.kinds if kind.name in set(table.kind))
     measures = table.reindex(columns=[*RECORDED])
@@ -126,27 +115,4 @@ def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFr
     return pd.concat([table.assign(kind=kind, size=size) for (kind, size), table in parts], ignore_index=True)
 
 
-PLANS = {
-    "ii2_stability": Plan(
-        (
-            "preset",
-            "model",
-            "data",
-            "largest",
-            "pairs",
-            "seeds",
-            "steps",
-            "lr",
-            "momentum",
-            "tolerance",
-            "max_hours",
-            "workers",
-            "device",
-            "artifacts",
-        ),
-        StabilityPage,
-        recorded=True,
-    )
-}
-
-STUDY = Study(PRESETS, PARAMETERS, PLANS, finished=finished)
+STUDY = Study(PRESETS, {"ii2_stability": Plan(StabilityPage, recorded=True)})

@@ -10,7 +10,7 @@ from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL, HELD_OUT, KIND
 
 
 def test_tangent_rows_have_all_kinds_and_the_same_numbers_again(proofs, proofs_page, tmp_path):
-    run = proofs_page.settings.signal.tangent_rows
+    run = proofs_page.config.tangent_rows
     assert set(proofs.tangent.kind) == set(KINDS)
     assert (proofs.tangent[proofs.tangent.kind == HELD_OUT].standard_error > 0).any()
     small = replace(run, tried=TangentStarts((1, 4), 2, 1, 50))

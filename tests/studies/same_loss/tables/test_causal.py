@@ -38,7 +38,7 @@ def cooled(filled):
             kl_mean=last.kl_mean + 0.01 * (arm == PENALISED) + 0.00002 * rng.normal(size=3),
         )
         probes = {key: rng.random((1, 3, 400, 2)) < 0.7 - 0.1 * dose for key in found.probes}
-        page._found[arm.of(page.settings.shown)] = changed(found, table, probes=probes)
+        page._found[arm.of(page.config.shown)] = changed(found, table, probes=probes)
     return page
 
 
@@ -155,7 +155,7 @@ def test_the_error_from_few_labels_with_noise_over_that_without(few):
 def test_without_one_kl_there_is_no_such_factor(few):
     found = few.of(NOISY)
     far = changed(found, found.checkpoints.assign(kl_mean=1.0))
-    few._found[NOISY.of(few.settings.shown)] = far
+    few._found[NOISY.of(few.config.shown)] = far
     table = causal.errors_by_labels(few, ["root"])
     assert table.empty
     assert causal.few_labels_in_words(table).startswith("not testable here")
@@ -165,7 +165,7 @@ def test_without_an_adversary_that_saturates_there_is_none(cooled):
     for arm in ADVERSARIAL:
         found = cooled.of(arm)
         far = changed(found, found.checkpoints.assign(saturated=False))
-        cooled._found[arm.of(cooled.settings.shown)] = far
+        cooled._found[arm.of(cooled.config.shown)] = far
     assert causal.ADVERSARY not in set(causal.bought_flatness(cooled, ["root"]).way)
 
 
@@ -173,7 +173,7 @@ def test_the_doses_are_those_at_equal_kl(cooled):
     """Two points a factor e; what the penalty did would be another slope, and is left out."""
     penalised = cooled.of(PENALISED)
     wild = changed(penalised, penalised.checkpoints.assign(root=1000.0))
-    cooled._found[PENALISED.of(cooled.settings.shown)] = wild
+    cooled._found[PENALISED.of(cooled.config.shown)] = wild
     table = causal.dose_table(cooled, ["root", "span2"]).set_index("task")
     assert table.loc["root", ["value", "low", "high"]].tolist() == pytest.approx([2, 2, 2])
     assert table.loc["span2"].isna().all()  # its accuracy is the same everywhere

@@ -21,12 +21,12 @@ from sameloss.studies.same_loss.tables import comparison
 def algorithms(filled):
     """A page on algorithms; the first adversary is 10 points worse and twice as sharp."""
     page = filled("d_practice")
-    group = ADVERSARIAL[0].group(page.settings)
+    group = ADVERSARIAL[0].group(page.config)
     worse = made_up(group, page.store)
     rng = np.random.default_rng(2)
     table = worse.checkpoints.assign(trace=2 * worse.checkpoints.trace, root=worse.checkpoints.root - 10)
     probes = {key: rng.random((6, 3, 400, 2)) < 0.7 for key in worse.probes}
-    page._found[ADVERSARIAL[0].of(page.settings.shown)] = changed(worse, table, probes=probes)
+    page._found[ADVERSARIAL[0].of(page.config.shown)] = changed(worse, table, probes=probes)
     return page
 
 
@@ -247,9 +247,7 @@ def test_what_predicts_accuracy_is_of_saturated_algorithms(algorithms, monkeypat
     """Accuracy was made of the trace: it predicts it, and the KL, the same of all, does not."""
     arms = [ADAMW, ADVERSARIAL[0], SAM]
     far = algorithms.of(SAM)
-    algorithms._found[SAM.of(algorithms.settings.shown)] = changed(
-        far, far.checkpoints.assign(saturated=False)
-    )
+    algorithms._found[SAM.of(algorithms.config.shown)] = changed(far, far.checkpoints.assign(saturated=False))
 
     def frame(found, kind):
         assert kind == "measures"
@@ -272,7 +270,7 @@ def test_what_predicts_accuracy_is_of_saturated_algorithms(algorithms, monkeypat
 
 def test_no_saturated_algorithm_predicts_nothing(algorithms):
     own = algorithms.of(ADAMW)
-    algorithms._found[ADAMW.of(algorithms.settings.shown)] = changed(
+    algorithms._found[ADAMW.of(algorithms.config.shown)] = changed(
         own, own.checkpoints.assign(saturated=False)
     )
     assert comparison.predictor_table(algorithms, [ADAMW], ["root"]).empty

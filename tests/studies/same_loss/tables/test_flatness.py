@@ -9,7 +9,7 @@ from sameloss.book.studies import open_page
 from sameloss.models.sizes import LADDER
 from sameloss.runs.flatness import MEASURES
 from sameloss.studies import drawing
-from sameloss.studies.parameters import replaced
+from sameloss.studies.config import replaced
 from sameloss.studies.same_loss.estimators import ESTIMATORS
 from sameloss.studies.same_loss.figures import models as figures
 from sameloss.studies.same_loss.tables import flatness
@@ -21,7 +21,7 @@ mpl.use("agg")
 def page(tmp_path_factory):
     page = open_page("b1_trace", preset="smoke", seeds=1, artifacts=str(tmp_path_factory.mktemp("artifacts")))
     for name, value in {"measure_sentences": 20, "chain_steps": 2}.items():
-        page.settings = replaced(page.settings, f"evaluation.flatness.{name}", value)
+        page.config = replaced(page.config, f"evaluation.flatness.{name}", value)
     return page
 
 

@@ -24,10 +24,10 @@ def test_published_entropies_stand_beside_the_papers_shapes_alone(page, opened):
     assert table["mean length"]["HMM, paper's shape"] == pytest.approx(16)
     assert language_tables.paper_kind(PAPER_LANGUAGE) == "PCFG"
     assert language_tables.paper_kind(PAPER_HMM) == "HMM"
-    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").settings
+    real = opened("a1_datasets", preset="paper", opt="facebook/opt-125m").config
     assert language_tables.paper_kind(real.domains["OPT"].language) == "OPT"
-    assert language_tables.paper_kind(page.settings.domains["OPT"].language) == ""
-    assert language_tables.paper_kind(page.settings.domains["PCFG"].language) == ""
+    assert language_tables.paper_kind(page.config.domains["OPT"].language) == ""
+    assert language_tables.paper_kind(page.config.domains["PCFG"].language) == ""
 
 
 def test_ceilings_are_per_cent_and_in_order(page):
@@ -60,7 +60,7 @@ def test_both_ways_agree(page):
 
 def test_entropy_by_masks_ends_at_the_blind_entropy(page):
     table = language_tables.entropy_by_masks(page, 50)
-    blind = page.store.get(measurements(page.settings)["HMM"]).blind
+    blind = page.store.get(measurements(page.config)["HMM"]).blind
     assert table[table.language == "HMM"].entropy.iloc[-1] == pytest.approx(blind)
 
 

@@ -294,7 +294,7 @@ def differences_or_recorded(
     """
     arms = list(arms)
     if present := page.present(arms):
-        return arm_differences(page, present, tasks), f"Differences of preset {page.settings.name}."
+        return arm_differences(page, present, tasks), f"Differences of preset {page.config.name}."
     strongest = strongest_record("differences", algorithm=arms[0].label)
     table = recorded("differences", strongest)
     wanted = table.algorithm.isin([arm.label for arm in arms]) & table.quantity.isin(["trace", *tasks])

@@ -41,7 +41,7 @@ def entropy_table(page: ComparisonPage) -> pd.DataFrame:
     A language has a published number only where it has the paper's shape.
     """
     rows = []
-    for name, run in measurements(page.settings).items():
+    for name, run in measurements(page.config).items():
         found, kind = page.store.get(run), paper_kind(run.language)
         half = 1.96 * found.entropy.standard_error
         rows.append(
@@ -65,8 +65,8 @@ def search_table(page: ComparisonPage) -> pd.DataFrame:
 
     It is that of the preset, whatever else the page was asked for; a language of a reader's own has no row.
     """
-    own = MAIN.group(PRESETS[page.settings.name])
-    found = own.domain.language == page.settings.domain.language
+    own = MAIN.group(PRESETS[page.config.name])
+    found = own.domain.language == page.config.domain.language
     table = repeated(page.store, own) if found else pd.DataFrame()
     names = [f"{s.symbols} symbols, {s.rules} rules, seed {s.seed}" for s in table.get("candidate", ())]
     return table.assign(candidate=names)
@@ -76,7 +76,7 @@ def ceiling_table(page: ComparisonPage) -> pd.DataFrame:
     """Return majority shares and ceilings of every task, in per cent; see `Ceilings`."""
     parts = [
         page.store.get(run).ceilings.assign(language=name)
-        for name, run in measurements(page.settings).items()
+        for name, run in measurements(page.config).items()
         if run.tasks
     ]
     table = pd.concat(parts, ignore_index=True)
@@ -97,7 +97,7 @@ def describe_opt(page: ComparisonPage) -> pd.DataFrame:
 
     With a real OPT the sentences are text, and the coverage of its words and of GLUE is printed.
     """
-    spec = page.settings.domains["OPT"].language
+    spec = page.config.domains["OPT"].language
     language, generator = spec.build(), torch.Generator().manual_seed(0)
     sentences = language.sample(4, generator)
     rows = [row[:length] for row, length in zip(*(x.tolist() for x in sentences), strict=True)]
@@ -105,7 +105,7 @@ def describe_opt(page: ComparisonPage) -> pd.DataFrame:
         real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
         texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
         print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}")
-        print(_glue_coverage(page.settings.evaluation.glue, real).to_string(index=False))
+        print(_glue_coverage(page.config.evaluation.glue, real).to_string(index=False))
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})
@@ -128,14 +128,14 @@ def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
 
 
 def _languages(page: ComparisonPage) -> dict[str, Language]:
-    return {name: page.settings.domains[name].language.build() for name in ("PCFG", "HMM")}
+    return {name: page.config.domains[name].language.build() for name in ("PCFG", "HMM")}
 
 
 def definition_and_pass(page: ComparisonPage, sentences: int) -> pd.DataFrame:
     """Compare conditionals by substitution with those of the one pass, and what both took."""
-    languages, opt = _languages(page), page.settings.domains["OPT"].language
+    languages, opt = _languages(page), page.config.domains["OPT"].language
     if isinstance(opt, TeacherSpec):
-        languages[opt_name(page.settings)] = opt.build()
+        languages[opt_name(page.config)] = opt.build()
     rows = []
     for name, language in languages.items():
         sample = language.sample(sentences, torch.Generator().manual_seed(0))
@@ -200,7 +200,7 @@ def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
 
 def attainable(page: ComparisonPage) -> pd.DataFrame:
     """Say of the grammars and HMMs whether a model can attain the best possible loss, or why not."""
-    chosen = {name: page.settings.domains[name].language for name in ("PCFG", "HMM")}
+    chosen = {name: page.config.domains[name].language for name in ("PCFG", "HMM")}
     chosen |= {f"{name}, paper's shape": PAPER[name].language for name in ("PCFG", "HMM")}
     rows = []
     for name, spec in chosen.items():
