@@ -157,10 +157,11 @@ _LAPTOP = replace(
     domains=domains.LAPTOP,
     training=replace(
         _LONG.training,
-        optimisation=replace(_LONG.training.optimisation, steps=1600),
+        optimisation=replace(_LONG.training.optimisation, steps=1600, batch=192, lr=4e-3),
         compared_steps=1600,
         lengths={"saturating": 1.25, "treated": 0.75},
         checkpoints=(1 / 4, 1 / 2, 1.0),
+        micro_batch=192,
         seeds=3,
         left_out=frozenset(
             {
@@ -184,7 +185,11 @@ _LAPTOP = replace(
         ),
     ),
 )
-"""The same at the smallest scale that shows it: half as many steps, three seeds, few algorithms."""
+"""The same at the smallest scale that shows it: half as many steps, three seeds, few algorithms.
+
+Batch and rate were chosen by the KL of one seed alone: with 192 sentences and 4e-3 both sizes end with 2.0 to
+2.4 % unlearnt, with 128 or in 1,200 steps not both below 3 %.
+"""
 
 _WORKSTATION = replace(
     _LONG,
