@@ -34,8 +34,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "01_introduction")
+page = begin(globals(), STUDY, "01_introduction")
 
 # %% [markdown]
 # ## What was found

@@ -33,8 +33,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.manifold_flow.pages import STUDY
 
-page = begin(globals(), "03_implicit_bias")
+page = begin(globals(), STUDY, "03_implicit_bias")
 
 # %%
 tables = page.tables()

@@ -47,8 +47,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "04_flatness")
+page = begin(globals(), STUDY, "04_flatness")
 
 # %%
 # %% [markdown]

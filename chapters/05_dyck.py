@@ -34,8 +34,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.dyck.pages import STUDY
 
-page = begin(globals(), "05_dyck")
+page = begin(globals(), STUDY, "05_dyck")
 
 # %%
 length = page.config.length

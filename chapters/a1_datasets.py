@@ -35,8 +35,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "a1_datasets")
+page = begin(globals(), STUDY, "a1_datasets")
 
 # %%
 from sameloss.studies.same_loss.measured_languages import calibrations, measurements, opt_name

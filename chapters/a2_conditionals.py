@@ -32,8 +32,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "a2_conditionals")
+page = begin(globals(), STUDY, "a2_conditionals")
 
 # %% [markdown]
 # ## By hand

@@ -34,8 +34,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "a3_models")
+page = begin(globals(), STUDY, "a3_models")
 
 # %% [markdown]
 # ## The idea

@@ -39,8 +39,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "a4_algorithms")
+page = begin(globals(), STUDY, "a4_algorithms")
 
 # %%
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, COOLED, NOISE, NOISY, SOFT, TRAINED

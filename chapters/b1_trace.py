@@ -37,8 +37,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "b1_trace")
+page = begin(globals(), STUDY, "b1_trace")
 
 # %% [markdown]
 # ## The identity, and where it holds

@@ -40,8 +40,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "b2_enlargement")
+page = begin(globals(), STUDY, "b2_enlargement")
 
 # %%
 # %% [markdown]

@@ -29,8 +29,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.book.pages import STUDY
 
-page = begin(globals(), "costs")
+page = begin(globals(), STUDY, "costs")
 
 # %% [markdown]
 # ## What each preset takes

@@ -37,8 +37,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "d_practice")
+page = begin(globals(), STUDY, "d_practice")
 
 # %%
 from sameloss.studies.same_loss.arms import ADAMW, PENALTY, REGULARISED, SAM

@@ -35,8 +35,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "e_mask_rate")
+page = begin(globals(), STUDY, "e_mask_rate")
 
 # %%
 from sameloss.studies.same_loss.arms import MASK_RATE, ONE_MASK

@@ -43,8 +43,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.local_signal_images.pages import STUDY
 
-page = begin(globals(), "ii3_images")
+page = begin(globals(), STUDY, "ii3_images")
 
 # %% [markdown]
 # ## Images in noise

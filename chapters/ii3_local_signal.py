@@ -39,8 +39,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.local_signal.pages import STUDY
 
-page = begin(globals(), "ii3_local_signal")
+page = begin(globals(), STUDY, "ii3_local_signal")
 
 # %% [markdown]
 # ## One image

@@ -35,8 +35,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.local_signal.pages import STUDY
 
-page = begin(globals(), "ii3_proofs")
+page = begin(globals(), STUDY, "ii3_proofs")
 
 # %% [markdown]
 # ## Truncated Gaussians: (B.1) to (B.6)

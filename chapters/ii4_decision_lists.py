@@ -42,8 +42,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.decision_lists.pages import STUDY
 
-page = begin(globals(), "ii4_decision_lists")
+page = begin(globals(), STUDY, "ii4_decision_lists")
 
 # %% [markdown]
 # ## The task

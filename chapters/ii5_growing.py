@@ -44,8 +44,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.growing.pages import STUDY
 
-page = begin(globals(), "ii5_growing")
+page = begin(globals(), STUDY, "ii5_growing")
 
 # %% [markdown]
 # ## Growth operators

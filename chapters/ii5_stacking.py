@@ -41,8 +41,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.studies.growing.pages import STUDY
 
-page = begin(globals(), "ii5_stacking")
+page = begin(globals(), STUDY, "ii5_stacking")
 
 # %% [markdown]
 # ## Ways to stack

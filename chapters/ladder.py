@@ -31,8 +31,9 @@ from IPython.display import Markdown
 
 from sameloss.book.chapter import begin
 from sameloss.studies.recorded import record_in_words
+from sameloss.studies.same_loss.pages import STUDY
 
-page = begin(globals(), "ladder")
+page = begin(globals(), STUDY, "ladder")
 Markdown(record_in_words(page.record))
 
 # %% [markdown]

@@ -33,8 +33,9 @@ artifacts: str = None  # folder of the run store; None: artifacts/ beside _confi
 
 # %%
 from sameloss.book.chapter import begin
+from sameloss.book.pages import STUDY
 
-page = begin(globals(), "verdicts")
+page = begin(globals(), STUDY, "verdicts")
 
 # %% [markdown]
 # ## Claims

@@ -230,6 +230,6 @@ def test_a_diverging_run_ends_in_one_sentence(smoke_store):
 
 def test_a_chapter_at_work_can_begin_again(smoke_store, capsys):
     namespace = {"preset": "smoke", "sentences": 60, "artifacts": str(smoke_store)}
-    namespace["page"] = begin(namespace, "a2_conditionals")
+    namespace["page"] = begin(namespace, STUDY, "a2_conditionals")
     namespace["sentences"] = 70
-    assert begin(namespace, "a2_conditionals").config.evaluation.language_sentences == 70
+    assert begin(namespace, STUDY, "a2_conditionals").config.evaluation.language_sentences == 70

@@ -273,7 +273,7 @@ class TestAStudyOfItsOwn:
         assert page.store.has(page.squares)
         assert table.verdict.tolist() == ["reproduced", "not testable here"]
         assert table.ours[0] == 2
-        again = begin({"numbers": 4}, "ii_squares")
+        again = begin({"numbers": 4}, study_of("ii_squares"), "ii_squares")
         assert "all 1 runs are in the store" in capsys.readouterr().out
         assert again.store.get(again.squares).square.tolist() == [1, 4, 9, 16]
 

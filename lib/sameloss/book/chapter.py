@@ -15,7 +15,6 @@ from pandas.io.formats.style import Styler
 
 from sameloss.book import verdict_table
 from sameloss.book.costs import announce, measured
-from sameloss.book.studies import study_of
 from sameloss.errors import BookError
 from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
@@ -23,13 +22,13 @@ from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
 from sameloss.studies.evidence import answers, strongest
 from sameloss.studies.names import column_head, display_name
-from sameloss.studies.page import Page
+from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
 from sameloss.studies.screens import show_for_any_screen
 from sameloss.studies.verdict import chance_in_words
 
 
-def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
+def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     """Begin a chapter: check its parameters, say what it costs, compute what it reads and is missing.
 
     Bad parameters end the notebook with one sentence.
@@ -37,6 +36,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     Args:
         namespace: the notebook's `globals()`. The first call takes every name that the cells above assigned
             for a parameter; a later one, in a notebook at work, reads the same names again.
+        study: that the page is of.
         name: of the page.
 
     """
@@ -44,7 +44,7 @@ def begin(namespace: dict[str, Any], name: str) -> Page[Any]:
     use_style()
     show_for_any_screen()
     names = namespace.get("_parameters") or tuple(parameters_in(namespace))
-    page = study_of(name).open(name, {given: namespace[given] for given in names})
+    page = study.open(name, {given: namespace[given] for given in names})
     namespace["_parameters"] = names
     if book_root() is None:
         print(
@@ -71,18 +71,13 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
         display(render(measured(page.store, runs), decimals=2))
     if data is not None:
         display(download(data, page.name))
-    print(f"With a parameter of your own: {example_of(page.name)}")
+    print(f"With a parameter of your own: {example_of(page)}")
 
 
-def example_of(page: str) -> str:
-    """Return the command that executes a page with one parameter changed.
-
-    >>> example_of("02_existence")
-    'papermill chapters/02_existence.ipynb out.ipynb -p seeds 5'
-    """
-    parameters = study_of(page).table(page)
-    known = [f" -p {name} {parameter.example}" for name, parameter in parameters.items() if parameter.example]
-    return f"papermill chapters/{page}.ipynb out.ipynb{''.join(known[:1])}"
+def example_of(page: Page[Any]) -> str:
+    """Return the command that executes a page with one parameter changed."""
+    known = [f" -p {name} {of.example}" for name, of in page.parameters.items() if of.example]
+    return f"papermill chapters/{page.name}.ipynb out.ipynb{''.join(known[:1])}"
 
 
 def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:

@@ -28,6 +28,7 @@ class Page(Generic[C]):
     name: str
     config: C
     store: Store
+    parameters: Mapping[str, Parameter] = field(default_factory=dict, kw_only=True)  # what a reader can set
 
     def runs(self) -> list[Run]:
         """Return all runs that the page reads; they are computed before it begins."""
@@ -111,11 +112,14 @@ class Study(Generic[C]):
             StoreError: where the artifacts folder cannot be written.
 
         """
-        values = checked(self.table(page), given)
+        table = self.table(page)
+        values = checked(table, given)
         use_device(values.get("device", "auto"))
         config = self.resolve(values)
         root = Path(values.get("artifacts") or default_artifacts())
-        return self.plans[page].page(page, config, Store(root, recorded=True))
+        opened = self.plans[page].page(page, config, Store(root, recorded=True))
+        opened.parameters = table
+        return opened
 
     def resolve(self, values: Mapping[str, Any]) -> C:
         """Return the configuration that checked parameters ask for.
