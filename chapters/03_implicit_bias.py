@@ -66,7 +66,7 @@ path = page.store.get(page.landscape)
 # %%
 import torch
 
-from sameloss.studies.manifold_flow.models import LogBilinear
+from sameloss.studies.manifold_flow.theory import LogBilinear
 
 model = LogBilinear(contexts=1, words=2, rank=1)
 points = torch.tensor([[0.0, 1.0, -1.0], [2.0, 0.0, 0.0]])
@@ -83,7 +83,7 @@ model.trace(points, weights=torch.ones(1))
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.manifold_flow.population import Population
+from sameloss.studies.manifold_flow.theory import Population
 
 show_source(Population.covariance)
 
@@ -131,7 +131,7 @@ _ = figures.logits_against_kl(zeros, ax)
 # integrated here to nine digits.
 
 # %%
-from sameloss.studies.manifold_flow.flow import velocity
+from sameloss.studies.manifold_flow.theory import velocity
 
 show_source(velocity)
 

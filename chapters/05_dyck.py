@@ -58,7 +58,7 @@ length = page.config.length
 
 # %%
 from sameloss.book.chapter import render, show_source
-from sameloss.studies.dyck import language as dyck_language
+from sameloss.studies.dyck import theory as dyck_language
 
 show_source(dyck_language.pretraining_inputs)
 
@@ -85,7 +85,7 @@ glue("dyck-p0", f"{dyck_language.zero_probability(length):.4f}", display=False)
 from sameloss.studies import drawing
 from sameloss.studies.dyck import figures as dyck_figures
 from sameloss.studies.dyck import tables as dyck_tables
-from sameloss.studies.dyck.transformer import transferable_solution
+from sameloss.studies.dyck.theory import transferable_solution
 
 models = dyck_tables.solutions(length, page.config.width, page.config.generator("page"))
 two = dict(list(models.items())[:2])
@@ -147,7 +147,7 @@ found = pd.concat(searches, ignore_index=True)
 render(dyck_tables.search_table(found), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
-from sameloss.studies.dyck.transformer import ZERO_LOSS
+from sameloss.studies.dyck.theory import ZERO_LOSS
 
 (ax,) = drawing.panels(1, width=6)
 solved, fitted = found[found.loss <= ZERO_LOSS], features[features.loss <= ZERO_LOSS]
@@ -171,7 +171,7 @@ _ = dyck_figures.traces_by_width(solved, fitted, length, ax)
 # allow:
 
 # %%
-from sameloss.studies.dyck.neurons import allowed_neurons
+from sameloss.studies.dyck.theory import allowed_neurons
 
 counts = allowed_neurons(6)
 glue("dyck-allowed", counts.all, display=False)
@@ -204,7 +204,7 @@ render(table[kinked], decimals=3)
 # At $p_0 = 0$ this is $2^{1-n}$: the printed $2^{-n}$ would be a factor 2 too small even if no string were balanced.
 
 # %%
-from sameloss.studies.dyck.downstream import failure_probability
+from sameloss.studies.dyck.theory import failure_probability
 
 show_source(failure_probability)
 
@@ -233,7 +233,7 @@ render(transfer.drop(columns="repetitions"), decimals=4)
 # space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.
 
 # %% mystnb={"figure": {"caption": "Random features by width, several draws each. Left: loss of the best head and of the proof's. Right: squared norms of heads, and a lower bound for every head whose loss is at most 0.1; T² is what the theorem prints up to a constant.", "name": "fig-dyck-features"}, "image": {"alt": "Losses fall with the width, the best head's to zero at a finite one; all norms grow in proportion to the width."}}
-from sameloss.studies.dyck.random_features import exact_width
+from sameloss.studies.dyck.search import exact_width
 
 left, right = drawing.panels(2, width=4.6)
 dyck_figures.random_feature_losses(features, length, exact_width(inputs), left)

@@ -62,7 +62,7 @@ page = begin(globals(), STUDY, "ii2_stability")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.stability.twins import swapped, visiting_order
+from sameloss.studies.stability.theory import swapped, visiting_order
 
 show_source(visiting_order)
 
@@ -258,7 +258,7 @@ glue("summary", tables.in_words(found, page.swaps, verdicts), display=False)
 # NBVAL_CHECK_OUTPUT
 import numpy as np
 
-from sameloss.studies.stability.decay import exponent
+from sameloss.studies.stability.theory import exponent
 
 print("a planted exponent is found:", exponent([10, 100, 1000], np.array([2.0, 0.2, 0.02])).round(9))
 print("no exact statement is refuted:", set(page.statements().verdict) == {"holds"})

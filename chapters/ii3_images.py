@@ -90,8 +90,8 @@ _ = figures.examples(page.config.source, page.config.scenes, drawing.panels(1, w
 # It is solved, not trained. $\lambda$ is chosen by generalised cross-validation {cite}`golub1979generalized`, which sees no test image.
 
 # %%
-from sameloss.studies.local_signal_images.kernel_ridge import cross_validation, fits
-from sameloss.studies.local_signal_images.tangent import jacobian
+from sameloss.studies.local_signal_images.kernels import cross_validation, fits
+from sameloss.studies.local_signal_images.kernels import jacobian
 
 show_source(jacobian)
 

@@ -65,7 +65,7 @@ drawing.legend(left)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.local_signal.soft_threshold import soft_threshold
+from sameloss.studies.local_signal.theory import soft_threshold
 
 show_source(soft_threshold)
 
@@ -85,7 +85,7 @@ show_source(soft_threshold)
 # gradients are integrals of smooth functions, to eleven digits in a millisecond, for a hundred rows or a hundred million.
 
 # %%
-from sameloss.studies.local_signal.population import population
+from sameloss.studies.local_signal.theory import population
 
 show_source(population)
 
@@ -196,7 +196,7 @@ glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 # further filter, and stays far from what one trained filter can do in the end:
 
 # %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by their number of filters, means over starts with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
-from sameloss.studies.local_signal.flow import best_threshold
+from sameloss.studies.local_signal.theory import best_threshold
 from sameloss.studies.local_signal.tangent import figures as kernels
 
 patches = page.config.tangent_rows.patches
@@ -221,7 +221,7 @@ glue("summary", tables.in_words(found, page.tangent), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.theory import Patches
 
 print("best accuracy of one filter at k = 1,000:", f"{best_threshold(Patches(1000))[1]:.4f}")
 

@@ -58,7 +58,7 @@ page = begin(globals(), STUDY, "ii4_decision_lists")
 from sameloss.seeds import generator_for
 from sameloss.studies import drawing
 from sameloss.studies.decision_lists import figures
-from sameloss.studies.decision_lists.task import draw_sequences
+from sameloss.studies.decision_lists.theory import draw_sequences
 
 lists = page.config
 task = lists.task.build()
@@ -71,7 +71,7 @@ _ = figures.one_sequence(task, sequence, drawing.panels(1, width=6.5)[0])
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.task import cyclic_lists
+from sameloss.studies.decision_lists.theory import cyclic_lists
 
 try:
     cyclic_lists(200, 4, modulus=201)
@@ -88,7 +88,7 @@ except ParameterError as fault:
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.decision_lists.population import Column
+from sameloss.studies.decision_lists.theory import Column
 
 show_source(Column.gradient)
 
@@ -210,7 +210,7 @@ render(shown.slope_table(tables), decimals=2)
 # thesis drew is not said.
 
 # %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
-from sameloss.studies.decision_lists.one_step import exact_step, sampled_step
+from sameloss.studies.decision_lists.theory import exact_step, sampled_step
 
 rate, length = float(task.words**2), lists.task.length
 counts = lists.drawn[:3:2]
@@ -283,7 +283,7 @@ render(shown.block_table_in_words(tables), decimals=3)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.decision_lists.lemmas import sketch_slope
+from sameloss.studies.decision_lists.proofs import sketch_slope
 
 print(round(sketch_slope((0.05, 0.90, 0.03, 0.02), readout=50.0, absent=4), 5))
 

@@ -143,7 +143,7 @@ curve = figures.how_early(grown, drawing.panels(4, width=4.5))
 
 # %%
 from sameloss.book.movable_growth import movable_growth
-from sameloss.studies.growing.found import found_by_record
+from sameloss.studies.growing.claims import found_by_record
 from sameloss.studies.recorded import record_in_words, recorded
 
 thirty = found_by_record("ii5_growing", "laptop-long")

@@ -108,7 +108,7 @@ render(same, decimals=3)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.growing.found import found_by_record
+from sameloss.studies.growing.claims import found_by_record
 from sameloss.studies.recorded import record_in_words
 
 glue("without", tables.without_common_kl(stacks_), display=False)

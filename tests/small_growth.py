@@ -3,8 +3,7 @@
 from dataclasses import replace
 
 from sameloss.models.encoder import EncoderShape
-from sameloss.studies.growing.operators import Operator
-from sameloss.studies.growing.settings import PRESETS
+from sameloss.studies.growing.experiment import PRESETS, Operator
 
 _SMOKE = PRESETS["smoke"]
 

@@ -1,4 +1,4 @@
-"""The plan of the library: who may import whom, what is called what, and a test file for every module."""
+"""The plan of the library: who may import whom, what is called what, and tests of every module."""
 
 import ast
 import tomllib
@@ -102,7 +102,7 @@ EMPTY_NAMES = {
 def test_a_module_has_a_name_that_says_something_and_one_idea(source):
     parts = source.removesuffix(".py").split("/")
     assert not EMPTY_NAMES & set(parts), "The name says nothing; name the idea."
-    assert len((ROOT / source).read_text().splitlines()) <= 400, "Above 400 lines: more than one idea."
+    assert len((ROOT / source).read_text().splitlines()) <= 1000, "Above 1,000 lines: more than one idea."
 
 
 MORE_THAN_WORDS = {"languages/__init__.py", "book/__init__.py"}
@@ -130,12 +130,13 @@ STUDIES = sorted(
 @pytest.mark.parametrize("study", STUDIES)
 def test_a_study_has_the_shared_names(study):
     names = {path.stem for path in (ROOT / study).iterdir()}
-    assert {"settings", "tables", "figures"} <= names
+    assert {"tables", "figures", "pages"} <= names
+    assert names & {"experiment", "settings"}, "What is run, and what a reader can set of it."
     assert names & {"claims", "statements"}, "A study judges: claims of numbers, or statements by checks."
     assert "page" in ast.get_docstring(parsed(f"{study}/__init__.py")).lower(), "Which pages read it?"
 
 
-RUNS = {"runs.py", "same_loss/estimators.py"}
+RUNS = {"experiment.py", "proofs/lemmas.py", "tangent/runs.py", "same_loss/estimators.py"}
 """Where studies define runs; the estimators of Appendix B, a subject, are most of what they are."""
 
 DRAWING = {"matplotlib", "seaborn", "sameloss.studies.drawing"}
@@ -162,7 +163,7 @@ def test_in_a_study_the_same_things_have_the_same_name(source):
     draws = any(name.startswith(tuple(DRAWING)) for name in imported(source))
     assert not draws or named("figures.py") or "/figures/" in source, "What draws is called figures."
     assert "Run" not in bases(source) or named(*RUNS), "Runs are in runs."
-    assert "Statement" not in calls(source) or named("statements.py"), "Statements are in statements."
+    assert "Statement" not in calls(source) or named("statements.py", "claims.py"), "Claims judge."
     assert "Claim" not in calls(source) or named("claims.py"), "Claims are in claims."
     variants = (
         "_tables.py",
@@ -194,19 +195,19 @@ def _computes(node: ast.stmt) -> bool:
     return any(not isinstance(statement, ast.Pass | ast.Raise) for statement in body)
 
 
-def own_test(source: str) -> Path:
-    """Return where a module's tests are.
+TESTED = {
+    name
+    for path in Path(__file__).parent.rglob("*.py")
+    for node in ast.walk(ast.parse(path.read_text()))
+    if isinstance(node, ast.ImportFrom) and node.module
+    for name in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names))
+}
+"""What tests import."""
 
-    >>> own_test("store/pool.py").relative_to(Path(__file__).parent).as_posix()
-    'store/test_pool.py'
-    """
-    path = Path(source)
-    return Path(__file__).parent / path.parent / f"test_{path.name}"
 
-
-def test_every_module_has_its_own_test_file():
-    lacking = {source for source in sources() if has_logic(source) and not own_test(source).exists()}
-    assert not lacking, f"No test file at the mirrored place: {sorted(lacking)}."
+def test_every_module_is_tested_by_name():
+    lacking = {source for source in sources() if has_logic(source) and dotted(source) not in TESTED}
+    assert not lacking, f"No test imports anything from {sorted(lacking)}."
 
 
 def test_logic_is_told_from_constants_and_protocols():

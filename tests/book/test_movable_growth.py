@@ -16,7 +16,7 @@ from sameloss.statistics.prediction import (
     rank_correlation,
     relative_regret,
 )
-from sameloss.studies.growing.results import Grown
+from sameloss.studies.growing.claims import Grown
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,15 @@ import torch
 from browser import dom_after, in_a_browser
 
 from sameloss.book.movable_landscape import movable_landscape
-from sameloss.studies.manifold_flow.flow import onto_manifold
-from sameloss.studies.manifold_flow.models import PowerSum
-from sameloss.studies.manifold_flow.replicas import SGD, exact_labels, replicate, sampled_labels
-from sameloss.studies.manifold_flow.runs import Landscape
+from sameloss.studies.manifold_flow.experiment import Landscape
+from sameloss.studies.manifold_flow.theory import (
+    SGD,
+    PowerSum,
+    exact_labels,
+    onto_manifold,
+    replicate,
+    sampled_labels,
+)
 
 pytestmark = [pytest.mark.book, in_a_browser]
 

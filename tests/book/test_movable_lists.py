@@ -10,9 +10,9 @@ import pytest
 from browser import dom_after, in_a_browser
 
 from sameloss.book.movable_lists import movable_lists
-from sameloss.studies.decision_lists.flow import order_of
-from sameloss.studies.decision_lists.settings import PRESETS
+from sameloss.studies.decision_lists.experiment import PRESETS
 from sameloss.studies.decision_lists.tables import Tables
+from sameloss.studies.decision_lists.theory import order_of
 
 LISTS = PRESETS["smoke"]
 

@@ -22,11 +22,9 @@ from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.files import sha256
 from sameloss.store.manifest import MANIFEST
 from sameloss.store.store import Run, Store, with_ancestors
-from sameloss.studies.decision_lists.sampling import ListSGD
-from sameloss.studies.decision_lists.settings import TaskShape
-from sameloss.studies.decision_lists.sgd import Steps
-from sameloss.studies.growing.operators import Operator
-from sameloss.studies.growing.runs import Candidates, GrowthBase, Member
+from sameloss.studies.decision_lists.experiment import ListSGD, TaskShape
+from sameloss.studies.decision_lists.training import Steps
+from sameloss.studies.growing.experiment import Candidates, GrowthBase, Member, Operator
 from sameloss.training import corpus
 from sameloss.training.loop import Optimisation
 

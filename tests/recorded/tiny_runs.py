@@ -34,35 +34,61 @@ from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBud
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run, Store
-from sameloss.studies.decision_lists.runs import ListCurves, ListDescents, ListFlows
-from sameloss.studies.decision_lists.sampling import FigureStep, ListBlock, ListSamples, ListSGD
-from sameloss.studies.decision_lists.settings import PRESETS as LISTS
-from sameloss.studies.decision_lists.settings import Departures, TaskShape
-from sameloss.studies.decision_lists.sgd import Steps
-from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListProofs
-from sameloss.studies.dyck.runs import DyckChecks, DyckFeatures, DyckMinimisation, DyckTraining, DyckTransfer
-from sameloss.studies.dyck.settings import DyckConfig
+from sameloss.studies.decision_lists.experiment import (
+    PARTS,
+    Departures,
+    FigureStep,
+    ListBlock,
+    ListCurves,
+    ListDepartures,
+    ListDescents,
+    ListFlows,
+    ListProofs,
+    ListSamples,
+    ListSGD,
+    TaskShape,
+)
+from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
+from sameloss.studies.decision_lists.training import Steps
+from sameloss.studies.dyck.experiment import (
+    DyckChecks,
+    DyckConfig,
+    DyckFeatures,
+    DyckMinimisation,
+    DyckTraining,
+    DyckTransfer,
+)
+from sameloss.studies.growing.experiment import Member
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
-from sameloss.studies.growing.runs import Member
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.experiment import (
+    BestFilters,
+    DeadZone,
+    FilterDescent,
+    SignalFlows,
+    SignalSGD,
+)
 from sameloss.studies.local_signal.proofs.lemmas import ProofTable
-from sameloss.studies.local_signal.runs import BestFilters, DeadZone, FilterDescent, SignalFlows, SignalSGD
 from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
+from sameloss.studies.local_signal.theory import Patches
 from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.descent import LogisticDescent
-from sameloss.studies.local_signal_images.networks import PooledCNN
-from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, ZEROS_LANGUAGE, FlowConfig
+from sameloss.studies.local_signal_images.experiment import ImageComparison, KernelFit, LazyTraining
+from sameloss.studies.local_signal_images.training import LogisticDescent, PooledCNN
+from sameloss.studies.manifold_flow.experiment import (
+    FLOW_LANGUAGE,
+    ZEROS_LANGUAGE,
+    AdamDrift,
+    FlowConfig,
+    Landscape,
+    SGDDrift,
+    ZeroConditionals,
+)
 from sameloss.studies.same_loss.estimators import (
     EstimatorComparison,
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
-from sameloss.studies.stability.exact import AllSwaps, RidgeSwaps
-from sameloss.studies.stability.networks import Perceptron, RandomFeatures, SmallCNN
-from sameloss.studies.stability.runs import TwinTraining
-from sameloss.studies.stability.stacked import Descent
+from sameloss.studies.stability.experiment import AllSwaps, RidgeSwaps, TwinTraining
+from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
 from sameloss.training.algorithms import ALGORITHMS, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation

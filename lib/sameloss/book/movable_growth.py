@@ -12,7 +12,7 @@ import numpy as np
 from IPython.display import HTML
 from jaxtyping import Float
 
-from sameloss.studies.growing.results import Grown
+from sameloss.studies.growing.claims import Grown
 
 DIGITS = 4  # significant, of the numbers that travel in the page
 

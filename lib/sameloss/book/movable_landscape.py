@@ -4,8 +4,8 @@ import json
 
 from IPython.display import HTML
 
+from sameloss.studies.manifold_flow.experiment import Landscape
 from sameloss.studies.manifold_flow.figures import manifold_of
-from sameloss.studies.manifold_flow.runs import Landscape
 
 POINTS = 120  # of the curve of minimisers
 

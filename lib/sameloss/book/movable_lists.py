@@ -8,8 +8,8 @@ import json
 
 from IPython.display import HTML
 
-from sameloss.studies.decision_lists.flow import order_of
 from sameloss.studies.decision_lists.tables import Tables
+from sameloss.studies.decision_lists.theory import order_of
 
 DIGITS = 6  # significant
 

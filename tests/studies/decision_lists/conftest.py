@@ -6,7 +6,7 @@ import pytest
 
 from sameloss.store.pool import compute_all
 from sameloss.studies.decision_lists.pages import STUDY
-from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
+from sameloss.studies.decision_lists.theory import cyclic_lists, uniform_sets
 
 WORDS, LENGTH, RULES = 8, 4, 3
 

@@ -3,15 +3,18 @@
 import pytest
 import torch
 
-from sameloss.studies.decision_lists.attention import (
+from sameloss.studies.decision_lists.theory import (
     correct,
+    cyclic_lists,
+    draw_sequences,
     fixed_read_out_gradient,
     forward,
     gradients,
+    random_lists,
     uniform_attention_bound,
+    uniform_sets,
     weight_on_determining,
 )
-from sameloss.studies.decision_lists.task import cyclic_lists, draw_sequences, random_lists, uniform_sets
 
 
 def drawn(words=7, length=4, count=6, seed=0, tokens_repeat=False):

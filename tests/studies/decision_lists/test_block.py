@@ -4,14 +4,14 @@ import pytest
 import torch
 
 from sameloss.models.encoder import EncoderShape
-from sameloss.studies.decision_lists.block import (
+from sameloss.studies.decision_lists.theory import cyclic_lists, draw_sequences, uniform_sets
+from sameloss.studies.decision_lists.training import (
     attention_of,
     block_looked_at,
     logits_of,
     new_block,
     train_block,
 )
-from sameloss.studies.decision_lists.task import cyclic_lists, draw_sequences, uniform_sets
 
 TASK, SHAPE = cyclic_lists(8, 3), EncoderShape(16, 1, 1, 32)
 

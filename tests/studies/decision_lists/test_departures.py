@@ -5,15 +5,13 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.departures import (
+from sameloss.studies.decision_lists.proofs import (
     Matrices,
     all_sequences,
     lost_again,
     matrix_flow,
 )
-from sameloss.studies.decision_lists.flow import flow
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
+from sameloss.studies.decision_lists.theory import Column, cyclic_lists, flow, uniform_sets
 
 TASK, SETS = cyclic_lists(9, 3), uniform_sets(9, 3)
 

@@ -7,8 +7,7 @@ import pytest
 
 from sameloss.studies import drawing
 from sameloss.studies.decision_lists import figures
-from sameloss.studies.decision_lists.one_step import exact_step
-from sameloss.studies.decision_lists.task import uniform_sets
+from sameloss.studies.decision_lists.theory import exact_step, uniform_sets
 
 
 def names(ax):

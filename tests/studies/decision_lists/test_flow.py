@@ -5,15 +5,15 @@ import pytest
 from scipy.integrate import OdeSolution
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.flow import (
+from sameloss.studies.decision_lists.theory import (
+    Column,
     Flow,
+    curvature_bound,
     descend,
     flow,
     luce_flow,
     order_of,
 )
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.theorems import curvature_bound
 
 COLUMN = Column(12, 3, 3, 30.0)
 

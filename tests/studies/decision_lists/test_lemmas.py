@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sameloss.studies.decision_lists.attention import forward
-from sameloss.studies.decision_lists.lemmas import (
+from sameloss.studies.decision_lists.proofs import (
     Case,
     assumption_excess,
     autograd_gap,
@@ -19,7 +18,7 @@ from sameloss.studies.decision_lists.lemmas import (
     seen,
     sketch_slope,
 )
-from sameloss.studies.decision_lists.task import DecisionLists, Sets
+from sameloss.studies.decision_lists.theory import DecisionLists, Sets, forward
 
 CASES = [random_case(torch.Generator().manual_seed(seed)) for seed in range(15)]
 

@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from sameloss.studies.decision_lists.attention import forward, gradients
-from sameloss.studies.decision_lists.one_step import exact_step, recall, sampled_step
-from sameloss.studies.decision_lists.task import cyclic_lists, random_lists, uniform_sets
+from sameloss.studies.decision_lists.theory import (
+    cyclic_lists,
+    exact_step,
+    forward,
+    gradients,
+    random_lists,
+    recall,
+    sampled_step,
+    uniform_sets,
+)
 
 
 @pytest.mark.parametrize("seed", [None, 0, 1])

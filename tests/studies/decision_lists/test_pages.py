@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 from sameloss.store.pool import compute_all
+from sameloss.studies.decision_lists.experiment import PRESETS, TaskShape
 from sameloss.studies.decision_lists.pages import STUDY
-from sameloss.studies.decision_lists.settings import PRESETS, TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS
 from sameloss.studies.decision_lists.tables import joint_by_vocabulary, joint_table
 

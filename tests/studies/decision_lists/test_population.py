@@ -8,9 +8,15 @@ import torch
 from scipy.special import log_softmax
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.attention import correct, forward, weight_on_determining
-from sameloss.studies.decision_lists.population import Column, luce_gradient, luce_loss
-from sameloss.studies.decision_lists.task import triple_mass
+from sameloss.studies.decision_lists.theory import (
+    Column,
+    correct,
+    forward,
+    luce_gradient,
+    luce_loss,
+    triple_mass,
+    weight_on_determining,
+)
 
 
 def whole(task, given):

@@ -3,10 +3,8 @@
 import numpy as np
 import pytest
 
-from sameloss.studies.decision_lists.flow import flow
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.runs import curvature_at_start
-from sameloss.studies.decision_lists.settings import THEOREM
+from sameloss.studies.decision_lists.experiment import THEOREM, curvature_at_start
+from sameloss.studies.decision_lists.theory import Column, flow
 
 
 def test_every_family_is_followed(page, tables):

@@ -2,8 +2,8 @@
 
 import pandas as pd
 
-from sameloss.studies.decision_lists.one_step import recall
-from sameloss.studies.decision_lists.sampling import _inverse
+from sameloss.studies.decision_lists.experiment import _inverse
+from sameloss.studies.decision_lists.theory import recall
 
 
 def rows(run):

@@ -3,8 +3,8 @@
 import pytest
 
 from sameloss.errors import ParameterError
+from sameloss.studies.decision_lists.experiment import MOST_STEPS, PRESETS, TaskShape
 from sameloss.studies.decision_lists.pages import STUDY
-from sameloss.studies.decision_lists.settings import MOST_STEPS, PRESETS, TaskShape
 from sameloss.studies.parameters import PRESETS as NAMES
 
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.studies.decision_lists.flow import flow
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.sgd import (
+from sameloss.studies.decision_lists.theory import Column, cyclic_lists, draw_sequences, flow, uniform_sets
+from sameloss.studies.decision_lists.training import (
     Look,
     Steps,
     both_by_sgd,
@@ -16,7 +15,6 @@ from sameloss.studies.decision_lists.sgd import (
     scores_by_sgd,
     trained_on,
 )
-from sameloss.studies.decision_lists.task import cyclic_lists, draw_sequences, uniform_sets
 
 TASK = cyclic_lists(12, 3)
 

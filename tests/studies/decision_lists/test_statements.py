@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sameloss.studies.decision_lists import statements
-from sameloss.studies.decision_lists.settings import PRESETS
+from sameloss.studies.decision_lists.experiment import PRESETS
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 

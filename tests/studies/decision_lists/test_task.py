@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.task import (
+from sameloss.studies.decision_lists.theory import (
     DecisionLists,
     Sets,
     cyclic_lists,

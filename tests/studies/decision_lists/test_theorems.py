@@ -4,16 +4,17 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.attention import forward
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
-from sameloss.studies.decision_lists.theorems import (
+from sameloss.studies.decision_lists.theory import (
+    Column,
     curvature_bound,
+    cyclic_lists,
     first_loss,
+    forward,
     gradient_bound,
     horizon_of_43,
     readout_of_43,
     readout_of_44,
+    uniform_sets,
 )
 
 

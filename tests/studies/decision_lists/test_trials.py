@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameloss.studies.decision_lists.trials import PARTS, ListProofs
+from sameloss.studies.decision_lists.experiment import PARTS, ListProofs
 
 
 def test_every_kind_of_case_is_tried(page, tables):

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from sameloss.studies.dyck.experiment import PRESETS
 from sameloss.studies.dyck.pages import STUDY
-from sameloss.studies.dyck.settings import PRESETS
 
 LEAST = replace(PRESETS["smoke"], minimisation_steps=250, restarts=2, training_steps=60, repetitions=300)
 

@@ -6,16 +6,20 @@ import pytest
 import torch
 
 from sameloss.errors import ModelError
-from sameloss.studies.dyck.downstream import (
+from sameloss.studies.dyck.search import random_start
+from sameloss.studies.dyck.theory import (
     RIGHT,
+    downstream_inputs,
     downstream_loss,
     error_after,
     failure_probability,
+    kinked_solution,
+    missing_sign_probability,
+    run,
     simulated_failures,
+    smallest_head,
+    transferable_solution,
 )
-from sameloss.studies.dyck.language import downstream_inputs, missing_sign_probability
-from sameloss.studies.dyck.minimisation import random_start
-from sameloss.studies.dyck.transformer import kinked_solution, run, smallest_head, transferable_solution
 
 
 @pytest.mark.parametrize("samples", [1, 2, 3])

@@ -6,10 +6,9 @@ import torch
 
 from sameloss.studies import drawing
 from sameloss.studies.dyck import figures
-from sameloss.studies.dyck.language import in_words, pretraining_inputs
-from sameloss.studies.dyck.random_features import exact_width
+from sameloss.studies.dyck.search import exact_width
 from sameloss.studies.dyck.tables import solutions
-from sameloss.studies.dyck.transformer import lower_bound
+from sameloss.studies.dyck.theory import in_words, lower_bound, pretraining_inputs
 
 
 @pytest.fixture(scope="module")

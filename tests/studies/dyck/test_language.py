@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sameloss.errors import LanguageError
-from sameloss.studies.dyck.language import (
+from sameloss.studies.dyck.theory import (
     check_length,
     downstream_inputs,
     in_words,

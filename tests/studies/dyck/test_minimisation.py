@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from sameloss.errors import NotConverged
-from sameloss.studies.dyck.language import pretraining_inputs
-from sameloss.studies.dyck.minimisation import minimise_trace, random_start, to_zero_loss
-from sameloss.studies.dyck.transformer import (
+from sameloss.studies.dyck.search import minimise_trace, random_start, to_zero_loss
+from sameloss.studies.dyck.theory import (
     ZERO_LOSS,
     Transformer,
     hessian_trace,
     lower_bound,
+    pretraining_inputs,
     pretraining_loss,
 )
 

@@ -4,9 +4,14 @@ from itertools import product
 
 import numpy as np
 
-from sameloss.studies.dyck.language import pretraining_inputs
-from sameloss.studies.dyck.neurons import allowed_neurons, cyclic_matrix, exact_rank, wrong_activations
-from sameloss.studies.dyck.transformer import transferable_solution
+from sameloss.studies.dyck.theory import (
+    allowed_neurons,
+    cyclic_matrix,
+    exact_rank,
+    pretraining_inputs,
+    transferable_solution,
+    wrong_activations,
+)
 
 
 def test_neurons_that_the_conditions_allow():

@@ -3,8 +3,8 @@
 import pytest
 
 from sameloss.errors import LanguageError, ModelError, ParameterError
+from sameloss.studies.dyck.experiment import PRESETS
 from sameloss.studies.dyck.pages import PLANS, STUDY
-from sameloss.studies.dyck.settings import PRESETS
 from sameloss.studies.dyck.statements import STATEMENTS
 
 pytestmark = pytest.mark.usefixtures("home")

@@ -4,16 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from sameloss.studies.dyck.language import downstream_inputs, pretraining_inputs
-from sameloss.studies.dyck.minimisation import random_start
-from sameloss.studies.dyck.random_features import (
+from sameloss.studies.dyck.search import (
     constructed_head,
     constructed_loss,
     exact_width,
     least_norm,
     measured,
+    random_start,
 )
-from sameloss.studies.dyck.transformer import ZERO_LOSS, pretraining_loss, run
+from sameloss.studies.dyck.theory import (
+    ZERO_LOSS,
+    downstream_inputs,
+    pretraining_inputs,
+    pretraining_loss,
+    run,
+)
 
 
 def test_the_proofs_head_has_the_expected_loss():

@@ -2,9 +2,13 @@
 
 import torch
 
-from sameloss.studies.dyck.language import downstream_inputs, pretraining_inputs
-from sameloss.studies.dyck.runs import trained
-from sameloss.studies.dyck.transformer import hessian_trace, transferable_solution
+from sameloss.studies.dyck.experiment import trained
+from sameloss.studies.dyck.theory import (
+    downstream_inputs,
+    hessian_trace,
+    pretraining_inputs,
+    transferable_solution,
+)
 
 
 def test_runs_are_tables_of_what_was_asked(results, page):

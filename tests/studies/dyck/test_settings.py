@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sameloss.errors import LanguageError, ModelError
-from sameloss.studies.dyck.settings import PRESETS, DyckConfig
+from sameloss.studies.dyck.experiment import PRESETS, DyckConfig
 from sameloss.studies.parameters import PRESETS as NAMES
 
 

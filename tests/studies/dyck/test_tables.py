@@ -7,8 +7,7 @@ import torch
 from scipy.stats import ttest_rel
 
 from sameloss.studies.dyck import tables
-from sameloss.studies.dyck.language import pretraining_inputs
-from sameloss.studies.dyck.transformer import ZERO_LOSS
+from sameloss.studies.dyck.theory import ZERO_LOSS, pretraining_inputs
 
 
 def test_solutions_by_hand():

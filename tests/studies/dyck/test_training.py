@@ -4,10 +4,8 @@ import pytest
 import torch
 
 from sameloss.errors import NonFiniteLoss
-from sameloss.studies.dyck.language import pretraining_inputs
-from sameloss.studies.dyck.minimisation import random_start
-from sameloss.studies.dyck.training import label_noise_sgd, noisy_batch
-from sameloss.studies.dyck.transformer import hessian_trace, pretraining_loss
+from sameloss.studies.dyck.search import label_noise_sgd, noisy_batch, random_start
+from sameloss.studies.dyck.theory import hessian_trace, pretraining_inputs, pretraining_loss
 
 
 def test_training_lowers_the_loss_and_noise_the_trace():

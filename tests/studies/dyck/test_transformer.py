@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from sameloss.errors import ModelError
-from sameloss.studies.dyck.language import pretraining_inputs
-from sameloss.studies.dyck.minimisation import random_start, smoothed_loss_and_trace, to_zero_loss
-from sameloss.studies.dyck.transformer import (
+from sameloss.studies.dyck.search import random_start, smoothed_loss_and_trace, to_zero_loss
+from sameloss.studies.dyck.theory import (
     ZERO_LOSS,
     Transformer,
     averaged_curvature,
@@ -20,6 +19,7 @@ from sameloss.studies.dyck.transformer import (
     loss_gradient,
     lower_bound,
     off_direction,
+    pretraining_inputs,
     pretraining_loss,
     random_feature_solution,
     run,

@@ -8,10 +8,9 @@ import pytest
 from small_growth import SMALL, SMALL_PAGE, SMALL_STAGES
 
 from sameloss.store.store import Store
-from sameloss.studies.growing.operators import NOT_GROWN
+from sameloss.studies.growing.claims import FROM_NOTHING, MEASURES, PAID, Grown, Stacks
+from sameloss.studies.growing.experiment import NOT_GROWN
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
-from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, Grown
-from sameloss.studies.growing.stacks import PAID, Stacks
 
 
 @pytest.fixture(scope="session")

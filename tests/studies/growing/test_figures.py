@@ -5,7 +5,7 @@ import pytest
 
 from sameloss.studies import drawing
 from sameloss.studies.growing import figures, tables
-from sameloss.studies.growing.stacks import WAY_NAMES
+from sameloss.studies.growing.claims import WAY_NAMES
 
 
 def test_maps_have_a_row_each_and_new_layers_in_brackets(made_up):

@@ -4,8 +4,8 @@ import pandas as pd
 import pytest
 
 from sameloss.errors import StoreError
-from sameloss.studies.growing import found
-from sameloss.studies.growing.found import found_by_record, found_in, stacks_in
+from sameloss.studies.growing import claims as found
+from sameloss.studies.growing.claims import found_by_record, found_in, stacks_in
 
 
 def written(tables, folder):

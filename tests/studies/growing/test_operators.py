@@ -1,7 +1,7 @@
 """An operator is a map, and a way to begin what is new in it."""
 
 from sameloss.models.layer_maps import repeated
-from sameloss.studies.growing.operators import PUBLISHED, Operator
+from sameloss.studies.growing.experiment import PUBLISHED, Operator
 
 
 def test_an_operator_has_its_map_and_a_name_of_its_own():

@@ -9,9 +9,8 @@ from sameloss.runs.cost import H200
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.growing import pages
 from sameloss.studies.growing.claims import CLAIMS
+from sameloss.studies.growing.experiment import PRESETS, Candidates, GrowthBase, Stage
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
-from sameloss.studies.growing.runs import Candidates, GrowthBase, Stage
-from sameloss.studies.growing.settings import PRESETS
 
 
 def test_everything_is_computed_beforehand_and_found(page):

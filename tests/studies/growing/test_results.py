@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sameloss.studies.growing.results import EARLY, Grown
-from sameloss.studies.growing.settings import PRESETS
+from sameloss.studies.growing.claims import EARLY, Grown
+from sameloss.studies.growing.experiment import PRESETS
 
 SEEDS_FIRST = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
 

@@ -12,10 +12,8 @@ from sameloss.measures.saturation import divergences
 from sameloss.models.grow import PRESERVING
 from sameloss.store.manifest import SCRATCH
 from sameloss.store.store import Store, with_ancestors
-from sameloss.studies.growing import runs
-from sameloss.studies.growing.landscape import GrowthLandscape
-from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.runs import Member, Pairs, read_moments
+from sameloss.studies.growing import experiment as runs
+from sameloss.studies.growing.experiment import NOT_GROWN, GrowthLandscape, Member, Pairs, read_moments
 
 
 @pytest.fixture(scope="module")

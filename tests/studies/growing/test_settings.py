@@ -7,9 +7,8 @@ from small_growth import SMALL
 
 from sameloss.errors import ParameterError
 from sameloss.models.layer_maps import stacked
-from sameloss.studies.growing.operators import Operator
+from sameloss.studies.growing.experiment import PRESETS, Operator
 from sameloss.studies.growing.pages import STUDY
-from sameloss.studies.growing.settings import PRESETS
 
 
 def test_the_larger_presets_have_the_thesis_thirty_operators():

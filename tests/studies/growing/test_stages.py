@@ -6,11 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.results import FROM_NOTHING
-from sameloss.studies.growing.runs import Candidates, read_moments
-from sameloss.studies.growing.stacks import PAID
-from sameloss.studies.growing.ways import WAYS
+from sameloss.studies.growing.claims import FROM_NOTHING, PAID
+from sameloss.studies.growing.experiment import NOT_GROWN, WAYS, Candidates, read_moments
 
 
 @pytest.fixture(scope="module")

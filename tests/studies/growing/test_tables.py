@@ -8,7 +8,7 @@ import pytest
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.growing import tables
-from sameloss.studies.growing.settings import PRESETS
+from sameloss.studies.growing.experiment import PRESETS
 
 SEEDS_FIRST = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
 

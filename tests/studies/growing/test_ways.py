@@ -6,8 +6,7 @@ import pytest
 from small_growth import SMALL_STAGES
 
 from sameloss.errors import ParameterError
-from sameloss.studies.growing.settings import PRESETS
-from sameloss.studies.growing.ways import WAYS
+from sameloss.studies.growing.experiment import PRESETS, WAYS
 
 
 @pytest.mark.parametrize("name", ["gpu", "paper"])

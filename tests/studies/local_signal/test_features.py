@@ -5,10 +5,8 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.studies.local_signal.features import feature_table, filter_each, one_filter
-from sameloss.studies.local_signal.flow import best_threshold
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.soft_threshold import soft_threshold
 from sameloss.studies.local_signal.tangent.rows import dimension
+from sameloss.studies.local_signal.theory import Patches, best_threshold, soft_threshold
 
 FEATURES, IMAGES = 3, 4000
 

@@ -4,18 +4,19 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.flow import (
+from sameloss.studies.local_signal.theory import (
+    Filter,
+    Patches,
     Rates,
+    accuracy,
     best_threshold,
     descend,
     flow,
     is_dead,
     may_die,
+    population,
     thesis_rates,
 )
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import accuracy, population
-from sameloss.studies.local_signal.soft_threshold import Filter
 
 START = Filter(1e-6, 1e-6, 0.0)
 

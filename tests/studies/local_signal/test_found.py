@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal.flow import flow
 from sameloss.studies.local_signal.found import steps_to
-from sameloss.studies.local_signal.soft_threshold import Filter
+from sameloss.studies.local_signal.theory import Filter, flow
 
 STEP = np.append(0, np.geomspace(1, 1000, 37))
 FLOW = pd.DataFrame({"step": STEP, "accuracy": 1 - 0.5 * (1 + STEP) ** -0.1})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.theory import Patches
 
 
 def test_images_have_one_signal_row_and_noise_of_the_right_size():

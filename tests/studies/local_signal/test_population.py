@@ -5,9 +5,14 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import accuracy, population
-from sameloss.studies.local_signal.soft_threshold import Filter, answers, soft_threshold
+from sameloss.studies.local_signal.theory import (
+    Filter,
+    Patches,
+    accuracy,
+    answers,
+    population,
+    soft_threshold,
+)
 
 CASES = [
     (1000, 1.0, 0.1, -0.3),

@@ -5,8 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from sameloss.studies.local_signal.row_sums import RowSum
-from sameloss.studies.local_signal.soft_threshold import soft_threshold
+from sameloss.studies.local_signal.theory import RowSum, soft_threshold
 
 CASES = [(0.3, -0.2), (0.3, 0.0), (0.3, 0.15), (1.0, -2.5)]
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from sameloss.studies.local_signal.flow import thesis_rates
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.runs import (
+from sameloss.studies.local_signal.experiment import (
     BestFilters,
     DeadZone,
     FilterDescent,
@@ -12,6 +10,7 @@ from sameloss.studies.local_signal.runs import (
     SignalSGD,
     log_steps,
 )
+from sameloss.studies.local_signal.theory import Patches, thesis_rates
 
 
 def unheard(done, text):

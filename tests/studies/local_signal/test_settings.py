@@ -5,9 +5,9 @@ import re
 import pytest
 
 from sameloss.errors import ParameterError
+from sameloss.studies.local_signal.experiment import PRESETS, dead_starts
 from sameloss.studies.local_signal.pages import STUDY
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.settings import PRESETS, dead_starts
+from sameloss.studies.local_signal.theory import Patches
 
 
 def test_the_default_is_the_figure_but_for_its_steps():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.soft_threshold import Filter, answers, slopes, soft_threshold
+from sameloss.studies.local_signal.theory import Filter, answers, slopes, soft_threshold
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import pandas as pd
 import pytest
 
 from sameloss.studies.local_signal import statements
-from sameloss.studies.local_signal.settings import PRESETS
-
+from sameloss.studies.local_signal.experiment import PRESETS
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.statement import statement_table
 

@@ -6,12 +6,18 @@ from scipy.special import expit
 from scipy.stats import ks_2samp
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.flow import Rates
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import population
-from sameloss.studies.local_signal.row_sums import RowSum
-from sameloss.studies.local_signal.soft_threshold import soft_threshold
-from sameloss.studies.local_signal.thinned import Network, begin, gradient, noise_sums, sgd
+from sameloss.studies.local_signal.theory import (
+    Network,
+    Patches,
+    Rates,
+    RowSum,
+    begin,
+    gradient,
+    noise_sums,
+    population,
+    sgd,
+    soft_threshold,
+)
 
 PATCHES = Patches(12)
 

@@ -6,8 +6,8 @@ import pytest
 
 from sameloss.store.pool import compute_all
 from sameloss.studies.local_signal_images import pages
-from sameloss.studies.local_signal_images.networks import PooledCNN
-from sameloss.studies.local_signal_images.settings import PRESETS
+from sameloss.studies.local_signal_images.experiment import PRESETS
+from sameloss.studies.local_signal_images.training import PooledCNN
 
 
 @pytest.fixture(scope="session")

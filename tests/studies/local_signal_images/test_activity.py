@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from sameloss.studies.local_signal_images.activity import active_shares
+from sameloss.studies.local_signal_images.training import active_shares
 
 
 def test_units_that_fire_for_some_images_count_in_part():

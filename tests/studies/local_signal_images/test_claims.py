@@ -5,9 +5,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal_images.claims import TOPICS, judged
+from sameloss.studies.local_signal_images.claims import TOPICS, ImageResults, judged
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN
-from sameloss.studies.local_signal_images.results import ImageResults
 from sameloss.studies.verdict import verdict_table
 
 ALL = [claim for topic in TOPICS for claim in topic.claims]

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.studies.local_signal_images.descent import (
+from sameloss.studies.local_signal_images.training import (
     LogisticDescent,
     accuracy,
     batches,

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from sameloss.studies import drawing
-from sameloss.studies.local_signal_images import figures, results
+from sameloss.studies.local_signal_images import claims as results
+from sameloss.studies.local_signal_images import figures
 
 mpl.use("agg")
 

@@ -6,7 +6,7 @@ import torch
 from sklearn.kernel_ridge import KernelRidge
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal_images.kernel_ridge import (
+from sameloss.studies.local_signal_images.kernels import (
     chosen,
     coefficients,
     cross_validation,

@@ -4,15 +4,16 @@ import pytest
 import torch
 from torch.func import functional_call
 
-from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy
-from sameloss.studies.local_signal_images.kernel_ridge import coefficients, spectrum
-from sameloss.studies.local_signal_images.linearised import (
+from sameloss.studies.local_signal_images.kernels import (
     all_linear_outputs,
+    coefficients,
+    jacobian,
     linear_outputs,
+    products,
+    spectrum,
     train_linearised,
 )
-from sameloss.studies.local_signal_images.networks import PooledCNN, WideResNet
-from sameloss.studies.local_signal_images.tangent import jacobian, products
+from sameloss.studies.local_signal_images.training import LogisticDescent, PooledCNN, WideResNet, accuracy
 
 NETWORK = PooledCNN((3, 4), (1, 2))
 

@@ -5,7 +5,7 @@ import torch
 from torch.func import functional_call
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal_images.networks import PooledCNN, WideResNet
+from sameloss.studies.local_signal_images.training import PooledCNN, WideResNet
 
 
 def test_parameters():

@@ -9,7 +9,8 @@ import pytest
 from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.studies.drawing import legend, panels
-from sameloss.studies.local_signal_images import figures, pages, settings
+from sameloss.studies.local_signal_images import experiment as settings
+from sameloss.studies.local_signal_images import figures, pages
 from sameloss.studies.local_signal_images import tables as shown
 from sameloss.studies.local_signal_images.backgrounds import ANY_CORNER
 from sameloss.studies.local_signal_images.claims import TOPICS, judged

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal_images.results import ImageResults, difference, over_seeds
+from sameloss.studies.local_signal_images.claims import ImageResults, difference, over_seeds
 
 
 def rows(of, accuracies, measure="accuracy", placement="random place", size="8-on-16"):

@@ -6,11 +6,9 @@ from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
 from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.descent import LogisticDescent, accuracy
-from sameloss.studies.local_signal_images.kernel_ridge import chosen, fits
-from sameloss.studies.local_signal_images.networks import PooledCNN
-from sameloss.studies.local_signal_images.runs import ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.local_signal_images.tangent import tangent_kernel
+from sameloss.studies.local_signal_images.experiment import ImageComparison, KernelFit, LazyTraining
+from sameloss.studies.local_signal_images.kernels import chosen, fits, tangent_kernel
+from sameloss.studies.local_signal_images.training import LogisticDescent, PooledCNN, accuracy
 
 ABOUT = {
     "source": ImageSource(pool=80, tested=50, halves=True),

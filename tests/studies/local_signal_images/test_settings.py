@@ -6,10 +6,10 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
-from sameloss.studies.local_signal_images.networks import WideResNet
+from sameloss.studies.local_signal_images.experiment import PRESETS
 from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.published import AMONG_ANIMALS
-from sameloss.studies.local_signal_images.settings import PRESETS
+from sameloss.studies.local_signal_images.training import WideResNet
 
 LAPTOP, LONG, PAPER = (PRESETS[name] for name in ("laptop", "laptop-long", "paper"))
 

@@ -1,7 +1,8 @@
 """Statements on the printed tables, and on tables with a misprint."""
 
-from sameloss.studies.local_signal_images import published, statements
-from sameloss.studies.local_signal_images.statements import STATEMENTS, checks
+from sameloss.studies.local_signal_images import claims as statements
+from sameloss.studies.local_signal_images import published
+from sameloss.studies.local_signal_images.claims import STATEMENTS, checks
 from sameloss.studies.statement import statement_table
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sameloss.studies.local_signal_images import results
+from sameloss.studies.local_signal_images import claims as results
 from sameloss.studies.local_signal_images import tables as shown
 
 

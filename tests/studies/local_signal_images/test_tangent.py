@@ -9,9 +9,9 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal_images import tangent
-from sameloss.studies.local_signal_images.networks import PooledCNN
-from sameloss.studies.local_signal_images.tangent import check_memory, jacobian, products, tangent_kernel
+from sameloss.studies.local_signal_images import kernels as tangent
+from sameloss.studies.local_signal_images.kernels import check_memory, jacobian, products, tangent_kernel
+from sameloss.studies.local_signal_images.training import PooledCNN
 
 NETWORK = PooledCNN((3, 4), (1, 2))
 

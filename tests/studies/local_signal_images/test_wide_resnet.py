@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sameloss.studies.local_signal_images.networks import WideResNet
-from sameloss.studies.local_signal_images.wide_resnet import WideBlock
+from sameloss.studies.local_signal_images.training import WideBlock, WideResNet
 
 
 def test_seven_convolutions_of_three_by_three_and_three_ways_around():

@@ -5,10 +5,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sameloss.studies.manifold_flow.models import LogBilinear
+from sameloss.studies.manifold_flow.experiment import FLOW_LANGUAGE, PRESETS
 from sameloss.studies.manifold_flow.pages import STUDY
-from sameloss.studies.manifold_flow.population import Population, masked_population
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, PRESETS
+from sameloss.studies.manifold_flow.theory import LogBilinear, Population, masked_population
 
 LEAST = replace(
     PRESETS["smoke"],

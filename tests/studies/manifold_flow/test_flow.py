@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sameloss.errors import ManifoldError
-from sameloss.studies.manifold_flow.flow import (
+from sameloss.studies.manifold_flow.theory import (
     adam_metric,
     adam_potential,
     adam_sharpness,

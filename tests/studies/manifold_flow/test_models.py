@@ -4,10 +4,14 @@ import pytest
 import torch
 
 from sameloss.errors import ModelError
-from sameloss.studies.manifold_flow.flow import onto_manifold
-from sameloss.studies.manifold_flow.models import LogBilinear, PowerSum
-from sameloss.studies.manifold_flow.population import Population, masked_population
-from sameloss.studies.manifold_flow.settings import ZEROS_LANGUAGE
+from sameloss.studies.manifold_flow.experiment import ZEROS_LANGUAGE
+from sameloss.studies.manifold_flow.theory import (
+    LogBilinear,
+    Population,
+    PowerSum,
+    masked_population,
+    onto_manifold,
+)
 
 
 def drawn(seed: int = 0) -> torch.Generator:

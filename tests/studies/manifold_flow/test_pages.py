@@ -3,8 +3,8 @@
 import pytest
 
 from sameloss.errors import ParameterError
+from sameloss.studies.manifold_flow.experiment import FLOW_LANGUAGE, PRESETS
 from sameloss.studies.manifold_flow.pages import PLANS, STUDY
-from sameloss.studies.manifold_flow.settings import FLOW_LANGUAGE, PRESETS
 from sameloss.studies.manifold_flow.statements import STATEMENTS
 
 pytestmark = pytest.mark.usefixtures("home")

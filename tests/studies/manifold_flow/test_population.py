@@ -7,9 +7,8 @@ import torch
 
 from sameloss.errors import ModelError
 from sameloss.languages import Sentences
-from sameloss.studies.manifold_flow.models import LogBilinear
-from sameloss.studies.manifold_flow.population import Population, masked_population
-from sameloss.studies.manifold_flow.settings import ZEROS_LANGUAGE
+from sameloss.studies.manifold_flow.experiment import ZEROS_LANGUAGE
+from sameloss.studies.manifold_flow.theory import LogBilinear, Population, masked_population
 from sameloss.studies.same_loss.estimators import everything_masked
 
 

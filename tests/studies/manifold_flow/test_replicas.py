@@ -5,14 +5,16 @@ import pytest
 import torch
 
 from sameloss.errors import NonFiniteLoss
-from sameloss.studies.manifold_flow.flow import onto_manifold, projected_flow, trace_potential
-from sameloss.studies.manifold_flow.replicas import (
+from sameloss.studies.manifold_flow.theory import (
     SGD,
     Adam,
     exact_labels,
     gradients,
+    onto_manifold,
+    projected_flow,
     replicate,
     sampled_labels,
+    trace_potential,
 )
 
 

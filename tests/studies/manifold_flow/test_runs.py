@@ -8,8 +8,8 @@ import torch
 from scipy.interpolate import CubicSpline
 
 from sameloss.errors import ParameterError
-from sameloss.studies.manifold_flow.flow import onto_manifold
-from sameloss.studies.manifold_flow.runs import TIMES, _coefficient, _steps
+from sameloss.studies.manifold_flow.experiment import TIMES, _coefficient, _steps
+from sameloss.studies.manifold_flow.theory import onto_manifold
 
 
 def test_a_coefficient_is_found_again():

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from sameloss.studies.manifold_flow.population import masked_population
-from sameloss.studies.manifold_flow.settings import (
+from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     PRESETS,
     SMOOTH_LANGUAGE,
     ZEROS_LANGUAGE,
     FlowConfig,
 )
+from sameloss.studies.manifold_flow.theory import masked_population
 from sameloss.studies.parameters import PRESETS as NAMES
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.bounds import gap_bound, longest_step, parameter_bound
+from sameloss.studies.stability.theory import gap_bound, longest_step, parameter_bound
 
 
 def test_at_the_longest_step_descent_does_not_expand():

@@ -7,9 +7,8 @@ import pytest
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.stability import claims
-from sameloss.studies.stability.claims import AGREE, BETA, GAP, TOPICS, agree, judged
-from sameloss.studies.stability.results import Stability
-from sameloss.studies.stability.settings import PRESETS, THEIRS_2A, THEIRS_2B, THEIRS_LR
+from sameloss.studies.stability.claims import AGREE, BETA, GAP, TOPICS, Stability, agree, judged
+from sameloss.studies.stability.experiment import PRESETS, THEIRS_2A, THEIRS_2B, THEIRS_LR
 from sameloss.studies.verdict import verdict_table
 
 LAPTOP, PAPER = PRESETS["laptop"], PRESETS["paper"]

@@ -5,7 +5,7 @@ import pytest
 
 from sameloss.errors import ParameterError
 from sameloss.statistics.bootstrap import seed_interval
-from sameloss.studies.stability.decay import exponent, fitted
+from sameloss.studies.stability.theory import exponent, fitted
 
 SIZES = (80, 160, 320, 640)
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from sameloss.studies.stability.differences import twin_table
-from sameloss.studies.stability.losses import LOSS
+from sameloss.studies.stability.theory import LOSS, twin_table
 
 PAIRS, TESTED, SIZE, CLASSES = 3, 7, 5, 4
 

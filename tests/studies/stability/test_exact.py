@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
-from sameloss.studies.stability.exact import REPEATS, AllSwaps, RidgeSwaps, _largest_change
-from sameloss.studies.stability.stacked import Descent
+from sameloss.studies.stability.experiment import REPEATS, AllSwaps, RidgeSwaps, _largest_change
+from sameloss.studies.stability.training import Descent
 
 SOURCE = ImageSource(halves=True)
 

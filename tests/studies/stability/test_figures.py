@@ -6,8 +6,7 @@ import pytest
 
 from sameloss.studies import drawing
 from sameloss.studies.stability import figures
-from sameloss.studies.stability.claims import BETA, GAP
-from sameloss.studies.stability.results import over_seeds
+from sameloss.studies.stability.claims import BETA, GAP, over_seeds
 
 mpl.use("agg")
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.losses import (
+from sameloss.studies.stability.theory import (
     BOUNDED,
     LOSS,
     brier,

@@ -5,7 +5,7 @@ import torch
 from torch.func import functional_call
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.networks import (
+from sameloss.studies.stability.training import (
     LogisticRegression,
     Perceptron,
     RandomFeatures,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.paths import GRID, accuracies_along, along, barrier, check_grid
+from sameloss.studies.stability.training import GRID, accuracies_along, along, barrier, check_grid
 
 
 def test_the_grid_is_the_thesis():

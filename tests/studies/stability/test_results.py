@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.stability.claims import BETA, GAP
-from sameloss.studies.stability.paths import GRID
-from sameloss.studies.stability.results import Stability, falls_of, least, over_seeds
-from sameloss.studies.stability.settings import PRESETS
+from sameloss.studies.stability.claims import BETA, GAP, Stability, falls_of, least, over_seeds
+from sameloss.studies.stability.experiment import PRESETS
+from sameloss.studies.stability.training import GRID
 
 SIZES = (80, 160, 320)
 EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}

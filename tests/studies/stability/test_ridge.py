@@ -6,7 +6,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import rbf_kernel
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.ridge import solved, stability_bound, swap_changes
+from sameloss.studies.stability.theory import solved, stability_bound, swap_changes
 
 SAMPLE, OTHERS = 6, 4
 

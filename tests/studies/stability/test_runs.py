@@ -7,10 +7,8 @@ from killed import kill
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
-from sameloss.studies.stability.networks import Perceptron, SmallCNN
-from sameloss.studies.stability.paths import GRID
-from sameloss.studies.stability.runs import TwinTraining
-from sameloss.studies.stability.stacked import Descent
+from sameloss.studies.stability.experiment import TwinTraining
+from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 
 
 def twins(**changes):

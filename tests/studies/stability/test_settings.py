@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sameloss.errors import ParameterError
+from sameloss.studies.stability.experiment import LR, MLP, PRESETS
 from sameloss.studies.stability.pages import STUDY
-from sameloss.studies.stability.settings import LR, MLP, PRESETS
 
 LAPTOP = PRESETS["laptop"]
 

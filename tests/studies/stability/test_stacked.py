@@ -5,9 +5,17 @@ import torch
 from torch import nn
 
 from sameloss.errors import NonFiniteLoss
-from sameloss.studies.stability.networks import Perceptron, ResNet20, SmallCNN
-from sameloss.studies.stability.stacked import Descent, Stack, check_learnt, log_probabilities, train
-from sameloss.studies.stability.twins import drawn_twins, visiting_order
+from sameloss.studies.stability.theory import drawn_twins, visiting_order
+from sameloss.studies.stability.training import (
+    Descent,
+    Perceptron,
+    ResNet20,
+    SmallCNN,
+    Stack,
+    check_learnt,
+    log_probabilities,
+    train,
+)
 
 POOL, TESTED, CLASSES = 40, 10, 3
 NETWORKS = [(Perceptron((6,)), (1, 4, 4)), (SmallCNN((3,)), (1, 4, 4)), (ResNet20(2), (2, 8, 8))]
@@ -90,7 +98,7 @@ def test_a_stack_goes_on_from_its_state():
 
 
 def test_predictions_are_those_of_each_model(monkeypatch):
-    monkeypatch.setattr("sameloss.studies.stability.stacked.ROWS_AT_ONCE", 8)
+    monkeypatch.setattr("sameloss.studies.stability.training.ROWS_AT_ONCE", 8)
     network, shape = NETWORKS[0]
     stack, x, _, rows, _, models = problem(network, shape, Descent(0.1, 4, 1))
     found = log_probabilities(stack.network, stack.weights, x, rows)

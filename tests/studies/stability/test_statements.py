@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from sameloss.studies.stability.statements import STATEMENTS, checks
+from sameloss.studies.stability.claims import STATEMENTS, checks
 from sameloss.studies.stability.tables import gap_bounds
 from sameloss.studies.statement import statement_table
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.stability.twins import all_swaps, check_sample, drawn_twins, swapped, visiting_order
+from sameloss.studies.stability.theory import all_swaps, check_sample, drawn_twins, swapped, visiting_order
 
 RNG = torch.Generator()
 

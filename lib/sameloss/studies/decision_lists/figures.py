@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from sameloss.studies.decision_lists.tables import Tables, needed
-from sameloss.studies.decision_lists.task import DecisionLists
+from sameloss.studies.decision_lists.theory import DecisionLists
 from sameloss.studies.drawing import MARKERS, Style
 
 COARSE = colormaps["vlag"].resampled(7)

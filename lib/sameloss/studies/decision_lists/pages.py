@@ -7,12 +7,23 @@ from functools import cached_property, partial
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.decision_lists.runs import ListCurves, ListDescents, ListFlows
-from sameloss.studies.decision_lists.sampling import FigureStep, ListBlock, ListSamples, ListSGD
-from sameloss.studies.decision_lists.settings import PRESETS, ListConfig, TaskShape
+from sameloss.studies.decision_lists.experiment import (
+    PARTS,
+    PRESETS,
+    FigureStep,
+    ListBlock,
+    ListConfig,
+    ListCurves,
+    ListDepartures,
+    ListDescents,
+    ListFlows,
+    ListProofs,
+    ListSamples,
+    ListSGD,
+    TaskShape,
+)
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
 from sameloss.studies.decision_lists.tables import Tables
-from sameloss.studies.decision_lists.trials import PARTS, ListDepartures, ListProofs
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table
 

@@ -12,11 +12,7 @@ import pandas as pd
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.studies.decision_lists.attention import correct, forward
-from sameloss.studies.decision_lists.flow import order_of
-from sameloss.studies.decision_lists.lemmas import sketch_slope
-from sameloss.studies.decision_lists.one_step import exact_step, recall
-from sameloss.studies.decision_lists.population import Column
+from sameloss.studies.decision_lists.proofs import sketch_slope
 from sameloss.studies.decision_lists.tables import (
     Tables,
     block_table,
@@ -28,8 +24,17 @@ from sameloss.studies.decision_lists.tables import (
     step_table,
     uniform_bound,
 )
-from sameloss.studies.decision_lists.task import cyclic_lists, uniform_sets
-from sameloss.studies.decision_lists.theorems import first_loss
+from sameloss.studies.decision_lists.theory import (
+    Column,
+    correct,
+    cyclic_lists,
+    exact_step,
+    first_loss,
+    forward,
+    order_of,
+    recall,
+    uniform_sets,
+)
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"

@@ -12,11 +12,14 @@ import torch
 from sameloss.seeds import generator_for
 from sameloss.statistics.bootstrap import Interval, seed_interval
 from sameloss.statistics.estimate import Estimate
-from sameloss.studies.decision_lists.attention import uniform_attention_bound
-from sameloss.studies.decision_lists.population import Column
-from sameloss.studies.decision_lists.runs import CRITICAL_RULES, score_columns
-from sameloss.studies.decision_lists.settings import ListConfig, TaskShape
-from sameloss.studies.decision_lists.task import MOST_SETS, draw_sequences, uniform_sets
+from sameloss.studies.decision_lists.experiment import CRITICAL_RULES, ListConfig, TaskShape, score_columns
+from sameloss.studies.decision_lists.theory import (
+    MOST_SETS,
+    Column,
+    draw_sequences,
+    uniform_attention_bound,
+    uniform_sets,
+)
 from sameloss.studies.statement import Statement
 
 DRAWN = 20_000

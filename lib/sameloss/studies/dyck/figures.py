@@ -8,9 +8,8 @@ from matplotlib.ticker import NullFormatter
 from torch import Tensor
 
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.dyck.language import Inputs, in_words
-from sameloss.studies.dyck.random_features import constructed_loss
-from sameloss.studies.dyck.transformer import Transformer, lower_bound, run
+from sameloss.studies.dyck.search import constructed_loss
+from sameloss.studies.dyck.theory import Inputs, Transformer, in_words, lower_bound, run
 
 
 def encoding(inputs: Inputs, which: int, ax: Axes) -> Axes:

@@ -5,14 +5,15 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.dyck.runs import (
+from sameloss.studies.dyck.experiment import (
+    PRESETS,
     DyckChecks,
+    DyckConfig,
     DyckFeatures,
     DyckMinimisation,
     DyckTraining,
     DyckTransfer,
 )
-from sameloss.studies.dyck.settings import PRESETS, DyckConfig
 from sameloss.studies.dyck.statements import STATEMENTS
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table

@@ -8,27 +8,28 @@ from math import comb
 import pandas as pd
 import torch
 
-from sameloss.studies.dyck import random_features as random_features
-from sameloss.studies.dyck.downstream import downstream_loss
-from sameloss.studies.dyck.language import (
-    Inputs,
-    downstream_inputs,
-    missing_sign_probability,
-    pretraining_inputs,
-)
-from sameloss.studies.dyck.minimisation import random_start
-from sameloss.studies.dyck.neurons import allowed_neurons, cyclic_matrix, exact_rank, wrong_activations
-from sameloss.studies.dyck.transformer import (
+from sameloss.studies.dyck import search as random_features
+from sameloss.studies.dyck.search import random_start
+from sameloss.studies.dyck.theory import (
     ZERO_LOSS,
+    Inputs,
     Transformer,
+    allowed_neurons,
     conditions,
+    cyclic_matrix,
     dense_hessian_trace,
+    downstream_inputs,
+    downstream_loss,
+    exact_rank,
     hessian_trace,
     kinked_solution,
     lower_bound,
+    missing_sign_probability,
+    pretraining_inputs,
     run,
     smallest_head,
     transferable_solution,
+    wrong_activations,
 )
 from sameloss.studies.statement import Check, Statement, check_table
 

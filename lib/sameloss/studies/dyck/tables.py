@@ -6,9 +6,9 @@ import torch
 from scipy.stats import spearmanr
 from scipy.stats import t as student
 
-from sameloss.studies.dyck.language import Inputs, pretraining_inputs
-from sameloss.studies.dyck.transformer import (
+from sameloss.studies.dyck.theory import (
     ZERO_LOSS,
+    Inputs,
     Transformer,
     averaged_curvature,
     cancellation,
@@ -17,6 +17,7 @@ from sameloss.studies.dyck.transformer import (
     kinked_solution,
     kinks,
     lower_bound,
+    pretraining_inputs,
     pretraining_loss,
     random_feature_solution,
     transferable_solution,

@@ -11,9 +11,8 @@ from matplotlib.ticker import NullFormatter
 from sameloss.statistics.bootstrap import seed_interval
 from sameloss.statistics.prediction import mean_correlation, transition
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.results import FROM_NOTHING, Grown
-from sameloss.studies.growing.stacks import WAY_NAMES, Stacks
+from sameloss.studies.growing.claims import FROM_NOTHING, WAY_NAMES, Grown, Stacks
+from sameloss.studies.growing.experiment import NOT_GROWN
 
 COLOURS = {"duplicate": "C0", "random": "C1", "silent": "C2", "muted": "C3"}
 STYLES: dict[str, Style] = {

@@ -15,15 +15,37 @@ from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.store.store import Run
 from sameloss.studies.evidence import Source, beside_records
-from sameloss.studies.growing.claims import STACKING_TOPICS, TOPICS, GrowthClaim, judged
-from sameloss.studies.growing.found import found_by_record, found_in, stacks_in
-from sameloss.studies.growing.landscape import GrowthLandscape, LocalityMeasurement
-from sameloss.studies.growing.operators import NOT_GROWN, Operator
-from sameloss.studies.growing.results import FROM_NOTHING, UNTRAINED, Grown
-from sameloss.studies.growing.runs import Candidates, GrowthBase, Member, Stage
-from sameloss.studies.growing.settings import PARAMETERS, PRESETS, GrowingSettings, Settings, finished
-from sameloss.studies.growing.stacks import PAID, Stacks
-from sameloss.studies.growing.ways import WAYS, StackingSettings
+from sameloss.studies.growing.claims import (
+    FROM_NOTHING,
+    PAID,
+    STACKING_TOPICS,
+    TOPICS,
+    UNTRAINED,
+    Grown,
+    GrowthClaim,
+    Stacks,
+    found_by_record,
+    found_in,
+    judged,
+    stacks_in,
+)
+from sameloss.studies.growing.experiment import (
+    NOT_GROWN,
+    PARAMETERS,
+    PRESETS,
+    WAYS,
+    Candidates,
+    GrowingSettings,
+    GrowthBase,
+    GrowthLandscape,
+    LocalityMeasurement,
+    Member,
+    Operator,
+    Settings,
+    StackingSettings,
+    Stage,
+    finished,
+)
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.verdict import Topic, verdict_table
 from sameloss.training.objectives import Objective

@@ -11,11 +11,17 @@ from sameloss.statistics.bootstrap import Interval, seed_interval
 from sameloss.statistics.estimate import Estimate
 from sameloss.statistics.prediction import mean_correlation, rank_correlation, transition
 from sameloss.statistics.selection import choose_at, halve, when_settled
-from sameloss.studies.growing.operators import NOT_GROWN
-from sameloss.studies.growing.results import FROM_NOTHING, MEASURES, TELLS, UNTRAINED, Grown, Rule
-from sameloss.studies.growing.settings import GrowingSettings
-from sameloss.studies.growing.stacks import WAY_NAMES, Stacks
-from sameloss.studies.growing.ways import WAYS, StackingSettings
+from sameloss.studies.growing.claims import (
+    FROM_NOTHING,
+    MEASURES,
+    TELLS,
+    UNTRAINED,
+    WAY_NAMES,
+    Grown,
+    Rule,
+    Stacks,
+)
+from sameloss.studies.growing.experiment import NOT_GROWN, WAYS, GrowingSettings, StackingSettings
 
 MAPS = 6
 """Maps of one stage that a table lists."""

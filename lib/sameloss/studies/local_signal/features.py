@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 
 from sameloss.checks import check_count
-from sameloss.studies.local_signal.flow import best_threshold
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.tangent.rows import dimension
+from sameloss.studies.local_signal.theory import Patches, best_threshold
 
 SHOWN_ROWS = (1000, 10_000, 1_000_000)
 

@@ -10,10 +10,8 @@ from matplotlib.axes import Axes
 from sameloss.seeds import stream_seed
 from sameloss.studies.drawing import MARKERS, plain_log_axis
 from sameloss.studies.local_signal.found import THEIRS, Found
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import accuracy
-from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
 from sameloss.studies.local_signal.tables import reached_at
+from sameloss.studies.local_signal.theory import Filter, Patches, accuracy, soft_threshold
 
 SHOWN = 1000
 """Rows of the image that is drawn."""

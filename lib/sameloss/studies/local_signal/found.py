@@ -7,7 +7,7 @@ import pandas as pd
 from jaxtyping import Float, Shaped
 from scipy.interpolate import CubicSpline
 
-from sameloss.studies.local_signal.settings import SignalConfig
+from sameloss.studies.local_signal.experiment import SignalConfig
 
 LEVELS = (0.7, 0.8, 0.9, 0.95, 0.99)
 """Accuracies whose steps are told."""

@@ -6,12 +6,12 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
+from sameloss.studies.local_signal.experiment import PRESETS, SignalConfig
 from sameloss.studies.local_signal.found import Found
 from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
 from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
 from sameloss.studies.local_signal.proofs.statements import Proofs
 from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
-from sameloss.studies.local_signal.settings import PRESETS, SignalConfig
 from sameloss.studies.local_signal.statements import STATEMENTS, checks
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.statement import statement_table

@@ -10,15 +10,20 @@ import pandas as pd
 from scipy.stats import norm
 
 from sameloss.seeds import stream_seed
+from sameloss.studies.local_signal.experiment import FIRST
 from sameloss.studies.local_signal.features import filter_each, one_filter
-from sameloss.studies.local_signal.flow import CARRIED, best_threshold, descend
 from sameloss.studies.local_signal.found import THEIRS, Found, steps_to
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import accuracy
-from sameloss.studies.local_signal.runs import FIRST
-from sameloss.studies.local_signal.soft_threshold import Filter
 from sameloss.studies.local_signal.tangent.rows import dimension, linear_error
-from sameloss.studies.local_signal.thinned import Network, gradient
+from sameloss.studies.local_signal.theory import (
+    CARRIED,
+    Filter,
+    Network,
+    Patches,
+    accuracy,
+    best_threshold,
+    descend,
+    gradient,
+)
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"

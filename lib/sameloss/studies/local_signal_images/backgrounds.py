@@ -12,7 +12,7 @@ from sameloss.checks import check_choice, check_counts, check_not_negative
 from sameloss.errors import ParameterError
 from sameloss.images import Images, ImageSource
 from sameloss.seeds import generator_for
-from sameloss.studies.local_signal_images.descent import Answers
+from sameloss.studies.local_signal_images.training import Answers
 
 ANYWHERE, ANY_CORNER, ONE_CORNER = "random place", "random corner", "fixed corner"
 

@@ -13,9 +13,9 @@ from sameloss.images import ImageSource
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.drawing import MARKERS
 from sameloss.studies.local_signal_images.backgrounds import Scene, composed
+from sameloss.studies.local_signal_images.claims import ImageResults, over_seeds
+from sameloss.studies.local_signal_images.experiment import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV, NETWORK
 from sameloss.studies.local_signal_images.published import NOISES, NTK, WRN, long_table
-from sameloss.studies.local_signal_images.results import ImageResults, over_seeds
-from sameloss.studies.local_signal_images.runs import ACCURACY, ACTIVE, BEFORE, CHANCE, GCV, NETWORK
 from sameloss.studies.local_signal_images.tables import SHOWN, shown_in, surroundings
 
 LOOK = {name: (f"C{at}", MARKERS[at]) for at, name in enumerate(SHOWN)}

@@ -8,11 +8,22 @@ import pandas as pd
 from sameloss.store.store import Run
 from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.claims import PAGE, TOPICS, ImageClaim, judged
-from sameloss.studies.local_signal_images.results import OF_WIDTHS, ImageResults
-from sameloss.studies.local_signal_images.runs import ImageComparison, LazyTraining
-from sameloss.studies.local_signal_images.settings import PRESETS, ImageConfig
-from sameloss.studies.local_signal_images.statements import STATEMENTS, checks
+from sameloss.studies.local_signal_images.claims import (
+    OF_WIDTHS,
+    PAGE,
+    STATEMENTS,
+    TOPICS,
+    ImageClaim,
+    ImageResults,
+    checks,
+    judged,
+)
+from sameloss.studies.local_signal_images.experiment import (
+    PRESETS,
+    ImageComparison,
+    ImageConfig,
+    LazyTraining,
+)
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.recorded import recorded
 from sameloss.studies.statement import statement_table

@@ -4,10 +4,8 @@ import numpy as np
 import pandas as pd
 
 from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.local_signal_images.claims import judged
-from sameloss.studies.local_signal_images.published import TABLE_3_1, kept_table, long_table
-from sameloss.studies.local_signal_images.results import ImageResults, over_seeds
-from sameloss.studies.local_signal_images.runs import (
+from sameloss.studies.local_signal_images.claims import ImageResults, judged, over_seeds
+from sameloss.studies.local_signal_images.experiment import (
     ACCURACY,
     AFTER,
     BEST,
@@ -19,6 +17,7 @@ from sameloss.studies.local_signal_images.runs import (
     RIDGE,
     TRAINED,
 )
+from sameloss.studies.local_signal_images.published import TABLE_3_1, kept_table, long_table
 from sameloss.studies.verdict import verdict_table
 
 SHOWN = {

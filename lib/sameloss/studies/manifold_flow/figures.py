@@ -10,8 +10,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style
-from sameloss.studies.manifold_flow.models import PowerSum
-from sameloss.studies.manifold_flow.population import Population
+from sameloss.studies.manifold_flow.theory import Population, PowerSum
 
 RATE = "learning rate η"
 

@@ -5,13 +5,16 @@ from dataclasses import dataclass
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.manifold_flow.runs import AdamDrift, Landscape, SGDDrift, ZeroConditionals
-from sameloss.studies.manifold_flow.settings import (
+from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     PRESETS,
     SMOOTH_LANGUAGE,
     ZEROS_LANGUAGE,
+    AdamDrift,
     FlowConfig,
+    Landscape,
+    SGDDrift,
+    ZeroConditionals,
 )
 from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
 from sameloss.studies.manifold_flow.tables import Tables

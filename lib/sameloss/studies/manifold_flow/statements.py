@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 import torch
 
-from sameloss.studies.manifold_flow.flow import rank_of
-from sameloss.studies.manifold_flow.runs import SGDDrift
+from sameloss.studies.manifold_flow.experiment import SGDDrift
 from sameloss.studies.manifold_flow.tables import (
     Tables,
     adam_beside_trace_flow,
@@ -18,6 +17,7 @@ from sameloss.studies.manifold_flow.tables import (
     gap_table,
     relative_distance,
 )
+from sameloss.studies.manifold_flow.theory import rank_of
 from sameloss.studies.statement import Check, Statement, check_table
 
 STATEMENTS = {

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sameloss.studies.manifold_flow.runs import SGDDrift
+from sameloss.studies.manifold_flow.experiment import SGDDrift
 
 
 class Tables(NamedTuple):

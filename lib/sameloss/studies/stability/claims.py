@@ -1,18 +1,15 @@
-"""The thesis' claims on stability (Karp 2024, Chapter 2), each with its tolerance and its effect.
+"""What twin trainings showed, and the thesis' claims and statements, judged by it."""
 
-An exponent is b of a·m^b, fitted by logarithms seed by seed to the largest value of a seed's pairs. The
-numbers that survive in the text are of its own data and networks, which the presets `gpu` and `paper` have;
-of small ones its directions are judged. Tolerances are fixed before the runs that they judge.
-"""
-
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Float
 
-from sameloss.statistics.bootstrap import UNDEFINED, Interval
-from sameloss.studies.stability.results import STOPS, Seeds, Stability, least, over_seeds
-from sameloss.studies.stability.settings import (
+from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.studies.stability.experiment import (
     CNN,
     CNN_MOMENTUM,
     CONVEX,
@@ -25,7 +22,111 @@ from sameloss.studies.stability.settings import (
     THEIRS_LR,
     Kind,
 )
+from sameloss.studies.stability.theory import BOUNDED, exponent
+from sameloss.studies.stability.training import GRID, barrier
+from sameloss.studies.statement import Check, Statement, check_table
 from sameloss.studies.verdict import Claim, Judged, Topic
+
+# What twin trainings found, put side by side: by seed and size, and as exponents of the size.
+
+Seeds = Float[np.ndarray, " seed"]
+
+T = TypeVar("T")
+
+Over = Literal["max", "high", "mean"]
+"""What is taken of a seed's pairs: the thesis takes the largest; `high` is their quantile of 80 %."""
+
+HIGH = 0.8
+"""Of six pairs it is the second largest."""
+
+STOPS = 3
+
+MIDDLE = 1
+"""The stop that all is about where no other is named: the thesis' 100,000 steps."""
+
+
+@dataclass(frozen=True)
+class Stability:
+    """Everything that was measured of twins."""
+
+    kinds: tuple[Kind, ...]
+    sizes: tuple[int, ...]
+    table: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
+    falls: pd.DataFrame  # from `falls_of`
+    whole: bool = True  # with all kinds of its preset; a record may be older than one
+
+    def kind(self, name: str) -> Kind | None:
+        """Return a kind of training, if it is one of these."""
+        return next((kind for kind in self.kinds if kind.name == name), None)
+
+    @property
+    def deep(self) -> tuple[Kind, ...]:
+        """Return the kinds whose loss is not convex."""
+        return tuple(kind for kind in self.kinds if kind.deep)
+
+    def at(self, kind: Kind, stop: int = MIDDLE) -> pd.DataFrame:
+        """Return what was measured of a kind at a stop."""
+        return self.table[(self.table.kind == kind.name) & (self.table.step == kind.stops[stop])]
+
+    def values(
+        self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE
+    ) -> Float[np.ndarray, "seed size"]:
+        """Return a measure, of each seed's pairs the largest, a high quantile or the mean."""
+        pairs = self.at(kind, stop).groupby(["seed", "size"])[measure]
+        found = pairs.quantile(HIGH) if over == "high" else pairs.agg(over)
+        return found.unstack("size")[list(self.sizes)].to_numpy()
+
+    def exponents(self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+        """Return the exponent of the size of the sample, seed by seed."""
+        return exponent(self.sizes, self.values(kind, measure, over, stop))
+
+    def slower(self, kind: Kind, measure: str, than: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+        """Return by how much a measure falls less steeply with the size than another, seed by seed."""
+        return self.exponents(kind, measure, over, stop) - self.exponents(kind, than, over, stop)
+
+    def barriers(self, kind: Kind, seen: str = "test") -> pd.DataFrame:
+        """Return by how many points of accuracy each path falls, by size, seed and pair."""
+        return self.falls[(self.falls.kind == kind.name) & (self.falls.seen == seen)]
+
+    def worst_barrier(self, kind: Kind) -> Seeds:
+        """Return the largest fall of each seed's paths, in points of test accuracy."""
+        return self.barriers(kind).groupby("seed").barrier.max().to_numpy()
+
+
+def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
+    """Return by how many points accuracy falls between the ends of each path.
+
+    Args:
+        paths: accuracies `test` and `trained` (shares) by kind, size, seed, pair and alpha.
+
+    Returns:
+        One row a path and kind of images `seen`, with its `barrier`.
+
+    """
+    about = ["kind", "size", "seed", "pair"]
+    rows = [
+        (*where, seen, 100 * float(barrier(path.sort_values("alpha")[seen].to_numpy(), GRID)))
+        for where, path in paths.groupby(about, sort=False)
+        for seen in ("test", "trained")
+    ]
+    return pd.DataFrame(rows, columns=[*about, "seen", "barrier"])
+
+
+def over_seeds(values: Seeds) -> Interval:
+    """Return the mean over seeds with its interval; undefined where a seed has no value."""
+    return UNDEFINED if not len(values) or np.isnan(values).any() else seed_interval(values)
+
+
+def least(cases: Sequence[T], effect: Callable[[T], Seeds]) -> Seeds:
+    """Return of every seed the least effect of some cases; of none nothing."""
+    return np.min([effect(case) for case in cases], 0) if cases else np.array([])
+
+
+# The thesis' claims on stability (Karp 2024, Chapter 2), each with its tolerance and its effect.
+#
+# An exponent is b of a·m^b, fitted by logarithms seed by seed to the largest value of a seed's pairs. The
+# numbers that survive in the text are of its own data and networks, which the presets `gpu` and `paper` have;
+# of small ones its directions are judged. Tolerances are fixed before the runs that they judge.
 
 PAGE = "ii2_stability"
 
@@ -359,3 +460,86 @@ def judged(found: Stability) -> Iterable[Judged]:
     for topic in TOPICS:
         for claim in topic.claims:
             yield Judged(claim, claim.effect(found))
+
+
+# What is exact about stability, judged: suprema over all swaps, and the bounds that promise them.
+
+SAMPLED = (0.4, 1.0)
+"""Between these the largest of 40 random swaps is expected to lie, as a share of the largest of all."""
+
+THEIRS = 40
+"""Pairs that the thesis draws."""
+
+STATEMENTS = {
+    "swaps": Statement(
+        "Section 2.3",
+        "40 random swaps estimate a supremum: their largest change is 40 to 100 % of that of all swaps",
+    ),
+    "hrs": Statement(
+        "Hardt et al. (2016), Theorem 3.8",
+        "parameters of logistic regressions of twins are at most 2Lηt/m apart, and their losses L times that",
+    ),
+    "be": Statement(
+        "Bousquet and Elisseeff (2002), Theorem 22",
+        "a swap changes the squared loss of ridge regression by at most L²κ²/(λm)",
+    ),
+    "bound": Statement(
+        "(2.1)",
+        "for a bounded loss the gap is at most β log m log(m/δ) + √(log(1/δ)/m), with 1 for the constant",
+    ),
+}
+
+
+def checks(swaps: pd.DataFrame, ridge: pd.DataFrame, bounds: pd.DataFrame) -> pd.DataFrame:
+    """Return everything that is checked.
+
+    Args:
+        swaps: the tables of `AllSwaps` with a column `size`.
+        ridge: that of `RidgeSwaps`.
+        bounds: `gap` and `bound` by model, loss and size.
+
+    """
+    return check_table([*_swaps(swaps), *_descent(swaps), _ridge(ridge), *_bounds(bounds)])
+
+
+def _swaps(swaps: pd.DataFrame) -> list[Check]:
+    nearest = min(swaps.drawn, key=lambda count: abs(count - THEIRS))
+    theirs = swaps[
+        (swaps.drawn == nearest) & (swaps["loss"] != "0-1")
+    ]  # which is 1 as soon as an answer changes
+    seen = theirs["median"] / theirs.exact
+    middle, half = sum(SAMPLED) / 2, (SAMPLED[1] - SAMPLED[0]) / 2
+    rows = zip(theirs["loss"], theirs["size"], theirs.drawn, seen, strict=True)
+    text = "{0}, m = {1}: the largest of {2} random swaps (median) over that of all"
+    return [Check("swaps", text.format(*about), float(share), middle, half) for *about, share in rows]
+
+
+def _descent(swaps: pd.DataFrame) -> list[Check]:
+    found = []
+    for size, own in swaps.groupby("size"):
+        first = own[own["loss"] == "cross-entropy"].iloc[0]
+        for what, value, bound in (
+            ("distance of parameters", first.distance, first.bound),
+            ("change of the loss", first.exact, first.slope * first.bound),
+        ):
+            found.append(Check("hrs", f"m = {size}: {what} over its bound", value / bound, 0.5, 0.5))
+    return found
+
+
+def _ridge(ridge: pd.DataFrame) -> Check:
+    broken = int((ridge.change > ridge.bound).sum())
+    return Check("be", f"cases of {len(ridge)} in which a swap changes more", broken, 0, 0)
+
+
+def _bounds(bounds: pd.DataFrame) -> list[Check]:
+    return [
+        Check(
+            "bound",
+            f"{name}: the largest gap over the bound, all sizes and models",
+            float((own.gap / own.bound).max()),
+            0.5,
+            0.5,
+        )
+        for name, own in bounds.groupby("loss")
+        if name in BOUNDED
+    ]

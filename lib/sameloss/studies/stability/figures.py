@@ -11,9 +11,8 @@ from matplotlib.pyplot import get_cmap
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies.drawing import MARKERS
-from sameloss.studies.stability.claims import BETA, GAP
-from sameloss.studies.stability.results import Stability, over_seeds
-from sameloss.studies.stability.settings import Kind
+from sameloss.studies.stability.claims import BETA, GAP, Stability, over_seeds
+from sameloss.studies.stability.experiment import Kind
 
 RGBA = tuple[float, float, float, float]
 

@@ -10,11 +10,17 @@ from sameloss.store.store import Run
 from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.recorded import recorded
-from sameloss.studies.stability.claims import PAGE, TOPICS, StabilityClaim, judged
-from sameloss.studies.stability.results import Stability, falls_of
-from sameloss.studies.stability.runs import Found, TwinTraining
-from sameloss.studies.stability.settings import PRESETS, StabilityConfig
-from sameloss.studies.stability.statements import STATEMENTS, checks
+from sameloss.studies.stability.claims import (
+    PAGE,
+    STATEMENTS,
+    TOPICS,
+    Stability,
+    StabilityClaim,
+    checks,
+    falls_of,
+    judged,
+)
+from sameloss.studies.stability.experiment import PRESETS, Found, StabilityConfig, TwinTraining
 from sameloss.studies.stability.tables import MEASURES, gap_bounds
 from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import Topic, verdict_table

@@ -4,12 +4,9 @@ import numpy as np
 import pandas as pd
 
 from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.stability.bounds import gap_bound
-from sameloss.studies.stability.claims import BETA, GAP
-from sameloss.studies.stability.decay import fitted
-from sameloss.studies.stability.losses import BOUNDED
-from sameloss.studies.stability.results import Over, Stability, over_seeds
-from sameloss.studies.stability.settings import Kind
+from sameloss.studies.stability.claims import BETA, GAP, Over, Stability, over_seeds
+from sameloss.studies.stability.experiment import Kind
+from sameloss.studies.stability.theory import BOUNDED, fitted, gap_bound
 
 MEASURES = {
     "gap": GAP,

@@ -7,8 +7,6 @@ import pytest
 from scipy.stats import chi2, norm
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import population
 from sameloss.studies.local_signal.proofs.lemmas import (
     PARTS,
     ProofTable,
@@ -31,7 +29,7 @@ from sameloss.studies.local_signal.proofs.lemmas import (
     small_signal_turn,
     states,
 )
-from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
+from sameloss.studies.local_signal.theory import Filter, Patches, population, soft_threshold
 
 EXAMPLES = list(counter_examples())
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.proofs.several import (
+from sameloss.studies.local_signal.proofs.bounds import (
     FILTERS,
     STARTS,
     both_sides,
@@ -15,6 +14,7 @@ from sameloss.studies.local_signal.proofs.several import (
     several_filters,
 )
 from sameloss.studies.local_signal.tangent.rows import threshold_at_signal
+from sameloss.studies.local_signal.theory import Patches
 
 PATCHES = Patches(1000)
 

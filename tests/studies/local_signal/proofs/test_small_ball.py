@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.proofs.small_ball import (
+from sameloss.studies.local_signal.proofs.bounds import (
     erdos_bound,
     largest_mass,
     leading_bound,

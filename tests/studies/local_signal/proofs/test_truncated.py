@@ -8,7 +8,7 @@ from scipy.integrate import quad
 from scipy.stats import norm, truncnorm
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.proofs.truncated import (
+from sameloss.studies.local_signal.proofs.bounds import (
     largest_noise_share,
     mills_bounds,
     moments,
@@ -19,7 +19,7 @@ from sameloss.studies.local_signal.proofs.truncated import (
     soft_moments,
     thresholded_share,
 )
-from sameloss.studies.local_signal.soft_threshold import soft_threshold
+from sameloss.studies.local_signal.theory import soft_threshold
 
 
 @pytest.mark.parametrize("b", [-4.0, -0.5, 0.0, 0.7, 3.0])

@@ -9,7 +9,6 @@ from scipy.stats import binom, norm
 
 from sameloss.errors import ParameterError
 from sameloss.seeds import generator_for
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.tangent import rows
 from sameloss.studies.local_signal.tangent.rows import (
     TangentKernel,
@@ -27,6 +26,7 @@ from sameloss.studies.local_signal.tangent.rows import (
     threshold_at_signal,
     without_threshold,
 )
+from sameloss.studies.local_signal.theory import Patches
 
 PATCHES = Patches(1000)
 

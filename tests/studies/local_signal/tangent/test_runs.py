@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL, HELD_OUT, KINDS, TangentRows, TangentStarts
+from sameloss.studies.local_signal.theory import Patches
 
 
 def test_tangent_rows_have_all_kinds_and_the_same_numbers_again(proofs, proofs_page, tmp_path):

@@ -6,9 +6,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from sameloss.studies.drawing import MARKERS
+from sameloss.studies.local_signal.proofs.bounds import moments, noise_share, thresholded_share
 from sameloss.studies.local_signal.proofs.lemmas import small_signal_gradient
 from sameloss.studies.local_signal.proofs.statements import Proofs
-from sameloss.studies.local_signal.proofs.truncated import moments, noise_share, thresholded_share
 
 
 def truncated_means(ax: Axes) -> Axes:

@@ -20,14 +20,24 @@ from sameloss.checks import check_choice, check_count
 from sameloss.errors import ParameterError
 from sameloss.runs.frames import TABLE, Tabled
 from sameloss.store.store import Report, Store
-from sameloss.studies.local_signal.flow import best_threshold
-from sameloss.studies.local_signal.patches import Patches
-from sameloss.studies.local_signal.population import accuracy, population, row_sum, share_above
-from sameloss.studies.local_signal.proofs.several import several_filters
-from sameloss.studies.local_signal.proofs.small_ball import proof_log_k
-from sameloss.studies.local_signal.proofs.truncated import noise_share, soft_moments, thresholded_share
-from sameloss.studies.local_signal.soft_threshold import Filter, soft_threshold
+from sameloss.studies.local_signal.proofs.bounds import (
+    noise_share,
+    proof_log_k,
+    several_filters,
+    soft_moments,
+    thresholded_share,
+)
 from sameloss.studies.local_signal.tangent.rows import rows_for_linear_error, rows_for_share
+from sameloss.studies.local_signal.theory import (
+    Filter,
+    Patches,
+    accuracy,
+    best_threshold,
+    population,
+    row_sum,
+    share_above,
+    soft_threshold,
+)
 
 ERROR = 0.01
 """The error that Theorem 3.1 ends below, and above which its lemmas speak."""

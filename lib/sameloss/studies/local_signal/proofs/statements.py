@@ -13,7 +13,17 @@ import numpy as np
 import pandas as pd
 from scipy.stats import truncnorm
 
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.proofs.bounds import (
+    erdos_bound,
+    largest_mass,
+    leading_bound,
+    mills_bounds,
+    moments,
+    natural_number,
+    projected,
+    projected_by_integration,
+    slabs,
+)
 from sameloss.studies.local_signal.proofs.lemmas import (
     alive,
     erring,
@@ -23,22 +33,10 @@ from sameloss.studies.local_signal.proofs.lemmas import (
     maximum_excess,
     small_signal_gradient,
 )
-from sameloss.studies.local_signal.proofs.small_ball import (
-    erdos_bound,
-    largest_mass,
-    leading_bound,
-    natural_number,
-    slabs,
-)
-from sameloss.studies.local_signal.proofs.truncated import (
-    mills_bounds,
-    moments,
-    projected,
-    projected_by_integration,
-)
 from sameloss.studies.local_signal.tangent.rows import linear_error, one_filter_share
 from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL, OPEN, SOME_CLOSED
 from sameloss.studies.local_signal.tangent.tables import held_out_table
+from sameloss.studies.local_signal.theory import Patches
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from sameloss.studies.local_signal.proofs.small_ball import erdos_bound, largest_mass, leading_bound
+from sameloss.studies.local_signal.proofs.bounds import erdos_bound, largest_mass, leading_bound, moments
 from sameloss.studies.local_signal.proofs.statements import STATEMENTS, Proofs
-from sameloss.studies.local_signal.proofs.truncated import moments
 from sameloss.studies.local_signal.tangent.runs import AT_SIGNAL, SOME_CLOSED
 from sameloss.studies.local_signal.tangent.tables import filters_needed, rows_for_theorem
 from sameloss.studies.statement import Judgement

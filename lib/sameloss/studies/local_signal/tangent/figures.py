@@ -7,10 +7,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from sameloss.studies import drawing
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.tangent.rows import linear_error, one_filter_share
 from sameloss.studies.local_signal.tangent.runs import HELD_OUT, KINDS
 from sameloss.studies.local_signal.tangent.tables import ERROR, tangent_table
+from sameloss.studies.local_signal.theory import Patches
 
 
 def errors_by_filters(found: pd.DataFrame, patches: Patches, ax: Axes) -> Axes:

@@ -21,7 +21,7 @@ from scipy.stats import beta, norm
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.statistics.estimate import Estimate
-from sameloss.studies.local_signal.patches import Patches
+from sameloss.studies.local_signal.theory import Patches
 
 NODES = 64
 """Points of Gauss and Legendre for the second moments of a pair of filters."""

@@ -10,7 +10,6 @@ from sameloss.checks import check_count, check_counts
 from sameloss.runs.frames import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Store
-from sameloss.studies.local_signal.patches import Patches
 from sameloss.studies.local_signal.tangent.rows import (
     TangentKernel,
     best_error,
@@ -20,6 +19,7 @@ from sameloss.studies.local_signal.tangent.rows import (
     threshold_at_signal,
     without_threshold,
 )
+from sameloss.studies.local_signal.theory import Patches
 
 AT_SIGNAL = "thresholds at the signal"
 SOME_CLOSED = "some just above it"
