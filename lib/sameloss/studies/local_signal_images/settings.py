@@ -138,8 +138,17 @@ LONG = ImageSettings(
 """8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance, and its
 network not far above it, where little can be compared; so the noise ends at 1."""
 
-LAPTOP = replace(LONG, noises=(0.0, 0.5, 1.0), seeds=3, every=False, widths=Widths((4,), 0.5))
-"""A part of the longer one's runs."""
+LAPTOP = replace(
+    LONG,
+    descent=LogisticDescent(3e-3, 64, 350),
+    examples=500,
+    noises=(0.0, 0.5, 1.0),
+    seeds=3,
+    lazy=Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 350, "SGD")),
+    widths=Widths((4,), 0.5),
+    every=False,
+)
+"""Fewer of all, and shorter."""
 
 SMOKE = replace(
     LAPTOP,
