@@ -362,10 +362,10 @@ for name, ax in zip(page.tasks, axes, strict=True):
 # %% [markdown]
 # The probe's own protocol matters here. The paper trains it with a fixed learning rate, and
 # probabilities are numbers of a small scale: a probe that is not trained to the end makes a lookup
-# table look worse than it is. Our probes standardise every feature. The table repeats the
-# comparison for the first task with raw features, at the paper's learning rate and at ten times it, with
-# features projected to a fixed number of dimensions, as the paper does in one version, and with probes that
-# are solved; `gain` is the accuracy of a size minus that of the lookup table.
+# table look worse than it is. Our probes standardise every feature. The table repeats the comparison for the
+# first task with features projected to a fixed number of dimensions, as the paper does in one version, with
+# probes that are solved, and at the longer presets with raw features, at the paper's learning rate and at ten
+# times it; `gain` is the accuracy of a size minus that of the lookup table.
 
 # %%
 from sameloss.studies.same_loss.tables.comparison import protocol_gains

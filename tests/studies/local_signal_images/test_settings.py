@@ -35,14 +35,6 @@ def test_the_seeds_are_none_of_the_pilots():
     assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
 
 
-def test_the_defaults_runs_are_some_of_the_recorded_ones(tmp_path):
-    short, long = (
-        STUDY.open("ii3_images", {"preset": preset, "artifacts": str(tmp_path)}).runs()
-        for preset in ("laptop", "laptop-long")
-    )
-    assert set(short) < set(long)
-
-
 def test_the_first_placement_has_every_noise_and_others_its_ends():
     scenes = [(s.placement, s.side, s.noise) for s in LAPTOP.scenes]
     assert len(set(scenes)) == len(scenes) == 3 + 2 + 2 + 2
@@ -72,8 +64,8 @@ def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():
 
 def test_networks_of_other_widths_have_the_sample_of_a_comparison():
     narrow, half, own = LONG.of_widths(100)
-    assert [narrow, own] == LAPTOP.of_widths(100)
-    assert own in [LAPTOP.comparison(scene, 100) for scene in LAPTOP.scenes]
+    assert own in [LONG.comparison(scene, 100) for scene in LONG.scenes]
+    assert [run.network.features for run in LAPTOP.of_widths(100)] == [8, 32]
     assert [run.network.features for run in (narrow, half, own)] == [8, 16, 32]
     for run in (narrow, half):
         assert replace(run, network=own.network, kernel=own.kernel) == own

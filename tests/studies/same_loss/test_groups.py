@@ -117,8 +117,8 @@ def test_scaled_noise_goes_on_from_the_end_of_soft_labels_each_with_a_length_of_
     assert (
         group("02_existence", algorithm="soft", preset="smoke", steps=16).pretraining("3K", 2) == run.origin
     )
-    laptop = group("02_existence", preset="laptop", algorithm="soft", steps=16)
-    assert laptop.steps[-1] == 20
+    longer = group("02_existence", preset="laptop-long", algorithm="soft", steps=16)
+    assert longer.steps[-1] == 24
 
 
 def test_the_first_steps_of_what_starts_from_nothing_have_exact_labels(group):

@@ -297,6 +297,7 @@ LAPTOP = replace(
     steps=350,
     lag=70,
     optimisation=_constant(600, 32, 2e-3),
+    sentences=1024,
     looks=8,
     preserving=_controls((0, 2)),
     first_seed=10,

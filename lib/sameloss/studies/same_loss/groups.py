@@ -253,15 +253,15 @@ def protocols(group: Group) -> dict[str, Group]:
     """Return the group under every protocol of the probe, the solved one first, then the paper's."""
     evaluation = group.settings.evaluation
     adamw, solved, width = evaluation.adamw_probe, evaluation.optimal_probe, evaluation.projection
-    raw = replace(adamw, standardise=False)
     probes: dict[str, Probe] = {
         "solved": solved,
         f"solved, {width} dimensions": replace(solved, projection=width),
         "AdamW": adamw,
         f"AdamW, {width} dimensions": replace(adamw, projection=width),
-        "AdamW, raw features": raw,
-        "AdamW, raw features, lr × 10": replace(raw, lr=10 * raw.lr),
     }
+    if evaluation.raw_probes:
+        raw = replace(adamw, standardise=False)
+        probes |= {"AdamW, raw features": raw, "AdamW, raw features, lr × 10": replace(raw, lr=10 * raw.lr)}
     return {name: replace(group, probe=probe) for name, probe in probes.items()}
 
 
