@@ -1,4 +1,4 @@
-"""The bracket language, the one-layer Transformer, its solutions, and how they transfer (Section 5, App. F)."""
+"""The bracket language, the one-layer Transformer, its solutions, and how they transfer (Section 5)."""
 
 from functools import reduce
 from itertools import combinations, product
@@ -16,7 +16,8 @@ from sameloss.errors import LanguageError, ModelError
 #
 # A sentence is T brackets, half of them ⟨ and half ⟩. One token in the position t is e_t where it is ⟨ and
 # -e_t where it is ⟩; a mask there is e_{t+T} or -e_{t+T}, each with probability one half. The target counts
-# mismatches, g*(x) = (number of ⟩) - (number of ⟨), and is linear: g*(x) = -⟨1, first T coordinates of Σ x_t⟩.
+# mismatches, g*(x) = (number of ⟩) - (number of ⟨), and is linear: g*(x) = -⟨1, first T coordinates of Σ
+# x_t⟩.
 
 SHORTEST, LONGEST = 6, 10
 """Sentence lengths that the theorem covers and that are enumerated in seconds (LONGEST: 5,040 inputs)."""

@@ -1,4 +1,4 @@
-"""Images with a local signal, the two numbers a filter's loss depends on, its flow, and networks in few rows."""
+"""Images with a local signal, the two numbers a filter's loss depends on, its flow, networks in few rows."""
 
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -203,8 +203,8 @@ class Transforms(NamedTuple):
 
 # Loss, accuracy and gradients of one filter over the whole distribution, exact for any number of rows.
 #
-# With g = φ_b(c) and the noise's symmetric sum S, the answer to an image of label y is y(g + S'), S' as S. The
-# logistic function is the law of a variable whose characteristic function is πu/sinh(πu), so that every
+# With g = φ_b(c) and the noise's symmetric sum S, the answer to an image of label y is y(g + S'), S' as S.
+# The logistic function is the law of a variable whose characteristic function is πu/sinh(πu), so that every
 # expectation is an integral over u whose integrand falls as exp(-πu).
 
 Nodes = Float[np.ndarray, " frequency"]
@@ -454,8 +454,8 @@ def best_threshold(patches: Patches) -> tuple[float, float]:
 
 # Stochastic gradient descent (Algorithm 3.1), exact in law, from what passes the threshold.
 #
-# Of a noise row only its component Z along w decides the answer, and a row below the threshold has no gradient
-# at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w is one
+# Of a noise row only its component Z along w decides the answer, and a row below the threshold has no
+# gradient at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w is one
 # Gaussian vector.
 
 Vector = Float[np.ndarray, " d"]

@@ -519,6 +519,18 @@ PRESETS = {
         widths=Widths((4,), 0.5),
         every=False,
     ),
+    "laptop-long": ImageConfig("laptop-long"),
+    "gpu": _GPU,
+    # 20 to 30 hours of an H200 a seed by arithmetic (8e18 operations): never run. The thesis has one seed.
+    "paper": replace(
+        _GPU,
+        name="paper",
+        network=WideResNet(10),
+        descent=_epochs(200, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
+        linear=_epochs(200, 50, (140, 170), lr=1e-3),
+        sizes=((2, 32), (1, 64)),
+        placements=PLACEMENTS,
+    ),
 }
 
 

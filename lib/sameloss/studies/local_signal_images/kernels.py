@@ -215,8 +215,8 @@ def check_memory(images: int, examples: int, parameters: int) -> None:
 
 # A network linearised in its parameters, trained as such: for kernels that are too large to be solved.
 #
-# f(x; δ) = f(x; θ₀) + ⟨∇f(x; θ₀), δ⟩: the product is one forward derivative (jvp), and no kernel is formed. The
-# thesis trains its tangent kernels so, with Adam.
+# f(x; δ) = f(x; θ₀) + ⟨∇f(x; θ₀), δ⟩: the product is one forward derivative (jvp), and no kernel is formed.
+# The thesis trains its tangent kernels so, with Adam.
 
 Batch = Float[Tensor, "image *shape"]
 

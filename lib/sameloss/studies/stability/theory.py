@@ -80,8 +80,8 @@ def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
 # How something falls with the size of the sample: the exponent of a power law, with what it is worth.
 #
 # A seed has an initialisation, an order and samples of its own, so exponents of seeds are independent, also
-# where they are of maxima over the seed's pairs; their interval is over seeds and counts pairs too. Resampling
-# the pairs of a maximum would not (the largest is in a resample with a probability of 63 %).
+# where they are of maxima over the seed's pairs; their interval is over seeds and counts pairs too.
+# Resampling the pairs of a maximum would not (the largest is in a resample with a probability of 63 %).
 
 FEWEST = 3
 """Sizes below which a power law fits anything."""

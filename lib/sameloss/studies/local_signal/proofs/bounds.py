@@ -290,8 +290,8 @@ def proof_log_k(share: float = 0.999, error: float = 0.1) -> float:
 # Both sides of Lemma B.12: with several filters, too, a row of noise is often heard as loudly as the signal.
 #
 # g(x) = Σ_j ⟨W_j, x⟩ 1{gate j is open at x} is what a row adds to the tangent kernel. Where noise opens the
-# same gates as the signal, |g| is a Gaussian's; so P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with q the probability of those
-# gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
+# same gates as the signal, |g| is a Gaussian's; so P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with q the probability of
+# those gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
 
 FILTERS = (1, 2, 4)
 
