@@ -455,8 +455,8 @@ def best_threshold(patches: Patches) -> tuple[float, float]:
 # Stochastic gradient descent (Algorithm 3.1), exact in law, from what passes the threshold.
 #
 # Of a noise row only its component Z along w decides the answer, and a row below the threshold has no
-# gradient at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w is one
-# Gaussian vector.
+# gradient at all. So Z is drawn of the rows that survive, and what all of them add to the gradient across w
+# is one Gaussian vector.
 
 Vector = Float[np.ndarray, " d"]
 

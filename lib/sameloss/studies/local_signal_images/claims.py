@@ -154,9 +154,9 @@ def over_seeds(values: Seeds) -> Interval:
 # The thesis' claims on images (Karp 2024, Chapter 3), each with its tolerance and its effect.
 #
 # What is *kept* is the accuracy at most noise over that at none, seed by seed, in per cent; above chance
-# where the share of the more frequent class is taken off both. Published numbers are of the thesis' own data and
-# network, which the presets `gpu` and `paper` have; of small ones its directions are judged. Tolerances are
-# fixed before the runs that they judge.
+# where the share of the more frequent class is taken off both. Published numbers are of the thesis' own data
+# and network, which the presets `gpu` and `paper` have; of small ones its directions are judged. Tolerances
+# are fixed before the runs that they judge.
 
 PAGE = "ii3_images"
 
