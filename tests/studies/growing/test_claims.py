@@ -1,12 +1,197 @@
-"""Every claim of growing is computed, gated, and judged as it is oriented."""
+"""Results, stacks, records, and claims."""
 
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from sameloss.studies.growing.claims import CLAIMS, GAIN, TOPICS
+from sameloss.errors import StoreError
+from sameloss.studies.growing import claims as found
+from sameloss.studies.growing.claims import (
+    CLAIMS,
+    EARLY,
+    FROM_NOTHING,
+    GAIN,
+    STACKING_TOPICS,
+    TOPICS,
+    Grown,
+    found_by_record,
+    found_in,
+    judged,
+    stacks_in,
+)
+from sameloss.studies.growing.experiment import PRESETS
 from sameloss.studies.verdict import Verdict, judge
+
+# Effects on results that were made up.
+
+SEEDS_FIRST = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
+
+
+def test_correlations_turn_at_the_planted_look(made_up):
+    assert made_up.correlations(0) == pytest.approx([-1] * 3)
+    assert made_up.correlations(4) == pytest.approx([1] * 3)
+    assert made_up.correlations(0, made_up.of("duplicate", "random")) == pytest.approx([-1] * 3)
+    assert np.isnan(made_up.correlations(0, made_up.of("silent"))).all()  # of one operator
+
+
+def test_regrets_are_those_of_the_worst_and_of_the_best(made_up):
+    assert made_up.regrets(0) == pytest.approx([1] * 3)
+    assert made_up.regrets(4) == pytest.approx([0] * 3)
+    assert made_up.regret_of(made_up.always(made_up.operators[0])) == pytest.approx([0] * 3)
+    assert made_up.by_lot() == pytest.approx([0.5] * 3)
+    assert made_up.chosen() == pytest.approx(made_up.final[:, 0])
+
+
+def test_the_gate_is_what_the_best_gains_over_the_one_not_grown(made_up):
+    ratios = made_up.not_grown[:, -1] / made_up.final[:, 0]
+    assert made_up.headroom().value == pytest.approx(np.log(ratios).mean())
+    assert made_up.headroom().low > 0
+
+
+def test_the_curve_has_a_row_a_look(made_up):
+    curve = made_up.correlation_curve()
+    assert curve.step.tolist() == made_up.steps
+    assert curve["recall@1"].tolist() == [0.0] * 3 + [1.0] * (len(curve) - 3)
+    assert curve.regret_value.tolist() == pytest.approx([1.0] * 3 + [0.0] * (len(curve) - 3), abs=1e-9)
+
+
+def test_seeds_that_agree_share_an_order_and_others_do_not(made_up):
+    assert made_up.shared_order().value == pytest.approx(1, abs=1e-5)
+    shuffled = made_up.kl.copy()
+    shuffled[1, -1] = shuffled[1, -1, ::-1]
+    assert replace(made_up, kl=shuffled).shared_order().value < 0
+    names = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
+    alone = {name: getattr(made_up, name)[:1] for name in names}
+    landscape = {name: own[:1] for name, own in made_up.landscape.items()}
+    assert np.isnan(replace(made_up, **alone, landscape=landscape).shared_order().value)
+
+
+def test_the_early_look_is_at_the_thesis_share(made_up):
+    assert made_up.steps[made_up.early] == made_up.look(EARLY * 40) == 2
+
+
+def test_operators_share_all_variance_where_shallow_models_agree(made_up):
+    assert made_up.operator_share() == pytest.approx(1, abs=1e-3)
+    rng = np.random.default_rng(0)
+    alone = made_up.kl.copy()
+    alone[:, -1] = np.exp(rng.standard_normal(alone[:, -1].shape))
+    assert abs(replace(made_up, kl=alone).operator_share()) < 0.6
+
+
+def test_the_share_is_that_of_a_two_way_layout():
+    """Against the variances that were planted: operators 0.09, the rest 0.01."""
+    rng = np.random.default_rng(1)
+    settings = replace(PRESETS["laptop-long"].growing, seeds=40)
+    shape = (40, len(settings.look_steps), len(settings.operators))
+    kl = np.ones(shape)
+    order, noise = 0.3 * rng.standard_normal(shape[2]), 0.1 * rng.standard_normal((shape[0], shape[2]))
+    kl[:, -1] = np.exp(order + noise + rng.standard_normal((40, 1)))
+    nothing = np.ones(shape[:2])
+    planted = Grown(settings, kl, kl, nothing, nothing, {}, np.ones((40, shape[2])))
+    expected = order.var(ddof=1) / (order.var(ddof=1) + 0.01)
+    assert planted.operator_share() == pytest.approx(expected, abs=0.01)
+    few = replace(planted, **{name: getattr(planted, name)[:1] for name in SEEDS_FIRST})
+    assert np.isnan(few.operator_share())
+
+
+def test_it_tells_the_end_from_the_planted_look(made_up):
+    assert made_up.tells_from().tolist() == [made_up.steps[3]] * 3
+    never = replace(made_up, chosen_by=made_up.chosen_by[..., ::-1])
+    assert np.isnan(never.tells_from()).all()
+    assert never.ceiling() < -0.9 < 0.9 < made_up.ceiling()
+
+
+def test_what_was_picked_has_its_accuracy(made_up):
+    assert made_up.accuracy_of(made_up.picked()) == pytest.approx([90] * 3)
+    assert made_up.accuracy_of(made_up.picked(0)) == pytest.approx([80] * 3)
+
+
+def test_the_gate_is_not_fooled_by_the_least_of_many(made_up):
+    """Where all end like the one not grown, but for noise, the best by other sentences gains nothing."""
+    rng = np.random.default_rng(0)
+    noisy = {name: np.exp(0.1 * rng.standard_normal((3, 10, 6))) for name in ("chosen_by", "kl")}
+    gate = replace(made_up, **noisy, not_grown=np.ones((3, 10))).headroom()
+    assert gate.low < 0
+
+
+# What stacking found, on tables that were made up.
+
+
+def test_ways_are_compared_by_their_ends(stacked):
+    assert stacked.final("last") == pytest.approx([0.12, 0.132, 0.144])
+    assert stacked.below("adaptive", "last").value == pytest.approx(0.022)
+    assert stacked.headroom().value == pytest.approx(np.log(0.3 / 0.12))
+
+
+def test_at_equal_kl_what_a_smaller_loss_explains_is_gone(stacked):
+    assert stacked.tasks == ["root", "span2"]
+    assert stacked.at_equal_kl("last", FROM_NOTHING, "root").value == pytest.approx(2)
+    assert stacked.at_equal_kl("last", FROM_NOTHING, "accuracy").value == pytest.approx(2)
+    assert stacked.at_equal_kl("middle", FROM_NOTHING, "accuracy").value == pytest.approx(0, abs=1e-9)
+    assert stacked.at_equal_kl(FROM_NOTHING, "last", "trace").value == pytest.approx(np.log(3))
+
+
+def test_where_loss_ranges_do_not_meet_nothing_is_compared(stacked):
+    far = stacked.known.assign(kl=stacked.known.kl.where(stacked.known.way != "last", 9 * stacked.known.kl))
+    assert np.isnan(replace(stacked, known=far).at_equal_kl("last", FROM_NOTHING, "root").value)
+
+
+def test_claims_are_judged_as_they_are_oriented(stacked):
+    found = judged(STACKING_TOPICS, stacked)
+    assert {judge(one.effect, one.claim) for one in found} == {Verdict.DIRECTION}
+    flat = replace(stacked, stages=stacked.stages.assign(kl=1.0))
+    gated = {one.claim.id for one in judged(STACKING_TOPICS, flat) if np.isnan(one.effect.value)}
+    assert gated == {claim.id for topic in STACKING_TOPICS for claim in topic.claims if claim.gated}
+
+
+# Tables say the same whether they come from runs or were written and read again.
+
+
+def written(tables, folder):
+    """Return tables as they are read from files."""
+    for name, table in tables.items():
+        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+    return {name: pd.read_csv(folder / f"{name}.csv") for name in tables}
+
+
+def test_what_is_read_again_says_the_same(page, tmp_path):
+    again = found_in(page.config, written(page.record_tables(), tmp_path))
+    assert again.kl == pytest.approx(page.grown.kl, rel=1e-5)
+    assert again.scratch == pytest.approx(page.grown.scratch, rel=1e-5)
+    assert again.accuracy == pytest.approx(page.grown.accuracy, rel=1e-5)
+    assert set(again.aged) == {8, 20}
+    assert again.aged[8].kl.shape[0] == 1
+    assert again.aged[20].kl[0] == pytest.approx(page.grown.kl[0], rel=1e-5)
+    assert again.diverged == ()
+
+
+def test_so_do_stacks(stacking, tmp_path):
+    again = stacks_in(stacking.settings, written(stacking.record_tables(), tmp_path))
+    assert again.final("middle") == pytest.approx(stacking.stacks.final("middle"), rel=1e-5)
+    assert again.tasks == stacking.stacks.tasks
+
+
+def test_a_record_is_read_as_its_preset_was(page, tmp_path, monkeypatch):
+    tables = page.record_tables()
+    monkeypatch.setattr(found, "recorded", lambda name, preset, of: tables[name])
+    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
+    assert found_by_record("ii5_growing", "laptop-long").kl == pytest.approx(page.grown.kl)
+
+
+def test_a_record_of_other_seeds_is_refused_with_what_to_do(page, monkeypatch):
+    tables = page.record_tables()
+    others = {**tables, "candidates": tables["candidates"].assign(seed=7)}
+    monkeypatch.setattr(found, "recorded", lambda name, preset, of: others[name])
+    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
+    with pytest.raises(
+        StoreError, match=r"holds the seeds \[7\], and the preset has .*; record it again: make record"
+    ):
+        found_by_record("ii5_growing", "laptop-long")
+
+
+# Every claim of growing is computed, gated, and judged as it is oriented.
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 

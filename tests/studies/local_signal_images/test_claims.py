@@ -1,13 +1,153 @@
-"""Claims: each is positive where what it says is planted, and undefined where there is nothing to say."""
+"""Results, published numbers, claims and statements."""
 
 from dataclasses import replace
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.local_signal_images.claims import TOPICS, ImageResults, judged
-from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN
+from sameloss.studies.local_signal_images import claims as statements
+from sameloss.studies.local_signal_images import published
+from sameloss.studies.local_signal_images.claims import (
+    STATEMENTS,
+    TOPICS,
+    ImageResults,
+    checks,
+    difference,
+    judged,
+    over_seeds,
+)
+from sameloss.studies.local_signal_images.published import (
+    AMONG_ANIMALS,
+    GAUSSIAN,
+    TABLE_B_1,
+    best_columns,
+    columns_of,
+    kept_table,
+    long_table,
+    loss_changes,
+    size_gains,
+)
+from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import verdict_table
+
+# Results: what is kept, on planted numbers.
+
+
+def rows(of, accuracies, measure="accuracy", placement="random place", size="8-on-16"):
+    """Return a row a seed and noise."""
+    return [
+        {
+            "size": size,
+            "placement": placement,
+            "noise": noise,
+            "seed": seed,
+            "measure": measure,
+            "of": of,
+            "value": own,
+        }
+        for seed, values in enumerate(accuracies)
+        for noise, own in zip((0.0, 0.5, 2.0), values, strict=False)
+    ]
+
+
+PLANTED = ImageResults(
+    pd.DataFrame(
+        rows("network", [(0.9, 0.9, 0.81), (0.8, 0.8, 0.8)])
+        + rows("chance", [(0.6, 0.6, 0.6)] * 2)
+        + rows("chance", [(0.6, 0.6, 0.6)] * 2, placement="fixed corner")
+        + rows("pixels", [(0.61, 0.6, 0.6), (0.68, 0.6, 0.7)])
+        + rows("network", [(1.0, 0.5, 0.5)] * 2, placement="fixed corner")
+        + rows("layer 1", [(0.5, 0.5, 0.4), (0.6, 0.5, 0.6)], "active before")
+        + rows("layer 1", [(0.5, 0.6, 0.3), (0.6, 0.5, 0.7)], "active after")
+    ),
+    pd.DataFrame({"seed": [0, 0, 1, 1], "scale": [1.0, 9.0] * 2, "accuracy": [0.9, 0.8, 0.7, 0.6]}),
+)
+
+
+def test_kept_is_the_accuracy_at_most_noise_over_that_at_none():
+    assert PLANTED.kept("network", "random place") == pytest.approx([90, 100])
+    assert PLANTED.kept("network", "fixed corner") == pytest.approx([50, 50])
+
+
+def test_chance_is_taken_off_both():
+    assert PLANTED.kept("network", "random place", above_chance=True) == pytest.approx([70, 100])
+
+
+def test_what_has_learnt_nothing_keeps_nothing():
+    for above_chance in (False, True):
+        assert np.isnan(PLANTED.kept("pixels", "random place", above_chance=above_chance)).all()
+
+
+def test_the_thesis_own_numbers():
+    """CIFAR-2 on Gaussian noise: 96.83 and 85.54 %; above chance 91.4 and 56.5 %."""
+    table = (
+        rows("WRN", [(0.947, 0.94, 0.917)])
+        + rows("NTK", [(0.899, 0.873, 0.769)])
+        + rows("chance", [(0.6,) * 3])
+    )
+    found = ImageResults(pd.DataFrame(table), pd.DataFrame())
+    kept = [found.kept(of, "random place")[0] for of in ("WRN", "NTK")]
+    assert kept == pytest.approx([96.83, 85.54], abs=0.005)
+    above = [found.kept(of, "random place", above_chance=True)[0] for of in ("WRN", "NTK")]
+    assert above == pytest.approx([91.4, 56.5], abs=0.05)
+
+
+def test_activity_falls_in_points():
+    assert PLANTED.fall(2.0) == pytest.approx(np.array([[10.0], [-10.0]]))
+
+
+def test_lazy_accuracies_are_by_seed_and_scale():
+    assert PLANTED.lazy_accuracies().to_numpy().tolist() == [[0.9, 0.8], [0.7, 0.6]]
+
+
+def test_what_is_not_there_is_nothing():
+    none = PLANTED.kept("NTK, GCV", "random place")
+    assert not len(none)
+    assert not len(difference(none, PLANTED.kept("network", "random place")))
+    assert np.isnan(over_seeds(none).value)
+    assert (PLANTED.placement, PLANTED.size, PLANTED.kernel) == ("random place", "8-on-16", "linearised")
+    assert PLANTED.noises("random place") == [0.0, 0.5, 2.0]
+
+
+# The printed tables: what follows from them.
+
+
+def test_every_number_is_there_once():
+    table = long_table()
+    assert len(table) == 48
+    assert not table.duplicated(["size", "model", "placement", "noise"]).any()
+    assert TABLE_B_1["32-on-64", "NTK"]["fixed corner"][-1] == 82.9
+
+
+def test_what_is_kept():
+    kept = kept_table().set_index(["size", "model", "placement"])
+    own = kept.loc[("16-on-32", "NTK", "random place")]
+    assert own.tolist() == pytest.approx([100 * 76.9 / 89.9, 100 * 16.9 / 29.9])
+
+
+def test_columns_are_counted_one_by_one():
+    """In the order of the table: where each placement is strictly better than the next."""
+    order = ("fixed corner", "random corner", "random place")
+    counted = [0, 0]
+    for own in TABLE_B_1.values():
+        for fixed, corner, place in zip(*(own[name] for name in order), strict=True):
+            counted[0] += fixed > corner > place
+            counted[1] += fixed > max(corner, place)
+    assert [columns_of(order), best_columns("fixed corner")] == counted == [10, 13]
+    assert columns_of(("fixed corner", "random place")) == 15
+
+
+def test_larger_images():
+    gains = size_gains()
+    assert len(gains) == 24
+    assert (gains.gain > 0).all()
+    changes = loss_changes().set_index(["model", "placement"])["less lost"]
+    assert changes["NTK", "random place"] == pytest.approx(4.0)
+    assert changes["WRN", "random place"] == pytest.approx(1.8)
+
+
+# Claims: each is positive where what it says is planted, and undefined where there is nothing to say.
 
 ALL = [claim for topic in TOPICS for claim in topic.claims]
 
@@ -113,3 +253,30 @@ def test_without_lazy_training_and_other_sizes_nothing_is_said_of_them():
 def test_ids_are_the_books_own():
     assert len({claim.id for claim in ALL}) == len(ALL)
     assert all(claim.id.startswith("img-") and claim.page == "ii3_images" for claim in ALL)
+
+
+# Statements on the printed tables, and on tables with a misprint.
+
+
+def verdicts_of_statements():
+    return statement_table(STATEMENTS, checks()).set_index("id").verdict
+
+
+def test_what_the_tables_say():
+    assert verdicts_of_statements().to_dict() == {
+        "img-ratios": "holds",
+        "img-larger": "holds",
+        "img-order": "holds as corrected",
+        "img-loss": "holds as corrected",
+    }
+
+
+def test_a_misprint_would_be_seen(monkeypatch):
+    table = published.TABLE_B_1[("16-on-32", "NTK")] | {"random place": (91.9, 87.3, 83.7, 76.9)}
+    monkeypatch.setitem(published.TABLE_B_1, ("16-on-32", "NTK"), table)
+    assert verdicts_of_statements()["img-ratios"] == "fails: counter-example"
+    assert verdicts_of_statements()["img-larger"] == "fails: counter-example"
+
+
+def test_every_statement_has_its_place():
+    assert {own.place for own in statements.STATEMENTS.values()} == {"Table 3.1", "Appendix B.4"}

@@ -1,12 +1,25 @@
-"""Twins side by side: seeds, sizes, stops and kinds stay what they are."""
+"""Results and statements."""
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.stability.claims import BETA, GAP, Stability, falls_of, least, over_seeds
+from sameloss.studies.stability.claims import (
+    BETA,
+    GAP,
+    STATEMENTS,
+    Stability,
+    checks,
+    falls_of,
+    least,
+    over_seeds,
+)
 from sameloss.studies.stability.experiment import PRESETS
+from sameloss.studies.stability.tables import gap_bounds
 from sameloss.studies.stability.training import GRID
+from sameloss.studies.statement import statement_table
+
+# Twins side by side: seeds, sizes, stops and kinds stay what they are.
 
 SIZES = (80, 160, 320)
 EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}
@@ -82,3 +95,40 @@ def test_a_seed_without_a_value_leaves_nothing():
     assert np.isnan(over_seeds(np.array([1.0, np.nan])).value)
     assert np.isnan(over_seeds(np.array([])).value)
     assert over_seeds(np.array([1.0, 3.0])).value == 2
+
+
+# Exact statements: each is refuted by numbers that refute it.
+
+
+@pytest.fixture
+def given(page):
+    return {"swaps": page.swaps, "ridge": page.ridge, "bounds": gap_bounds(page.found)}
+
+
+def verdicts(given):
+    return statement_table(STATEMENTS, checks(**given)).set_index("id").verdict
+
+
+def test_all_hold(given):
+    assert set(verdicts(given)) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("of", "table", "column", "factor"),
+    [
+        ("swaps", "swaps", "median", 0.3),
+        ("hrs", "swaps", "bound", 0.01),
+        ("be", "ridge", "bound", 1e-4),
+        ("bound", "bounds", "bound", 1e-3),
+    ],
+)
+def test_what_refutes_a_statement_is_seen(given, of, table, column, factor):
+    changed = given[table].assign(**{column: given[table][column] * factor})
+    found = verdicts(given | {table: changed})
+    assert found[of] == "fails: counter-example"
+    assert set(found.drop(of)) == {"holds"}
+
+
+def test_the_unbounded_loss_is_not_held_against_the_bound(given):
+    extra = pd.DataFrame([{"loss": "cross-entropy", "gap": 100.0, "bound": 1.0}])
+    assert set(verdicts(given | {"bounds": pd.concat([given["bounds"], extra])})) == {"holds"}

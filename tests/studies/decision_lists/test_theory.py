@@ -1,0 +1,588 @@
+"""Lists, their population loss, theorems, attention, one step, flows."""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+import torch
+from scipy.integrate import OdeSolution
+from scipy.special import log_softmax
+
+from sameloss.errors import ParameterError
+from sameloss.studies.decision_lists.theory import (
+    Column,
+    DecisionLists,
+    Flow,
+    Sets,
+    correct,
+    curvature_bound,
+    cyclic_lists,
+    descend,
+    draw_sequences,
+    exact_step,
+    first_loss,
+    fixed_read_out_gradient,
+    flow,
+    forward,
+    gradient_bound,
+    gradients,
+    horizon_of_43,
+    listed,
+    luce_flow,
+    luce_gradient,
+    luce_loss,
+    order_of,
+    random_lists,
+    readout_of_43,
+    readout_of_44,
+    recall,
+    sampled_step,
+    triple_mass,
+    uniform_attention_bound,
+    uniform_sets,
+    weight_on_determining,
+)
+
+# Decision lists: labels by the definition, sets and their probabilities, and what is refused.
+
+
+def by_definition(task, sequence):
+    return [task.permutation[next(b for b in task.lists[a] if b in sequence)] for a in sequence]
+
+
+def test_labels_are_those_of_the_definition(sets):
+    for seed in range(5):
+        task = random_lists(8, 4, torch.Generator().manual_seed(seed))
+        labels = task.labels(sets.sequences).tolist()
+        assert labels == [by_definition(task, sequence) for sequence in sets.sequences.tolist()]
+
+
+def test_a_token_decides_its_own_label_where_nothing_before_it_occurs():
+    task = DecisionLists((0, 1, 2, 3), ((1, 2, 0), (1,), (2,), (3,)))
+    sequences = torch.tensor([[0, 3], [0, 2], [2, 0]])
+    assert task.determining(sequences).tolist() == [[0, 3], [2, 2], [2, 2]]
+    assert listed(task, sequences).tolist() == [[False, False], [True, False], [False, True]]
+
+
+def test_the_printed_lists_of_figure_41():
+    task = cyclic_lists(200, 4)
+    assert task.lists[0] == (10, 20, 30, 0)
+    assert task.lists[195] == (5, 15, 25, 195)
+    assert task.permutation[185] == 5
+    assert task.longest == 4
+
+
+def test_the_printed_map_is_refused_with_its_reason():
+    with pytest.raises(ParameterError, match=r"π\(180\) = -1; nothing is mapped to 19\.$"):
+        cyclic_lists(200, 4, modulus=201)
+
+
+def test_the_read_out_turns_a_token_into_its_label(task):
+    for token in range(task.words):
+        assert task.read_out(3.0)[:, token].argmax() == task.permutation[token]
+    assert task.read_out(3.0).sum() == 3 * task.words
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: DecisionLists((0, 0), ((0,), (1,))), "must map the tokens 0 to 1 onto themselves"),
+        (lambda: DecisionLists((0, 1), ((0,),)), "Each of the 2 tokens needs a list; got 1 lists"),
+        (lambda: DecisionLists((0, 1), ((0,), (1, 0))), r"list of token 1 must .* end with 1; got \[1, 0\]"),
+        (lambda: DecisionLists((0, 1), ((1, 1, 0), (1,))), r"different tokens .* got \[1, 1, 0\]"),
+        (lambda: DecisionLists((0, 1), ((7, 0), (1,))), r"from 0 to 1 .* got \[7, 0\]"),
+        (lambda: cyclic_lists(4, 5), "Lists of 5 different tokens need more than 4 tokens"),
+        (lambda: uniform_sets(3, 4), "needs a vocabulary of as many; it has 3"),
+        (lambda: uniform_sets(9, 1), "length must be a whole number, at least 2"),
+        (lambda: uniform_sets(200, 25), "at most 200,000 are enumerated; take the exact reduction"),
+        (lambda: Sets(torch.tensor([[0, 0]]), torch.ones(1)), "no token twice"),
+        (lambda: Sets(torch.tensor([[0, 1]]), torch.tensor([0.5])), "sum to 1; these sum to 0.5"),
+        (lambda: Sets(torch.tensor([[0, 1], [1, 2]]), torch.tensor([2.0, -1.0])), "not negative"),
+        (lambda: Sets(torch.tensor([[0, 1]]), torch.tensor([float("nan")])), "these sum to nan"),
+    ],
+)
+def test_bad_tasks_end_in_one_sentence(make, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        make()
+
+
+def test_drawn_sequences_have_no_token_twice_and_all_sets_alike():
+    drawn = draw_sequences(5, 2, 10_000, torch.Generator().manual_seed(0))
+    counts = Counter(tuple(sorted(row)) for row in drawn.tolist())
+    assert set(counts) == set(combinations(range(5), 2))
+    expected = 1000
+    assert max(abs(count - expected) for count in counts.values()) < 4 * (expected * 0.9) ** 0.5
+
+
+def test_the_least_triple_by_counting(task, sets):
+    """4 of 70 sets: the second of a list decides, with the token and another one behind it or outside."""
+    assert triple_mass(task, sets) == pytest.approx(4 / 70)
+    alone = DecisionLists((0, 1, 2, 3), ((0,), (1,), (2,), (3,)))
+    assert triple_mass(alone, uniform_sets(4, 2)) == pytest.approx(1 / 6)
+
+
+def test_sets_that_never_occur_are_left_out():
+    given = Sets(torch.tensor([[0, 1], [1, 2]]), torch.tensor([1.0, 0.0]))
+    assert given.possible.sequences.tolist() == [[0, 1]]
+
+
+# The reduction to m + 1 numbers beside all sets with automatic gradients, closed forms, and limits.
+
+
+def whole(task, given):
+    """Return W whose columns hold m + 1 entries: those of the list in order, and that of all other tokens."""
+    scores = torch.full((task.words, task.words), float(given[-1]), dtype=torch.float64)
+    for token, own in enumerate(task.lists):
+        scores[list(own), token] = torch.tensor(given[:-1])
+    return scores
+
+
+def entries(seed, rules=3):
+    return np.random.default_rng(seed).normal(size=rules + 1)
+
+
+@pytest.mark.parametrize("readout", [1.0, 7.0, 50.0])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_loss_and_gradient_are_those_of_all_sets(task, sets, readout, seed):
+    w, column = entries(seed), Column(8, 4, 3, readout)
+    scores = whole(task, w).requires_grad_()
+    labels = task.labels(sets.sequences)
+    found = forward(scores, task.read_out(readout), sets.sequences, labels)
+    loss = found.losses.mean(1) @ sets.probabilities
+    loss.backward()
+    assert 8 * column.loss(w) == pytest.approx(float(loss.detach()), abs=1e-12)
+    for token, own in enumerate(task.lists):
+        others = [other for other in range(8) if other not in own]
+        np.testing.assert_allclose(scores.grad[list(own), token], column.gradient(w)[:-1], atol=1e-12)
+        np.testing.assert_allclose(scores.grad[others, token], column.gradient(w)[-1], atol=1e-12)
+
+
+def test_accuracy_and_attention_are_those_of_all_sets(task, sets):
+    w, column = entries(0), Column(8, 4, 3, 9.0)
+    labels = task.labels(sets.sequences)
+    found = forward(whole(task, w), task.read_out(9.0), sets.sequences, labels)
+    right = correct(found.logits, labels).double().mean(1) @ sets.probabilities
+    paid = weight_on_determining(task, found.attention, sets.sequences).mean(1) @ sets.probabilities
+    assert column.accuracy(w) == pytest.approx(float(right))
+    assert column.weight_on_determining(w) == pytest.approx(float(paid))
+
+
+def test_ties_are_errors_and_the_order_of_the_list_is_right():
+    column = Column(8, 4, 3, 5.0)
+    assert column.accuracy(np.zeros(4)) == 0
+    assert column.accuracy(np.array([4.0, 3, 2, 1])) == 1
+    assert column.accuracy(np.array([4.0, 4, 2, 1])) < 1
+
+
+@pytest.mark.parametrize("shape", [(8, 4, 3), (12, 3, 3), (200, 25, 4), (20, 10, 2), (9, 2, 5)])
+def test_patterns_are_a_distribution(shape):
+    column = Column(*shape, 3.0)
+    assert column.masses.sum() == pytest.approx(shape[1] / shape[0])
+    assert (column.counts.sum(1) == shape[1]).all()
+    assert (column.rivals.sum(1) == shape[1] - 1).all()
+
+
+@pytest.mark.parametrize("w", [entries(3), 1e-6 * entries(4), 25 * entries(5)])
+def test_the_gradient_over_a_column_sums_to_zero(w):
+    column = Column(200, 25, 4, 30.0)
+    found = column.gradient(np.append(w, 0.0))
+    assert abs(column.multiplicities @ found) < 1e-12 * abs(found).max()
+
+
+def test_the_gradient_is_that_of_the_loss():
+    column, w = Column(200, 25, 4, 12.0), entries(2, 4)
+    step = 1e-6
+    for at in range(5):
+        moved = np.eye(5)[at] * step
+        slope = (column.loss(w + moved) - column.loss(w - moved)) / (2 * step)
+        assert slope == pytest.approx(column.gradient(w)[at] * column.multiplicities[at], rel=1e-6, abs=1e-12)
+
+
+def test_far_scores_keep_their_digits():
+    """Where almost all attention is on one token, 1 − p would be lost in a difference."""
+    column = Column(200, 25, 4, 10.0)
+    near, far = (column.gradient(np.array([0.0, 0, 0, top, 0.0]))[:3] for top in (40.0, 41.0))
+    np.testing.assert_allclose(far / near, np.exp(-1), rtol=1e-9)
+    with np.errstate(all="raise", under="ignore"):
+        assert np.isfinite(column.loss(np.array([0.0, 0, 0, 900.0, 0.0])))
+    assert np.isfinite(replace(column, readout=1e8).gradient(entries(0, 4))).all()
+
+
+def test_closed_forms(task, sets):
+    column = Column(8, 4, 3, 6.0)
+    assert column.triple_mass == pytest.approx(triple_mass(task, sets))
+    np.testing.assert_allclose(column.first_step(), -column.gradient(np.zeros(4)), atol=1e-15)
+    assert column.set_mass == pytest.approx(1 / 70)
+    alone = np.array([0.0, 0, 1, 0])
+    assert column.plateau == pytest.approx(column.accuracy(alone))
+
+
+@pytest.mark.parametrize("shape", [(200, 25, 4), (40, 5, 4), (12, 3, 3), (8, 2, 3)])
+def test_the_least_triple_of_larger_tasks(shape):
+    column = Column(*shape, 1.0)
+    if shape == (200, 25, 4):
+        assert column.triple_mass == pytest.approx(1.381e-3, rel=1e-3)
+        assert column.plateau == pytest.approx(0.67865, abs=1e-5)
+        assert column.critical_readout == pytest.approx(5.9877, abs=1e-4)
+    np.testing.assert_allclose(column.first_step(), -column.gradient(np.zeros(shape[2] + 1)), atol=1e-15)
+
+
+def test_the_force_on_the_plateau_turns_at_the_critical_read_out():
+    """With nearly all attention on the token itself, its score is pulled back above c*, and up below it."""
+    trapped = np.array([0.0, 0, 0, 12.0, 0.0])
+    column = Column(400, 50, 4, 1.0)
+    star = column.critical_readout
+    for readout, sign in ((star - 0.05, -1), (star + 0.05, 1)):
+        force = -replace(column, readout=readout).gradient(trapped)[3]
+        assert np.sign(force) == -sign
+
+
+def test_rare_heads():
+    column = Column(8, 4, 3, 6.0)
+    rare = replace(column, rarity=0.5)
+    with_head = column.counts[:, 0] == 1
+    np.testing.assert_allclose(rare.masses[with_head], column.masses[with_head] / 2)
+    np.testing.assert_allclose(rare.masses[~with_head], column.masses[~with_head])
+
+
+def test_the_limit_is_luces_model():
+    """At c → ∞ with u = c w / n, and against a loop over all sets."""
+    u, readout = entries(1), 4e8
+    column = Column(8, 4, 3, readout)
+    scale = 4 / readout
+    np.testing.assert_allclose(column.gradient(u * scale) * scale, luce_gradient(column, u), rtol=1e-5)
+    assert column.loss(u * scale) == pytest.approx(luce_loss(column, u), rel=1e-5)
+    total = 0.0
+    for counts, mass, decides in zip(column.counts, column.masses, column.deciding, strict=True):
+        choice = log_softmax(np.repeat(u, counts))
+        total -= mass * choice[int(counts[:decides].sum())]
+    assert luce_loss(column, u) == pytest.approx(total / 4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "sentence"),
+    [
+        ((3, 4, 2, 1.0), "needs a vocabulary of as many"),
+        ((5, 3, 5, 1.0), "A list of 5 tokens leaves none of the 5 outside"),
+        ((50, 3, 13, 1.0), "Lists have at most 12 tokens; got 13"),
+        ((8, 4, 3, 0.0), "readout must be positive and finite; got 0"),
+        ((8, 4, 3, float("nan")), "readout must be positive"),
+        ((8, 4, 3, 1.0, -1.0), "rarity must be positive"),
+    ],
+)
+def test_bad_columns_end_in_one_sentence(shape, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        Column(*shape)
+
+
+# What the theorems ask for: their printed numbers, and the bound on all Hessians against the Hessians.
+
+
+def test_the_printed_setting():
+    column = Column(200, 25, 4, 1.0)
+    readout = readout_of_43(200, 25, column.triple_mass)
+    assert readout == pytest.approx(9.591e6, rel=1e-3)
+    steps = horizon_of_43(200, 4) * curvature_bound(25 / 200, readout, 25)
+    assert steps == pytest.approx(1.39e12, rel=1e-2)
+    assert gradient_bound(200, 4) == pytest.approx(0.43863, rel=1e-4)
+
+
+@pytest.mark.parametrize("readout", [1.0, 10.0, 300.0])
+def test_the_first_loss(readout):
+    task, sets = cyclic_lists(8, 3), uniform_sets(8, 4)
+    labels = task.labels(sets.sequences)
+    found = forward(torch.zeros(8, 8).double(), task.read_out(readout), sets.sequences, labels)
+    assert float(found.losses.mean()) == pytest.approx(first_loss(8, 4, readout))
+
+
+@pytest.mark.parametrize("readout", [1.0, 8.0, 60.0])
+def test_no_hessian_of_the_population_loss_is_above_the_bound(readout):
+    task, sets = cyclic_lists(6, 3), uniform_sets(6, 3)
+    labels, fixed = task.labels(sets.sequences), task.read_out(readout)
+    own = torch.Generator().manual_seed(0)
+
+    def loss(flat):
+        losses = forward(flat.view(6, 6), fixed, sets.sequences, labels).losses
+        return losses.mean(1) @ sets.probabilities
+
+    bound, largest = curvature_bound(3 / 6, readout, 3), []
+    for _ in range(10):
+        spread = 3 * torch.rand((), generator=own, dtype=torch.float64)
+        at = spread * torch.randn(36, generator=own, dtype=torch.float64)
+        largest.append(float(torch.linalg.eigvalsh(torch.func.hessian(loss)(at)).abs().max()))
+    assert max(largest) <= bound
+    assert max(largest) > bound / 200
+
+
+def test_the_least_read_out_of_44():
+    """The pilot's, with the loss that V = cP has at W = 0."""
+    loss = lambda c: first_loss(12, 3, c)  # noqa: E731
+    for radius, expected in ((1.0, 1.903e5), (0.1, 4.808e5)):
+        readout = readout_of_44(radius, 3, 3, 1 / 220, loss)
+        assert readout == pytest.approx(expected, rel=1e-3)
+        slope = 4 * max(1, loss(readout)) * (3 / radius) ** 0.5 + 6 * radius / 3
+        assert readout >= slope * 90 * 220 + 4 * radius
+
+
+@pytest.mark.parametrize("mass", [0.0, -0.1, 1.5, float("nan")])
+def test_a_mass_of_nothing_is_refused(mass):
+    with pytest.raises(ParameterError, match=r"in \(0, 1\]"):
+        readout_of_43(10, 3, mass)
+
+
+@pytest.mark.parametrize("radius", [0.0, 65.0, float("nan")])
+def test_a_radius_outside_of_the_theorem_is_refused(radius):
+    with pytest.raises(ParameterError, match=r"ε must lie in \(0, 16M\] = \(0, 64\]"):
+        readout_of_44(radius, 4, 3, 0.1, lambda c: 1.0)
+
+
+# The model of equation (4.1): by the formula, gradients against automatic ones, ties, symmetries.
+
+
+def drawn(words=7, length=4, count=6, seed=0, tokens_repeat=False):
+    own = torch.Generator().manual_seed(seed)
+    task = random_lists(words, 4, own)
+    scores = torch.randn(words, words, generator=own, dtype=torch.float64)
+    read_out = 5 * torch.randn(words, words, generator=own, dtype=torch.float64)
+    if tokens_repeat:
+        sequences = torch.randint(words, (count, length), generator=own)
+    else:
+        sequences = draw_sequences(words, length, count, own)
+    weights = torch.rand(count, generator=own, dtype=torch.float64)
+    return task, scores, read_out, sequences, weights / weights.sum()
+
+
+def by_formula(scores, read_out, sequence):
+    """σ(V X σ(XᵀWX)) of one sequence, as printed; columns are tokens."""
+    x = torch.nn.functional.one_hot(sequence, len(scores)).double().T
+    attention = (x.T @ scores @ x).softmax(0)
+    return (read_out @ x @ attention).softmax(0)
+
+
+@pytest.mark.parametrize("tokens_repeat", [False, True])
+def test_outputs_are_those_of_the_formula(tokens_repeat):
+    task, scores, read_out, sequences, _ = drawn(tokens_repeat=tokens_repeat)
+    found = forward(scores, read_out, sequences, task.labels(sequences))
+    for row, sequence in enumerate(sequences):
+        expected = by_formula(scores, read_out, sequence).T
+        torch.testing.assert_close(found.logits[row].softmax(-1), expected)
+        labels = task.labels(sequences)[row]
+        torch.testing.assert_close(found.losses[row], -expected[range(len(labels)), labels].log())
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("tokens_repeat", [False, True])
+def test_gradients_by_hand_are_the_automatic_ones(seed, tokens_repeat):
+    task, scores, read_out, sequences, weights = drawn(seed=seed, tokens_repeat=tokens_repeat)
+    scores.requires_grad_()
+    read_out.requires_grad_()
+    found = forward(scores, read_out, sequences, task.labels(sequences))
+    (found.losses.mean(1) @ weights).backward()
+    with torch.no_grad():
+        by_hand = gradients(found, read_out, sequences, weights)
+    torch.testing.assert_close(by_hand.scores, scores.grad, atol=1e-12, rtol=0)
+    torch.testing.assert_close(by_hand.read_out, read_out.grad, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("readout", [1.0, 50.0, 1e4])
+def test_the_fast_gradient_is_the_other_one(readout):
+    task, scores, _, sequences, _ = drawn(words=9)
+    fixed, weights = task.read_out(readout), torch.full((6,), 1 / 6, dtype=torch.float64)
+    found = forward(scores, fixed, sequences, task.labels(sequences))
+    slow = gradients(found, fixed, sequences, weights).scores
+    fast = fixed_read_out_gradient(scores, readout, task, sequences)
+    torch.testing.assert_close(fast, slow, atol=1e-12 * readout, rtol=1e-10)
+
+
+def test_a_drawn_gradient_is_unbiased():
+    """Its mean over batches lies within its error of the exact one; a bias of an eighth would be seen."""
+    task, batches = cyclic_lists(5, 2), 4000
+    own = torch.Generator().manual_seed(3)
+    scores = torch.randn(5, 5, generator=own)
+    sets = uniform_sets(5, 3)
+    exact = fixed_read_out_gradient(scores.double(), 4.0, task, sets.sequences)
+    drawn_ones = torch.stack(
+        [
+            fixed_read_out_gradient(scores, 4.0, task, draw_sequences(5, 3, 2, own)).double()
+            for _ in range(batches)
+        ]
+    )
+    error = drawn_ones.std(0) / batches**0.5
+    assert ((drawn_ones.mean(0) - exact).abs() < 4.5 * error + 1e-7).all()
+    assert 4.5 * float(error.max()) < float(exact.abs().max()) / 8
+
+
+def test_ties_are_errors():
+    task = cyclic_lists(6, 2)
+    sequences = uniform_sets(6, 3).sequences
+    labels = task.labels(sequences)
+    found = forward(torch.zeros(6, 6).double(), task.read_out(10.0), sequences, labels)
+    assert not correct(found.logits, labels).any()
+
+
+def test_the_order_of_a_sequence_and_the_names_of_tokens_do_not_matter(task, sets):
+    own = torch.Generator().manual_seed(1)
+    scores = torch.randn(8, 8, generator=own, dtype=torch.float64)
+    read_out, labels = task.read_out(7.0), task.labels(sets.sequences)
+    losses = forward(scores, read_out, sets.sequences, labels).losses
+    turned = sets.sequences.flip(1)
+    torch.testing.assert_close(forward(scores, read_out, turned, labels.flip(1)).losses.flip(1), losses)
+    moved = torch.arange(8).roll(3)  # token i is called moved[i]; labels keep their names
+    renamed, columns = torch.empty_like(scores), torch.empty_like(read_out)
+    renamed[moved[:, None], moved[None, :]] = scores
+    columns[:, moved] = read_out
+    torch.testing.assert_close(forward(renamed, columns, moved[sets.sequences], labels).losses, losses)
+
+
+def test_uniform_attention_pays_the_nth_part_and_has_a_bound(task, sets):
+    labels = task.labels(sets.sequences)
+    found = forward(torch.zeros(8, 8).double(), task.read_out(1.0), sets.sequences, labels)
+    assert weight_on_determining(task, found.attention, sets.sequences).unique().tolist() == [0.25]
+    bound = uniform_attention_bound(task, sets.sequences)
+    for row, own in zip(bound.tolist(), labels.tolist(), strict=True):
+        assert row == max(own.count(label) for label in own) / 4
+
+
+def test_the_bound_is_met_by_no_read_out():
+    """Uniform attention at twenty random V never classifies more than the bound."""
+    task, sequences = cyclic_lists(12, 3), uniform_sets(12, 3).sequences
+    labels, own = task.labels(sequences), torch.Generator().manual_seed(0)
+    bound = uniform_attention_bound(task, sequences)
+    assert float(bound.double().mean()) == pytest.approx(0.60606, abs=1e-5)
+    for _ in range(20):
+        read_out = torch.randn(12, 12, generator=own)
+        logits = forward(torch.zeros(12, 12), read_out, sequences, labels).logits
+        assert (correct(logits, labels).float().mean(1) <= bound).all()
+
+
+# Figure 4.1's step: the closed form against all sets, its diagonal, and drawn ones around it.
+
+
+@pytest.mark.parametrize("seed", [None, 0, 1])
+def test_the_closed_form_is_the_step_on_all_sets(seed):
+    lists = cyclic_lists(10, 3) if seed is None else random_lists(10, 4, torch.Generator().manual_seed(seed))
+    sets, nothing = uniform_sets(10, 4), torch.zeros(10, 10, dtype=torch.float64)
+    found = forward(nothing, nothing, sets.sequences, lists.labels(sets.sequences))
+    step = -100 * gradients(found, nothing, sets.sequences, sets.probabilities).read_out
+    torch.testing.assert_close(exact_step(lists, 4, 100.0), step, atol=1e-12, rtol=0)
+
+
+def test_the_diagonal_of_the_printed_figure():
+    lists = cyclic_lists(200, 4)
+    step = exact_step(lists, 25, 40_000.0)
+    diagonal = step[lists.image, torch.arange(200)]
+    torch.testing.assert_close(diagonal, torch.full((200,), 7.0, dtype=torch.float64))
+    rest = step - lists.read_out(7.0)
+    assert float(rest.abs().max()) == pytest.approx(0.7, abs=1e-4)
+    assert recall(lists, step) == 1
+
+
+def test_a_drawn_step_comes_close_with_more_sequences():
+    lists, rate = cyclic_lists(12, 3), 144.0
+    exact = exact_step(lists, 3, rate)
+    errors = []
+    for count in (100, 1600, 25_600):
+        drawn = sampled_step(lists, 3, rate, count, torch.Generator().manual_seed(count)).double()
+        errors.append(float((drawn - exact).square().mean().sqrt()))
+    assert errors[0] / errors[1] == pytest.approx(4, rel=0.3)
+    assert errors[1] / errors[2] == pytest.approx(4, rel=0.3)
+
+
+def test_recall_is_by_column():
+    lists = cyclic_lists(4, 2)
+    assert recall(lists, lists.read_out(1.0)) == 1
+    assert recall(lists, lists.read_out(1.0).T) == recall(lists, torch.linalg.inv(lists.read_out(1.0)))
+    assert recall(cyclic_lists(8, 2), cyclic_lists(8, 2).read_out(1.0).T) == 0
+
+
+# Flows: beside descent with tiny steps, events of a path with known crossings, known times.
+
+COLUMN = Column(12, 3, 3, 30.0)
+
+
+def test_descent_with_tiny_steps_is_the_flow():
+    """Euler's error is of the order of the step: half of it, half the error."""
+    end = 2.0
+    found, errors = flow(COLUMN, end * (30 / 3) ** 2), []
+    exact = found.scores(found.horizon)
+    for steps in (500, 1000):
+        errors.append(abs(descend(COLUMN, end / steps, steps, to_the_end=True).scores - exact).max())
+    assert errors[1] < 2e-3
+    assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)
+
+
+class Circling(OdeSolution):
+    """Four scores that are cosines: their order is known at any time."""
+
+    def __init__(self):
+        self.ts = np.linspace(1e-6, 6, 60)
+
+    def __call__(self, time):
+        return np.cos(time + 2 * np.pi * np.arange(4) / 4)
+
+
+def test_events_are_the_crossings_of_a_known_path():
+    found = Flow(Column(8, 4, 3, 5.0), Circling(), 6.0)
+    times = [event.time for event in found.events]
+    expected = [np.pi / 4 * k for k in range(1, 8)]
+    np.testing.assert_allclose(times[1:], [time for time in expected if time < 6], atol=1e-8)
+    for event, until in zip(found.events, [*times[1:], 6.0], strict=True):
+        middle = (event.time * until) ** 0.5
+        assert event.order == order_of(Circling()(middle))
+
+
+@pytest.mark.parametrize(("readout", "perfect"), [(1e5, 12_389), (100, 5798), (10, 1507), (7, 1965)])
+def test_scaled_times_of_the_printed_setting(readout, perfect):
+    """Those of the pilot, which integrated with code of its own."""
+    found = flow(Column(200, 25, 4, float(readout)), 1e6)
+    assert found.perfect == pytest.approx(perfect, rel=1e-3)
+    assert [event.order for event in found.events] == ["4123o", "1423o", "1243o", "1234o"]
+    assert found.events[0].accuracy == pytest.approx(found.column.plateau)
+    assert found.natural(found.perfect) == pytest.approx(found.perfect * (25 / readout) ** 2)
+
+
+def test_the_limit_of_large_read_outs():
+    limit = luce_flow(Column(200, 25, 4, 1.0), 1e6).perfect
+    assert limit == pytest.approx(12_404, rel=1e-3)
+    assert flow(Column(200, 25, 4, 1e7), 1e6).perfect == pytest.approx(limit, rel=1e-4)
+
+
+def test_the_sum_over_a_column_is_conserved_and_the_loss_falls():
+    found = flow(COLUMN, 1e5)
+    weights = COLUMN.multiplicities
+    times = np.logspace(-5, 5, 40)
+    assert max(abs(weights @ found.at(time)) for time in times) < 1e-6
+    assert (np.diff([COLUMN.loss(found.scores(time)) for time in times]) < 0).all()
+
+
+def test_a_plateau_that_lasts_has_no_perfect_time():
+    below = Column(200, 25, 4, 4.0)
+    assert np.isnan(flow(below, 1e6).perfect)
+    assert [event.accuracy for event in flow(below, 1e6).events] == [pytest.approx(below.plateau)]
+
+
+def test_descent_at_the_theorems_rate():
+    column = Column(40, 5, 4, 4e5)
+    found = descend(column, 1 / curvature_bound(5 / 40, 4e5, 5), 1000)
+    assert 0 < found.perfect < 1000
+    assert (np.diff(found.losses) < 0).all()
+    assert descend(column, 1e-12, 3).perfect == 0
+
+
+@pytest.mark.parametrize("horizon", [0.0, 1e16, float("nan")])
+def test_a_horizon_beyond_the_digits_is_refused(horizon):
+    with pytest.raises(ParameterError, match="up to a scaled time from 1e-06 to 1e\\+15"):
+        flow(COLUMN, horizon)
+
+
+def test_a_start_that_is_no_number_is_refused():
+    with pytest.raises(ParameterError, match="A flow starts from finite scores; got"):
+        flow(COLUMN, 10.0, np.array([0.0, np.nan, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("rate", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_rate_that_moves_nothing_is_refused(rate):
+    with pytest.raises(ParameterError, match="learning rate must be positive and finite"):
+        descend(COLUMN, rate, 3)

@@ -1,0 +1,436 @@
+"""Patches, soft thresholds, sums of rows, the population, flows, thinned networks."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import expit
+from scipy.stats import ks_2samp, norm
+
+from sameloss.errors import ParameterError
+from sameloss.studies.local_signal.features import feature_table, filter_each, one_filter
+from sameloss.studies.local_signal.tangent.rows import dimension
+from sameloss.studies.local_signal.theory import (
+    Filter,
+    Network,
+    Patches,
+    Rates,
+    RowSum,
+    accuracy,
+    answers,
+    begin,
+    best_threshold,
+    descend,
+    flow,
+    gradient,
+    is_dead,
+    may_die,
+    noise_sums,
+    population,
+    sgd,
+    slopes,
+    soft_threshold,
+    thesis_rates,
+)
+
+# The distribution: one row is the signal, the others are noise.
+
+
+def test_images_have_one_signal_row_and_noise_of_the_right_size():
+    patches, signal = Patches(50), np.array([0.6, 0.8, 0.0])
+    x, y = patches.draw(signal, 400, np.random.default_rng(0))
+    is_signal = (np.abs(x - y[:, None, None] * signal) < 1e-12).all(2)
+    np.testing.assert_array_equal(is_signal.sum(1), 1)
+    noise = x[~is_signal]
+    assert noise.std() == pytest.approx(patches.sigma, rel=0.02)  # 400 * 50 * 3 numbers: 0.3 %
+    assert abs(y.mean()) < 0.2
+    assert len(np.unique(is_signal.argmax(1))) > 40  # it may be any row
+
+
+@pytest.mark.parametrize(
+    ("noise", "multiplier", "sentence"),
+    [(1, 1.0, "noise must be a whole number, at least 2"), (9, 0.0, "multiplier must be positive")],
+)
+def test_what_is_no_such_distribution_is_refused(noise, multiplier, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        Patches(noise, multiplier)
+
+
+def test_the_signal_has_length_one():
+    with pytest.raises(ParameterError, match="has length 1; got 2"):
+        Patches(5).draw(np.array([2.0]), 1, np.random.default_rng(0))
+
+
+def test_the_noise_is_that_of_the_text_and_not_one():
+    assert Patches(1000).sigma == pytest.approx(6.907755 / 31.622777)
+    assert Patches(1000, 0.5).sigma == pytest.approx(Patches(1000).sigma / 2)
+
+
+# The soft threshold, case by case, and its slopes.
+
+
+@pytest.mark.parametrize(
+    ("x", "b", "expected"),
+    [
+        (2.0, -0.5, 1.5),
+        (0.4, -0.5, 0.0),
+        (-2.0, -0.5, -1.5),
+        (2.0, 0.0, 2.0),
+        (0.3, 0.5, 0.6),
+        (2.0, 0.5, 2.5),
+    ],
+)
+def test_it_shrinks_keeps_or_stretches(x, b, expected):
+    assert soft_threshold(x, b) == pytest.approx(expected)
+    assert soft_threshold(-x, b) == pytest.approx(-expected)
+
+
+@pytest.mark.parametrize("b", [-0.5, 0.0, 0.5])
+@pytest.mark.parametrize("x", [-2.0, -0.3, 0.2, 1.0])
+def test_slopes_are_the_derivatives(x, b):
+    step = 1e-6
+    numeric = [
+        (soft_threshold(x + step, b) - soft_threshold(x - step, b)) / (2 * step),
+        (soft_threshold(x, b + step) - soft_threshold(x, b - step)) / (2 * step),
+    ]
+    if b == 0:
+        numeric[1] = np.sign(x)
+    np.testing.assert_allclose(slopes(x, b), numeric, atol=1e-8)
+
+
+def test_an_answer_is_the_sum_over_rows():
+    x = np.array([[[1.0, 0.0], [0.2, 5.0]]])
+    assert answers(x, np.array([1.0, 0.0]), -0.5) == pytest.approx([0.5])
+
+
+@pytest.mark.parametrize("parts", [(0.0, 0.0, 1.0), (np.nan, 1.0, 0.0), (1.0, 0.0, np.inf)])
+def test_what_answers_nothing_is_refused(parts):
+    with pytest.raises(ParameterError, match="A filter needs c² \\+ v² > 0"):
+        Filter(*parts)
+
+
+# The law of the noise's sum, against numerical integration and simulation.
+
+CASES = [(0.3, -0.2), (0.3, 0.0), (0.3, 0.15), (1.0, -2.5)]
+
+
+@pytest.mark.parametrize(("s", "b"), CASES)
+def test_one_rows_characteristic_function_is_its_integral(s, b):
+    u, corners = np.array([0.1, 1.0, 7.0]), [-abs(b) / s, abs(b) / s]
+
+    def integrand(z, frequency):
+        return np.cos(frequency * soft_threshold(s * z, b)) * norm.pdf(z)
+
+    expected = [quad(integrand, -12, 12, args=(own,), points=corners, limit=400)[0] for own in u]
+    np.testing.assert_allclose(1 + RowSum(1, s, b).at(u).less_one, expected, atol=1e-9)
+
+
+@pytest.mark.parametrize(("s", "b"), [case for case in CASES if case[1]])
+def test_its_derivatives_are_those_of_differences(s, b):
+    u, step = np.array([0.3, 2.0, 9.0]), 1e-6
+
+    def psi(s, b):
+        return RowSum(1, s, b).at(u).less_one
+
+    found = RowSum(1, s, b).at(u)
+    np.testing.assert_allclose(found.by_s, (psi(s + step, b) - psi(s - step, b)) / (2 * step), atol=1e-7)
+    np.testing.assert_allclose(found.by_b, (psi(s, b + step) - psi(s, b - step)) / (2 * step), atol=1e-7)
+
+
+def test_powers_keep_their_precision_where_few_rows_survive():
+    row = RowSum(10, 1.0, -9.0).at(np.array([1.0]))
+    assert row.power_less_one(10)[0] == pytest.approx(10 * row.less_one[0], rel=1e-12)
+    assert -1e-16 < row.less_one[0] < 0
+
+
+def test_shares_of_rows_that_survive():
+    own = RowSum(3, 0.5, -1.0)
+    assert own.surviving == pytest.approx(2 * norm.sf(2.0))
+    assert own.atom == pytest.approx((1 - 2 * norm.sf(2.0)) ** 3)
+    assert (RowSum(3, 0.5, 0.0).surviving, RowSum(3, 0.5, 0.2).atom) == (1.0, 0.0)
+
+
+# One filter for several features, and one for each, against drawn images.
+
+FEATURES, IMAGES = 3, 4000
+
+
+@pytest.mark.parametrize("each", [False, True])
+def test_shares_are_those_of_drawn_images(each):
+    """The best threshold's accuracy on images of three features, of y times one of them in a row each."""
+    patches, random = Patches(300, 0.7), np.random.default_rng(0)
+    y = random.choice([-1, 1], IMAGES)
+    x = random.normal(0, patches.sigma, (IMAGES, 301, FEATURES))
+    x[:, 0] = y[:, None] * np.eye(FEATURES)[random.integers(FEATURES, size=IMAGES)]
+    if each:
+        rows = Patches(3 * 300)
+        ratio, expected = best_threshold(Patches(900, patches.sigma / rows.sigma))
+        answers, own = soft_threshold(x, -ratio).sum((1, 2)), filter_each(patches, FEATURES)
+    else:
+        ratio, expected = best_threshold(Patches(300, 0.7 * np.sqrt(FEATURES)))
+        w = np.ones(FEATURES) / np.sqrt(FEATURES)
+        answers, own = soft_threshold(x @ w, -ratio / np.sqrt(FEATURES)).sum(1), one_filter(patches, FEATURES)
+    right = (answers * y > 0).mean()
+    assert abs(right - expected) < 4 * np.sqrt(right * (1 - right) / IMAGES)
+    assert own == pytest.approx(expected) if each else own >= expected - 1e-12
+
+
+def test_one_filter_may_leave_features_out():
+    """With so much noise that all are lost together, one feature and guesses are better."""
+    patches = Patches(1000)
+    assert one_filter(patches, 2) == pytest.approx(0.25 + best_threshold(patches)[1] / 2)
+    assert one_filter(Patches(10_000), 2) > 0.999
+
+
+def test_as_many_features_as_dimensions():
+    patches = Patches(10**6)
+    assert one_filter(patches, dimension(patches)) < 0.52 < 0.99 < filter_each(patches, dimension(patches))
+    table = feature_table()
+    assert (table["one filter"] <= table["a filter each"] + 1e-9).all()
+
+
+def test_no_feature_is_refused():
+    for reached in (one_filter, filter_each):
+        with pytest.raises(ParameterError, match="features must be a whole number, at least 1"):
+            reached(Patches(100), 0)
+
+
+# Loss, accuracy and gradients: against simulation, differences, closed forms and quadrature.
+
+CASES_POPULATION = [
+    (1000, 1.0, 0.1, -0.3),
+    (100, 0.5, 0.3, -0.1),
+    (50, 0.3, 0.2, 0.05),
+    (50, -0.3, 0.2, -0.02),
+    (10, 1.0, 0.5, -1.2),
+    (2, 0.5, 0.5, -0.3),
+]
+
+
+@pytest.mark.parametrize(("k", "c", "v", "b"), CASES_POPULATION)
+def test_it_is_the_mean_over_images(k, c, v, b):
+    """Twelve comparisons of means: beyond four standard errors one in 1,300 times."""
+    patches, count = Patches(k), 4000
+    x, y = patches.draw(np.array([1.0, 0.0]), count, np.random.default_rng(100 + k))
+    f = answers(x, np.array([c, v]), b)
+    losses, right = np.logaddexp(0, -y * f), y * f > 0
+    found = population(patches, Filter(c, v, b))
+    assert abs(losses.mean() - found.loss) < 4 * losses.std() / np.sqrt(count)
+    assert abs(right.mean() - found.accuracy) < 4 * np.sqrt(0.25 / count)
+
+
+@pytest.mark.parametrize(("k", "c", "v", "b"), CASES_POPULATION)
+def test_gradients_are_the_losses_differences(k, c, v, b):
+    patches, step = Patches(k), 1e-4
+    found = population(patches, Filter(c, v, b))
+    for at, own in enumerate((found.by_c, found.by_v, found.by_b)):
+        sides = []
+        for sign in (1, -1):
+            parts = [c, v, b]
+            parts[at] += sign * step
+            sides.append(population(patches, Filter(*parts)).loss)
+        assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(own, abs=2e-5)
+
+
+@pytest.mark.parametrize("b", [-0.4, 0.0])
+def test_gradients_are_those_of_autograd_on_images(b):
+    """The gradient by w of the mean loss over many images, within four standard errors."""
+    patches, w, count = Patches(20), np.array([0.7, 0.4, 0.0]), 40_000
+    x, y = patches.draw(np.array([1.0, 0.0, 0.0]), count, np.random.default_rng(0))
+    z = x @ w
+    pull = -y / (1 + np.exp(y * soft_threshold(z, b).sum(1)))
+    slope = (z >= -b).astype(float) + (z <= b) if b else np.ones_like(z)
+    each = pull[:, None] * np.einsum("nk,nkd->nd", slope, x)
+    by_b = pull * ((z >= -b).astype(float) - (z <= b)).sum(1)
+    found = population(patches, Filter(0.7, 0.4, b))
+    for values, exact in (
+        (each[:, 0], found.by_c),
+        (each[:, 1], found.by_v),
+        (each[:, 2], 0),
+        (by_b, found.by_b),
+    ):
+        assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(count)
+
+
+@pytest.mark.parametrize("k", [2, 100, 10**5, 10**8])
+def test_without_a_threshold_it_is_the_linear_model(k):
+    patches = Patches(k)
+    assert accuracy(patches, Filter(2.0, 0.0, 0.0)) == pytest.approx(norm.cdf(1 / np.log(k)), abs=1e-10)
+
+
+def test_two_rows_by_quadrature():
+    """Of two rows the accuracy is a double integral, taken directly."""
+    patches, b = Patches(2), -0.3
+    s = patches.sigma * np.hypot(0.5, 0.5)
+    g = soft_threshold(0.5, b)
+
+    def right(z):
+        """Return P[the other row > -(g + this one's)]."""
+        need = -(g + soft_threshold(s * z, b))
+        return norm.sf((need + np.sign(need) * -b) / s) if need else norm.sf(-b / s)
+
+    edges = sorted([-abs(b) / s, abs(b) / s, -(g - b) / s, (g - b) / s])
+    expected = quad(lambda z: right(z) * norm.pdf(z), -12, 12, points=edges, limit=500)[0]
+    assert accuracy(patches, Filter(0.5, 0.5, b)) == pytest.approx(expected, abs=1e-8)
+
+
+def test_no_answer_is_no_right_answer():
+    """With the signal under the threshold f is 0 for most images, and right in half of the others."""
+    found = population(Patches(1000), Filter(1.0, 0.0, -1.2))
+    assert found.accuracy == pytest.approx((1 - found.noise.atom) / 2, abs=1e-12)
+    assert found.accuracy < 1e-4
+
+
+def test_it_does_not_depend_on_the_sign_of_the_signals_part():
+    up, down = (population(Patches(30), Filter(sign * 0.4, 0.1, -0.1)) for sign in (1, -1))
+    assert up.accuracy + down.accuracy == pytest.approx(1 - up.noise.atom, abs=1e-9)
+
+
+# Exact flow and descent: recorded numbers, agreement with each other, and the best filter.
+
+START = Filter(1e-6, 1e-6, 0.0)
+
+
+def test_a_flow_is_the_limit_of_descent():
+    patches, start = Patches(100), Filter(0.2, 0.1, -0.05)
+    coarse, fine = (descend(patches, start, Rates(0.4 / n, 0.004 / n), 50 * n).iloc[-1] for n in (4, 8))
+    exact = flow(patches, start, Rates(0.4, 0.004), np.array([0.0, 50.0])).iloc[-1]
+    for name in ("c", "b"):
+        assert abs(fine[name] - exact[name]) < abs(coarse[name] - exact[name]) < 0.02 * abs(exact[name])
+
+
+def test_descent_takes_the_gradient():
+    patches, rates = Patches(30), Rates(0.1, 0.02)
+    table = descend(patches, Filter(0.3, 0.2, -0.1), rates, 1)
+    found = population(patches, Filter(0.3, 0.2, -0.1))
+    np.testing.assert_allclose(
+        table.iloc[1][["c", "v", "b"]],
+        [0.3 - 0.1 * found.by_c, 0.2 - 0.1 * found.by_v, -0.1 - 0.02 * found.by_b],
+    )
+    assert table.loss[0] == found.loss
+
+
+def test_the_settings_of_figure_33():
+    """An independent pilot had these, by inverse Fourier transforms of the density at 999 rows of noise."""
+    patches = Patches(1000)
+    table = flow(patches, START, thesis_rates(patches, 0.1), np.array([0.0, 1.0, 1000.0, 10_000.0]))
+    np.testing.assert_allclose(table.c[1:], [0.0290, 0.2247, 0.8549], rtol=2e-3)
+    np.testing.assert_allclose(table.b[2:], [-0.0658, -0.3766], rtol=2e-3)
+    np.testing.assert_allclose(table.accuracy[1:], [0.558, 0.653, 0.7825], atol=1e-3)
+
+
+@pytest.mark.parametrize(("k", "best"), [(100, 0.628), (300, 0.773), (700, 0.982), (800, 0.991), (3000, 1.0)])
+def test_the_best_filter(k, best):
+    ratio, found = best_threshold(Patches(k))
+    assert found == pytest.approx(best, abs=6e-4)
+    around = [
+        accuracy(Patches(k), Filter(1.0, v, b)) for v in (0.0, 0.1, 0.5) for b in np.linspace(-1, 1, 41)
+    ]
+    assert found >= max(around) - 1e-9
+    assert 0 < ratio < 1
+
+
+def test_a_negative_start_dies_at_a_small_rate_and_not_at_a_large_one():
+    patches, start = Patches(100), Filter(-0.5, 0.01, 0.0)
+    ends = {}
+    for lr in (0.005, 0.2):
+        last = descend(patches, start, thesis_rates(patches, lr), round(5 / lr)).iloc[-1]
+        ends[lr] = is_dead(Filter(last.c, last.v, last.b))
+    assert ends == {0.005: True, 0.2: False}
+    assert may_die(patches, start, 0.005)
+    assert not may_die(patches, start, 0.2)
+    assert not may_die(patches, Filter(0.5, 0.01, 0.0), 0.005)
+
+
+def test_rates_are_positive():
+    with pytest.raises(ParameterError, match="w must be positive and finite; got 0"):
+        Rates(0.0, 0.1)
+
+
+# Stochastic descent by survivors has the law of descent on whole images.
+
+PATCHES = Patches(12)
+
+RATES = Rates(0.3, 0.1)
+
+
+def naive_gradient(network, batch, random):
+    """Draw whole images and differentiate row by row."""
+    x, y = PATCHES.draw(np.eye(len(network.w))[0], batch, random)
+    z = x @ network.w
+    pull = -y * expit(-y * soft_threshold(z, network.b).sum(1)) / batch
+    up, down = (z >= -network.b).astype(float), z <= network.b
+    return np.einsum("n,nk,nkd->d", pull, up + down, x), float(pull @ (up - down).sum(1))
+
+
+@pytest.mark.parametrize("b", [-0.3, 0.1])
+def test_after_steps_it_has_the_law_of_whole_images(b):
+    """Two-sample tests of c, v and b after ten steps, 300 trainings each: each fails once in 1,000 times."""
+
+    def ended(step, random):
+        network = Network(np.array([0.3, 0.2, -0.1]), b)
+        for _ in range(10):
+            by_w, by_b = step(network, random)
+            network.w, network.b = network.w - RATES.w * by_w, network.b - RATES.b * by_b
+        own = network.filter
+        return own.c, own.v, own.b
+
+    random = np.random.default_rng(7)
+    thinned = [ended(lambda n, r: gradient(PATCHES, n, 6, r), random) for _ in range(300)]
+    naive = [ended(lambda n, r: naive_gradient(n, 6, r), random) for _ in range(300)]
+    for one, other in zip(np.transpose(thinned), np.transpose(naive), strict=True):
+        assert ks_2samp(one, other).pvalue > 1e-3
+
+
+def test_the_test_would_notice_a_wrong_threshold():
+    random = np.random.default_rng(0)
+    network, other = Network(np.array([0.3, 0.2, -0.1]), -0.3), Network(np.array([0.3, 0.2, -0.1]), -0.1)
+    right = [gradient(PATCHES, network, 6, random)[1] for _ in range(300)]
+    wrong = [naive_gradient(other, 6, random)[1] for _ in range(300)]
+    assert ks_2samp(right, wrong).pvalue < 1e-3
+
+
+@pytest.mark.parametrize("b", [-0.25, 0.0, 0.15])
+def test_its_mean_is_the_exact_gradient(b):
+    network, random = Network(np.array([0.4, 0.3, 0.0]), b), np.random.default_rng(1)
+    steps = [gradient(PATCHES, network, 50, random) for _ in range(800)]
+    by_w, by_b = np.array([w for w, _ in steps]), np.array([own for _, own in steps])
+    exact = population(PATCHES, network.filter)
+    for values, expected in ((by_w[:, 0], exact.by_c), (by_w[:, 1], exact.by_v), (by_b, exact.by_b)):
+        assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(len(values))
+
+
+@pytest.mark.parametrize("b", [-0.2, 0.1])
+def test_sums_over_rows_have_the_moments_of_whole_rows(b):
+    noise, random, batch = RowSum(7, 0.4, b), np.random.default_rng(3), 20_000
+    found = noise_sums(noise, batch, random)
+    z = noise.s * random.standard_normal((batch, 7))
+    slope = (z >= -b).astype(float) + (z <= b)
+    whole = {
+        "answer": soft_threshold(z, b).sum(1),
+        "along": (slope * z).sum(1),
+        "squares": (slope**2).sum(1),
+        "by_b": ((z >= -b).astype(float) - (z <= b)).sum(1),
+    }
+    for name, values in whole.items():
+        own = getattr(found, name)
+        for power in (1, 2):
+            apart = (own**power).mean() - (values**power).mean()
+            assert abs(apart) < 5 * np.hypot((own**power).std(), (values**power).std()) / np.sqrt(batch)
+    assert np.corrcoef(found.answer, found.along)[0, 1] == pytest.approx(
+        np.corrcoef(whole["answer"], whole["along"])[0, 1], abs=0.01
+    )
+
+
+def test_looks_are_those_of_one_training():
+    tables = []
+    for looks in ([3, 8], [8]):
+        network = begin(4, 0.1, np.random.default_rng(5))
+        tables.append(sgd(PATCHES, network, RATES, 5, np.array(looks), np.random.default_rng(6)))
+    assert tables[0].iloc[1].to_dict() == tables[1].iloc[0].to_dict()
+    assert tables[0].step.tolist() == [3, 8]
+
+
+def test_a_start_has_its_length():
+    assert np.linalg.norm(begin(10, 1e-6, np.random.default_rng(0)).w) == pytest.approx(1e-6)
+    with pytest.raises(ParameterError, match="d must be a whole number"):
+        begin(0, 1.0, np.random.default_rng(0))

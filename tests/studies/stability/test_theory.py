@@ -1,0 +1,342 @@
+"""Losses, exponents, bounds, ridge regression, twins and what they differ in."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import rbf_kernel
+from torch.nn import functional as F
+
+from sameloss.errors import ParameterError
+from sameloss.statistics.bootstrap import seed_interval
+from sameloss.studies.stability.theory import (
+    BOUNDED,
+    LOSS,
+    all_swaps,
+    brier,
+    check_bounded,
+    check_sample,
+    clipped,
+    cross_entropy,
+    drawn_twins,
+    exponent,
+    fitted,
+    gap_bound,
+    longest_step,
+    parameter_bound,
+    solved,
+    stability_bound,
+    swap_changes,
+    swapped,
+    total_variation,
+    twin_table,
+    visiting_order,
+    zero_one,
+)
+
+# Losses by hand, their bounds, and what no loss exceeds.
+
+
+def drawn(seed, *shape):
+    return (3 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))).double().log_softmax(-1)
+
+
+def test_losses_of_one_image():
+    log_p, label = torch.tensor([[0.5, 0.3, 0.2]]).log(), torch.tensor([1])
+    assert float(cross_entropy(log_p, label)) == pytest.approx(-math.log(0.3))
+    assert float(clipped(log_p, label)) == pytest.approx(-math.log(0.3) / math.log(10))
+    assert float(brier(log_p, label)) == pytest.approx((0.5**2 + 0.7**2 + 0.2**2) / 2)
+    assert float(zero_one(log_p, label)) == 1
+    assert float(zero_one(log_p, torch.tensor([0]))) == 0
+
+
+def test_the_clipped_loss_ends_at_guessing():
+    surely_wrong = torch.tensor([[0.0, -50.0]])
+    assert float(clipped(surely_wrong, torch.tensor([1]))) == 1
+    assert float(cross_entropy(surely_wrong, torch.tensor([1]))) == 50
+
+
+@pytest.mark.parametrize("name", BOUNDED)
+def test_bounded_losses_lie_in_the_unit_interval_and_change_by_no_more_than_the_total_variation(name):
+    first, second = drawn(0, 500, 4), drawn(1, 500, 4)
+    labels = torch.randint(4, (500,), generator=torch.Generator().manual_seed(2))
+    losses = [LOSS[name](log_p, labels) for log_p in (first, second)]
+    assert all(((own >= 0) & (own <= 1)).all() for own in losses)
+    if name == "Brier":  # whose slope in the probabilities is at most 1 in total variation, doubled
+        changes = (losses[0] - losses[1]).abs()
+        assert (changes <= 2 * total_variation(first, second) + 1e-12).all()
+
+
+def test_only_bounded_losses_are_for_the_bound():
+    for name in BOUNDED:
+        check_bounded(name)
+    with pytest.raises(
+        ParameterError, match=r"^Bound .*cross-entropy is not; choose one of clipped, Brier, 0-1\.$"
+    ):
+        check_bounded("cross-entropy")
+
+
+# Exponents: planted ones are found, and their intervals cover as often as they say.
+
+SIZES = (80, 160, 320, 640)
+
+
+@pytest.mark.parametrize("b", [-1.2, 0.0, 0.8])
+def test_a_planted_exponent_is_found(b):
+    values = 3 * np.array(SIZES, float) ** b
+    assert exponent(SIZES, values) == pytest.approx(b)
+    a, found = fitted(SIZES, values)
+    assert (a, found) == pytest.approx((3, b), abs=1e-6)
+
+
+def test_intervals_over_seeds_cover_the_exponent_of_the_largest_of_pairs():
+    """β of a pair is log-normal around a power law; of each seed the largest of six is taken."""
+    rng, covered = np.random.default_rng(0), 0
+    law = np.array(SIZES, float) ** -0.5
+    for _ in range(500):
+        seeds = rng.normal(size=(5, 1, 1))  # what a seed's initialisation does to all its pairs
+        pairs = law[:, None] * np.exp(0.3 * seeds + 0.6 * rng.normal(size=(5, len(SIZES), 6)))
+        found = seed_interval(exponent(SIZES, pairs.max(-1)))
+        covered += found.low <= -0.5 <= found.high
+    assert 0.92 <= covered / 500 <= 0.98
+
+
+def test_the_thesis_fit_is_decided_by_the_smallest_sample():
+    values = np.array([8.0, 1.0, 1.0, 1.0])
+    assert fitted(SIZES, values)[1] < exponent(SIZES, values) < 0
+
+
+def test_what_is_not_positive_has_no_exponent():
+    assert np.isnan(exponent(SIZES, np.array([1.0, 0.5, -0.1, 0.2])))
+
+
+@pytest.mark.parametrize("fit", [exponent, fitted])
+def test_two_sizes_are_too_few(fit):
+    with pytest.raises(
+        ParameterError, match=r"^An exponent needs 3 sizes of samples at least; got \[10, 20, 20\]\.$"
+    ):
+        fit([10, 20, 20], np.ones(3))
+
+
+# Bounds by hand, and what they are not about.
+
+
+def test_at_the_longest_step_descent_does_not_expand():
+    """On one image of length 3 with a logit of zero, where the curvature is largest; a longer step does."""
+    x = torch.tensor([3.0, 0.0], dtype=torch.float64)
+    step = longest_step(3.0)
+    assert step == pytest.approx(8 / 9)
+
+    def after(w, lr):
+        w = w.clone().requires_grad_()
+        F.softplus(-w @ x).backward()
+        return w.detach() - lr * w.grad
+
+    near = torch.tensor([1e-4, 0.0], dtype=torch.float64)
+    assert (after(near, step) - after(-near, step)).norm() <= (2 * near).norm() * (1 + 1e-9)
+    assert (after(near, 1.1 * step) - after(-near, 1.1 * step)).norm() > (2 * near).norm() * 1.01
+
+
+def test_a_begun_epoch_counts():
+    assert parameter_bound(2.0, 0.1, steps=10, size=20, batch=4) == pytest.approx(2 * 2 * 0.1 / 4 * 2)
+    assert parameter_bound(2.0, 0.1, steps=11, size=20, batch=4) == pytest.approx(2 * 2 * 0.1 / 4 * 3)
+
+
+def test_long_steps_have_no_bound():
+    with pytest.raises(
+        ParameterError, match=r"^For images 4 long it holds up to a rate of 0\.5; got 0\.6\.$"
+    ):
+        parameter_bound(4.0, 0.6, 10, 20, 4)
+
+
+def test_the_gap_bound_by_hand():
+    expected = 0.1 * math.log(50) * math.log(1000) + math.sqrt(math.log(20) / 50)
+    assert gap_bound("Brier", 0.1, 50) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("loss", "delta", "message"),
+    [("cross-entropy", 0.05, "which cross-entropy is not"), ("0-1", 1.5, "δ is a")],
+)
+def test_what_the_gap_bound_is_not_about(loss, delta, message):
+    with pytest.raises(ParameterError, match=message):
+        gap_bound(loss, 0.1, 50, delta)
+
+
+# Swaps of ridge regression in closed form against fits of every swapped sample.
+
+SAMPLE, OTHERS = 6, 4
+
+
+@pytest.fixture
+def drawn_of_ridge():
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(SAMPLE + OTHERS, 3)), rng.choice([-1.0, 1.0], SAMPLE + OTHERS)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_every_swap_is_a_second_fit(drawn_of_ridge, kernel):
+    x, y = drawn_of_ridge
+    ridge = 0.05
+    gram = x @ x.T if kernel == "linear" else rbf_kernel(x)
+    changes = swap_changes(gram, y, SAMPLE, ridge)
+    fit = lambda rows: KernelRidge(alpha=ridge * SAMPLE, kernel=kernel).fit(x[rows], y[rows])  # noqa: E731
+    before = fit(range(SAMPLE)).predict(x[SAMPLE:])
+    for i in range(SAMPLE):
+        for z in range(OTHERS):
+            rows = [*range(i), SAMPLE + z, *range(i + 1, SAMPLE)]
+            assert changes[i, z] == pytest.approx(fit(rows).predict(x[SAMPLE:]) - before, abs=1e-10)
+
+
+def test_two_points_by_hand():
+    """f(x) = w x with w = Σ x y / (Σ x² + λ m): 2/(2 + 1) on (1, 1) and (1, 1), 0 on (1, 1) and (1, -1)."""
+    x, y = np.ones((3, 1)), np.array([1.0, 1.0, -1.0])
+    assert solved(x[:2] @ x[:2].T, y[:2], 0.5).sum() == pytest.approx(2 / 3)
+    assert swap_changes(x @ x.T, y, 2, 0.5) == pytest.approx(-2 / 3)
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1e-1, 10.0])
+def test_no_swap_breaks_the_bound(drawn_of_ridge, ridge):
+    x, y = drawn_of_ridge
+    gram = x @ x.T
+    before = gram[SAMPLE:, :SAMPLE] @ solved(gram[:SAMPLE, :SAMPLE], y[:SAMPLE], ridge)
+    changes = swap_changes(gram, y, SAMPLE, ridge)
+    losses = np.abs((before + changes - y[SAMPLE:]) ** 2 - (before - y[SAMPLE:]) ** 2)
+    assert losses.max() <= stability_bound(ridge, SAMPLE, gram.diagonal().max(), 1.0)
+
+
+def test_the_bound_by_hand():
+    assert stability_bound(ridge=4.0, size=10, largest=1.0, spread=1.0) == pytest.approx(3.0**2 / 40)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "ridge", "message"),
+    [(np.eye(2), 0.0, "positive λ; got 0"), (-np.eye(2), 0.1, "not positive semi-definite")],
+)
+def test_what_has_no_solution_is_refused(kernel, ridge, message):
+    with pytest.raises(ParameterError, match=message):
+        solved(kernel, np.ones(2), ridge)
+
+
+# What twins differ in, by loops over pairs and images.
+
+PAIRS, TESTED, SIZE, CLASSES = 3, 7, 5, 4
+
+
+@pytest.fixture
+def given():
+    rng = torch.Generator().manual_seed(0)
+    tested, sampled = (
+        torch.randn(2 * PAIRS, count, CLASSES, generator=rng).double().log_softmax(-1)
+        for count in (TESTED, SIZE)
+    )
+    labels = torch.randint(CLASSES, (TESTED,), generator=rng)
+    own = torch.randint(CLASSES, (2 * PAIRS, SIZE), generator=rng)
+    by = torch.randint(TESTED, (PAIRS,), generator=rng)
+    losses = LOSS["cross-entropy"](tested, labels.expand(2 * PAIRS, -1))
+    by[0] = (losses[0] - losses[1]).abs().argmax()  # z is the worst of the first pair
+    return tested, labels, sampled, own, by, torch.randn(2 * PAIRS, 11, generator=rng).double()
+
+
+def test_every_column_by_hand(given):
+    tested, labels, sampled, own, by, vectors = given
+    table = twin_table(*given)
+    assert table["others cross-entropy"][0] < table["beta cross-entropy"][0]
+    for pair, row in table.iterrows():
+        s, other = 2 * pair, 2 * pair + 1
+        for name, loss in LOSS.items():
+            first, second = loss(tested[s], labels), loss(tested[other], labels)
+            changes = [abs(float(a - b)) for a, b in zip(first, second, strict=True)]
+            assert row[f"beta {name}"] == pytest.approx(max(changes))
+            rest = [change for at, change in enumerate(changes) if at != by[pair]]
+            assert row[f"others {name}"] == pytest.approx(max(rest))
+            assert row[f"mean {name}"] == pytest.approx(np.mean(changes))
+            trained = float(loss(sampled[s], own[s]).mean())
+            assert row[f"gap {name}"] == pytest.approx(float(first.mean()) - trained)
+        p, q = tested[s].exp(), tested[other].exp()
+        assert row["beta total variation"] == pytest.approx(float((p - q).clamp(min=0).sum(-1).max()))
+        assert row.distance == pytest.approx(float((vectors[s] - vectors[other]).norm()))
+        assert row.norm == pytest.approx(float(vectors[s].norm() + vectors[other].norm()) / 2)
+        assert row.normalised == pytest.approx(row.distance / row.norm)
+        assert row.error == pytest.approx(float((tested[s].argmax(-1) != labels).double().mean()))
+
+
+def test_equal_models_are_stable(given):
+    tested, labels, sampled, own, by, vectors = given
+    tested[1::2], vectors[1::2] = tested[::2], vectors[::2]
+    table = twin_table(tested, labels, sampled, own, by, vectors)
+    still = [name for name in table if name.startswith(("beta", "others", "mean", "distance"))]
+    assert (table[still] == 0).all(axis=None)
+
+
+# Twins differ in one example, and an order visits each example once an epoch.
+
+RNG = torch.Generator()
+
+
+def test_twins_differ_in_one_position_which_a_test_image_takes():
+    twins = drawn_twins(100, 30, 20, 7, RNG.manual_seed(0))
+    rows = twins.rows(100)
+    assert rows.shape == (14, 20)
+    for pair in range(7):
+        first, second = rows[2 * pair], rows[2 * pair + 1]
+        assert len(set(first.tolist())) == 20
+        assert first.max() < 100
+        (at,) = (first != second).nonzero()
+        assert at == twins.replaced[pair]
+        assert second[at] == 100 + twins.by[pair]
+
+
+def test_every_part_of_a_twin_is_drawn_uniformly():
+    twins = drawn_twins(8, 5, 4, 4000, RNG.manual_seed(1))
+    for drawn, values in ((twins.samples, 8), (twins.replaced, 4), (twins.by, 5)):
+        shares = torch.bincount(drawn.flatten(), minlength=values) / drawn.numel()
+        assert shares == pytest.approx(torch.full((values,), 1 / values), abs=0.03)
+
+
+def test_all_swaps_are_all():
+    rows = all_swaps(torch.tensor([3, 1]), torch.tensor([0, 4])).rows(10)[1::2]
+    expected = {(10, 1), (14, 1), (3, 10), (3, 14)}
+    assert {tuple(row) for row in rows.tolist()} == expected
+    assert len(rows) == len(expected)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [(51, "more than half of a pool of 100"), (15, "fill a batch of 16")]
+)
+def test_samples_that_say_nothing_are_refused(size, message):
+    with pytest.raises(ParameterError, match=message):
+        check_sample(size, 100, 16)
+    check_sample(50, 100, 16)
+
+
+@pytest.mark.parametrize(
+    ("i", "z", "message"),
+    [
+        (3, 5, r"^i = 3 is no position of a sample of 3; the last is 2\.$"),
+        (-1, 5, "no position"),
+        (0, 8, r"^z = 8 is no row of 8; the last is 7\.$"),
+        (0, 7, r"^Row 7 is in the sample already; choose a z that is not\.$"),
+    ],
+)
+def test_swaps_that_cannot_be_are_refused(i, z, message):
+    with pytest.raises(ParameterError, match=message):
+        swapped(torch.tensor([4, 2, 7]), i, z, rows=8)
+
+
+def test_an_example_may_be_swapped_for_itself():
+    assert swapped(torch.tensor([4, 2, 7]), 2, 7, rows=8).tolist() == [4, 2, 7]
+
+
+@pytest.mark.parametrize(("size", "batch", "steps"), [(12, 4, 9), (10, 4, 11)])
+def test_an_order_visits_all_once_an_epoch(size, batch, steps):
+    order = visiting_order(size, batch, steps, RNG.manual_seed(2))
+    assert order.shape == (steps, batch)
+    visits = order.flatten().tolist()
+    for first in range(0, len(visits) - size + 1, size):
+        assert sorted(visits[first : first + size]) == list(range(size))
+    epochs = [tuple(visits[first : first + size]) for first in range(0, len(visits) - size + 1, size)]
+    assert all(one != other for one, other in itertools.pairwise(epochs))
