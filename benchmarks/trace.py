@@ -56,7 +56,7 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain

@@ -73,7 +73,7 @@ trained, noise = page.present(TRAINED), page.present(NOISE)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.adversary import transfer_loss
+from sameloss.training.objectives import transfer_loss
 
 show_source(transfer_loss)
 
@@ -86,7 +86,7 @@ show_source(transfer_loss)
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.training.adversary import TaskExamples
+from sameloss.training.objectives import TaskExamples
 
 
 class OneFeature(torch.nn.Linear):

@@ -62,7 +62,7 @@ tasks = page.tasks
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.training.trace_penalty import fisher_trace_along
+from sameloss.training.objectives import fisher_trace_along
 
 show_source(fisher_trace_along)
 

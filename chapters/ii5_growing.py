@@ -59,7 +59,7 @@ page = begin(globals(), STUDY, "ii5_growing")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.models.layer_maps import repeated
+from sameloss.models.grow import repeated
 
 show_source(repeated)
 

@@ -135,7 +135,7 @@ verdicts = beside_the_paper(page)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.models.layer_maps import grid
+from sameloss.models.grow import grid
 
 stages = {4: 1, 8: 1, 12: 1, 16: 2, 20: 2}  # layers before growing: at every so many-th index
 tried = {layers: len(grid(layers, 4, every)) for layers, every in stages.items()}

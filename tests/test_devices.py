@@ -13,19 +13,24 @@ from emulated_device import DEVICE, emulate
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.masking import mask_batch
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
-from sameloss.measures.downstream.features import contextual_features, one_hot_features
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream.probe import contextual_features, one_hot_features
 from sameloss.measures.flatness import hutchinson, trace
 from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
 from sameloss.measures.saturation import saturation
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.runs.flatness import flatness_measures, predictions
 from sameloss.studies.same_loss.estimators import _forms, _three_traces
-from sameloss.training.adversary import Adversary, TaskExamples, one_hot_classes
 from sameloss.training.corpus import Corpus, write_corpus
-from sameloss.training.objectives import Objective, loss_of
-from sameloss.training.trace_penalty import TracePenalty
+from sameloss.training.objectives import (
+    Adversary,
+    Objective,
+    TaskExamples,
+    TracePenalty,
+    loss_of,
+    one_hot_classes,
+)
 
 LANGUAGES = {
     "PCFG": PCFGSpec(2, 2, 2, 2, 3, 4, 2, 1.0, 1.0, early_stop=(0.3, 0.4), smoothing=0.1, seed=3),

@@ -12,8 +12,7 @@ import pandas as pd
 
 from campaign import commands, crowds, damage, kills, limits
 from campaign.parts import Counted, run, table
-from sameloss.store.environment import environment
-from sameloss.store.revision import uncommitted
+from sameloss.store.environment import environment, uncommitted
 
 PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS, *commands.PARTS)
 

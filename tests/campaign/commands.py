@@ -20,8 +20,7 @@ import psutil
 
 from campaign.parts import Part, Trial
 from campaign.victims import own_folder
-from sameloss.store.files import sha256
-from sameloss.store.manifest import MANIFEST
+from sameloss.store.manifest import MANIFEST, sha256
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,8 +19,7 @@ from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
-from sameloss.store.files import sha256
-from sameloss.store.manifest import MANIFEST
+from sameloss.store.manifest import MANIFEST, sha256
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.decision_lists.experiment import ListSGD, TaskShape
 from sameloss.studies.decision_lists.training import Steps

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sameloss.models.differentiable_lstm import unrolled_lstm, without_cudnn
+from sameloss.models.bilstm import unrolled_lstm, without_cudnn
 
 KINDS = list(product((1, 2), (False, True), (False, True), (False, True)))
 

@@ -10,8 +10,7 @@ from transformers import AutoModelForMaskedLM
 from sameloss.errors import ModelError
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.export import export_model
-from sameloss.models.huggingface import HuggingFaceModel
+from sameloss.models.export import HuggingFaceModel, export_model
 
 SHAPE, WORDS, LENGTH = EncoderShape(32, 4, 3, 64), 11, 7
 LENGTHS = torch.tensor([7, 3, 5, 7, 1])

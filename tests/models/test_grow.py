@@ -10,8 +10,7 @@ from sameloss.errors import ModelError, ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen
 from sameloss.models.export import export_model
-from sameloss.models.grow import PRE_LN_ROBERTA, PRESERVING, grow, grow_weights
-from sameloss.models.layer_maps import explicit, grid, repeated
+from sameloss.models.grow import PRE_LN_ROBERTA, PRESERVING, explicit, grid, grow, grow_weights, repeated
 
 SHAPE, WORDS, LENGTH = EncoderShape(4, 2, 2, 8), 5, 6
 MAPS = [*grid(2, 2).values(), *grid(2, 1).values(), explicit(2, [0, 1, 1, 0])]

@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from sameloss.errors import ModelError
-from sameloss.models.huggingface import HuggingFaceModel
+from sameloss.models.export import HuggingFaceModel
 
 WORDS, LENGTH = 5, 4
 SIZES = {"vocab_size": WORDS + 2, "max_position_embeddings": LENGTH, "num_hidden_layers": 1}

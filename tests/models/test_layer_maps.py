@@ -3,7 +3,7 @@
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.models.layer_maps import LayerMap, explicit, grid, repeated, stacked
+from sameloss.models.grow import LayerMap, explicit, grid, repeated, stacked
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from transformers import BertConfig, BertForMaskedLM, OPTConfig, OPTForCausalLM
 
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.models.parts import GROUPS, parameter_group, parameter_layer
+from sameloss.models.masked_model import GROUPS, parameter_group, parameter_layer
 
 SIZES = {"vocab_size": 7, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
 MODELS = {

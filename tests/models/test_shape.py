@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from sameloss.errors import ParameterError
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape, PostBlock
-from sameloss.models.shape import Shape, asked_of_model
+from sameloss.models.masked_model import Shape, asked_of_model
 
 SHAPES = [EncoderShape(8, 2, 1, 16), EncoderShape(6, 3, 3, 10), BiLSTMShape(8, 1), BiLSTMShape(6, 3)]
 WORDS, LENGTH = 5, 7

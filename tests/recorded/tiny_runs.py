@@ -20,19 +20,23 @@ from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
     FlatnessMeasurement,
     HessianGapMeasurement,
+    SaturationMeasurement,
     TraceMeasurement,
 )
 from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.languages import Calibration, LanguageMeasurement
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
-from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
-from sameloss.runs.saturation import SaturationMeasurement
+from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, Finetuning, LabelBudget, Probing
+from sameloss.runs.sampling import (
+    Calibration,
+    CorpusSampling,
+    Downstream,
+    LabelledSampling,
+    LanguageMeasurement,
+)
 from sameloss.store.store import Run, Store
 from sameloss.studies.decision_lists.experiment import (
     PARTS,

@@ -22,11 +22,9 @@ from sameloss.runs.cost import (
     training_flops,
 )
 from sameloss.runs.sampling import Downstream, LabelledSampling
-from sameloss.training.adversary import Adversary
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
-from sameloss.training.objectives import Objective
-from sameloss.training.trace_penalty import TracePenalty
+from sameloss.training.objectives import Adversary, Objective, TracePenalty
 
 
 def test_flops_by_hand(tiny_run):

@@ -9,8 +9,8 @@ import pytest
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.probing import Finetuning
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Store

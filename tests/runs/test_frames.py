@@ -7,12 +7,12 @@ from sameloss.runs.flatness import (
     EnlargementMeasurement,
     FlatnessMeasurement,
     HessianGapMeasurement,
+    SaturationMeasurement,
     TraceMeasurement,
 )
 from sameloss.runs.frames import COLUMNS, Measurement, check_frame, frame
 from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.saturation import SaturationMeasurement
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Store
 
 FOUND = frame({"entropy": Estimate(1.25, 0.1, 20), "kl": Estimate(0.5, float("nan"), 1)}, 8)

@@ -11,14 +11,12 @@ from torch import nn
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.masked_model import MaskedLanguageModel, chosen
-from sameloss.models.shape import Shape, asked_of_model
+from sameloss.models.masked_model import MaskedLanguageModel, Shape, asked_of_model, chosen
 from sameloss.runs.cost import training_bytes, training_flops
 from sameloss.store.store import Store
-from sameloss.training.adversary import Adversary
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
-from sameloss.training.objectives import Objective
+from sameloss.training.objectives import Adversary, Objective
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +49,7 @@ def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, whole
 
     store, run = Store(tmp_path), replace(tiny_run, resume_every=20)
     whole.get(run)
-    for written in ("sameloss.runs.resumable.write_atomically", "sameloss.runs.pretraining.save_weights"):
+    for written in ("sameloss.runs.checkpoints.write_atomically", "sameloss.runs.pretraining.save_weights"):
         with monkeypatch.context() as patched:
             patched.setattr(written, stopped)
             with pytest.raises(KeyboardInterrupt):

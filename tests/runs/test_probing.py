@@ -6,9 +6,9 @@ import torch
 
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
-from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.measures.downstream.online_code import FEW_LABELS, code_lengths, probes_by_count
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream.probe import contextual_features, lookup_features, one_hot_features
 from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.seeds import stream_seed

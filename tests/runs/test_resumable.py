@@ -10,7 +10,7 @@ import torch
 
 from sameloss.errors import StoreError
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.runs.resumable import Resumable
+from sameloss.runs.checkpoints import Resumable
 from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser
 
 SETTINGS = Optimisation(steps=60, batch=16, lr=1e-2)

@@ -11,7 +11,7 @@ from sameloss.languages.grammars.formats import GrammarText
 from sameloss.languages.labels import labels
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.store import Store
-from sameloss.training.unseen import unseen
+from sameloss.training.corpus import unseen
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.4, 0.6), seed=5)
 DOWNSTREAM = Downstream(("root", "span2"), "likelihood", train=150, test=50, probe_seeds=2, seed=0)

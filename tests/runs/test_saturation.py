@@ -8,9 +8,9 @@ import torch
 
 from sameloss.languages.entropy import context_information, masked_entropy
 from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.runs.flatness import SaturationMeasurement
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.sampling import CorpusSampling
-from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Store
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import sem
 
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 def test_estimate_of_draws():

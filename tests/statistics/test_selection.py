@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.statistics.selection import choose_at, halve, when_settled
+from sameloss.statistics.prediction import choose_at, halve, when_settled
 
 STEPS = np.array([0, 1, 2, 4, 8, 16])
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import torch
 
 from sameloss.device import device_name
-from sameloss.store.environment import environment
-from sameloss.store.revision import source_revision
+from sameloss.store.environment import environment, source_revision
 
 
 def test_an_environment_says_when_by_what_and_where():

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from sameloss.store import files
-from sameloss.store.files import sha256, write_atomically, write_through
+from sameloss.store import manifest as files
+from sameloss.store.manifest import sha256, write_atomically, write_through
 
 
 @pytest.fixture

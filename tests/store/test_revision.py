@@ -9,7 +9,7 @@ from toy_runs import Squaring
 
 from sameloss.errors import StoreError
 from sameloss.store import location
-from sameloss.store.revision import revision, source_revision, uncommitted
+from sameloss.store.environment import revision, source_revision, uncommitted
 from sameloss.store.store import Store
 
 

@@ -15,7 +15,7 @@ import toy_runs
 from toy_runs import Slow, Squaring, computations
 
 from sameloss.errors import StoreError
-from sameloss.store import files
+from sameloss.store import manifest as files
 from sameloss.store.manifest import MANIFEST, PROGRESS, SCRATCH
 from sameloss.store.store import Store
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sameloss.languages.masking import mask_batch
-from sameloss.training.adversary import TaskExamples, one_hot_classes
+from sameloss.training.objectives import TaskExamples, one_hot_classes
 
 
 @pytest.fixture

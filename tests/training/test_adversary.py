@@ -5,7 +5,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from sameloss.errors import ParameterError
-from sameloss.training.adversary import (
+from sameloss.training.objectives import (
     Adversary,
     TaskExamples,
     one_hot_classes,

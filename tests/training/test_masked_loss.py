@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from sameloss.languages.masking import mask_share
-from sameloss.training.masked_loss import noisy_targets, plain_loss, true_conditionals
+from sameloss.training.objectives import noisy_targets, plain_loss, true_conditionals
 
 
 def logits_of(model, batch):

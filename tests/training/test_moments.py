@@ -8,8 +8,7 @@ import torch
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.grow import grow
-from sameloss.models.layer_maps import explicit, repeated
+from sameloss.models.grow import explicit, grow, repeated
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 from sameloss.training.moments import Moments, grown_moments, moments_of
 

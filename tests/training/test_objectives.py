@@ -5,10 +5,15 @@ import torch
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
-from sameloss.training.adversary import Adversary
-from sameloss.training.masked_loss import noisy_targets, plain_loss
-from sameloss.training.objectives import ORDINARY, Objective, loss_of
-from sameloss.training.trace_penalty import TracePenalty
+from sameloss.training.objectives import (
+    ORDINARY,
+    Adversary,
+    Objective,
+    TracePenalty,
+    loss_of,
+    noisy_targets,
+    plain_loss,
+)
 
 ADVERSARY, PENALTY = Adversary(0.7, sentences=20), TracePenalty(0.3)
 

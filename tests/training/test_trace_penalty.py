@@ -5,7 +5,7 @@ import torch
 
 from sameloss.errors import ParameterError
 from sameloss.measures.flatness.trace import fisher_trace
-from sameloss.training.trace_penalty import TracePenalty, fisher_trace_along, random_signs
+from sameloss.training.objectives import TracePenalty, fisher_trace_along, random_signs
 
 
 def seeded(seed=0):

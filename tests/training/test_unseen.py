@@ -7,9 +7,8 @@ import torch
 from sameloss.errors import CorpusError
 from sameloss.languages import Language, Sentences
 from sameloss.training import corpus as corpus_module
-from sameloss.training import unseen as deduplication
-from sameloss.training.corpus import Corpus, write_corpus
-from sameloss.training.unseen import distinct, held_out_unseen, unseen
+from sameloss.training import corpus as deduplication
+from sameloss.training.corpus import Corpus, distinct, held_out_unseen, unseen, write_corpus
 
 
 class Uniform(Language):

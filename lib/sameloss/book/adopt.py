@@ -7,9 +7,9 @@ import nbformat
 from sameloss.book.contents import notebooks
 from sameloss.book.executed import DEFAULT, Execution, code_cells, copy_of, execution_of, forget_execution
 from sameloss.book.fingerprint import fingerprints
-from sameloss.store.files import write_atomically
+from sameloss.store.environment import revision, uncommitted
 from sameloss.store.location import SOURCE, source_checkout
-from sameloss.store.revision import revision, uncommitted
+from sameloss.store.manifest import write_atomically
 from sameloss.studies.screens import WIDE
 
 FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/existence.svg")

@@ -16,8 +16,8 @@ from papermill.exceptions import PapermillExecutionError
 from sameloss.book.contents import notebooks
 from sameloss.book.executed import DEFAULT, Execution, copy_of, execution_of, write_execution
 from sameloss.book.fingerprint import fingerprints
+from sameloss.store.environment import source_revision
 from sameloss.store.orphans import end_with_parent
-from sameloss.store.revision import source_revision
 from sameloss.studies.screens import NARROW_WANTED
 
 KERNELS = 2

@@ -10,10 +10,10 @@ from sameloss.book.adopt import refuse_uncommitted, refuse_unknown_source
 from sameloss.book.costs import announce, by_part, parts_in_words
 from sameloss.book.fingerprint import POOL, RESULTS
 from sameloss.book.studies import all_studies, open_page
+from sameloss.store.environment import UNCOMMITTED, UNKNOWN
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import WithRecord, forget_others, record_runs, take_recorded
-from sameloss.store.revision import UNCOMMITTED, UNKNOWN
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import choose

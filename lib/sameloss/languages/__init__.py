@@ -8,8 +8,7 @@ its entropy, its calibration. A language knows no model that is trained on it an
 
 from sameloss.languages.autoregressive.teacher import TeacherSpec
 from sameloss.languages.grammars.grammar import Grammar
-from sameloss.languages.grammars.hierarchy import HierarchySpec
-from sameloss.languages.grammars.layered import PCFGSpec
+from sameloss.languages.grammars.layered import HierarchySpec, PCFGSpec
 from sameloss.languages.grammars.pcfg import PCFG, Task
 from sameloss.languages.hmm import HMM, HMMSpec
 from sameloss.languages.language import MASK, Language, LanguageSpec, Sentences, substituted_conditionals

@@ -18,7 +18,7 @@ from sameloss.languages.entropy import masked_entropy
 from sameloss.languages.grammars.layered import PCFGSpec
 from sameloss.languages.hmm import HMMSpec
 from sameloss.languages.language import LanguageSpec
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 EARLY_STOP = (0.1, 0.25)
 """The range in the released grammar; a calibrated one is a multiple of it."""

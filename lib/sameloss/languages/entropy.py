@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sameloss.errors import LanguageError
 from sameloss.languages.language import MASK, Language, Sentences
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 AT_ONCE = 1 << 23
 """Conditional probabilities held at once (64 MB)."""

@@ -6,7 +6,7 @@ import torch
 
 from sameloss.languages.entropy import entropies
 from sameloss.languages.language import MASK, Language, Sentences
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 def beyond_windows(language: Language, sentences: Sentences, windows: Iterable[int]) -> dict[int, Estimate]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from sameloss.languages import Language, Sentences, mask_one
 from sameloss.languages.entropy import entropies
 from sameloss.languages.enumeration import enumerate_sentences
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 CHUNK = 2048
 """Sentences that go through the model at once."""
@@ -86,7 +86,7 @@ def saturation(
         Means over the sentences with their errors, nats a masked token.
 
     >>> from sameloss.languages import HMMSpec
-    >>> from sameloss.measures.flatness.unigram import Unigram
+    >>> from sameloss.measures.flatness.trace import Unigram
     >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
     >>> sentences = language.sample(50, torch.Generator().manual_seed(0))
     >>> found = saturation(Unigram([0.5, 0.5]), sentences, language.conditionals(sentences))
@@ -113,7 +113,7 @@ def exact_saturation(model: nn.Module, language: Language) -> Saturation:
         LanguageError: for a language of too many sentences.
 
     >>> from sameloss.languages import HMMSpec
-    >>> from sameloss.measures.flatness.unigram import Unigram
+    >>> from sameloss.measures.flatness.trace import Unigram
     >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
     >>> saturated = Unigram(language.emission[0].tolist())
     >>> abs(exact_saturation(saturated, language).kl.mean) < 1e-12

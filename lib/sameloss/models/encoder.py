@@ -15,8 +15,7 @@ from torch.nn import functional as F
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
-from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, chosen
-from sameloss.models.shape import Norm, Option, Shape
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Option, Shape, chosen
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,25 @@
-"""An encoder as a folder that `transformers` opens: a pre-LN one as RoBERTa's variant, a post-LN one as BERT.
-
-The token ids stay: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
-need a padding id: BERT's default, 0, is our [MASK], and RoBERTa's, 1, is a word, whose positions would
-then be skipped.
-"""
+"""Models of ours as HuggingFace's, and back."""
 
 import re
 from pathlib import Path
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import BertConfig, PreTrainedConfig, RobertaPreLayerNormConfig
+from transformers import BertConfig, PreTrainedConfig, PreTrainedModel, RobertaPreLayerNormConfig
 
 from sameloss.errors import ModelError
 from sameloss.models.encoder import Encoder
 from sameloss.models.masked_model import EPSILON
+
+# An encoder as a folder that `transformers` opens: a pre-LN one as RoBERTa's variant, a post-LN one as BERT.
+#
+# The token ids stay: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
+# need a padding id: BERT's default, 0, is our [MASK], and RoBERTa's, 1, is a word, whose positions would
+# then be skipped.
 
 NO_WORD = -1e4
 """Output bias of [MASK] and of padding: a softmax over all ids gives them nothing, in float16 too."""
@@ -140,3 +142,56 @@ def _skipped_positions(model: Encoder) -> int:
 def _renamed(name: str, model: Encoder) -> str:
     names = NAMES[model.norm]
     return re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], name)
+
+
+# HuggingFace's language models, called as the models of this book are.
+
+
+class HuggingFaceModel(nn.Module):
+    """A masked or causal language model of `transformers`, whose token ids are our words: 0 is [MASK].
+
+    A masked one predicts the word behind the mask; a causal one the word after `positions`.
+    """
+
+    def __init__(self, model: PreTrainedModel, words: int) -> None:
+        """Wrap a model as it comes.
+
+        Args:
+            model: returns an output with `logits`, (batch, seq, vocabulary).
+            words: ids 1 to `words` are words; further ids of the vocabulary are never predicted.
+
+        Raises:
+            ModelError: where the model's vocabulary lacks some of the words.
+
+        """
+        super().__init__()
+        if model.config.vocab_size <= words:
+            raise ModelError(
+                f"The model's vocabulary has {model.config.vocab_size} ids, too few for [MASK] and "
+                f"{words} words; it needs at least {words + 1}."
+            )
+        self.model, self.words = model, words
+
+    def forward(
+        self,
+        masked: Int[Tensor, "batch seq"],
+        positions: Int[Tensor, " batch"],
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch word"]:
+        """Return the logits of the words at one position of each sentence."""
+        inside = None
+        if lengths is not None:
+            inside = (torch.arange(masked.shape[1], device=masked.device) < lengths[:, None]).long()
+        logits = getattr(self.model(input_ids=masked, attention_mask=inside), "logits", None)
+        if (
+            logits is None
+            or logits.ndim != 3
+            or logits.shape[:2] != masked.shape
+            or logits.shape[2] <= self.words
+        ):
+            returned = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
+            raise ModelError(
+                f"The model returned {returned} for tokens of shape {tuple(masked.shape)}; it needs a head "
+                f"that predicts one of {self.words} words at every token."
+            )
+        return logits[torch.arange(len(masked), device=masked.device), positions, 1 : self.words + 1]

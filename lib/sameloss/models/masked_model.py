@@ -1,12 +1,70 @@
-"""What every masked language model of the book shares: embeddings, a stack of blocks, a tied head."""
+"""Masked language models: their protocol, their parts, their shapes by name."""
 
+import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from sameloss.errors import ParameterError
+
+# Which part of a model a parameter belongs to, read off its name: ours and HuggingFace's.
+
+GROUPS = {
+    "LayerNorm": r"norm\d?\.(weight|bias)$|\bln_\w+\.",
+    "position": r"position|\bwpe\b",
+    "word embedding": r"^word\b|word_embeddings|embed_tokens|token_type|tok_embeddings|\bwte\b|^shared\b",
+    "head": r"^head|lm_head|^cls\.|predictions|^vocab_|^decoder\.\w+$",
+    "LSTM": r"lstm|(weight|bias)_[ih]h",
+    "attention": r"attention|attn",
+    "MLP": r"mlp|ffn|feed_?forward|intermediate|output\.dense|densereludense|fc1|fc2|linear[12]\b",
+}
+"""Groups of parameters by a pattern in the name; the first that matches decides."""
+
+DEPTH = re.compile(r"(?:blocks?|layers?|\bh)\.(\d+)\.")
+
+
+def depth(layer: str) -> tuple[int, int]:
+    """Return what orders the names that `parameter_layer` gives.
+
+    >>> sorted(["head", "layer 10", "embedding", "layer 2"], key=depth)
+    ['embedding', 'layer 2', 'layer 10', 'head']
+    """
+    kind, _, number = layer.partition(" ")
+    return ("embedding", "layer", "head").index(kind), int(number or 0)
+
+
+def parameter_group(name: str) -> str:
+    """Return the group that a parameter belongs to, one of `GROUPS`, or other.
+
+    >>> parameter_group("blocks.0.attention.qkv.weight")
+    'attention'
+    >>> parameter_group("bert.encoder.layer.1.attention.output.LayerNorm.bias")
+    'LayerNorm'
+    """
+    lower = name.lower()
+    return next((group for group, pattern in GROUPS.items() if re.search(pattern, lower)), "other")
+
+
+def parameter_layer(name: str) -> str:
+    """Return the depth of a parameter: embedding, layer 1, layer 2, ..., head.
+
+    A tied embedding counts as embedding. What follows the last block counts as head.
+
+    >>> [parameter_layer(n) for n in ("word.weight", "blocks.1.mlp_in.bias", "final_norm.weight")]
+    ['embedding', 'layer 2', 'head']
+    """
+    depth = DEPTH.search(name)
+    if depth:
+        return f"layer {int(depth[1]) + 1}"
+    return "embedding" if re.search(r"^word|position|embed|\bw[tp]e\b|^shared\b", name.lower()) else "head"
+
+
+# What every masked language model of the book shares: embeddings, a stack of blocks, a tied head.
 
 EPSILON = 1e-12
 """The epsilon of all LayerNorms, which is BERT's."""
@@ -110,3 +168,94 @@ class MaskedLanguageModel(nn.Module):
     def parameter_count(self) -> int:
         """Return the number of trainable parameters; the tied embedding counts once."""
         return sum(parameter.numel() for parameter in self.parameters())
+
+
+# What a family of models says of each of its sizes: how it is built, and what it takes.
+
+Norm = Literal["pre", "post"]
+
+Option = Literal["post-LN", "dropout", "bfloat16", "compilation"]
+"""What a training can ask for beyond the plain one, and not every family of models has."""
+
+
+class Shape(ABC):
+    """A size of a family of models.
+
+    A family is a frozen dataclass of this kind: its fields are part of a run's key, and whoever trains its
+    models, or counts what that takes, needs to know no more of it than this class says.
+    """
+
+    family: ClassVar[str]
+    """The family's name, with its article."""
+
+    options: ClassVar[frozenset[Option]] = frozenset()
+    """Which of the options the family has."""
+
+    d_model: int
+    layers: int
+
+    @abstractmethod
+    def build(
+        self,
+        words: int,
+        max_length: int,
+        seed: int | None = None,
+        norm: Norm = "pre",
+        dropout: float = 0.0,
+    ) -> MaskedLanguageModel:
+        """Return a new model.
+
+        Args:
+            words: vocabulary size c, [MASK] not counted.
+            max_length: number of learned positions.
+            seed: of the initial weights; where it is None, they are left as PyTorch makes them.
+            norm: whether LayerNorms stand before the parts of a block, or behind their residual sums.
+            dropout: share of what the blocks' parts add that is dropped in training.
+
+        Raises:
+            ParameterError: where `norm` or `dropout` asks for what the family lacks.
+
+        """
+
+    @property
+    @abstractmethod
+    def matrix_parameters(self) -> int:
+        """Return the number of parameters that multiply every token: the matrices of all blocks."""
+
+    @abstractmethod
+    def flops(self, words: int, length: float) -> float:
+        """Return the floating-point operations of a training step on one sentence with one mask.
+
+        Args:
+            words: vocabulary size c.
+            length: tokens of the sentence; a mean length where a mean is wanted.
+
+        """
+
+    @abstractmethod
+    def activations(self, length: int) -> int:
+        """Return roughly how many numbers a token of a sentence leaves for the backward pass."""
+
+    def parameter_count(self, words: int, max_length: int) -> int:
+        """Return the number of parameters of a model of this shape, without making their values."""
+        with torch.device("meta"):
+            return self.build(words, max_length).parameter_count
+
+    def check_options(self, asked: Iterable[Option]) -> None:
+        """Refuse options that the family lacks.
+
+        Raises:
+            ParameterError: with their names.
+
+        """
+        lacking = [option for option in asked if option not in self.options]
+        if lacking:
+            raise ParameterError(
+                f"{self.family} cannot be trained with {' or '.join(lacking)}; choose another family's size."
+            )
+
+
+def asked_of_model(norm: Norm, dropout: float) -> list[Option]:
+    """Return the options that a model is built with."""
+    asked: dict[Option, bool] = {"post-LN": norm == "post", "dropout": dropout > 0}
+    return [option for option, wanted in asked.items() if wanted]

@@ -13,8 +13,8 @@ from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import Store
+from sameloss.training.execution import Process
 from sameloss.training.loop import TrainingStep
-from sameloss.training.process import Process
 
 
 @dataclass(frozen=True)

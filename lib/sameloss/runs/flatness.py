@@ -1,4 +1,4 @@
-"""The runs that measure the flatness of checkpoints."""
+"""Stored measurements of checkpoints: saturation, flatness."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,23 +10,65 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from sameloss.languages.entropy import context_information
+from sameloss.languages.enumeration import enumerable
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.diagonal import group_diagonals
-from sameloss.measures.flatness.estimated_trace import EstimatedTrace
+from sameloss.measures.flatness.hessian import top_eigenvalue
 from sameloss.measures.flatness.hutchinson import fisher_gap
-from sameloss.measures.flatness.relative_trace import relative_trace
 from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
-from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
-from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace, relative_trace
+from sameloss.measures.saturation import exact_saturation, saturation
 from sameloss.models.encoder import Encoder
 from sameloss.models.enlarge import Tying, kind_of, trace_law
-from sameloss.models.parts import parameter_layer
+from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.frames import Measurement, frame
-from sameloss.runs.held_out import held_out_conditionals, held_out_masked
+from sameloss.runs.held_out import HeldOutConditionals, held_out_conditionals, held_out_masked
 from sameloss.seeds import generator_for
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
+
+# The run that measures how far checkpoints are from the best possible loss.
+
+
+@dataclass(frozen=True)
+class SaturationMeasurement(Measurement):
+    """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences.
+
+    The parts of its frame are `entropy`, `kl`, `loss` and `context`, all there is to learn of the language,
+    in nats a masked token.
+    """
+
+    pretraining: TrainedRun
+    held_out: HeldOutConditionals
+
+    schema: ClassVar[int] = 3
+
+    @property
+    def effort(self) -> float:
+        """Return a rough number of seconds."""
+        return 0.7 * (1 + self.pretraining.shape.d_model**2 / 2000) * len(self.pretraining.checkpoints)
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
+        language = self.pretraining.corpus.language.build()
+        checkpoints = store.get(self.pretraining)
+        sentences, conditionals = store.get(self.held_out)
+        context = context_information(language, sentences, conditionals)
+        if enumerable(language):
+            measure = partial(exact_saturation, language=language)
+        else:
+            measure = partial(saturation, sentences=sentences, conditionals=conditionals)
+        frames = []
+        for step in checkpoints.steps:
+            found = measure(checkpoints.model(step))
+            frames.append(frame({**found._asdict(), "context": context}, step))
+            report(len(frames) / len(checkpoints.steps), f"KL {found.kl.mean:.4f}")
+        self.save(frames, folder)
+
+
+# The runs that measure the flatness of checkpoints.
 
 MEASURES = {
     "trace": "trace",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Run
 
 COLUMNS = ["step", "part", *Estimate._fields]

@@ -11,7 +11,7 @@ from torch import Tensor
 from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.seeds import generator_for
-from sameloss.store.files import write_atomically
+from sameloss.store.manifest import write_atomically
 from sameloss.store.store import Report, Run, Store
 
 HELD_OUT = "held_out.safetensors"

@@ -13,22 +13,32 @@ import torch
 from sameloss.checks import check_choice, check_counts, check_parts
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.models.shape import Norm, Shape, asked_of_model
-from sameloss.runs.checkpoints import Checkpoints, TrainedRun, save_weights, weights_name, write_history
+from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape, asked_of_model
+from sameloss.runs.checkpoints import (
+    Checkpoints,
+    Resumable,
+    Stateful,
+    TrainedRun,
+    save_weights,
+    weights_name,
+    write_history,
+)
 from sameloss.runs.cost import CORE
-from sameloss.runs.resumable import Resumable, Stateful
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
 from sameloss.store.manifest import SCRATCH
 from sameloss.store.store import Report, Store
-from sameloss.training.adversary import TaskExamples, one_hot_classes
-from sameloss.training.execution import PLAIN, Execution
+from sameloss.training.execution import ALONE, PLAIN, Execution, Process
 from sameloss.training.loop import Optimisation, TrainingStep, make_optimiser, pretrain
-from sameloss.training.masked_loss import BatchLoss
-from sameloss.training.objectives import ORDINARY, Objective, loss_of
-from sameloss.training.process import ALONE, Process
+from sameloss.training.objectives import (
+    ORDINARY,
+    BatchLoss,
+    Objective,
+    TaskExamples,
+    loss_of,
+    one_hot_classes,
+)
 
 
 @dataclass(frozen=True)

@@ -27,12 +27,11 @@ from torch import distributed
 
 from sameloss.device import best_device, peak_bytes
 from sameloss.errors import ParameterError, StoreError
-from sameloss.store.files import write_atomically
 from sameloss.store.limits import small_memory_explained
-from sameloss.store.manifest import SCRATCH
+from sameloss.store.manifest import SCRATCH, write_atomically
 from sameloss.store.orphans import end_with_parent
 from sameloss.store.store import PEAK, Store, write_progress
-from sameloss.training.process import Process
+from sameloss.training.execution import Process
 
 JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from sameloss.store.revision import UNCOMMITTED, UNKNOWN
+from sameloss.store.environment import UNCOMMITTED, UNKNOWN
 from sameloss.store.store import Run, Store, with_ancestors
 
 

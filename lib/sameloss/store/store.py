@@ -25,7 +25,6 @@ from filelock import FileLock
 from sameloss.device import forget_peak, peak_bytes
 from sameloss.errors import StoreError
 from sameloss.store.environment import environment
-from sameloss.store.files import sha256, write_through
 from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
 from sameloss.store.manifest import (
     LEFT_OUT,
@@ -35,7 +34,9 @@ from sameloss.store.manifest import (
     found_manifest,
     read_manifest,
     results_in,
+    sha256,
     write_manifest,
+    write_through,
 )
 
 log = logging.getLogger("sameloss")

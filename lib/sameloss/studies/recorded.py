@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.store.files import write_atomically
 from sameloss.store.location import book_root, results_folder
+from sameloss.store.manifest import write_atomically
 from sameloss.store.provenance import changed_since
 
 ORIGIN = "record.json"

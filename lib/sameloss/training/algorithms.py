@@ -5,10 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sameloss.errors import ParameterError
-from sameloss.models.shape import Norm
-from sameloss.training.adversary import Adversary
-from sameloss.training.objectives import ORDINARY, Objective
-from sameloss.training.trace_penalty import TracePenalty
+from sameloss.models.masked_model import Norm
+from sameloss.training.objectives import ORDINARY, Adversary, Objective, TracePenalty
 
 Length = Literal["ordinary", "saturating", "treated"]
 """How long a training is: as the ordinary ones, or by a factor that a preset gives where it makes the

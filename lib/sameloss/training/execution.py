@@ -1,19 +1,21 @@
-"""How a training is executed: precision, compilation, batches by length, processes."""
+"""How training is executed: precision, compilation, processes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.models.shape import Option, Shape
+from sameloss.models.masked_model import Option, Shape
+
+# How a training is executed: precision, compilation, batches by length, processes.
 
 WIDTHS = 8
 """A micro-batch is as wide as a multiple of this, or as the longest sentence there is. So there are few
@@ -112,3 +114,32 @@ def _as_wide_as(width: int, batch: Batch) -> Batch:
 
 PLAIN = Execution()
 """Training in float32, not compiled, in one process: what the laptop does."""
+
+
+# One process of several that share a training.
+
+
+class Process(NamedTuple):
+    """One of the processes that share a training."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether this process writes."""
+        return self.rank == 0
+
+    def mean(self, value: float) -> float:
+        """Return the mean of a number over all processes, the same on each of them."""
+        if self.world == 1:
+            return value
+        total = torch.tensor(value, dtype=torch.float64)
+        if distributed.get_backend() == "nccl":
+            total = total.cuda()
+        distributed.all_reduce(total)
+        return float(total) / self.world
+
+
+ALONE = Process()
+"""The process of a training that is not shared."""

@@ -21,9 +21,8 @@ from sameloss.checks import (
 from sameloss.errors import NonFiniteLoss
 from sameloss.languages.masking import Batch
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.masked_loss import BatchLoss, plain_loss
-from sameloss.training.process import ALONE, Process
+from sameloss.training.execution import ALONE, PLAIN, Execution, Process
+from sameloss.training.objectives import BatchLoss, plain_loss
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from sameloss.errors import ParameterError
-from sameloss.models.grow import Filling, begins_as_copy, grow_tensors
-from sameloss.models.layer_maps import LayerMap
+from sameloss.models.grow import Filling, LayerMap, begins_as_copy, grow_tensors
 
 Carried = Literal["mapped", "reset", "stale"]
 """What becomes of the moments when a model is grown.

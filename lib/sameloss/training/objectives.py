@@ -1,22 +1,227 @@
-"""What a pre-training minimises: the masked loss, and terms that are added to it."""
+"""Objectives: sampled or exact labels, an adversary, a penalty on the trace."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from math import isfinite
+from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sameloss.checks import check_counts, check_not_negative
+from sameloss.checks import check_counts, check_not_negative, check_positive
 from sameloss.errors import ParameterError
-from sameloss.languages import Language
+from sameloss.languages import Language, Sentences
 from sameloss.languages.masking import Batch
-from sameloss.models.differentiable_lstm import without_cudnn
-from sameloss.training.adversary import Adversary, TaskExamples
-from sameloss.training.masked_loss import BatchLoss, Losses, noisy_targets, plain_loss
-from sameloss.training.trace_penalty import TracePenalty
+from sameloss.models.bilstm import without_cudnn
+from sameloss.models.masked_model import MaskedLanguageModel
+
+# The masked loss, on sampled labels or on the exact conditionals.
+#
+# Its targets are q + s (e_y - q), where q = Pr(. | x_-t) is the exact conditional, y the word that stood at
+# the mask and s the label noise. Ordinary training has s = 1. With s = 0 the targets are the exact
+# conditionals (soft labels). Any other s scales the noise of the labels and nothing else, because the mean
+# of e_y is q.
+
+
+class Losses(NamedTuple):
+    """What is minimised, and the masked loss in it, in nats a masked token."""
+
+    total: Float[Tensor, ""]
+    masked: Float[Tensor, ""]
+
+
+BatchLoss = Callable[[nn.Module, Batch], Losses]
+"""The losses of a model on a part of a batch; what it draws at random, it draws in the order of its calls."""
+
+
+def plain_loss(model: nn.Module, batch: Batch) -> Losses:
+    """Return the mean cross-entropy of the words behind the masks (Section 2.1)."""
+    logits = model(batch.masked, batch.positions, batch.lengths)
+    loss = F.cross_entropy(logits, batch.targets)
+    return Losses(loss, loss)
+
+
+def noisy_targets(language: Language, batch: Batch, noise: float) -> Float[Tensor, "batch word"]:
+    """Return q + s (e_y - q) for each masked word, s being the noise; the language is asked unless s = 1."""
+    words = F.one_hot(batch.targets, language.words).double()
+    if noise == 1:
+        return words
+    truth = true_conditionals(language, batch)
+    return truth + noise * (words - truth)
+
+
+def true_conditionals(language: Language, batch: Batch) -> Float[Tensor, "batch word"]:
+    """Return Pr(. | what is not masked) at the masked position of each sentence."""
+    rows = torch.arange(len(batch.targets), device=batch.targets.device)
+    lengths = batch.lengths
+    if lengths is None:
+        lengths = torch.full_like(batch.targets, batch.masked.shape[1])
+    return language.conditionals(Sentences(batch.masked, lengths))[rows, batch.positions]
+
+
+# The adversary of App. A.4: a representation that is made bad for the downstream tasks.
+
+
+class TaskExamples(NamedTuple):
+    """Sentences of the downstream tasks, and their classes as 0/1 columns, all tasks side by side."""
+
+    sentences: Sentences
+    classes: Float[Tensor, "example class"]
+
+    def rows(self, index: slice | Tensor) -> "TaskExamples":
+        """Return some of the examples."""
+        return TaskExamples(self.sentences.rows(index), self.classes[index])
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """The settings of an adversary; part of a run's key."""
+
+    weight: float  # lambda of App. A.4
+    sentences: int = 128  # of D1, and of D2
+    ridge: float = 0.1  # of the linear head, in units of the mean squared norm of D1's features
+
+    def __post_init__(self) -> None:
+        """Refuse what is no adversary."""
+        check_counts(self, "sentences")
+        check_positive(self, "weight", "ridge")
+
+    def term(
+        self, generator: torch.Generator, examples: TaskExamples | None
+    ) -> Callable[[nn.Module, Tensor], Float[Tensor, ""]]:
+        """Draw the downstream sentences of a step, and return what is then added to the masked loss.
+
+        Args:
+            generator: of the draw.
+            examples: what D1 and D2 are drawn from, without an example in both.
+
+        Raises:
+            ParameterError: where there are fewer than 2 `sentences` examples.
+
+        """
+        first, second = self._two_parts(generator, examples)
+
+        def gain(model: nn.Module, _: Tensor) -> Tensor:
+            whole = cast(MaskedLanguageModel, model)  # other objectives than the plain one wrap no model
+            return -self.weight * transfer_loss(whole, first, second, self.ridge)
+
+        return gain
+
+    def _two_parts(
+        self, generator: torch.Generator, examples: TaskExamples | None
+    ) -> tuple[TaskExamples, TaskExamples]:
+        available = 0 if examples is None else len(examples.classes)
+        if examples is None or available < 2 * self.sentences:
+            raise ParameterError(
+                f"The adversary needs 2 x {self.sentences} downstream sentences; there are {available}. "
+                "Give it fewer (sentences), or the tasks more."
+            )
+        first, second, *_ = torch.randperm(available, generator=generator).split(self.sentences)
+        return examples.rows(first), examples.rows(second)
+
+
+def transfer_loss(
+    model: MaskedLanguageModel, first: TaskExamples, second: TaskExamples, ridge: float
+) -> Float[Tensor, ""]:
+    r"""Return the loss on D2 of the linear head that is best on D1, a function of the representation.
+
+    The head is a ridge regression on the concatenated features of all tokens and a constant, so it
+    has a closed form and its gradient is exact (App. A.4). With H1, H2 the features, Y1, Y2 the
+    classes and K = H1 H1^T,
+
+    $$\ell = \tfrac1{|D_2|}\lVert H_2 H_1^\top (K + \alpha I)^{-1} Y_1 - Y_2\rVert^2,\quad
+    \alpha = \text{ridge}\cdot\mathrm{Tr} K / |D_1| .$$
+
+    The ridge follows the features' scale: shrinking the representation gains the adversary nothing.
+    """
+    split = [len(first.classes), len(second.classes)]
+    sentences = Sentences.joined([first.sentences, second.sentences])
+    h1, h2 = token_features(model, sentences).split(split)
+    with torch.autocast(h1.device.type, enabled=False):  # a GPU solves nothing in bfloat16
+        kernel = h1 @ h1.T
+        alpha = ridge * kernel.diagonal().mean()
+        head = torch.linalg.solve(kernel + alpha * torch.eye(len(h1)).to(kernel), first.classes.to(kernel))
+        return (h2 @ (h1.T @ head) - second.classes.to(kernel)).square().sum(1).mean()
+
+
+def token_features(model: MaskedLanguageModel, sentences: Sentences) -> Float[Tensor, "example feature"]:
+    """Return what a probe reads, the features of all tokens side by side, and a last column of ones.
+
+    They can be differentiated with respect to the model's parameters.
+    """
+    device = next(model.parameters()).device
+    tokens, lengths = (field.to(device) for field in sentences)
+    inside = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+    h = model.features(tokens.long(), None if inside.all() else lengths) * inside[..., None]
+    return F.pad(h.flatten(1), (0, 1), value=1.0)
+
+
+def one_hot_classes(
+    labels: Int[Tensor, "example task"], classes: tuple[int, ...]
+) -> Float[Tensor, "example class"]:
+    """Return the classes of all tasks as 0/1 columns side by side."""
+    return torch.cat([F.one_hot(labels[:, k], count) for k, count in enumerate(classes)], 1).float()
+
+
+# A penalty on the Fisher trace of a batch: flatness as an explicit regulariser.
+
+
+@dataclass(frozen=True)
+class TracePenalty:
+    """The settings of a penalty; part of a run's key. A negative weight rewards sharpness.
+
+    Along plain SGD it should be of the logarithm: a force that grows with the trace ran away in some
+    seeds, as a reward and as a penalty.
+    """
+
+    weight: float  # mu, of the Fisher trace
+    logarithm: bool = False  # or of its logarithm
+
+    def __post_init__(self) -> None:
+        """Refuse what is no penalty."""
+        if not (isfinite(self.weight) and self.weight):
+            raise ParameterError(
+                f"A trace penalty's weight must be a number other than 0; got {self.weight}."
+            )
+
+    def term(self, generator: torch.Generator) -> Callable[[nn.Module, Tensor], Float[Tensor, ""]]:
+        """Return what a step adds to the masked loss; each call draws signs from the generator."""
+
+        def penalty(model: nn.Module, logits: Tensor) -> Tensor:
+            signs = random_signs(logits.shape, generator).to(logits)
+            with torch.autocast(logits.device.type, enabled=False):  # it differentiates, in full precision
+                trace = fisher_trace_along(model, logits, signs)
+                return self.weight * (trace.log() if self.logarithm else trace)
+
+        return penalty
+
+
+def fisher_trace_along(
+    model: nn.Module, logits: Float[Tensor, "batch word"], signs: Float[Tensor, "batch word"]
+) -> Float[Tensor, ""]:
+    r"""Estimate the mean Fisher trace of a batch from one backward pass, differentiably (Appendix B).
+
+    With random signs $\epsilon$, $v = \sqrt f\odot\epsilon - f\,(\sqrt f\cdot\epsilon)$ has the
+    covariance diag f - f f^T, and independent v of mean zero do not mix:
+    $\mathbb E\lVert\sum_i J_i^\top v_i\rVert^2$ is the sum of the traces of J_i^T (diag f_i - f_i f_i^T) J_i.
+    Nothing is held constant, so the gradient is that of the trace.
+    """
+    f = logits.softmax(-1)
+    root = f.sqrt() * signs
+    v = root - f * root.sum(-1, keepdim=True)
+    gradients = torch.autograd.grad(logits, list(model.parameters()), v, create_graph=True)
+    return sum((g.square().sum() for g in gradients), logits.new_zeros(())) / len(logits)
+
+
+def random_signs(shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "..."]:
+    """Return +1 and -1, equally likely."""
+    return torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
+
+
+# What a pre-training minimises: the masked loss, and terms that are added to it.
 
 Term = Callable[[nn.Module, Tensor], Float[Tensor, ""]]
 """What is added to the masked loss: a function of the model and of its logits on a part of a batch."""

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sameloss.errors import LanguageError
-from sameloss.languages.autoregressive.restricted import RestrictedModel
+from sameloss.languages.autoregressive.autoregressive import RestrictedModel
 from sameloss.languages.autoregressive.teacher import TeacherSpec
 
 ALLOWED, END = (5, 3, 4), 2

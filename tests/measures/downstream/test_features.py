@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sameloss.languages import Sentences
-from sameloss.measures.downstream.features import contextual_features, lookup_features, one_hot_features
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream.probe import contextual_features, lookup_features, one_hot_features
 
 RAGGED = Sentences(torch.tensor([[1, 2, 3, 1], [3, 1, 2, 2]]), torch.tensor([4, 2]))
 

@@ -9,8 +9,8 @@ import torch
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages import Sentences
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
-from sameloss.measures.downstream.features import contextual_features
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
+from sameloss.measures.downstream.probe import contextual_features
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.validation import check_labels
+from sameloss.measures.downstream.probe import check_labels
 
 
 def test_every_seed_and_task_is_checked():

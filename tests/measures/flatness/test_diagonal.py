@@ -7,7 +7,7 @@ from tiny_models import hessian_diagonal, reparametrised, repeated, seeded
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.diagonal import GroupDiagonals, group_diagonals, jackknife
 from sameloss.measures.flatness.hessian import flat_parameters
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 @pytest.mark.parametrize("batch", ["masked", "ragged"])

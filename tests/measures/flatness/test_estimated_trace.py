@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
-from sameloss.measures.flatness.trace import fisher_trace
-from sameloss.models.parts import parameter_group
+from sameloss.measures.flatness.trace import Cost, EstimatedTrace, fisher_trace
+from sameloss.models.masked_model import parameter_group
 
 DRAWS = {"word.weight": torch.tensor([1.0, 3.0]), "head_bias": torch.tensor([5.0, 3.0])}
 

@@ -22,7 +22,7 @@ from sameloss.measures.flatness import gradient_norms
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.huggingface import HuggingFaceModel
+from sameloss.models.export import HuggingFaceModel
 
 WORDS, LENGTH, SENTENCES = 11, 7, 13
 SHAPE = EncoderShape(16, 2, 2, 24)

@@ -18,7 +18,7 @@ from sameloss.measures.flatness.hutchinson import (
     hutch_plus_plus_trace,
     hutchinson_trace,
 )
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 class Bigram(nn.Module):

@@ -8,8 +8,8 @@ from tiny_models import hessian_diagonal, predictions, seeded
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.learning_coefficient import langevin_excess, local_learning_coefficient
-from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
-from sameloss.statistics.estimate import Estimate
+from sameloss.measures.flatness.trace import Unigram, one_word_sentences
+from sameloss.statistics.bootstrap import Estimate
 
 UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 

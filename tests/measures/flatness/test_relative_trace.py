@@ -6,9 +6,8 @@ from tiny_models import hessian_diagonal, reparametrised
 from torch import nn
 
 from sameloss.errors import ParameterError
-from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.hessian import unflattened
-from sameloss.measures.flatness.relative_trace import relative_trace
+from sameloss.measures.flatness.trace import Cost, EstimatedTrace, relative_trace
 
 
 def test_relative_trace_by_hand():

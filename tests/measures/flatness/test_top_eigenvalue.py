@@ -5,9 +5,8 @@ import torch
 from tiny_models import predictions, reparametrised
 
 from sameloss.errors import ModelError, ParameterError
-from sameloss.measures.flatness.hessian import dense_hessian
-from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
-from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+from sameloss.measures.flatness.hessian import dense_hessian, top_eigenvalue
+from sameloss.measures.flatness.trace import Unigram, one_word_sentences
 
 UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 

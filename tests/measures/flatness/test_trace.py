@@ -9,7 +9,7 @@ from torch.func import functional_call, hessian
 from sameloss.errors import ModelError, ParameterError
 from sameloss.languages.masking import mask_batch
 from sameloss.measures.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 def dense_trace(model, masked, truth):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sameloss.measures.flatness.hessian import dense_hessian
-from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+from sameloss.measures.flatness.trace import Unigram, one_word_sentences
 
 
 def test_its_hessian_is_known_by_hand():

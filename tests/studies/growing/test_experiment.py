@@ -12,8 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
-from sameloss.models.grow import PRESERVING
-from sameloss.models.layer_maps import repeated, stacked
+from sameloss.models.grow import PRESERVING, repeated, stacked
 from sameloss.runs.cost import H200
 from sameloss.store.manifest import SCRATCH
 from sameloss.store.store import Store, with_ancestors

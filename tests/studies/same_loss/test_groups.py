@@ -7,9 +7,8 @@ import pytest
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.probing import BaselineProbing
+from sameloss.runs.probing import BaselineProbing, Finetuning
 from sameloss.studies.same_loss.arms import COOLED, HMM, UNTREATED
 from sameloss.studies.same_loss.groups import BASELINES, MEASUREMENTS, protocol_runs, protocols, readings
 from sameloss.training.algorithms import recipe

@@ -8,7 +8,7 @@ from toy_runs import TINY
 
 from sameloss.languages import HierarchySpec
 from sameloss.languages.entropy import context_information
-from sameloss.measures.downstream.features import one_hot_features
+from sameloss.measures.downstream.probe import one_hot_features
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
 from sameloss.seeds import stream_seed

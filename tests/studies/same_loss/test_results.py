@@ -10,7 +10,7 @@ from made_up import changed
 from sameloss.book.studies import open_page
 from sameloss.errors import UnreachableKL
 from sameloss.languages.entropy import context_information
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.studies.same_loss import results as module
 from sameloss.studies.same_loss.groups import protocols
 from sameloss.studies.same_loss.results import (

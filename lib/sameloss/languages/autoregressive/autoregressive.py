@@ -1,9 +1,4 @@
-"""Sentences written by an autoregressive transformer, with exact conditionals (Section 2.2, App. A.1-A.2).
-
-The paper samples from facebook/opt-125m, its output restricted to 2,000 tokens. Any causal language
-model of `transformers` is such a language here. Its masked-language-model conditionals follow from
-the joint probability, which costs one pass over the rest of the sentence for every candidate word.
-"""
+"""Masked conditionals of an autoregressive model, exactly or over a restricted set of fillings."""
 
 import copy
 import math
@@ -11,15 +6,144 @@ from collections.abc import Sequence
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.cache_utils import Cache
 
 from sameloss.checks import check_count
 from sameloss.errors import LanguageError
-from sameloss.languages.autoregressive.fillings import fillings, sum_of_fillings
-from sameloss.languages.autoregressive.restricted import RestrictedModel
 from sameloss.languages.language import MASK, Sentences, check_tokens
+
+# Sums over masked words, one by one: all that a language without a dynamic programme can do.
+
+FILLINGS = 10_000
+"""Ways of filling the masks of one sentence, at most."""
+
+
+def fillings(sentences: Sentences, words: int) -> tuple[Sentences, Int[Tensor, " filling"]]:
+    """Fill every masked place of a sentence with every word.
+
+    Args:
+        sentences: tokens in 0..words, of which MASK is to be filled.
+        words: vocabulary size c.
+
+    Returns:
+        The fillings, and for each the number of its sentence. A sentence without masks is its own filling.
+
+    Raises:
+        LanguageError: where a sentence has more than FILLINGS of them.
+
+    """
+    tokens, owners = sentences.tokens.long(), torch.arange(len(sentences.lengths))
+    masks = (tokens == MASK) & sentences.inside
+    _check_masks(int(masks.sum(1).max()) if len(masks) else 0, words)
+    for position in masks.any(0).nonzero().flatten().tolist():
+        masked = masks[owners, position]
+        every = tokens[masked].repeat_interleave(words, 0)
+        every[:, position] = torch.arange(1, words + 1).repeat(int(masked.sum()))
+        tokens = torch.cat([tokens[~masked], every])
+        owners = torch.cat([owners[~masked], owners[masked].repeat_interleave(words)])
+    return Sentences(tokens, sentences.lengths[owners]), owners
+
+
+def _check_masks(masks: int, words: int) -> None:
+    if words**masks > FILLINGS:
+        raise LanguageError(
+            f"{masks} masks of {words} words have {words**masks:,} fillings; at most {FILLINGS:,} are summed "
+            "one by one, which is the only way for an autoregressive language."
+        )
+
+
+def sum_of_fillings(
+    logs: Float[Tensor, "filling _column"], owners: Int[Tensor, " filling"], sentences: int
+) -> Float[Tensor, "_sentence _column"]:
+    """Compute the logarithm of the sum of the exponentials over the fillings of each sentence."""
+    index = owners[:, None].expand_as(logs)
+    most = logs.new_full((sentences, logs.shape[1]), -torch.inf).scatter_reduce(0, index, logs, "amax")
+    total = torch.zeros_like(most).index_add(0, owners, (logs - most[owners]).exp())
+    return most + total.log()
+
+
+# A causal language model of `transformers` that may write only some of its tokens.
+
+
+class RestrictedModel:
+    """The next-token distribution over the allowed tokens and the end token: its columns.
+
+    Column w - 1 is word w; the last column is the end. Only the rows of the output layer that are
+    needed are multiplied. Tokens and results are on the CPU, wherever the model is. Float64 models
+    need an attention that computes in float64: `sdpa`, the default of `transformers`, does; `eager`
+    rounds its softmax to float32.
+    """
+
+    def __init__(self, model: PreTrainedModel, allowed: Sequence[int], end: int) -> None:
+        """Take a causal language model whose logits are linear in its last hidden state.
+
+        Raises:
+            LanguageError: for token ids the model does not have, or another output layer.
+
+        """
+        self.model, self.ids = model.eval(), torch.tensor([*allowed, end])
+        if len(self.ids.unique()) < len(self.ids):
+            raise LanguageError("The allowed tokens and the end token are different tokens.")
+        self.check_ids(self.ids)
+        head = model.get_output_embeddings()
+        self.weight = head.weight.detach()[self.ids]
+        self.bias = None if head.bias is None else head.bias.detach()[self.ids]
+        self._check_head()
+
+    def check_ids(self, ids: Int[Tensor, " token"]) -> None:
+        """Refuse token ids that the model does not have.
+
+        Raises:
+            LanguageError: naming some of them.
+
+        """
+        size = self.model.config.vocab_size
+        if not len(ids) or int(ids.min()) < 0 or int(ids.max()) >= size:
+            raise LanguageError(f"Token ids of this model lie in 0..{size - 1}; got {ids.tolist()[:5]}...")
+
+    @torch.no_grad()
+    def _check_head(self) -> None:
+        few = self.ids[None, :2]
+        expected = self.model(few.to(self.weight.device)).logits[0, -1].cpu()[self.ids].log_softmax(-1)
+        ours = self.log_probs(few, None)[0][0, -1].to(expected)
+        if not torch.allclose(ours, expected, rtol=1e-2, atol=1e-2):
+            raise LanguageError("The model's logits must be a linear map of its last hidden state.")
+
+    @property
+    def numbers_per_token(self) -> int:
+        """Return roughly how many numbers a forward pass holds for each token it reads."""
+        config = self.model.config
+        return (2 * config.num_hidden_layers + 8) * config.hidden_size + len(self.ids)
+
+    def log_probs(
+        self, tokens: Int[Tensor, "row step"], cache: Cache | None
+    ) -> tuple[Float[Tensor, "row step _column"], Cache]:
+        """Read token ids after what is cached, and predict what follows each.
+
+        Args:
+            tokens: token ids of the model.
+            cache: keys and values of the tokens before, which it takes over; None at the start.
+
+        Returns:
+            The log probability of each column after each token (float64, nats), and the longer cache.
+            At the beginning of a sentence the end has -inf: no sentence is empty.
+
+        """
+        device = self.weight.device
+        output = self.model.base_model(input_ids=tokens.to(device), past_key_values=cache, use_cache=True)
+        logits = nn.functional.linear(output.last_hidden_state, self.weight, self.bias).double()
+        if cache is None:
+            logits[:, 0, -1] = -torch.inf
+        return logits.log_softmax(-1).cpu(), output.past_key_values
+
+
+# Sentences written by an autoregressive transformer, with exact conditionals (Section 2.2, App. A.1-A.2).
+#
+# The paper samples from facebook/opt-125m, its output restricted to 2,000 tokens. Any causal language
+# model of `transformers` is such a language here. Its masked-language-model conditionals follow from
+# the joint probability, which costs one pass over the rest of the sentence for every candidate word.
 
 NUMBERS = 1 << 24
 """Numbers one forward pass may hold in its caches, activations and outputs; bounds its memory."""

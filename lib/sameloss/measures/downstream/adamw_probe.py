@@ -10,13 +10,13 @@ from torch import Tensor
 from sameloss.checks import check_counts, check_positive
 from sameloss.measures.downstream.probe import (
     LinearProbes,
+    check_labels,
     draw_projection,
     logits_of,
     projected,
     scaling,
     sum_of_losses,
 )
-from sameloss.measures.downstream.validation import check_labels
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from sameloss.checks import check_counts, check_not_negative, check_positive
 from sameloss.errors import NonFiniteLoss
 from sameloss.languages import Sentences
-from sameloss.measures.downstream.validation import check_labels
+from sameloss.measures.downstream.probe import check_labels
 from sameloss.models.masked_model import MaskedLanguageModel
 
 CHUNK = 4096

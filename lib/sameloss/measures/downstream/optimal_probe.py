@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.probe import LinearProbes, draw_projection, projected, scaling
-from sameloss.measures.downstream.validation import check_labels
+from sameloss.measures.downstream.probe import LinearProbes, check_labels, draw_projection, projected, scaling
 
 
 @dataclass(frozen=True)

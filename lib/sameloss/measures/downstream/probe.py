@@ -1,8 +1,4 @@
-"""Linear probes: softmax regression on frozen features (Section 2.1, App. A.4).
-
-How one is fitted is a protocol of its own: `OptimalProbe` solves it, `AdamWProbe` trains it as the paper
-does.
-"""
+"""Linear probes, and the features they read."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +9,63 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+
+from sameloss.errors import ParameterError
+from sameloss.languages import Language, Sentences
+from sameloss.models.masked_model import MaskedLanguageModel
+
+# What a downstream classifier asks of its labels before it trains.
+
+
+def check_labels(
+    labels: Int[Tensor, "*seed example task"], classes: Sequence[int], tasks: Sequence[str] = ()
+) -> None:
+    """Refuse training labels from which nothing can be learned.
+
+    A task that by its definition has one class passes: its classifier is trivial, but not wrong
+    (the root of a grammar with one start symbol).
+
+    Args:
+        labels: 0-based classes of the training sentences, which every seed has of its own.
+        classes: number of classes of each task.
+        tasks: names for the message; numbers from 0 where there are none.
+
+    Raises:
+        ParameterError: for no sentences, fewer sentences than classes, labels out of range, or only
+            one class of several.
+
+    """
+    if not labels.shape[-2]:
+        raise ParameterError("There are no labelled sentences to train on; give at least one a class.")
+    names = tasks or [str(number) for number in range(len(classes))]
+    for name, count, own in zip(names, classes, labels.unbind(-1), strict=True):
+        _check_task(own, count, name)
+
+
+def _check_task(labels: Int[Tensor, "*seed example"], classes: int, name: str) -> None:
+    examples = labels.shape[-1]
+    if classes > examples:
+        raise ParameterError(
+            f"Task {name} has {classes} classes and only {examples} training sentences; "
+            "give at least one a class."
+        )
+    least, most = int(labels.min()), int(labels.max())
+    if least < 0 or most >= classes:
+        wrong = least if least < 0 else most
+        raise ParameterError(f"Labels of task {name} lie in 0..{classes - 1}; got {wrong}.")
+    single = (labels == labels[..., :1]).all(-1)
+    if classes > 1 and single.any():
+        only = int(labels[..., 0][single][0])
+        raise ParameterError(
+            f"All {examples} training sentences of task {name} are of class {only}; "
+            "a classifier needs sentences of at least two classes."
+        )
+
+
+# Linear probes: softmax regression on frozen features (Section 2.1, App. A.4).
+#
+# How one is fitted is a protocol of its own: `OptimalProbe` solves it, `AdamWProbe` trains it as the paper
+# does.
 
 SMALLEST_SPREAD = 1e-6
 """Features that vary less than this are constant: they are centred, not scaled."""
@@ -151,3 +204,45 @@ def sum_of_losses(logits: list[Tensor], labels: Tensor) -> Tensor:
         for number, task in enumerate(logits)
     )
     return reduce(torch.add, parts)
+
+
+# What a probe reads: representations of sentences, computed once (Section 2.1, App. A.4).
+
+CHUNK = 4096
+"""Sentences that go through the model at once."""
+
+
+@torch.no_grad()
+def contextual_features(
+    model: MaskedLanguageModel, sentences: Sentences
+) -> Float[Tensor, "sentence seq_d_model"]:
+    """Concatenate the final representations of all tokens of a sentence (App. A.4).
+
+    Nothing is masked. Places beyond the end of a sentence hold zeros, and so does what is no number: a model
+    that diverged tells a probe nothing, instead of ending it.
+
+    Returns:
+        One row a sentence, float32, on the CPU.
+
+    """
+    device = next(model.parameters()).device
+    parts = []
+    for start in range(0, len(sentences.lengths), CHUNK):
+        tokens, lengths = (x.to(device) for x in sentences.rows(slice(start, start + CHUNK)))
+        ragged = bool((lengths < tokens.shape[1]).any())
+        features = model.features(tokens.long(), lengths if ragged else None)
+        inside = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+        told = (features * inside[..., None]).flatten(1).float().cpu()
+        parts.append(told.nan_to_num(0.0, 0.0, 0.0))
+    return torch.cat(parts)
+
+
+def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
+    """Represent each token by its true conditional: the lookup table of Section 2.3 and App. A.4."""
+    return language.conditionals(sentences).float().flatten(1)
+
+
+def one_hot_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
+    """Represent each token by itself: what a probe does with no pre-training at all."""
+    rows = torch.eye(language.words + 1, device=sentences.tokens.device)[:, 1:]
+    return rows[sentences.tokens.long() * sentences.inside].flatten(1)

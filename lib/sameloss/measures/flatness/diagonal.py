@@ -14,8 +14,8 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.models.differentiable_lstm import without_cudnn
-from sameloss.statistics.estimate import Estimate
+from sameloss.models.bilstm import without_cudnn
+from sameloss.statistics.bootstrap import Estimate
 
 FEWEST_GROUPS = 10
 """Fewest groups of a jackknife: its standard error is itself uncertain by 1 / sqrt(2 (groups - 1))."""
@@ -120,7 +120,7 @@ def group_diagonals(
         ParameterError: for fewer than 10 groups or more than sentences, no labels, an unknown
             estimator, or labels to sample without a generator.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> diagonals = group_diagonals(model, masked, estimator="exact")
     >>> diagonals.values[0]  # f (1 - f)

@@ -24,7 +24,7 @@ from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.parameter_uses import NO_ROW, Recorder, Use
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.differentiable_lstm import without_cudnn
+from sameloss.models.bilstm import without_cudnn
 
 CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""

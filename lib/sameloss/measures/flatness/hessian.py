@@ -1,19 +1,12 @@
-r"""The full Hessian of the pre-training loss: products with vectors, the dense matrix, its trace.
-
-The Fisher form of the trace (`trace.py`) needs saturation; what is here does not. With logits
-z(theta), predictions f and exact conditionals q,
-
-$$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
-  + \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
-
-whose first term is the Fisher information and whose second one vanishes at saturation (Lemma 3.2).
-"""
+"""The Hessian: products with it, dense ones, its largest eigenvalue."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vjp, vmap
 from torch.nn import functional as F
@@ -22,7 +15,17 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.differentiable_lstm import without_cudnn
+from sameloss.models.bilstm import without_cudnn
+
+# The full Hessian of the pre-training loss: products with vectors, the dense matrix, its trace.
+#
+# The Fisher form of the trace (`trace.py`) needs saturation; what is here does not. With logits
+# z(theta), predictions f and exact conditionals q,
+#
+# $$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
+#   + \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
+#
+# whose first term is the Fisher information and whose second one vanishes at saturation (Lemma 3.2).
 
 Parameters = dict[str, Tensor]
 
@@ -167,7 +170,7 @@ def dense_hessian(
         ParameterError: for a model of more parameters.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> dense_hessian(model, masked)  # diag f - f f^T
     tensor([[ 0.2500, -0.1250, -0.1250],
@@ -186,3 +189,59 @@ def dense_hessian(
     product = hessian_product(model, population_loss(model, masked, truth))
     identity = torch.eye(len(point), dtype=point.dtype, device=point.device)
     return torch.cat([vmap(product)(rows) for rows in identity.split(ROWS)])
+
+
+# The largest eigenvalue of the Hessian: the curvature in the sharpest direction.
+
+
+def top_eigenvalue(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None = None,
+    *,
+    tolerance: float = 1e-3,
+    restarts: int = 100,
+    seed: int = 0,
+) -> float:
+    r"""Compute $\max_{\lVert v \rVert = 1} v^\top H v$, the largest (not largest absolute) eigenvalue.
+
+    The method is implicitly restarted Lanczos (Lehoucq, Sorensen and Yang 1998, ARPACK) on
+    Hessian-vector products.
+
+    Args:
+        model: a masked language model.
+        masked: masked sentences, the whole population.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        tolerance: accepted error relative to the eigenvalue.
+        restarts: largest number of restarts, each of up to 20 products.
+        seed: seed of the first vector.
+
+    Returns:
+        The eigenvalue, in nats by squared parameter.
+
+    Raises:
+        ModelError: for what `check` refuses.
+        ParameterError: where Lanczos does not converge.
+
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> round(top_eigenvalue(model, masked), 3)
+    0.375
+
+    """
+    check(model, masked)
+    times, point = hessian_product(model, population_loss(model, masked, truth)), flat_parameters(model)
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        return times(torch.from_numpy(vector.reshape(-1)).to(point)).double().cpu().numpy()
+
+    hessian = LinearOperator((len(point), len(point)), product, dtype=np.float64)
+    start = np.random.default_rng(seed).standard_normal(len(point))
+    options = {"which": "LA", "tol": tolerance, "maxiter": restarts, "return_eigenvectors": False}
+    try:
+        return float(eigsh(hessian, 1, v0=start, **options)[0])
+    except ArpackError as error:
+        raise ParameterError(
+            f"Lanczos did not find the largest eigenvalue to a relative error of {tolerance:g} in "
+            f"{restarts} restarts; allow a larger tolerance or more restarts."
+        ) from error

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.hessian import (
     ParameterLoss,
     Product,
@@ -22,6 +21,7 @@ from sameloss.measures.flatness.hessian import (
     population_loss,
     unflattened,
 )
+from sameloss.measures.flatness.trace import Cost, EstimatedTrace
 
 Vectors = Literal["rademacher", "gaussian"]
 """What the entries of random directions are: random signs, or normal."""
@@ -63,7 +63,7 @@ def hutchinson_trace(
         ParameterError: for fewer than two batches, no direction, or an unknown kind of direction.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> found = hutchinson_trace(model, masked, batch=4, generator=generator).total
@@ -117,7 +117,7 @@ def hutch_plus_plus_trace(
         ParameterError: for fewer than two batches, no direction, no rank, or an unknown kind.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> found = hutch_plus_plus_trace(model, masked, batch=4, rank=3, generator=generator).total
@@ -168,7 +168,7 @@ def fisher_gap(
         ParameterError: for fewer than two batches or no direction.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> fisher_gap(model, masked, None, batch=4, generator=generator).total  # its logits are linear

@@ -13,7 +13,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import ParameterLoss, flat_parameters, population_loss, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 def local_learning_coefficient(
@@ -61,7 +61,7 @@ def local_learning_coefficient(
         ModelError: for what `check` refuses.
         ParameterError: for an argument out of its range, or a chain that leaves the finite numbers.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> truth = torch.tensor([[0.5, 0.25, 0.25]]).expand(100, 3)

@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from sameloss.errors import ModelError
 from sameloss.measures.flatness.validation import dropout_fault
-from sameloss.models.differentiable_lstm import unrolled_lstm
+from sameloss.models.bilstm import unrolled_lstm
 
 Kind = Literal["linear", "embedding", "gain", "bias"]
 

@@ -15,7 +15,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import flat_parameters, flattened, population_loss, unflattened
 from sameloss.measures.flatness.validation import check
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 
 
 @torch.no_grad()
@@ -51,7 +51,7 @@ def adaptive_sharpness(
         ModelError: for what `check` refuses.
         ParameterError: for fewer than two draws or a rho that is not positive.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> found = adaptive_sharpness(model, masked, rho=0.1, draws=100, generator=generator)
@@ -101,7 +101,7 @@ def worst_case_adaptive_sharpness(
         ModelError: for what `check` refuses.
         ParameterError: for a rho that is not positive, or a gradient of zero.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.8, 0.1, 0.1]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> round(worst_case_adaptive_sharpness(model, masked, rho=0.1), 3)
     0.051

@@ -1,30 +1,92 @@
-r"""The trace of the Hessian of the pre-training loss, in its Fisher form (Section 4, App. B).
-
-At saturation the Hessian equals the Fisher information (Lemma 3.2), so
-
-$$\mathrm{Tr}\,\nabla^2 L = \mathbb E_{t, x_{-t}}\, \mathbb E_{\hat y \sim f(x_{-t})}
-  \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2
-  = \mathbb E_{t, x_{-t}} \mathrm{Tr}\, J^\top (\mathrm{diag} f - f f^\top) J ,$$
-
-$J$ being the Jacobian of the logits. Every estimator here is a choice of cotangents $v$ of the
-logits with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or on average.
-"""
+"""The trace of the Hessian: estimators, of a unigram model, relative, combined."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
+from sameloss.languages.language import MASK
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.estimated_trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.differentiable_lstm import without_cudnn
+from sameloss.models.bilstm import without_cudnn
+from sameloss.models.masked_model import depth, parameter_group, parameter_layer
+from sameloss.statistics.bootstrap import Estimate
+
+# An estimated trace: independent draws by parameter, and what they cost.
+
+
+class Cost(NamedTuple):
+    """What an estimate took: passes of one sentence through the model, and seconds."""
+
+    forward: int
+    backward: int  # a Hessian-vector product counts as one forward and three backward passes
+    seconds: float
+
+
+@dataclass(frozen=True)
+class EstimatedTrace:
+    """Independent draws of a trace, split by parameter; the parts of a draw add up to its total.
+
+    `draws[name]` holds, for each draw (a sentence, a batch, or a random direction), an unbiased
+    value of the part of the trace that belongs to the parameter `name`.
+    """
+
+    draws: dict[str, Float[Tensor, " draw"]]
+    cost: Cost
+
+    @property
+    def total(self) -> Estimate:
+        """Return the trace over all parameters."""
+        return self.by(lambda name: "total")["total"]
+
+    @property
+    def parts(self) -> dict[str, Estimate]:
+        """Return the trace by kind of parameter: embeddings, attention, MLP, LayerNorm, head."""
+        return self.by(parameter_group)
+
+    @property
+    def layers(self) -> dict[str, Estimate]:
+        """Return the trace by depth: embedding, layer 1, 2, ..., head."""
+        found = self.by(parameter_layer)
+        return {name: found[name] for name in sorted(found, key=depth)}
+
+    def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
+        """Return the trace with the part of each parameter multiplied by a factor of its name."""
+        return replace(self, draws={name: factor(name) * values for name, values in self.draws.items()})
+
+    def by(self, group: Callable[[str], str]) -> dict[str, Estimate]:
+        """Return the trace of each group of parameters; its error includes correlations in the group.
+
+        >>> draws = {"word": torch.tensor([1.0, 3.0]), "head": torch.tensor([5.0, 3.0])}
+        >>> EstimatedTrace(draws, Cost(2, 2, 0.0)).by(lambda name: "all")
+        {'all': Estimate(mean=6.0, standard_error=0.0, count=2)}
+
+        """
+        grouped: dict[str, list[Tensor]] = {}
+        for name, values in self.draws.items():
+            grouped.setdefault(group(name), []).append(values)
+        return {key: Estimate.of(torch.stack(parts).sum(0)) for key, parts in grouped.items()}
+
+
+# The trace of the Hessian of the pre-training loss, in its Fisher form (Section 4, App. B).
+#
+# At saturation the Hessian equals the Fisher information (Lemma 3.2), so
+#
+# $$\mathrm{Tr}\,\nabla^2 L = \mathbb E_{t, x_{-t}}\, \mathbb E_{\hat y \sim f(x_{-t})}
+#   \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2
+#   = \mathbb E_{t, x_{-t}} \mathrm{Tr}\, J^\top (\mathrm{diag} f - f f^\top) J ,$$
+#
+# $J$ being the Jacobian of the logits. Every estimator here is a choice of cotangents $v$ of the
+# logits with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or on average.
 
 
 def fisher_trace(
@@ -56,7 +118,7 @@ def fisher_trace(
         ParameterError: for an unknown estimator, labels < 1, or a missing generator.
         ModelError: see `recordings`.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> fisher_trace(model, masked, estimator="exact").total  # 1 - the sum of f²
     Estimate(mean=0.625, standard_error=0.0, count=100)
@@ -150,7 +212,7 @@ def minibatch_trace(
         ParameterError: where there is no whole mini-batch.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.unigram import Unigram, one_word_sentences
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
     >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
     >>> generator = torch.Generator().manual_seed(0)
     >>> found = minibatch_trace(model, masked, batch=4, generator=generator).total
@@ -186,3 +248,75 @@ def _minibatch_norms(
     return {
         name: g.double().square().sum().cpu() / len(logits) for name, g in zip(named, gradients, strict=True)
     }
+
+
+# A model whose Hessian is known by hand: the example of every measure in this folder.
+
+
+class Unigram(nn.Module):
+    r"""A model that predicts the same words behind every mask, f = softmax(b), b one parameter a word.
+
+    Where the true conditionals are f, the Hessian of its loss is $\mathrm{diag} f - f f^\top$. For f =
+    (1/2, 1/4, 1/4) its eigenvalues are 3/8, 1/4 and 0, and its trace is 5/8.
+    """
+
+    def __init__(self, probabilities: Sequence[float]) -> None:
+        """Take f, positive and known up to a factor: its logarithms are the parameters."""
+        super().__init__()
+        self.bias = nn.Parameter(torch.tensor(probabilities, dtype=torch.float64).log())
+
+    def forward(
+        self,
+        masked: Int[Tensor, "batch seq"],
+        positions: Int[Tensor, " batch"],
+        lengths: Int[Tensor, " batch"] | None = None,
+    ) -> Float[Tensor, "batch word"]:
+        """Return log f for every sentence, whatever stands in it."""
+        return torch.zeros(len(masked), len(self.bias), device=masked.device) + self.bias
+
+
+def one_word_sentences(targets: Sequence[int]) -> Batch:
+    """Return masked sentences of one token each.
+
+    Args:
+        targets: the words behind the masks, counted from 0.
+
+    """
+    masked = torch.full((len(targets), 1), MASK)
+    return Batch(masked, torch.zeros(len(targets), dtype=torch.long), torch.tensor(targets), None)
+
+
+# The trace of the Hessian, weighted by the size of the parameters it belongs to.
+
+
+def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:
+    r"""Compute $\sum_l \lVert W_l \rVert_F^2\, \mathrm{Tr} H_{ll}$ over the parameter tensors $W_l$.
+
+    The sum is invariant where a reparametrisation scales whole tensors, as in normalized flat minima
+    (Tsuzuku, Sato and Sugiyama 2020) and relative flatness (Petzka et al. 2021, which refines the
+    product to pairs of neurons). It also stays where tensors are rotated or permuted within themselves.
+
+    Args:
+        model: the model whose Hessian was measured.
+        trace: the trace of this Hessian, by parameter.
+
+    Returns:
+        The sum in nats, with the error of the trace.
+
+    Raises:
+        ParameterError: where the trace is empty or has a parameter that the model lacks.
+
+    >>> from sameloss.measures.flatness.trace import fisher_trace
+    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
+    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
+    >>> trace = fisher_trace(model, masked, estimator="exact")
+    >>> round(relative_trace(model, trace).mean, 3)  # (log² 2 + 2 log² 4) 5/8
+    2.703
+
+    """
+    norms = {name: float(p.detach().double().square().sum()) for name, p in model.named_parameters()}
+    unknown = sorted(trace.draws.keys() - norms.keys())
+    if unknown or not trace.draws:
+        raise ParameterError(f"The trace must be of this model's parameters; it has {unknown or 'none'}.")
+    weighted = (norms[name] * values.double() for name, values in trace.draws.items())
+    return Estimate.of(reduce(torch.add, weighted))

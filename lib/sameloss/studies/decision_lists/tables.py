@@ -10,8 +10,7 @@ import pandas as pd
 import torch
 
 from sameloss.seeds import generator_for
-from sameloss.statistics.bootstrap import Interval, seed_interval
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate, Interval, seed_interval
 from sameloss.studies.decision_lists.experiment import CRITICAL_RULES, ListConfig, TaskShape, score_columns
 from sameloss.studies.decision_lists.theory import (
     MOST_SETS,

@@ -14,13 +14,13 @@ from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.statistics.prediction import (
     FEWEST,
+    Choice,
     mean_correlation,
     random_regret,
     rank_correlation,
     recall,
     self_correlation,
 )
-from sameloss.statistics.selection import Choice
 from sameloss.studies.growing.experiment import (
     NOT_GROWN,
     PRESETS,

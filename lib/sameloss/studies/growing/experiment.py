@@ -17,29 +17,26 @@ from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.locality import beyond_windows
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.languages.paper import PAPER_LANGUAGE
-from sameloss.measures.flatness.top_eigenvalue import top_eigenvalue
+from sameloss.measures.flatness.hessian import top_eigenvalue
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import EncoderShape
-from sameloss.models.grow import PRESERVING, Filling, grow
-from sameloss.models.layer_maps import LayerMap, grid, repeated, stacked
+from sameloss.models.grow import PRESERVING, Filling, LayerMap, grid, grow, repeated, stacked
 from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.runs.checkpoints import Checkpoints, TrainedRun, save_weights, weights_name
+from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
 from sameloss.runs.frames import TABLE, Tabled
 from sameloss.runs.held_out import HeldOutConditionals, held_out
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.resumable import Resumable
 from sameloss.runs.sampling import CorpusSampling, Downstream
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.prediction import FEWEST
-from sameloss.store.files import write_atomically
-from sameloss.store.manifest import SCRATCH
+from sameloss.store.manifest import SCRATCH, write_atomically
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.config import Config, param, placed
 from sameloss.studies.parameters import MOST_SEEDS, Parameter
 from sameloss.training.ensembles import Ensemble, EnsembleStep, train_together
 from sameloss.training.loop import Optimisation, TrainingStep
-from sameloss.training.masked_loss import noisy_targets
 from sameloss.training.moments import Carried, Moments, grown_moments, moments_of
+from sameloss.training.objectives import noisy_targets
 
 # The growth operators of this study, and what stands beside them.
 

@@ -7,10 +7,15 @@ import pandas as pd
 import torch
 from jaxtyping import Float
 
-from sameloss.statistics.bootstrap import Interval, seed_interval
-from sameloss.statistics.estimate import Estimate
-from sameloss.statistics.prediction import mean_correlation, rank_correlation, transition
-from sameloss.statistics.selection import choose_at, halve, when_settled
+from sameloss.statistics.bootstrap import Estimate, Interval, seed_interval
+from sameloss.statistics.prediction import (
+    choose_at,
+    halve,
+    mean_correlation,
+    rank_correlation,
+    transition,
+    when_settled,
+)
 from sameloss.studies.growing.claims import (
     FROM_NOTHING,
     MEASURES,

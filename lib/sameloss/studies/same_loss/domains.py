@@ -7,7 +7,7 @@ from typing import Any, cast
 from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.models.encoder import EncoderShape
-from sameloss.models.shape import Shape
+from sameloss.models.masked_model import Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 
 

@@ -15,19 +15,18 @@ from torch import Tensor
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
 from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.estimated_trace import EstimatedTrace
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.measures.flatness.hessian import dense_hessian
 from sameloss.measures.flatness.hutchinson import hutch_plus_plus_trace, hutchinson_trace
 from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
-from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
+from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace, minibatch_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
 from sameloss.runs.flatness import LastCheckpointRun, flatness_measures, predictions
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.same_loss.domains import TINY_LANGUAGE, TINY_SHAPE
 from sameloss.studies.same_loss.groups import Group

@@ -8,20 +8,19 @@ from typing import cast
 from sameloss.measures.downstream.probe import Probe
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import common_width
-from sameloss.models.shape import Shape
+from sameloss.models.masked_model import Shape
 from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.finetuning import Finetuning
 from sameloss.runs.flatness import (
     EnlargementMeasurement,
     FlatnessMeasurement,
     HessianGapMeasurement,
+    SaturationMeasurement,
     TraceMeasurement,
 )
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import BaselineProbing, Probing
+from sameloss.runs.probing import BaselineProbing, Finetuning, Probing
 from sameloss.runs.sampling import CorpusSampling, LabelledSampling
-from sameloss.runs.saturation import SaturationMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import Domain
 from sameloss.studies.same_loss.settings import Settings

@@ -2,7 +2,7 @@
 
 from sameloss.languages import LanguageSpec, TeacherSpec
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
-from sameloss.runs.languages import Calibration, LanguageMeasurement
+from sameloss.runs.sampling import Calibration, LanguageMeasurement
 from sameloss.store.store import Run
 from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH

@@ -15,11 +15,10 @@ from torch import Tensor
 from sameloss.checks import check_counts
 from sameloss.device import best_device
 from sameloss.images import Images, ImageSource
+from sameloss.runs.checkpoints import Resumable
 from sameloss.runs.frames import TABLE, Tabled
-from sameloss.runs.resumable import Resumable
 from sameloss.seeds import generator_for
-from sameloss.store.files import write_atomically
-from sameloss.store.manifest import SCRATCH
+from sameloss.store.manifest import SCRATCH, write_atomically
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.config import Config, param
 from sameloss.studies.parameters import MOST_SEEDS, choose

@@ -8,7 +8,7 @@ import pytest
 from made_up import changed, made_up
 
 from sameloss.runs.flatness import MEASURES
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.studies.same_loss import effects
 from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, SAM, SOFT
 from sameloss.studies.same_loss.effects import Compared

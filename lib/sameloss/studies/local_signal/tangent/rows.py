@@ -20,7 +20,7 @@ from scipy.stats import beta, norm
 
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
-from sameloss.statistics.estimate import Estimate
+from sameloss.statistics.bootstrap import Estimate
 from sameloss.studies.local_signal.theory import Patches
 
 NODES = 64

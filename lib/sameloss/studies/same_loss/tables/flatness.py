@@ -11,8 +11,7 @@ import pandas as pd
 import torch
 
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.estimated_trace import EstimatedTrace
-from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, substituted_conditionals
-from sameloss.languages.autoregressive.fillings import FILLINGS, fillings, sum_of_fillings
+from sameloss.languages.autoregressive.autoregressive import FILLINGS, fillings, sum_of_fillings
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
@@ -21,7 +21,7 @@ from sameloss.studies.same_loss.measured_languages import measurements, opt_name
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
 from sameloss.studies.same_loss.settings import PRESETS
-from sameloss.training.unseen import unseen
+from sameloss.training.corpus import unseen
 
 if TYPE_CHECKING:
     from sameloss.languages.autoregressive.hub import HubTeacher, HubTeacherSpec

@@ -13,8 +13,7 @@ from transformers import AutoModelForMaskedLM, PreTrainedModel
 
 from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
-from sameloss.models.export import export_model
-from sameloss.models.huggingface import HuggingFaceModel
+from sameloss.models.export import HuggingFaceModel, export_model
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.studies.same_loss.domains import PAPER
