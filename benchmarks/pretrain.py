@@ -41,7 +41,7 @@ from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import export_model
 from sameloss.models.sizes import SIZES
 from sameloss.runs.cost import flops_per_second
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain

@@ -57,7 +57,7 @@ from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.statistics.bootstrap import Estimate
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE, PAPER_LANGUAGE
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 

@@ -60,7 +60,7 @@ page = begin(globals(), STUDY, "01_introduction")
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL. One line a pre-training, going from left to right, one point a checkpoint; in the shaded region models are saturated. The lookup table (dashed) represents each token by its true conditional: its loss is perfect.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy on task B against KL by model size, with baselines."}}
 from sameloss.studies import drawing
 from sameloss.studies.same_loss.figures import models as figures
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
+from sameloss.studies.same_loss.groups import ADAMW, ADVERSARIAL, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.results import final
 
 results = page.of(MAIN)

@@ -70,7 +70,7 @@ page = begin(globals(), STUDY, "02_existence")
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.languages import PCFG
-from sameloss.studies.same_loss.arms import HMM, MAIN, OPT
+from sameloss.studies.same_loss.groups import HMM, MAIN, OPT
 
 show_source(PCFG.conditionals)
 
@@ -251,7 +251,7 @@ Markdown(record_in_words(strongest))
 # for labels of $C$ classes. It is short where few sentences suffice to read the labels well.
 
 # %% mystnb={"figure": {"caption": "Accuracy by the number of labelled sentences, with all of them as in {numref}`fig-control`: trained models solid, with 95 % multi-level bootstrap intervals, untrained ones dashed in the same colour; grey what no training made. Shaded: 16 to 256 sentences.", "name": "fig-labels"}, "image": {"alt": "One panel a task: probe accuracy against the number of labelled sentences on a logarithmic axis, a solid line for every trained size, a dashed one for its untrained models, thin grey ones for lookup table and one-hot tokens."}}
-from sameloss.studies.same_loss.label_budgets import by_labels, code_bits
+from sameloss.studies.same_loss.results import by_labels, code_bits
 from sameloss.studies.same_loss.tables import labels as label_tables
 
 read = by_labels(results)

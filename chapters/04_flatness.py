@@ -68,7 +68,7 @@ page = begin(globals(), STUDY, "04_flatness")
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.measures.flatness.trace import fisher_trace
-from sameloss.studies.same_loss.arms import HMM, MAIN, OPT, SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM
+from sameloss.studies.same_loss.groups import HMM, MAIN, OPT, SGD_AFTER_ADAMW, SGD_AFTER_ADAMW_HMM
 
 show_source(fisher_trace)
 
@@ -164,7 +164,7 @@ drawing.legend(axes[0])
 # the enlargement itself multiplies: {ref}`enlargement`), the same accuracies stand at other traces:
 
 # %% mystnb={"figure": {"caption": "Figure 5 in the ICML version: accuracy (task B) against the trace in native form, enlarged as in the paper, and enlarged without the embeddings.", "name": "fig-five-enlarged"}, "image": {"alt": "Accuracy against trace in three forms: native, enlarged, enlarged without embeddings."}}
-from sameloss.studies.same_loss.enlargement import WAYS, accuracy_and_enlarged
+from sameloss.studies.same_loss.results import WAYS, accuracy_and_enlarged
 
 enlarged = accuracy_and_enlarged(results)
 ways = [way for way in ("native", "enlarged", "enlarged-rest") if way in set(enlarged.way)]
@@ -211,7 +211,7 @@ glue("recorded-r2", correlations_in_words(found, "signed r² (Fig. 5)") or "not 
 # table has their traces and accuracies beside AdamW's; the default leaves them to the record ({ref}`ladder`).
 
 # %%
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL
+from sameloss.studies.same_loss.groups import ADAMW, ADVERSARIAL
 from sameloss.studies.same_loss.tables.comparison import arm_table
 
 compared = page.others(ADAMW, *ADVERSARIAL)

@@ -40,7 +40,7 @@ from sameloss.studies.same_loss.pages import STUDY
 page = begin(globals(), STUDY, "a1_datasets")
 
 # %%
-from sameloss.studies.same_loss.measured_languages import calibrations, measurements, opt_name
+from sameloss.studies.same_loss.languages import calibrations, measurements, opt_name
 
 found = {name: page.store.get(run) for name, run in measurements(page.config).items()}
 
@@ -168,8 +168,8 @@ from sameloss.languages.calibration import calibrate
 show_source(calibrate)
 
 # %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted, the value the presets `gpu` and `paper` use, found by the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
-from sameloss.studies.same_loss.domains import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.studies.same_loss.paper import ENTROPY
+from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.studies.same_loss.languages import ENTROPY
 
 pcfg, hmm = PAPER_LANGUAGE.rule_concentration, PAPER_HMM.transition_concentration
 chosen = {"PCFG": pcfg, "HMM": hmm}

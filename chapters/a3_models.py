@@ -139,7 +139,7 @@ render(sizes.rename(columns={"off": "name off (%)"}))
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.same_loss.domains import PAPER
+from sameloss.studies.same_loss.settings import PAPER
 from sameloss.studies.same_loss.tables.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
 
 paper = PAPER["PCFG"].language
@@ -299,7 +299,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # relative excess, accuracies in points, with 95 % intervals. The laptop's preset leaves post-LN to the recorded run.
 
 # %%
-from sameloss.studies.same_loss.arms import ADAMW, POST_LN
+from sameloss.studies.same_loss.groups import ADAMW, POST_LN
 from sameloss.studies.same_loss.tables.comparison import arm_table, differences_or_recorded, wide
 
 render(arm_table(page, page.present([ADAMW, POST_LN]), page.tasks), decimals=3)

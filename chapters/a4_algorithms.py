@@ -44,7 +44,7 @@ from sameloss.studies.same_loss.pages import STUDY
 page = begin(globals(), STUDY, "a4_algorithms")
 
 # %%
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, COOLED, NOISE, NOISY, SOFT, TRAINED
+from sameloss.studies.same_loss.groups import ADAMW, ADVERSARIAL, COOLED, NOISE, NOISY, SOFT, TRAINED
 
 tasks = page.tasks
 trained, noise = page.present(TRAINED), page.present(NOISE)

@@ -56,7 +56,7 @@ page = begin(globals(), STUDY, "b2_enlargement")
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.models import enlarge
-from sameloss.studies.same_loss.arms import MAIN
+from sameloss.studies.same_loss.groups import MAIN
 
 show_source(enlarge.divisor)
 
@@ -139,7 +139,7 @@ _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 # enlargement.
 
 # %% mystnb={"figure": {"caption": "Traces of the last checkpoints in six ways to compare sizes; one point a pre-training seed.", "name": "fig-enlarged"}, "image": {"alt": "Six groups of points, one colour a size; the order of the sizes depends on the way to compare."}}
-from sameloss.studies.same_loss.enlargement import enlarged_totals
+from sameloss.studies.same_loss.results import enlarged_totals
 
 totals = enlarged_totals(traces)
 totals["parameters"] = totals["size"].map(

@@ -42,7 +42,7 @@ from sameloss.studies.same_loss.pages import STUDY
 page = begin(globals(), STUDY, "d_practice")
 
 # %%
-from sameloss.studies.same_loss.arms import ADAMW, PENALTY, REGULARISED, SAM
+from sameloss.studies.same_loss.groups import ADAMW, PENALTY, REGULARISED, SAM
 
 regularised = page.present([ADAMW, SAM, PENALTY, *REGULARISED])
 tasks = page.tasks

@@ -40,7 +40,7 @@ from sameloss.studies.same_loss.pages import STUDY
 page = begin(globals(), STUDY, "e_mask_rate")
 
 # %%
-from sameloss.studies.same_loss.arms import MASK_RATE, ONE_MASK
+from sameloss.studies.same_loss.groups import MASK_RATE, ONE_MASK
 
 tasks = page.tasks
 

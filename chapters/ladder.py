@@ -184,7 +184,7 @@ glue("ladder-r2", said or "not recorded, or fewer than three sizes saturated", d
 # ## After the end, with SGD (Figures 3 and 10)
 
 # %% mystnb={"figure": {"caption": "Recorded: from the end of AdamW, plain SGD at a constant rate: trace, KL and accuracy.", "name": "fig-ladder-sgd"}, "image": {"alt": "Trace, KL and accuracy of SGD runs against the step, for the grammar and the HMM."}}
-from sameloss.studies.same_loss.arms import ADVERSARIAL, SGD_AFTER_ADAMW
+from sameloss.studies.same_loss.groups import ADVERSARIAL, SGD_AFTER_ADAMW
 
 with_sgd = page.having("checkpoints", algorithm=SGD_AFTER_ADAMW.label)
 axes = records.along_training(with_sgd, SGD_AFTER_ADAMW.label)

@@ -23,7 +23,7 @@ from sameloss.errors import ParameterError
 from sameloss.runs.cost import H200
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.same_loss.arms import HMM, MAIN
+from sameloss.studies.same_loss.groups import HMM, MAIN
 
 
 def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened):

@@ -23,8 +23,8 @@ from sameloss.languages.entropy import (
 )
 from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.measures.saturation import exact_saturation
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
-from sameloss.studies.same_loss.language_search import Criteria
+from sameloss.studies.same_loss.languages import Criteria
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 
 def seed(number):

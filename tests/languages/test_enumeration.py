@@ -6,7 +6,7 @@ from enumeration import enumerated
 from sameloss.errors import LanguageError
 from sameloss.languages import HierarchySpec, PCFGSpec
 from sameloss.languages.enumeration import MOST_STRINGS, enumerable, enumerate_sentences, strings
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 LARGE = HierarchySpec(levels=3, symbols=4, rules=2, smoothing=0.03)
 """Eight tokens of four words."""

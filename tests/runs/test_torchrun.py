@@ -23,7 +23,7 @@ from sameloss.runs.sampling import CorpusSampling
 from sameloss.runs.torchrun import _pickled
 from sameloss.store.store import Store
 from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.domains import SMOKE, SMOKE_LANGUAGE
+from sameloss.studies.same_loss.settings import SMOKE, SMOKE_LANGUAGE
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 

@@ -19,8 +19,8 @@ from sameloss.languages.autoregressive import hub as languages
 from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.domains import SMOKE
-from sameloss.studies.same_loss.measured_languages import measurements
+from sameloss.studies.same_loss.languages import measurements
+from sameloss.studies.same_loss.settings import SMOKE
 from sameloss.studies.same_loss.tables.languages import describe_opt
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]

@@ -11,7 +11,7 @@ from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, HierarchySpec, Sentences
 from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.languages.grammars.formats import read_grammar
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 SPEC = HierarchySpec(levels=3, symbols=4, rules=3, smoothing=0.1, seed=2)
 

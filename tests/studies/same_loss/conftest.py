@@ -9,8 +9,8 @@ from made_up import changed, fill, made_up
 
 from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss import record as module
-from sameloss.studies.same_loss.arms import EVERYTHING
 from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.same_loss.groups import EVERYTHING
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.record import StudyRecord
 from sameloss.studies.same_loss.tables import causal

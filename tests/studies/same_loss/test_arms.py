@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.arms import (
+from sameloss.studies.same_loss.groups import (
     ADAMW,
     ADVERSARIAL,
     ARMS,

@@ -8,7 +8,6 @@ from made_up import SATURATED, changed, made_up
 
 from sameloss.statistics.association import UNDEFINED
 from sameloss.studies.same_loss import claims as module
-from sameloss.studies.same_loss.arms import ADVERSARIAL, ARMS, COOLED, Arm
 from sameloss.studies.same_loss.claims import (
     CLAIMS,
     LITTLE_ACCURACY,
@@ -21,8 +20,8 @@ from sameloss.studies.same_loss.claims import (
     little_change,
 )
 from sameloss.studies.same_loss.effects import Compared, arm_gain
-from sameloss.studies.same_loss.enlargement import enlarged_totals
-from sameloss.studies.same_loss.results import final
+from sameloss.studies.same_loss.groups import ADVERSARIAL, ARMS, COOLED, Arm
+from sameloss.studies.same_loss.results import enlarged_totals, final
 from sameloss.studies.verdict import Verdict, judge
 
 CHAPTERS = Path(__file__).parents[3] / "chapters"

@@ -7,7 +7,7 @@ import torch
 
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.models.sizes import SIZES
-from sameloss.studies.same_loss.domains import GPU, LAPTOP, PAPER, SMOKE, some
+from sameloss.studies.same_loss.settings import GPU, LAPTOP, PAPER, SMOKE, some
 
 DOMAINS = {"smoke": SMOKE, "laptop": LAPTOP, "gpu": GPU, "paper": PAPER}
 EACH = [pytest.param(DOMAINS[p][n], id=f"{p} {n}") for p, n in product(DOMAINS, ("PCFG", "HMM", "OPT"))]

@@ -11,10 +11,9 @@ from sameloss.statistics.association import dose_slope
 from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.config import replaced
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import UNTREATED
 from sameloss.studies.same_loss.effects import Compared
-from sameloss.studies.same_loss.log_traces import excess, log_traces
-from sameloss.studies.same_loss.results import final, shared_kl
+from sameloss.studies.same_loss.groups import UNTREATED
+from sameloss.studies.same_loss.results import excess, final, log_traces, shared_kl
 
 
 def drawn_as(results, **probes):

@@ -7,8 +7,14 @@ from sameloss.book.studies import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.enlarge import KINDS, kind_law, widen
 from sameloss.studies.same_loss import results as module
-from sameloss.studies.same_loss.enlargement import WAYS, accuracy_and_enlarged, enlarged_totals, law_alone
-from sameloss.studies.same_loss.results import final, frame
+from sameloss.studies.same_loss.results import (
+    WAYS,
+    accuracy_and_enlarged,
+    enlarged_totals,
+    final,
+    frame,
+    law_alone,
+)
 
 
 def made_up_traces(group, parts):

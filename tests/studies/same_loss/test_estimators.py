@@ -9,7 +9,6 @@ from sameloss.book.studies import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.runs.flatness import MEASURES
-from sameloss.studies.same_loss.domains import TINY_LANGUAGE, TINY_SHAPE
 from sameloss.studies.same_loss.estimators import (
     ESTIMATORS,
     EstimatorComparison,
@@ -23,6 +22,7 @@ from sameloss.studies.same_loss.estimators import (
     identity,
     reparametrisation,
 )
+from sameloss.studies.same_loss.settings import TINY_LANGUAGE, TINY_SHAPE
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,16 @@ from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.runs.cool_down import CoolDown
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing, Finetuning
-from sameloss.studies.same_loss.arms import COOLED, HMM, UNTREATED
-from sameloss.studies.same_loss.groups import BASELINES, MEASUREMENTS, protocol_runs, protocols, readings
+from sameloss.studies.same_loss.groups import (
+    BASELINES,
+    COOLED,
+    HMM,
+    MEASUREMENTS,
+    UNTREATED,
+    protocol_runs,
+    protocols,
+    readings,
+)
 from sameloss.training.algorithms import recipe
 from sameloss.training.execution import Execution
 from sameloss.training.objectives import ORDINARY, Objective

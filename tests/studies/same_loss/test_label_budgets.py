@@ -8,7 +8,7 @@ from made_up import made_up
 
 from sameloss.book.studies import open_page
 from sameloss.studies.same_loss.groups import protocols
-from sameloss.studies.same_loss.label_budgets import (
+from sameloss.studies.same_loss.results import (
     NO_SIZE,
     baseline_budgets,
     budgets,

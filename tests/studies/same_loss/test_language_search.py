@@ -13,9 +13,8 @@ from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.probing import BaselineProbing
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Store
-from sameloss.studies.same_loss import language_search as module
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
-from sameloss.studies.same_loss.language_search import (
+from sameloss.studies.same_loss import languages as module
+from sameloss.studies.same_loss.languages import (
     CANDIDATES,
     Appraisal,
     Criteria,
@@ -28,6 +27,7 @@ from sameloss.studies.same_loss.language_search import (
     search_runs,
 )
 from sameloss.studies.same_loss.results import final
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 CRITERIA = Criteria(context=0.5, headroom=20, tasks=2, sizes=3)
 

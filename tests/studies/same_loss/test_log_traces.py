@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sameloss.statistics.bootstrap import UNDEFINED
-from sameloss.studies.same_loss.log_traces import LogTraces, excess, log_traces, log_traces_of
+from sameloss.studies.same_loss.results import LogTraces, excess, log_traces, log_traces_of
 
 
 def test_traces_are_those_of_the_checkpoints_seed_by_seed(results):

@@ -2,10 +2,8 @@
 
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.domains import PAPER
-from sameloss.studies.same_loss.measured_languages import calibrations, language_runs, measurements, opt_name
-from sameloss.studies.same_loss.paper import ENTROPY
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.languages import ENTROPY, calibrations, language_runs, measurements, opt_name
+from sameloss.studies.same_loss.settings import PAPER, PRESETS
 
 
 def test_languages_are_named_honestly(opened):

@@ -9,14 +9,23 @@ from sameloss.errors import ParameterError
 from sameloss.studies.config import replaced
 from sameloss.studies.evidence import Source
 from sameloss.studies.recorded import write_record
-from sameloss.studies.same_loss.arms import ARMS, EVERYTHING, HMM, MAIN, OPT, SAM, SGD_AFTER_ADAMW_HMM
 from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.same_loss.domains import LAPTOP_LANGUAGE
-from sameloss.studies.same_loss.groups import protocol_runs, protocols, readings
-from sameloss.studies.same_loss.label_budgets import label_budget_runs
-from sameloss.studies.same_loss.language_search import CANDIDATES, search_runs
+from sameloss.studies.same_loss.groups import (
+    ARMS,
+    EVERYTHING,
+    HMM,
+    MAIN,
+    OPT,
+    SAM,
+    SGD_AFTER_ADAMW_HMM,
+    protocol_runs,
+    protocols,
+    readings,
+)
+from sameloss.studies.same_loss.languages import CANDIDATES, search_runs
 from sameloss.studies.same_loss.pages import BESIDE, PLANS, QUOTED, STUDY, WholeStudy
-from sameloss.studies.same_loss.settings import PRESETS, Shown
+from sameloss.studies.same_loss.results import label_budget_runs
+from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PRESETS, Shown
 from sameloss.studies.verdict import COLUMNS
 
 

@@ -4,8 +4,7 @@ import pytest
 
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.studies.same_loss.pages import STUDY
-from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.settings import PARAMETERS, PRESETS, finished, preset_of
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +159,7 @@ def test_a_strength_may_be_zero():
 
 
 def test_processes_share_the_cores_that_workers_would_have(monkeypatch):
-    monkeypatch.setattr("sameloss.studies.same_loss.parameters.usable_workers", lambda: 8)
+    monkeypatch.setattr("sameloss.studies.same_loss.settings.usable_workers", lambda: 8)
     assert open_settings(processes=3).workers == 2
     assert open_settings(processes=16).workers == 1
     assert open_settings(processes=3, workers=5).workers == 5

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sameloss.store.store import Store
-from sameloss.studies.same_loss.arms import ALL_SIZES
+from sameloss.studies.same_loss.groups import ALL_SIZES
 from sameloss.studies.same_loss.rate_search import SEED, SHORTER, best_rates, rate_runs, rate_table
 from sameloss.studies.same_loss.recorded import rows
 from sameloss.studies.same_loss.settings import PRESETS

@@ -5,8 +5,8 @@ import pytest
 
 from sameloss.statistics.bootstrap import Interval
 from sameloss.studies import recorded
-from sameloss.studies.same_loss.arms import ADAMW, EVERYTHING, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.claims import CLAIMS
+from sameloss.studies.same_loss.groups import ADAMW, EVERYTHING, HMM, MAIN, NOISE, OPT
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.record import COMPARED, TABLES
 from sameloss.studies.same_loss.results import KEYS, final

@@ -4,7 +4,7 @@ import pytest
 
 from sameloss.studies.config import replaced
 from sameloss.studies.parameters import PRESETS as NAMES
-from sameloss.studies.same_loss.arms import EVERYTHING
+from sameloss.studies.same_loss.groups import EVERYTHING
 from sameloss.studies.same_loss.settings import PRESETS, Shown
 
 

@@ -9,7 +9,8 @@ from functools import partial
 
 from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import (
+from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
+from sameloss.studies.same_loss.groups import (
     ADAMW,
     ADVERSARIAL,
     COOLED,
@@ -25,11 +26,9 @@ from sameloss.studies.same_loss.arms import (
     SHARPENED,
     UNTREATED,
     Arm,
+    Group,
 )
-from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
-from sameloss.studies.same_loss.enlargement import enlarged_totals
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.results import Results
+from sameloss.studies.same_loss.results import Results, enlarged_totals
 from sameloss.studies.verdict import Claim, Topic
 
 POINTS, NATS, EXCESS, R2 = "accuracy points", "nats", "relative excess", "signed r²"

@@ -16,8 +16,16 @@ from jaxtyping import Float
 from sameloss.errors import UnreachableKL
 from sameloss.statistics.association import dose_slope, signed_r2, step_slope, trajectories_of
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, percentile_interval, seed_interval
-from sameloss.studies.same_loss.log_traces import LogTraces, excess, log_traces, log_traces_of
-from sameloss.studies.same_loss.results import Results, final, saturated, shared_kl
+from sameloss.studies.same_loss.results import (
+    LogTraces,
+    Results,
+    excess,
+    final,
+    log_traces,
+    log_traces_of,
+    saturated,
+    shared_kl,
+)
 
 T = TypeVar("T")
 

@@ -28,8 +28,8 @@ from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
-from sameloss.studies.same_loss.domains import TINY_LANGUAGE, TINY_SHAPE
 from sameloss.studies.same_loss.groups import Group
+from sameloss.studies.same_loss.settings import TINY_LANGUAGE, TINY_SHAPE
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from sameloss.store.store import Run
 from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.page import Page, Plan, Study
 from sameloss.studies.recorded import records
-from sameloss.studies.same_loss.arms import (
+from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
+from sameloss.studies.same_loss.estimators import estimator_runs
+from sameloss.studies.same_loss.groups import (
     ARMS,
     COOLED,
     EVERYTHING,
@@ -26,18 +28,16 @@ from sameloss.studies.same_loss.arms import (
     SEARCHED,
     UNTREATED,
     Arm,
+    Group,
+    lstms,
+    protocol_runs,
+    readings,
 )
-from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
-from sameloss.studies.same_loss.estimators import estimator_runs
-from sameloss.studies.same_loss.groups import Group, lstms, protocol_runs, readings
-from sameloss.studies.same_loss.label_budgets import label_budget_runs
-from sameloss.studies.same_loss.language_search import search_runs
-from sameloss.studies.same_loss.measured_languages import language_runs
-from sameloss.studies.same_loss.parameters import PARAMETERS, finished, preset_of
+from sameloss.studies.same_loss.languages import language_runs, search_runs
 from sameloss.studies.same_loss.rate_search import rate_runs
 from sameloss.studies.same_loss.recorded import evidence_on, rows, strongest_record, verdicts_of
-from sameloss.studies.same_loss.results import Results, collect
-from sameloss.studies.same_loss.settings import PRESETS, Settings, Shown
+from sameloss.studies.same_loss.results import Results, collect, label_budget_runs
+from sameloss.studies.same_loss.settings import PARAMETERS, PRESETS, Settings, Shown, finished, preset_of
 from sameloss.studies.verdict import Judged, Topic, verdict_table
 
 

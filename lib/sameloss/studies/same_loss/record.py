@@ -6,7 +6,7 @@ from functools import partial
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.same_loss.arms import (
+from sameloss.studies.same_loss.groups import (
     ADAMW,
     ALL_SIZES,
     EVERYWHERE,
@@ -20,12 +20,11 @@ from sameloss.studies.same_loss.arms import (
     TRAINED,
     UNTREATED,
     Arm,
+    readings,
 )
-from sameloss.studies.same_loss.groups import readings
-from sameloss.studies.same_loss.label_budgets import by_labels
 from sameloss.studies.same_loss.pages import WholeStudy
 from sameloss.studies.same_loss.rate_search import rate_runs, rate_table
-from sameloss.studies.same_loss.results import Results, by_protocol
+from sameloss.studies.same_loss.results import Results, by_labels, by_protocol
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.same_loss.tables.comparison import (
     arm_differences,

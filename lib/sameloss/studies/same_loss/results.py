@@ -1,16 +1,30 @@
-"""Tidy tables drawn from finished runs: one row an observation, one column a quantity."""
+"""What groups of models showed: checkpoints, traces, labels, enlarged forms."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
+from typing import NamedTuple, cast, get_args
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
-from sameloss.statistics.bootstrap import Resamples, percentile_interval
+from sameloss.measures.downstream.online_code import FEW_LABELS
+from sameloss.models.enlarge import KINDS, Tying, kind_law
+from sameloss.runs.probing import BaselineLabelBudget, LabelBudget
+from sameloss.statistics.bootstrap import (
+    REPLICATES,
+    UNDEFINED,
+    Interval,
+    Resamples,
+    percentile_interval,
+    seed_weights,
+)
 from sameloss.statistics.equal_kl import common_kl, weights_at
-from sameloss.store.store import Store
-from sameloss.studies.same_loss.groups import Group, Key, protocols
+from sameloss.store.store import Run, Store
+from sameloss.studies.same_loss.groups import BASELINES, Group, Key, lstms, protocols, widened
+
+# Tidy tables drawn from finished runs: one row an observation, one column a quantity.
 
 KEYS = ["size", "seed", "step"]
 """What tells checkpoints apart."""
@@ -252,3 +266,192 @@ def fisher_and_hessian(checkpoints: pd.DataFrame) -> pd.DataFrame:
     columns = {"kl_mean": "KL", "trace": "Fisher", "hessian": "Hessian", "gap_percent": "gap (%)"}
     order = ["size", "step", "KL", "Fisher", "Hessian", "gap", "standard_error", "gap (%)"]
     return table.rename(columns=columns)[order]
+
+
+# Traces of groups of models, as logarithms with their errors, and the excess of one over another.
+
+
+class LogTraces(NamedTuple):
+    """Logarithms of the traces of a group's seeds, and their standard errors."""
+
+    value: Float[np.ndarray, " seed"]
+    error: Float[np.ndarray, " seed"]
+
+
+def log_traces(
+    results: Results, size: str, *, step: int | None = None, kl: float | list[float] | None = None
+) -> LogTraces:
+    """Return a size's traces: at the last step, another one, or at a KL (of each seed).
+
+    Between checkpoints the logarithm is interpolated.
+    """
+    step = results.steps[-1] if step is None else step
+    table = results.checkpoints[results.checkpoints["size"] == size]
+    if kl is None:
+        return log_traces_of(table[table.step == step])
+    runs = [run.sort_values("step") for _, run in table.groupby("seed")]
+    targets = np.broadcast_to(kl, len(runs))
+    weights = [weights_at(r.kl_mean.to_numpy(np.float64), at) for r, at in zip(runs, targets, strict=True)]
+    along = [log_traces_of(run, by="step") for run in runs]
+    values = [w @ t.value for w, t in zip(weights, along, strict=True)]
+    errors = [np.hypot.reduce(w * t.error) for w, t in zip(weights, along, strict=True)]
+    return LogTraces(np.array(values), np.array(errors))
+
+
+def log_traces_of(rows: pd.DataFrame, by: str = "seed") -> LogTraces:
+    """Return the traces of a table's rows (trace, trace_se), ordered by a column."""
+    rows = rows.sort_values(by)
+    return LogTraces(np.log(rows.trace.to_numpy()), (rows.trace_se / rows.trace).to_numpy())
+
+
+def excess(pairs: list[tuple[LogTraces, LogTraces]]) -> Interval:
+    """Return trace(first) / trace(second) - 1, the geometric mean over pairs.
+
+    Pre-training seeds vary as in `seed_weights`, and each trace by its standard error.
+    """
+    if not pairs:
+        return UNDEFINED
+    rng = np.random.default_rng(0)
+    weights = seed_weights(len(pairs[0][0].value), REPLICATES, rng)
+    values, replicates = [], []
+    for first, second in pairs:
+        difference, error = first.value - second.value, np.hypot(first.error, second.error)
+        noise = (rng.normal(size=weights.shape) * error).mean(1)
+        values.append(difference.mean())
+        replicates.append(difference.mean() + weights @ difference + noise)
+    interval = percentile_interval(np.mean(values), np.mean(replicates, axis=0))
+    return Interval(*(float(np.expm1(end)) for end in interval))
+
+
+# How many labels the representations of a group need: the runs that ask, and what they found.
+
+NO_SIZE = "–"
+"""The size of what no training made."""
+
+Bits = dict[tuple[str, str], Float[np.ndarray, "model seed task"]]
+"""Bits for the labels of all sentences of a probe seed, by size and `untrained` or `trained`, or by baseline.
+
+The axis `model` are pre-training seeds; a baseline has a single one.
+"""
+
+
+def budgets(group: Group) -> dict[Key, LabelBudget]:
+    """Return the runs for untrained and last models."""
+    trained, steps = group.pretrainings(), (0, group.steps[-1])
+    return {key: LabelBudget(run, steps, group.labelled, FEW_LABELS) for key, run in trained.items()}
+
+
+def baseline_budgets(group: Group) -> dict[str, BaselineLabelBudget]:
+    """Return the runs for what no training made."""
+    return {name: BaselineLabelBudget(name, group.labelled, FEW_LABELS) for name in BASELINES}
+
+
+def label_budget_runs(group: Group) -> list[Run]:
+    """Return the runs of a group by the number of labels."""
+    return [*budgets(group).values(), *baseline_budgets(group).values()]
+
+
+def by_labels(results: Results) -> dict[int, Results]:
+    """Return untrained and last models as solved probes of so many labelled sentences read them.
+
+    Those of all labelled sentences are the probes that the group has, where these are solved ones.
+    """
+    group, get = results.group, results.store.get
+    correct = {key: get(run).correct for key, run in budgets(group).items()}
+    baselines = {name: get(run).correct for name, run in baseline_budgets(group).items()}
+    *few, every = next(iter(budgets(group).values())).counts
+
+    def read(at: int, steps: slice, drawn: Results | None = None) -> Results:
+        return replace(
+            results,
+            group=replace(group, probe=FEW_LABELS),
+            probes={key: own[steps, at] for key, own in correct.items()},
+            baselines={name: own[:, at] for name, own in baselines.items()},
+            gradient=float("nan"),
+            drawn=drawn,
+        )
+
+    found = {n: read(at, slice(1, 2), read(at, slice(0, 1))) for at, n in enumerate(few)}
+    return {**found, every: by_protocol(results, ["solved"])["solved"]}
+
+
+def code_bits(results: Results) -> Bits:
+    """Return what the labels of all sentences cost: see `code_lengths`."""
+    group, get = results.group, results.store.get
+    trained = {key: get(run).bits[:, -1] for key, run in budgets(group).items()}
+    found = {
+        (size, models): np.stack([trained[size, seed][at] for seed in range(group.seeds)])
+        for size in group.sizes
+        for at, models in enumerate(("untrained", "trained"))
+    }
+    return {
+        **found,
+        **{(NO_SIZE, name): get(run).bits[:, -1] for name, run in baseline_budgets(group).items()},
+    }
+
+
+# Traces of different sizes made comparable: in which parameters they are taken (Appendix B.1).
+
+
+class Way(NamedTuple):
+    """A way to compare the traces of different sizes."""
+
+    form: str  # of the measurement: native, paper, balanced or relative
+    part: str  # of it that counts
+    label: str  # in tables and figures
+
+
+WAYS = {
+    "native": Way("native", "total", "native parameters"),
+    "native-rest": Way("native", "without embeddings", "native, without embeddings"),
+    "enlarged": Way("paper", "total", "enlarged, embedding / k (the paper's)"),
+    "enlarged-balanced": Way("balanced", "total", "enlarged, embedding / √k"),
+    "enlarged-rest": Way("paper", "without embeddings", "enlarged, without embeddings"),
+    "relative": Way("relative", "total", "relative trace"),
+}
+"""The ways, by name."""
+
+
+def enlarged_totals(traces: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a checkpoint and way to compare: trace and its standard error.
+
+    Args:
+        traces: the measurement `enlargement` of a group, see `results.frame`.
+
+    """
+    rows = [
+        traces[(traces.form == way.form) & (traces.part == way.part)].assign(way=name)
+        for name, way in WAYS.items()
+    ]
+    table = pd.concat(rows, ignore_index=True)
+    table = table.rename(columns={"mean": "trace", "standard_error": "trace_se"})
+    return table[[*KEYS, "way", "trace", "trace_se"]]
+
+
+def accuracy_and_enlarged(results: Results) -> pd.DataFrame:
+    """Return the last checkpoints with their accuracies once for each way to compare traces.
+
+    LSTMs are compared natively alone.
+    """
+    if lstms(results.group):
+        return final(results).assign(way="native")
+    totals = enlarged_totals(results.frame("enlargement"))
+    return final(results).drop(columns=["trace", "trace_se"]).merge(totals, on=KEYS)
+
+
+def law_alone(traces: pd.DataFrame, group: Group) -> pd.Series:
+    """Return the excess of the smallest size's trace if its native parts were those of the largest.
+
+    In per unit, by way to compare: what the enlargement does by itself.
+    """
+    ratio = widened(group) // group.domain.shapes[group.sizes[0]].d_model
+    largest = traces[(traces["size"] == group.sizes[-1]) & (traces.form == "native")]
+    parts = largest[largest.part.isin(KINDS)].groupby("part")["mean"].mean()
+
+    def excess(way: Way) -> float:
+        counted = parts.drop("embedding") if way.part == "without embeddings" else parts
+        tied = cast(Tying, way.form) if way.form in get_args(Tying) else None
+        law = {kind: kind_law(kind, ratio, tied) if tied else 1.0 for kind in counted.index}
+        return float((counted * pd.Series(law)).sum() / counted.sum() - 1)
+
+    return pd.Series({name: excess(way) for name, way in WAYS.items()})

@@ -8,8 +8,8 @@ import pytest
 
 from sameloss.studies import drawing
 from sameloss.studies.same_loss.effects import Compared
-from sameloss.studies.same_loss.enlargement import WAYS
 from sameloss.studies.same_loss.figures import models as figures
+from sameloss.studies.same_loss.results import WAYS
 
 
 def values(container):

@@ -3,8 +3,8 @@
 import matplotlib.pyplot as plt
 import pytest
 
-from sameloss.studies.same_loss.arms import SGD_AFTER_ADAMW
 from sameloss.studies.same_loss.figures import records
+from sameloss.studies.same_loss.groups import SGD_AFTER_ADAMW
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,16 @@ from made_up import changed
 from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import UNDEFINED
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, SHARPENED, UNTREATED
 from sameloss.studies.same_loss.effects import Compared
+from sameloss.studies.same_loss.groups import (
+    ADAMW,
+    ADVERSARIAL,
+    ALL_SIZES,
+    COOLED,
+    NOISY,
+    SHARPENED,
+    UNTREATED,
+)
 from sameloss.studies.same_loss.results import final
 from sameloss.studies.same_loss.tables import causal
 from sameloss.studies.same_loss.tables.comparison import CHAINLESS

@@ -10,10 +10,9 @@ from made_up import changed, made_up
 from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, SAM, SOFT
 from sameloss.studies.same_loss.effects import Compared
-from sameloss.studies.same_loss.enlargement import WAYS
-from sameloss.studies.same_loss.results import final
+from sameloss.studies.same_loss.groups import ADAMW, ADVERSARIAL, SAM, SOFT
+from sameloss.studies.same_loss.results import WAYS, final
 from sameloss.studies.same_loss.tables import comparison
 
 

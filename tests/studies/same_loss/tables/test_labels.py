@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_up import changed
 
-from sameloss.studies.same_loss.label_budgets import NO_SIZE
+from sameloss.studies.same_loss.results import NO_SIZE
 from sameloss.studies.same_loss.tables import labels
 
 

@@ -5,7 +5,7 @@ import pytest
 from sameloss.book.studies import open_page
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.studies.same_loss.measured_languages import measurements
+from sameloss.studies.same_loss.languages import measurements
 from sameloss.studies.same_loss.tables import languages as language_tables
 
 

@@ -9,7 +9,7 @@ from matplotlib.ticker import NullFormatter
 from sameloss.studies.drawing import KL_LABEL, MARKERS, legend, panels, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.effects import Compared
-from sameloss.studies.same_loss.enlargement import WAYS
+from sameloss.studies.same_loss.results import WAYS
 
 BASELINE_STYLES = {"lookup table": "--", "one-hot tokens": ":"}
 

@@ -12,11 +12,10 @@ from sameloss.runs.flatness import MEASURES
 from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, kl_difference
-from sameloss.studies.same_loss.label_budgets import by_labels
+from sameloss.studies.same_loss.groups import ADAMW, ADVERSARIAL, ALL_SIZES, COOLED, NOISY, UNTREATED
 from sameloss.studies.same_loss.pages import ComparisonPage
-from sameloss.studies.same_loss.results import Results, final
+from sameloss.studies.same_loss.results import Results, by_labels, final
 from sameloss.studies.same_loss.tables.comparison import CHAINLESS
 from sameloss.studies.same_loss.tables.labels import FEW_SHOT
 

@@ -12,7 +12,6 @@ from sameloss.statistics.bootstrap import Interval, percentile_interval
 from sameloss.studies.names import display_name
 from sameloss.studies.recorded import record_in_words, recorded
 from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.arms import ADAMW, Arm
 from sameloss.studies.same_loss.effects import (
     Compared,
     accuracy,
@@ -21,14 +20,17 @@ from sameloss.studies.same_loss.effects import (
     gain,
     net_accuracy,
 )
-from sameloss.studies.same_loss.enlargement import WAYS, enlarged_totals, law_alone
+from sameloss.studies.same_loss.groups import ADAMW, Arm
 from sameloss.studies.same_loss.pages import ComparisonPage
 from sameloss.studies.same_loss.recorded import strongest_record
 from sameloss.studies.same_loss.results import (
     KEYS,
+    WAYS,
     Results,
+    enlarged_totals,
     final,
     finetuned,
+    law_alone,
     saturated,
 )
 

@@ -10,8 +10,7 @@ from jaxtyping import Float
 from sameloss.statistics.bootstrap import Interval, Resamples, percentile_interval
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.effects import accuracy, gain, net_accuracy, saturated_sizes
-from sameloss.studies.same_loss.label_budgets import NO_SIZE, Bits
-from sameloss.studies.same_loss.results import Results
+from sameloss.studies.same_loss.results import NO_SIZE, Bits, Results
 from sameloss.studies.same_loss.tables.comparison import in_percent, trained_and_untrained
 
 FEW_SHOT = range(16, 257)

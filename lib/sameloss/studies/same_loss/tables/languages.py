@@ -14,13 +14,10 @@ from sameloss.languages.autoregressive.autoregressive import FILLINGS, fillings,
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.seeds import generator_for
-from sameloss.studies.same_loss.arms import MAIN
-from sameloss.studies.same_loss.domains import PAPER
-from sameloss.studies.same_loss.language_search import repeated
-from sameloss.studies.same_loss.measured_languages import measurements, opt_name
+from sameloss.studies.same_loss.groups import MAIN
+from sameloss.studies.same_loss.languages import ENTROPY, MEAN_LENGTH, measurements, opt_name, repeated
 from sameloss.studies.same_loss.pages import ComparisonPage
-from sameloss.studies.same_loss.paper import ENTROPY, MEAN_LENGTH
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.settings import PAPER, PRESETS
 from sameloss.training.corpus import unseen
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.export import HuggingFaceModel, export_model
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.sizes import LSTM_SIZES, SIZES
-from sameloss.studies.same_loss.domains import PAPER
 from sameloss.studies.same_loss.groups import Group
+from sameloss.studies.same_loss.settings import PAPER
 
 BERT_IDS, BERT_POSITIONS, BERT_TYPES = 30_522, 512, 2
 """Rows of BERT's three embeddings, which the paper's size names count."""
