@@ -270,7 +270,7 @@ print("no exact statement is refuted:", set(page.statements().verdict) == {"hold
 #   those, which nobody has run yet.
 # - Samples are at most half of the pool. The thesis goes to all 50,000 images of CIFAR-10, where the "samples" are one.
 # - Batches go through one permutation after the other, so an epoch may end within a batch.
-# - Three seeds of four pairs each, and fifteen of six in the record; the thesis has 40 pairs of one seed (90 for logistic regression), and three trials.
+# - Three seeds of three pairs each, and fifteen of six in the record; the thesis has 40 pairs of one seed (90 for logistic regression), and three trials.
 # - ResNet-20 normalises by the statistics of the batch at hand, also when it is tested.
 # - Tolerances come from a pilot with other seeds and were fixed before these runs. The claims on the clipped loss, the Brier
 #   score, the cross-entropy without z, the two gaps of networks and the path of the CNN with momentum were added afterwards,

@@ -398,7 +398,7 @@ PRESETS = {
     "laptop": Settings(
         "laptop",
         growing=LAPTOP,
-        stacking=_stacking(LAPTOP, depth=4, added=1, steps=160, first_seed=30, looked=3),
+        stacking=_stacking(LAPTOP, depth=3, added=1, steps=160, first_seed=30, looked=3),
         downstream=_downstream(400, 1000),
     ),
     "laptop-long": Settings(

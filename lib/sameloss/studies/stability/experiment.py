@@ -546,7 +546,7 @@ PRESETS = {
             swaps_drawn=(10,),
             ridge_sizes=(16, 32),
         ),
-        StabilityConfig("laptop", pairs=4, seeds=3, preset_sizes=(80, 160, 640), swap_candidates=60),
+        StabilityConfig("laptop", pairs=3, seeds=3, preset_sizes=(80, 160, 640), swap_candidates=60),
         StabilityConfig("laptop-long"),
         replace(
             _PAPER,
