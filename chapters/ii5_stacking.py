@@ -23,7 +23,7 @@
 # which the thesis does not ask: **does a grown model know the same as one trained from nothing, at the same KL?**
 # {cite}`saunshi2024inductive` found that models which repeat their middle layers reason better at equal loss.
 #
-# By default three stacks of four layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
+# By default three stacks of three layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
