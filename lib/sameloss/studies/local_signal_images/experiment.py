@@ -401,7 +401,7 @@ class ImageConfig(Config):
             ParameterError: for images that cannot be fetched, or vehicles among other images.
 
         """
-        found = super().resolve(values)
+        found: Any = super().resolve(values)
         if found.data is not None:
             found = replace(found, theirs=None, source=_halves(found.source, found.data))
         if found.classes == ALL:
@@ -412,7 +412,7 @@ class ImageConfig(Config):
             pictures = _pictures(found.source, found.backgrounds)
             found = replace(found, theirs=None, pictures=pictures, tiles=1, noises=FADED)
         if found.noise is not None:
-            lazy, widths = (s and replace(s, noise=found.noise / 2) for s in (found.lazy, found.widths))
+            lazy, widths = (own and replace(own, noise=found.noise / 2) for own in (found.lazy, found.widths))
             noises = (0.0, found.noise / 4, found.noise / 2, found.noise)
             found = replace(found, theirs=None, noises=noises, lazy=lazy, widths=widths)
         if found.placement is not None:
