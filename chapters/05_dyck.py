@@ -58,19 +58,19 @@ length = page.config.length
 
 # %%
 from sameloss.book.chapter import render, show_source
-from sameloss.studies.dyck import theory as dyck_language
+from sameloss.studies.dyck import theory
 
-show_source(dyck_language.pretraining_inputs)
+show_source(theory.pretraining_inputs)
 
 # %%
 from myst_nb import glue
 
-inputs = dyck_language.pretraining_inputs(length)
-downstream = dyck_language.downstream_inputs(length)
+inputs = theory.pretraining_inputs(length)
+downstream = theory.downstream_inputs(length)
 glue("dyck-T", length, display=False)
 glue("dyck-inputs", f"{len(inputs.target):,}", display=False)
 glue("dyck-strings", len(downstream.target), display=False)
-glue("dyck-p0", f"{dyck_language.zero_probability(length):.4f}", display=False)
+glue("dyck-p0", f"{theory.zero_probability(length):.4f}", display=False)
 
 # %% [markdown]
 # At $T$ = {glue:text}`dyck-T` that makes {glue:text}`dyck-inputs` inputs of pre-training and {glue:text}`dyck-strings`

@@ -13,7 +13,7 @@ from sameloss.runs.frames import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.config import Config, param
-from sameloss.studies.dyck import search as random_features
+from sameloss.studies.dyck import search
 from sameloss.studies.dyck.search import label_noise_sgd, minimise_trace, random_start
 from sameloss.studies.dyck.statements import all_checks
 from sameloss.studies.dyck.theory import (
@@ -187,7 +187,7 @@ class DyckFeatures(_DyckRun):
         for width in s.feature_widths:
             generator = s.generator(f"features {width}")
             for seed in range(s.feature_seeds):
-                measured = random_features.measured(inputs, downstream, width, s.few, generator)
+                measured = search.measured(inputs, downstream, width, s.few, generator)
                 rows.append({"width": width, "seed": seed, **measured})
             report(len(rows) / (len(s.feature_widths) * s.feature_seeds), f"width {width}")
         pd.DataFrame(rows).to_csv(folder / TABLE, index=False)

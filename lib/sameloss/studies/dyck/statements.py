@@ -8,7 +8,7 @@ from math import comb
 import pandas as pd
 import torch
 
-from sameloss.studies.dyck import search as random_features
+from sameloss.studies.dyck import search
 from sameloss.studies.dyck.search import random_start
 from sameloss.studies.dyck.theory import (
     ZERO_LOSS,
@@ -255,18 +255,18 @@ class _Checks:
         yield from self._about_inputs()
         norms = self.features.groupby("width").least_norm.mean()
         growth, widest = norms.iloc[-1] / norms.iloc[-2], norms.index[-1]
-        text = f"least ‖u‖² of a loss up to {random_features.SMALL_LOSS}, "
+        text = f"least ‖u‖² of a loss up to {search.SMALL_LOSS}, "
         text += f"m = {widest} over m = {norms.index[-2]}"
         yield Check("thmF6", text, growth, 1.0, 0.1)
         yield Check("thmF6", text, growth, float(widest / norms.index[-2]), 0.2, False)
         width, length = self.features.width, self.length
-        expected = random_features.constructed_loss(length, 1) / width
+        expected = search.constructed_loss(length, 1) / width
         text = "loss of the proof's head over (2T² + 3)/m"
         yield _estimate("thmF6", text, self.features.constructed_loss / expected, 1.0, printed=False)
         text = "‖u‖² of the proof's head over 4mT²"
         squares = self.features.constructed_norm / (4 * width * length**2)
         yield _estimate("thmF6", text, squares, 1.0, printed=False)
-        enough = self.features[width >= random_features.exact_width(self.inputs)]
+        enough = self.features[width >= search.exact_width(self.inputs)]
         if len(enough):
             text = "largest loss of the best head at widths from T·C(T, T/2) + 2T"
             yield Check("thmF6", text, enough.loss.max(), 0.0, ZERO_LOSS, False)

@@ -570,7 +570,7 @@ def _vehicles(found: ImageConfig) -> ImageConfig:
     )
 
 
-def _trained(found: ImageConfig) -> ImageConfig:
+def _trained(found: Any) -> Any:
     """Train for a reader's steps, at a reader's rate."""
     if (steps := found.steps) is not None:
         linear = found.linear and replace(found.linear, steps=steps)
