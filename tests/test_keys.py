@@ -110,7 +110,7 @@ def test_classes_of_runs_have_names_of_their_own():
     """A key and a folder know a class by its name alone; so do the settings in a key."""
     runs = run_classes()
     for kinds in (runs, {part for run in runs for part in defaults.in_keys(run)}):
-        assert [name for name, count in Counter(kind.__name__ for kind in kinds).items() if count > 1] == []
+        assert [name for name, count in Counter(map(defaults.name_in_keys, kinds)).items() if count > 1] == []
 
 
 def test_no_field_has_the_name_of_what_a_key_adds():
@@ -156,7 +156,7 @@ def parts(value):
     if isinstance(value, tuple | list):
         yield from (part for item in value for part in parts(item))
     elif is_dataclass(value) and not isinstance(value, Run):
-        yield from (type(value).__name__, *parts([getattr(value, f.name) for f in fields(value)]))
+        yield from (defaults.name_in_keys(type(value)), *parts([getattr(value, f.name) for f in fields(value)]))
 
 
 def test_no_dataclass_in_a_key_is_overlooked():

@@ -54,13 +54,18 @@ def _attributes(kind: type) -> set[str]:
     return {*dir(kind), *(field.name for field in fields(kind))}
 
 
+def name_in_keys(kind: type) -> str:
+    """Return what keys call a dataclass."""
+    return getattr(kind, "key_name", kind.__name__)
+
+
 def found() -> dict[str, Any]:
     """Return the schemas of all runs, and the defaults of all dataclasses in their keys."""
     runs = run_classes()
-    kinds = sorted({part for run in runs for part in in_keys(run)}, key=lambda kind: kind.__name__)
+    kinds = sorted({part for run in runs for part in in_keys(run)}, key=name_in_keys)
     return {
         "schemas": {run.__name__: run.schema for run in runs},
-        "defaults": {kind.__name__: _defaults(kind) for kind in kinds},
+        "defaults": {name_in_keys(kind): _defaults(kind) for kind in kinds},
     }
 
 
@@ -74,7 +79,9 @@ class Default(Run):
 def _defaults(kind: type) -> dict[str, Any]:
     """Return defaults as keys hold them: what stands at its own default inside them is left out."""
     return {
-        f.name: Default(_default(f)).canonical()["value"] for f in fields(kind) if _default(f) is not MISSING
+        f.name: Default(_default(f)).canonical()["value"]
+        for f in fields(kind)
+        if f.compare and _default(f) is not MISSING
     }
 
 
@@ -105,4 +112,4 @@ def _other_values(recorded: dict[str, Any], found: dict[str, Any]) -> Iterator[t
 
 def _holding(name: str) -> list[str]:
     """Name the runs whose keys a dataclass can be part of."""
-    return [run.__name__ for run in run_classes() if name in {kind.__name__ for kind in in_keys(run)}]
+    return [run.__name__ for run in run_classes() if name in {name_in_keys(kind) for kind in in_keys(run)}]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from sameloss.studies.parameters import MOST_WORKERS, Parameter
 
@@ -63,7 +63,7 @@ class Config:
         found = {name: parameter for name, (_, parameter) in cls._settable().items()}
         return {n: found.pop(n) for n in list(found) if n not in ("max_hours", "workers")} | found
 
-    def resolve(self, values: Mapping[str, Any]) -> Self:
+    def resolve(self, values: Mapping[str, Any]) -> Any:
         """Return the configuration with every value that a reader gave in its field.
 
         Raises:

@@ -7,7 +7,7 @@ import torch
 
 from sameloss.errors import LanguageError, ModelError, ParameterError
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, trained
-from sameloss.studies.dyck.pages import PLANS, STUDY
+from sameloss.studies.dyck.pages import STUDY
 from sameloss.studies.dyck.statements import STATEMENTS
 from sameloss.studies.dyck.theory import (
     downstream_inputs,
@@ -125,7 +125,7 @@ def open_page(**given):
             ParameterError,
             "Unknown parameter 'size'; valid here are preset, sentence_length, ",
         ),
-        ({"replicas": 9}, ParameterError, f"valid here are {', '.join(PLANS['05_dyck'].parameters)}"),
+        ({"replicas": 9}, ParameterError, f"valid here are {', '.join(STUDY.table('05_dyck'))}"),
     ],
 )
 def test_parameters_outside_the_theorem_or_the_page_are_one_sentence(given, fault, words):

@@ -18,7 +18,7 @@ from sameloss.studies.manifold_flow.experiment import (
     _coefficient,
     _steps,
 )
-from sameloss.studies.manifold_flow.pages import PLANS, STUDY
+from sameloss.studies.manifold_flow.pages import STUDY
 from sameloss.studies.manifold_flow.statements import STATEMENTS
 from sameloss.studies.manifold_flow.theory import masked_population, onto_manifold
 from sameloss.studies.parameters import PRESETS as NAMES
@@ -140,7 +140,7 @@ def test_parameters():
 def test_a_parameter_of_another_page_is_refused_with_this_pages_own(name):
     with pytest.raises(ParameterError) as refused:
         open_page(**{name: "40K"})
-    valid = ", ".join(PLANS["03_implicit_bias"].parameters)
+    valid = ", ".join(STUDY.table("03_implicit_bias"))
     assert str(refused.value) == f"Unknown parameter {name!r}; valid here are {valid}."
 
 

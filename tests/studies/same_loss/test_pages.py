@@ -297,7 +297,7 @@ def test_a_page_says_what_it_is_about(opened):
 
 @pytest.mark.parametrize("name", PLANS)
 def test_a_page_reads_what_it_compares_and_what_stands_beside(name, opened):
-    page = opened(name, seeds=1) if "seeds" in PLANS[name].parameters else opened(name)
+    page = opened(name, seeds=1) if "seeds" in STUDY.table(name) else opened(name)
     keys = {run.key for run in page.runs()}
     for arm in page.arms:
         assert {run.key for run in arm.group(page.config).runs()} <= keys
@@ -356,7 +356,7 @@ def test_a_parameter_of_another_page_is_refused_with_this_pages_own(page, given,
     (name,) = given
     with pytest.raises(ParameterError) as refused:
         opened(page, **given)
-    valid = ", ".join(PLANS[page].parameters)
+    valid = ", ".join(STUDY.table(page))
     assert str(refused.value) == f"Unknown parameter {name!r}; valid here are {valid}."
 
 

@@ -188,7 +188,7 @@ def test_verdicts_and_statements(page):
 @pytest.mark.parametrize("name", ["laptop", "gpu", "paper"])
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
     page = STUDY.open("ii2_stability", {"preset": name, "artifacts": str(tmp_path)})
-    assert sum(run.effort for run in page.runs()) > 100
+    assert sum(run.effort for run in page.runs()) > 50
 
 
 def test_a_record_is_judged_as_the_page_is(page, monkeypatch):

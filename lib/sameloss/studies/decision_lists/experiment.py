@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -238,7 +238,7 @@ class ListConfig(Config):
         """SGD on both matrices."""
         return Steps(self.both_lr, self.batch or self.both_batch, self.steps, self.both_looks)
 
-    def resolve(self, values: Mapping[str, Any]) -> Self:
+    def resolve(self, values: Mapping[str, Any]) -> Any:
         """Return what a reader asked for.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -284,7 +284,7 @@ class SignalConfig(Config):
         own = (self.patches, self.descent, self.d, self.batch, self.steps)
         return [SignalSGD(*own, self.first_seed + seed) for seed in range(self.seeds)]
 
-    def resolve(self, values: Mapping[str, Any]) -> Self:
+    def resolve(self, values: Mapping[str, Any]) -> Any:
         """Warn where what a reader asked for begins too far below zero for its rate."""
         config = super().resolve(values)
         if (warning := dead_starts(config)) is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pandas as pd
 import torch
@@ -394,14 +394,14 @@ class ImageConfig(Config):
         if len(self.noises) < 2 or list(self.noises) != sorted(set(self.noises)):
             raise ParameterError(f"Noises must be at least two, and grow; got {self.noises}.")
 
-    def resolve(self, values: Mapping[str, Any]) -> Self:
+    def resolve(self, values: Mapping[str, Any]) -> Any:
         """Return what a reader asked of images, noise, placement and training.
 
         Raises:
             ParameterError: for images that cannot be fetched, or vehicles among other images.
 
         """
-        found: Any = super().resolve(values)
+        found = super().resolve(values)
         if found.data is not None:
             found = replace(found, theirs=None, source=_halves(found.source, found.data))
         if found.classes == ALL:
