@@ -168,7 +168,7 @@ def test_what_is_read_again_says_the_same(page, tmp_path):
 
 
 def test_so_do_stacks(stacking, tmp_path):
-    again = stacks_in(stacking.settings, written(stacking.record_tables(), tmp_path))
+    again = stacks_in(stacking.config, written(stacking.record_tables(), tmp_path))
     assert again.final("middle") == pytest.approx(stacking.stacks.final("middle"), rel=1e-5)
     assert again.tasks == stacking.stacks.tasks
 

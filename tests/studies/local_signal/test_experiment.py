@@ -148,7 +148,7 @@ def test_seeds_are_columns(found):
 
 
 def open_page(**given):
-    return STUDY.open("ii3_local_signal", {"preset": "smoke", **given}).config
+    return STUDY.open("ii3_local_signal", {"preset": "smoke", **given})
 
 
 def test_all_that_it_reads_is_among_its_runs(page, found):
@@ -162,12 +162,12 @@ def test_runs_have_their_own_keys():
 
 
 def test_a_parameter_changes_what_it_is_about():
-    first, other = open_page(), open_page(batch=7)
+    first, other = open_page().config, open_page(batch=7).config
     assert first.descents[0].key != other.descents[0].key
     assert first.flow.key == other.flow.key
-    assert open_page(noise=300).flow.key != first.flow.key
-    assert open_page(multiplier=2).patches.sigma == 2 * first.patches.sigma
-    assert len(open_page(seeds=4).descents) == open_page(seeds=4).seeds == 4
+    assert open_page(noise=300).config.flow.key != first.flow.key
+    assert open_page(multiplier=2).config.patches.sigma == 2 * first.patches.sigma
+    assert len(open_page(seeds=4).config.descents) == open_page(seeds=4).seeds == 4
 
 
 def test_the_statements_are_judged_from_its_runs(page):

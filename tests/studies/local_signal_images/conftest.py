@@ -17,7 +17,7 @@ def page(shared):
         "ii3_images", {"preset": "smoke", "artifacts": str(shared / "images"), "steps": 10}
     )
     smaller = replace(page.config, network=PooledCNN((2, 3), (2, 2)), examples=60)
-    page = replace(page, settings=replace(PRESETS["smoke"], images=smaller))
+    page = replace(page, config=smaller)
     compute_all(page.store, page.runs(), 1)
     return page
 

@@ -262,7 +262,7 @@ def test_every_class_may_be_told_apart(tmp_path):
     assert not found.source.halves
     assert (found.kernel, found.lazy, found.widths) == (None, None, None)
     assert (found.linear.lr, found.linear.steps) == (1e-3, 7)
-    assert asked(tmp_path, classes="halves") == asked(tmp_path)
+    assert asked(tmp_path, classes="halves").scenes == asked(tmp_path).scenes
     ten = asked(tmp_path, preset="paper", classes="all", max_hours=1000)
     assert (ten.source.second, ten.theirs, ten.linear) == (None, None, PAPER.linear)
 

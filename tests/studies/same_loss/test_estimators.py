@@ -77,7 +77,7 @@ def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
     compared, moved = estimator_comparison(group), reparametrisation(group)
     assert compared.pretraining == group.pretraining("40K", 0)
     assert moved.pretraining == group.pretraining("40K", 0)
-    assert (compared.sentences, moved.sentences, moved.chain_steps) == (8192, 75, 30)
+    assert (compared.sentences, moved.sentences, moved.chain_steps) == (4096, 50, 30)
     assert estimator_runs(group) == [identity(), compared, moved]
 
 

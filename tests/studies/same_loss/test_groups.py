@@ -75,7 +75,7 @@ def test_a_group_on_another_language_has_its_runs(group):
     assert own.corpus.language == own.labelled.language == hmm.language
     assert own.tasks == own.labelled.downstream.tasks == ("state3", "state5")
     assert {m.held_out.language for m in own.measured("saturation").values()} == {hmm.language}
-    beside = HMM.group(group("02_existence").config)
+    beside = HMM.group(group("02_existence").settings)
     assert [run.key for run in own.runs()] == [run.key for run in beside.runs()]
 
 

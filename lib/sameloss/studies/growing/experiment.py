@@ -103,7 +103,7 @@ class StackingSettings:
 
         >>> from sameloss.studies.growing.experiment import PRESETS
         >>> PRESETS["laptop"].stacking.depths
-        (1, 2, 3, 4)
+        (1, 2, 3)
         """
         return tuple(self.shape.layers + self.added * stage for stage in range(len(self.every) + 1))
 
