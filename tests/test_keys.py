@@ -156,7 +156,10 @@ def parts(value):
     if isinstance(value, tuple | list):
         yield from (part for item in value for part in parts(item))
     elif is_dataclass(value) and not isinstance(value, Run):
-        yield from (defaults.name_in_keys(type(value)), *parts([getattr(value, f.name) for f in fields(value)]))
+        yield from (
+            defaults.name_in_keys(type(value)),
+            *parts([getattr(value, f.name) for f in fields(value)]),
+        )
 
 
 def test_no_dataclass_in_a_key_is_overlooked():

@@ -6,7 +6,6 @@ import pytest
 
 from sameloss.store.pool import compute_all
 from sameloss.studies.local_signal_images import pages
-from sameloss.studies.local_signal_images.experiment import PRESETS
 from sameloss.studies.local_signal_images.training import PooledCNN
 
 
