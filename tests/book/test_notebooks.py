@@ -18,6 +18,7 @@ from sameloss.book.chapter import begin
 from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss
 from sameloss.store.pool import get_all
+from sameloss.studies.same_loss.pages import STUDY
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = "chapters/04_flatness.ipynb"
