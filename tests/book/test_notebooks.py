@@ -58,7 +58,7 @@ def test_one_size_end_to_end_then_warm(tmp_path):
     artifacts = tmp_path / "artifacts"
     done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1))
     assert_done(done, tmp_path / "out.ipynb")
-    assert "; pre-trainings: 1, " in printed(tmp_path / "out.ipynb")
+    assert "(pre-trainings: 1, " in printed(tmp_path / "out.ipynb")
     before = computed(artifacts)
     (pretraining,) = (text for path, (_, text) in before.items() if "Pretraining" in path.parts)
     assert json.loads(pretraining)["parameters"]["shape"]["d_model"] == 8

@@ -6,7 +6,7 @@ import os
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from os.path import expanduser
 from typing import Any, get_args
 from unicodedata import category
@@ -195,7 +195,8 @@ def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_value(name: str, value: Any) -> bool:
-    return name not in ("In", "Out") and not callable(value) and not isinstance(value, types.ModuleType)
+    others = callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value)  # such as a study
+    return name not in ("In", "Out") and not others
 
 
 def _assigned(cells: Iterable[str]) -> Iterator[str]:
