@@ -230,7 +230,7 @@ render(shown.step_table(tables), decimals=2)
 # whether the latter converges.
 
 # %% tags=["remove-cell"]
-glue("sgd-readout", f"{lists.sgd_readout:g}", display=False)
+glue("sgd-readout", f"{lists.readout:g}", display=False)
 
 # %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from nothing (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-lists-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
 axes = drawing.panels(3)

@@ -94,9 +94,8 @@ class Study(Generic[C]):
     def table(self, page: str) -> dict[str, Parameter]:
         """Return the parameters of a page, with the defaults that they have there."""
         plan, config = self.plans[page], type(self.presets["laptop"])
-        known = (
-            {"preset": OF_EVERY_PAGE["preset"]} | config.parameters() | OF_EVERY_PAGE | {**self.parameters}
-        )
+        preset = {"preset": OF_EVERY_PAGE["preset"]}  # which stands first in a cell
+        known = {**preset, **config.parameters(), **OF_EVERY_PAGE, **self.parameters}
         chosen = {name: known[name] for name in plan.parameters.split() or known}
         return {n: replace(p, default=plan.defaults.get(n, p.default)) for n, p in chosen.items()}
 

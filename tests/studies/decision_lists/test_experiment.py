@@ -64,7 +64,7 @@ def test_the_theorems_read_out():
 
 def test_a_readers_read_out_is_followed_and_drawn():
     found = lists(readout=8.0)
-    assert found.sgd_readout == 8
+    assert found.readout == 8
     assert found.shown[0] == 8
     assert lists().readouts == PRESETS["laptop"].readouts
 

@@ -188,8 +188,8 @@ class ListConfig(Config):
     vocabulary: int = param("tokens, L; None: the preset's", 200, most=3200, example="100")
     length: int = param("of sequences, n; None: the preset's", 25, most=3200)
     list_length: int = param("tokens of every list, m; None: the preset's", 4, least=2, most=8)
-    readout: float | None = param(
-        "c of SGD on W alone, and of one more flow; None: the preset's", kind=float, example="8"
+    readout: float = param(
+        "c of SGD on W alone, and of one more flow; None: the preset's", 30.0, kind=float, example="8"
     )
     steps: int = param("of SGD on both matrices; None: the preset's", 1500)
     batch: int | None = param("sequences a step of SGD; None: the preset's", most=100_000)
@@ -197,14 +197,13 @@ class ListConfig(Config):
         "of SGD, fixed samples and Figure 4.1; None: the preset's", 10, least=2, most=MOST_SEEDS
     )
     readouts: tuple[float, ...] = (1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0)  # beside the theorem's
-    preset_shown: tuple[float, ...] = (30.0, 10.0, 7.0, 5.0)  # those that are drawn
+    compared: tuple[float, ...] = (30.0, 10.0, 7.0, 5.0)  # those that are drawn beside it
     sweeps: Sweeps = SWEEPS
     cases: int = 400  # random ones of each kind, for the steps of the proofs
     small: TaskShape = TaskShape(12, 3, 3)  # all of whose sets are enumerated
     departures: Departures = DEPARTURES
     drawn: tuple[int, ...] = (25, 100, 1000, 10_000)  # sequences of Figure 4.1's step
-    preset_readout: float = 30.0  # c of SGD on W alone
-    rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of it, times the bound on the curvature there
+    rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of SGD on W alone, times the bound on the curvature there
     alone_batch: int = 64
     alone_looks: int = 50
     both_lr: float = 100.0
@@ -222,16 +221,9 @@ class ListConfig(Config):
         return TaskShape(self.vocabulary, self.length, self.list_length)
 
     @property
-    def sgd_readout(self) -> float:
-        """The read-out c of SGD on W alone."""
-        return self.readout or self.preset_readout
-
-    @property
     def shown(self) -> tuple[float, ...]:
-        """The read-outs whose flows are drawn, a reader's own first."""
-        if self.readout is None:
-            return self.preset_shown
-        return (self.readout, *(other for other in self.preset_shown if other != self.readout))
+        """The read-outs whose flows are drawn, that of SGD first."""
+        return (self.readout, *(other for other in self.compared if other != self.readout))
 
     @property
     def both(self) -> Steps:
@@ -263,7 +255,7 @@ class ListConfig(Config):
     @cached_property
     def exact_time(self) -> float:
         """Return when the exact flow at SGD's read-out is perfect; NaN: not in scaled time 1e6."""
-        found = flow(self.task.column(self.sgd_readout), 1e6)
+        found = flow(self.task.column(self.readout), 1e6)
         return found.natural(found.perfect)
 
     def steps_at(self, rate: float) -> Steps:
@@ -273,7 +265,7 @@ class ListConfig(Config):
             rate: times the bound on the curvature; up to 2, descent on the population loss falls.
 
         """
-        own = float(f"{rate / self.task.curvature(self.sgd_readout):.3g}")
+        own = float(f"{rate / self.task.curvature(self.readout):.3g}")
         wanted = AFTERWARDS * self.exact_time / own
         steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # NaN is not less than anything
         return Steps(own, self.batch or self.alone_batch, max(self.alone_looks, steps), self.alone_looks)
@@ -298,7 +290,7 @@ PRESETS = {
         length=3,
         list_length=3,
         readouts=(1e5, 30.0, 10.0),
-        preset_shown=(30.0, 10.0),
+        compared=(30.0, 10.0),
         sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
         cases=8,
         small=TaskShape(9, 3, 3),

@@ -43,7 +43,7 @@ class ListPage(Page[ListConfig]):
     @property
     def flows(self) -> ListFlows:
         """Return the moments of perfection by read-out, L, n, m and rarity."""
-        readouts = sorted({*self.config.readouts, *self.config.shown, self.config.sgd_readout}, reverse=True)
+        readouts = sorted({*self.config.readouts, *self.config.shown}, reverse=True)
         return ListFlows(self.config.task, tuple(readouts), self.config.sweeps)
 
     @property
@@ -75,7 +75,7 @@ class ListPage(Page[ListConfig]):
     def alone(self, seed: int, rate: float) -> ListSGD:
         """Return SGD on W."""
         s = self.config
-        return ListSGD(s.task, s.sgd_readout, s.steps_at(rate), s.looked, seed)
+        return ListSGD(s.task, s.readout, s.steps_at(rate), s.looked, seed)
 
     def both(self, seed: int, task: TaskShape | None = None) -> ListSGD:
         """Return SGD on both matrices, on the page's task or on another one."""

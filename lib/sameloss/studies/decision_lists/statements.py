@@ -341,7 +341,7 @@ def _head_first(column: Column) -> bool:
 
 def _sampled(tables: Tables) -> Iterator[Check]:
     task = tables.settings.task
-    curvature = task.curvature(tables.settings.sgd_readout)
+    curvature = task.curvature(tables.settings.readout)
     for row in sgd_table(tables).itertuples():
         if row.rate * curvature <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"

@@ -67,7 +67,7 @@ class Tables:
     def sgd_flow(self) -> pd.DataFrame:
         """Return the events of the flow at the read-out of SGD."""
         readouts = self.flows[self.flows.family == "readout"]
-        return readouts[np.isclose(readouts.readout, self.settings.sgd_readout)]
+        return readouts[np.isclose(readouts.readout, self.settings.readout)]
 
 
 def event_table(tables: Tables) -> pd.DataFrame:

@@ -650,8 +650,6 @@ SAME_KL = Topic(
 
 STACKING_TOPICS = (STAGES, WORTH, SAME_KL)
 
-STACKING_CLAIMS = tuple(claim for topic in STACKING_TOPICS for claim in topic.claims)
-
 
 def judged(topics: Iterable[Topic[GrowthClaim]], found: Grown | Stacks) -> list[Judged]:
     """Return the claims of some questions with their effects."""

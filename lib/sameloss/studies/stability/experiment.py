@@ -473,8 +473,7 @@ class StabilityConfig(Config):
 
     def source_of(self, kind: Kind) -> ImageSource:
         """Return the images of a kind."""
-        own = kind.source or replace(self.source, halves=kind.halves)
-        return own if self.data is None else replace(own, name=self.data).known()
+        return self._asked_for(kind.source or replace(self.source, halves=kind.halves))
 
     def training(self, kind: Kind, size: int) -> TwinTraining:
         """Return all twins of a kind and a size."""
@@ -495,8 +494,11 @@ class StabilityConfig(Config):
 
     @property
     def _halves(self) -> ImageSource:
-        source = self.source if self.data is None else replace(self.source, name=self.data).known()
-        return replace(source, halves=True)
+        return self._asked_for(replace(self.source, halves=True))
+
+    def _asked_for(self, source: ImageSource) -> ImageSource:
+        """Return the images that a reader asked for in the place of a source."""
+        return source if self.data is None else replace(source, name=self.data).known()
 
 
 SVHN = ImageSource("ufldl-stanford/svhn:cropped_digits", 73_257, 10_000, shape=(3, 32, 32))

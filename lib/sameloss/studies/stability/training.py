@@ -384,9 +384,6 @@ def log_probabilities(
 GRID = tuple(round(-1 + 0.04 * step, 2) for step in range(76))
 """α of the thesis: from -1 to 2, 0 at S' and 1 at S."""
 
-CONNECTED = 0.02
-"""Models are linearly connected where accuracy falls by no more on the way (Frankle et al. 2020)."""
-
 
 def check_grid(alphas: Sequence[float]) -> None:
     """Refuse a path without its ends.
