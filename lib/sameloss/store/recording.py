@@ -11,7 +11,6 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from sameloss.store.limits import disk_faults_explained
 from sameloss.store.manifest import LEFT_OUT, MANIFEST, write_manifest
 from sameloss.store.store import Run, Store, with_ancestors
 
@@ -59,12 +58,11 @@ def take_recorded(folder: Path, store: Store) -> int:
     """Put recorded runs in a store that has nothing of them; return how many those were.
 
     Raises:
-        StoreError: where the disk is full, or a file cannot be read or written; what was taken is kept.
+        OSError: where the disk is full, or a file cannot be read or written; what was taken is kept.
 
     """
     recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
-    with disk_faults_explained(folder), disk_faults_explained(store.root):
-        return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
+    return sum(_taken(run, store.root / run.parent.name / run.name) for run in recorded)
 
 
 def _taken(recorded: Path, result: Path) -> bool:
