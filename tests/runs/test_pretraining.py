@@ -216,3 +216,15 @@ def test_a_new_family_trains_and_is_counted_without_another_change(tiny_run, tmp
     assert training_bytes(toy) > 0
     with pytest.raises(ParameterError, match="A convolutional network cannot be trained with dropout"):
         replace(toy, dropout=0.1)
+
+
+def test_a_training_starts_from_the_checkpoint_that_it_names(tiny_run, whole):
+    still = Optimisation(1, 16, 1e-30, warmup=0.0, optimiser="sgd")
+    after = replace(tiny_run, origin=tiny_run, origin_step=20, optimisation=still, checkpoints=(1,))
+    first, last = (whole.get(run).last() for run in (after, replace(after, origin_step=None)))
+    origin = whole.get(tiny_run)
+    for model, step in ((first, 20), (last, 60)):
+        pairs = zip(model.parameters(), origin.model(step).parameters(), strict=True)
+        assert all(a.equal(b) for a, b in pairs)
+    with pytest.raises(ParameterError, match="no checkpoint after 30 steps"):
+        replace(after, origin_step=30)

@@ -8,7 +8,12 @@ from sameloss.errors import ParameterError
 from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.online_code import FEW_LABELS, code_lengths, probes_by_count
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.measures.downstream.probe import contextual_features, lookup_features, one_hot_features
+from sameloss.measures.downstream.probe import (
+    contextual_features,
+    lookup_features,
+    one_hot_features,
+    random_expansion,
+)
 from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, LabelBudget, Probing
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.seeds import stream_seed
@@ -50,6 +55,16 @@ def test_each_checkpoint_is_probed_on_its_own(tiny_run, labelled, store):
         expected = by_hand(store, labelled, lambda sentences, m=model: contextual_features(m, sentences))
         assert np.array_equal(correct[at], expected)
     assert not np.array_equal(*correct)
+
+
+def test_features_are_expanded_where_it_is_asked_for(tiny_run, labelled, store):
+    run = Probing(tiny_run, (60,), labelled, PROBE, expanded=40)
+    model = store.get(tiny_run).last()
+    wide = by_hand(
+        store, labelled, lambda sentences: random_expansion(contextual_features(model, sentences), 40)
+    )
+    assert np.array_equal(store.get(run).correct[0], wide)
+    assert run.key != Probing(tiny_run, (60,), labelled, PROBE).key
 
 
 def test_the_untrained_model_is_probed_as_step_zero_by_a_solved_probe_too(tiny_run, labelled, store):

@@ -57,8 +57,9 @@ class Pretraining(TrainedRun):
     norm: Norm = "pre"
     dropout: float = 0.0
     downstream: LabelledSampling | None = None  # what an adversary knows of the tasks
-    origin: "Pretraining | None" = None  # its last checkpoint is where this one starts
+    origin: "Pretraining | None" = None  # the training from one of whose checkpoints this one starts
     execution: Execution = PLAIN
+    origin_step: int | None = None  # which checkpoint; None: the last
 
     schema: ClassVar[int] = 2
 
@@ -71,6 +72,10 @@ class Pretraining(TrainedRun):
         self._check_checkpoints()
         if self.objective.adversary is not None and self.downstream is None:
             raise ParameterError("An adversary needs `downstream`: the tasks that it is to spoil.")
+        if self.origin_step is not None and (
+            self.origin is None or self.origin_step not in self.origin.checkpoints
+        ):
+            raise ParameterError(f"There is no checkpoint after {self.origin_step} steps to start from.")
         self.shape.check_options(asked_of_model(self.norm, self.dropout) + self.execution.options)
         processes, batch = self.execution.processes, self.optimisation.batch
         if batch % processes:
@@ -136,7 +141,8 @@ class Pretraining(TrainedRun):
         """Return the model before the first step, where it is trained."""
         model = self.new_model()
         if self.origin is not None:
-            model.load_state_dict(store.get(self.origin).last().state_dict())
+            step = self.origin.checkpoints[-1] if self.origin_step is None else self.origin_step
+            model.load_state_dict(store.get(self.origin).model(step).state_dict())
         return model.to(best_device())
 
     @contextmanager

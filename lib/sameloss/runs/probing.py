@@ -22,6 +22,7 @@ from sameloss.measures.downstream.probe import (
     contextual_features,
     lookup_features,
     one_hot_features,
+    random_expansion,
 )
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.runs.checkpoints import TrainedRun
@@ -100,20 +101,27 @@ class Probing(_Probing):
     steps: tuple[int, ...]
     labelled: LabelledSampling
     probe: Probe
+    expanded: int | None = (
+        None  # features after random ones are added, see `random_expansion`; None: as they are
+    )
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Probe checkpoint after checkpoint."""
         checkpoints, data = store.get(self.pretraining), store.get(self.labelled)
         results = []
         for step in self.steps:
-            results.append(self._fit(data, partial(contextual_features, checkpoints.model(step))))
+            results.append(self._fit(data, partial(self._features, checkpoints.model(step))))
             report(len(results) / len(self.steps), "")
         self._save(folder, results)
+
+    def _features(self, model: MaskedLanguageModel, sentences: Sentences) -> torch.Tensor:
+        features = contextual_features(model, sentences)
+        return features if self.expanded is None else random_expansion(features, self.expanded)
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds."""
-        width = self.pretraining.shape.d_model * self.labelled.language.max_length
+        width = self.expanded or self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
         classes = sum(self.labelled.classes) ** 0.7  # with few, more is done beside products

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from sameloss.errors import ParameterError
 from sameloss.languages import Language, Sentences
 from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.seeds import generator_for
 
 # What a downstream classifier asks of its labels before it trains.
 
@@ -235,6 +236,25 @@ def contextual_features(
         told = (features * inside[..., None]).flatten(1).float().cpu()
         parts.append(told.nan_to_num(0.0, 0.0, 0.0))
     return torch.cat(parts)
+
+
+def random_expansion(
+    features: Float[Tensor, "sentence feature"], width: int
+) -> Float[Tensor, "sentence {width}"]:
+    """Append random ReLU features of the whole sentence until there are `width`: the same map for all models.
+
+    It gives a narrow model as many features to be read as a wide one has, and no new information.
+
+    Raises:
+        ParameterError: where there are more features already.
+
+    """
+    before = features.shape[1]
+    if width < before:
+        raise ParameterError(f"{before} features cannot be expanded to {width}.")
+    generator = generator_for("random expansion", before, width)
+    weights = torch.randn(before, width - before, generator=generator) / before**0.5
+    return torch.cat([features, (features @ weights.to(features)).relu()], 1)
 
 
 def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
