@@ -83,6 +83,10 @@ def said(monkeypatch):
             r"/\S+ cannot be used \(No space.*\); put that right",
         ),
         (OSError(errno.EDQUOT, "Quota", "a.txt"), r"a.txt cannot be used \(Quota\); put that right"),
+        (
+            PermissionError(errno.EACCES, "Permission denied", "record/a"),
+            r"record/a cannot be used \(Permission denied\); put that right",
+        ),
         (OSError(errno.EROFS, "Read-only", "a.txt"), r"a.txt cannot be used \(Read-only\); put that right"),
         (
             shutil.Error([("a", "b", "full"), ("c", "d", "full")]),

@@ -223,12 +223,24 @@ def fail(error):
     raise error
 
 
-@pytest.mark.parametrize("method", ["write_bytes", "read_bytes"])
-def test_a_fault_of_the_disk_leaves_nothing_half(tmp_path, second, monkeypatch, method):
+@pytest.mark.parametrize(
+    ("method", "fault", "words"),
+    [
+        ("write_bytes", lambda path: OSError(errno.ENOSPC, "full"), "full"),
+        (
+            "read_bytes",
+            lambda path: PermissionError(errno.EACCES, "Permission denied", str(path)),
+            r"Permission denied: '.*record/",
+        ),
+    ],
+)
+def test_a_fault_of_the_disk_names_the_file_and_leaves_nothing_half(
+    tmp_path, second, monkeypatch, method, fault, words
+):
     third = Store(tmp_path / "third")
     with monkeypatch.context() as patched:
-        patched.setattr(Path, method, lambda path, *_: fail(OSError(errno.ENOSPC, "full")))
-        with pytest.raises(OSError, match="full"):
+        patched.setattr(Path, method, lambda path, *_: fail(fault(path)))
+        with pytest.raises(OSError, match=words):
             take_recorded(tmp_path / "record", third)
     assert not [path for path in third.root.glob("*/*") if path.is_dir()]
     assert take_recorded(tmp_path / "record", third) == 2

@@ -101,9 +101,7 @@ class Probing(_Probing):
     steps: tuple[int, ...]
     labelled: LabelledSampling
     probe: Probe
-    expanded: int | None = (
-        None  # features after random ones are added, see `random_expansion`; None: as they are
-    )
+    expanded: int | None = None  # features in all, with random ones: see `random_expansion`
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Probe checkpoint after checkpoint."""

@@ -241,9 +241,10 @@ def contextual_features(
 def random_expansion(
     features: Float[Tensor, "sentence feature"], width: int
 ) -> Float[Tensor, "sentence {width}"]:
-    """Append random ReLU features of the whole sentence until there are `width`: the same map for all models.
+    """Append random ReLU features of the whole sentence until there are `width`.
 
-    It gives a narrow model as many features to be read as a wide one has, and no new information.
+    The map is the same for all models that have as many features. It gives a narrow model as many features
+    to be read as a wide one has, and no new information.
 
     Raises:
         ParameterError: where there are more features already.
