@@ -14,6 +14,8 @@ from sameloss.errors import ParameterError
 CHOSEN = "SAMELOSS_DEVICE"
 """The variable that hands the choice on to worker processes; empty or unset: the best there is."""
 
+torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions: float32 means float32, as of products
+
 DEVICES = ("auto", "cpu", "cuda")
 
 WORKER_BYTES = 1e9

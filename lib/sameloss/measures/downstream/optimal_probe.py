@@ -17,6 +17,10 @@ from sameloss.errors import ParameterError
 from sameloss.measures.downstream.probe import LinearProbes, check_labels, draw_projection, projected, scaling
 
 
+ROUNDING = 1e-12
+"""Axes along which the second moment is this much smaller than along the first are rounding."""
+
+
 @dataclass(frozen=True)
 class OptimalProbe:
     """L2-regularised softmax regression on standardised features, solved by L-BFGS in float64.
@@ -76,12 +80,13 @@ class OptimalProbe:
     ) -> LinearProbes:
         """Return the same for any labels, of a single class too: then the probe says so of everything."""
         projection = draw_projection(features, self.projection, torch.Generator().manual_seed(seed))
-        features, labels = projected(features, projection).double(), labels.to(features.device)
-        centre, spread = scaling(features)
-        solved = [
-            self._solve(*data, classes) for data in zip((features - centre) / spread, labels, strict=True)
-        ]
-        weight, ridge = (torch.stack(parts) for parts in zip(*solved, strict=True))
+        labels, solved = labels.to(features.device), []
+        for number, own in enumerate(features):  # one seed at a time: wide features fill a GPU
+            own = projected(own, None if projection is None else projection[number]).double()
+            centre, spread = scaling(own[None])
+            read = (own - centre[0]).div_(spread[0])
+            solved.append((*self._solve(read, labels[number], classes), centre[0], spread[0]))
+        weight, ridge, centre, spread = (torch.stack(parts) for parts in zip(*solved, strict=True))
         return LinearProbes(weight[:, :-1], weight[:, -1:], centre, spread, tuple(classes), ridge, projection)
 
     def _solve(
@@ -159,12 +164,13 @@ class _Turned(NamedTuple):
 def _turned(read: Float[Tensor, "example width"]) -> _Turned:
     """Turn features into their principal axes.
 
-    Of fewer sentences than features these are as many as sentences: along all others the optimum is zero.
+    Fewer sentences than features span as many axes as sentences; along all others the optimum is zero.
     """
     if len(read) < read.shape[1]:
-        _, spread, axes = torch.linalg.svd(read / len(read) ** 0.5, full_matrices=False)
-        return _Turned(read @ axes.T, spread**2, axes.T)
-    moment, axes = torch.linalg.eigh(read.T @ read / len(read))
+        moment, ends = torch.linalg.eigh(read @ read.T / len(read))
+        axes = read.T @ (ends / (len(read) * moment.clamp_min(moment[-1] * ROUNDING)).sqrt())
+    else:
+        moment, axes = torch.linalg.eigh(read.T @ read / len(read))
     return _Turned(read @ axes, moment.clamp_min(0), axes)
 
 
