@@ -158,7 +158,9 @@ def kinds(device: str, root: Path, workers: int, each: int) -> pd.DataFrame:
 # What 235M takes
 
 
-def training_step(size: str, batch: int, execution: Execution, steps: int) -> dict[str, Any]:
+def training_step(
+    size: str, batch: int, execution: Execution, steps: int, micro_batch: int = 2048
+) -> dict[str, Any]:
     """Return the time of a step of pre-training, its share of the card's peak, and its memory."""
     shape, corpus = SIZES["paper"][size], EndlessCorpus(PAPER_LANGUAGE.build(), 0)
     batches = [corpus.batch(0, step, batch).to("cuda") for step in range(4)]
@@ -170,7 +172,7 @@ def training_step(size: str, batch: int, execution: Execution, steps: int) -> di
         make_optimiser(model, settings),
         lambda step: batches[step % 4],
         settings,
-        micro_batch=min(batch, 2048),
+        micro_batch=min(batch, micro_batch),
         execution=execution,
     )
     begun = time.perf_counter()
@@ -187,7 +189,8 @@ def training_step(size: str, batch: int, execution: Execution, steps: int) -> di
     flops = shape.flops(PAPER_LANGUAGE.words, length) * batch
     del taken, model
     return {
-        "what": f"pre-training {size}, {batch} sentences a step{', compiled' * execution.compiled}",
+        "what": f"pre-training {size}, {batch} sentences a step in parts of {min(batch, micro_batch)}"
+        f"{', compiled' * execution.compiled}",
         "seconds": seconds,
         "rate": tokens / seconds,
         "unit": "tokens/s",

@@ -4,7 +4,7 @@ import platform
 import subprocess
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -19,7 +19,8 @@ UNCOMMITTED = "-dirty"
 """How a revision ends where a file that git knows has changed since."""
 
 UNKNOWN = "unknown"
-"""The revision of source that is no checkout of the book's, or of which git tells nothing."""
+"""The revision of source that is no checkout of the book's, or of which git tells nothing; the version of a
+library that is not installed."""
 
 
 @cache
@@ -84,9 +85,17 @@ def environment() -> dict[str, str]:
     """Return the time, the versions, the revision and the device of this process."""
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "sameloss": version("sameloss"),
+        "sameloss": _installed(),
         "revision": source_revision(),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "device": device_name(),
     }
+
+
+def _installed() -> str:
+    """Return the library's version, or 'unknown' where its folder is only on Python's path."""
+    try:
+        return version("sameloss")
+    except PackageNotFoundError:
+        return UNKNOWN
