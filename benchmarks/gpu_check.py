@@ -15,7 +15,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import fields, is_dataclass, replace
 from functools import partial
 from multiprocessing import get_context
@@ -150,8 +150,11 @@ def kinds(device: str, root: Path, workers: int, each: int) -> pd.DataFrame:
     chosen = representatives(runs, each)
     compute_all(Store(root), chosen, workers)
     print(f"{len(chosen)} runs of {len({run.kind for run in chosen})} kinds, of {len(runs)}", flush=True)
+    rows = []
     with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        rows = list(pool.map(partial(on_device, device, root), chosen))
+        for done in as_completed(pool.submit(on_device, device, root, run) for run in chosen):
+            rows.append(done.result())
+            write("kinds", pd.DataFrame(rows).sort_values("kind"), device)  # what is cut short is not lost
     return pd.DataFrame(rows)
 
 
@@ -364,6 +367,7 @@ def sizes() -> Iterator[dict[str, Any]]:
         partial(trace_step, "235M", 200, 50),
         partial(probe_step, 1, 2_000, 32_768, (10, 10, 10)),
         partial(probe_step, 1, 20_000, 32_768, (10, 10, 10)),
+        partial(training_step, "235M", 4096, BF16, 8, 512),
         partial(training_step, "235M", 1024, BF16, 8),
         partial(huggingface_step, "235M", 1024, 8),
         partial(small_trainings, "cuda", 1, 48),
@@ -399,7 +403,7 @@ def main() -> None:
     parser.add_argument("part", choices=("kinds", "pieces", "sizes"))
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--store", type=Path, default=Path("artifacts"))
-    parser.add_argument("--workers", type=int, default=8)
+    parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--each", type=int, default=3)
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
