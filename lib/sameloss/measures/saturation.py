@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from sameloss.languages import Language, Sentences, mask_one
 from sameloss.languages.entropy import entropies
@@ -128,3 +129,53 @@ def exact_saturation(model: nn.Module, language: Language) -> Saturation:
         parts.append(torch.stack([language.log_prob(sentences).exp(), entropy, kl]))
     weights, entropy, kl = torch.cat(parts, dim=1)
     return Saturation(*(Estimate.weighted(values, weights) for values in (entropy, kl, entropy + kl)))
+
+
+# What a model is compared with: the bag of words.
+
+
+def bag_of_words_kl(
+    fitted_to: tuple[Sentences, Float[Tensor, "batch seq word"]],
+    sentences: Sentences,
+    conditionals: Float[Tensor, "batch seq word"],
+) -> float:
+    """Return the KL of the best bag of words: softmax regression on the counts of the other words.
+
+    It has an intercept for each position and length, and is fitted to exact conditionals.
+
+    Args:
+        fitted_to: sentences and their conditionals that it is fitted to.
+        sentences: others, on which its KL is measured (nats a masked token).
+        conditionals: of these.
+
+    """
+    counts, truth, _ = _counts_of_others(*fitted_to)
+    weight = torch.zeros(counts.shape[1], truth.shape[1], dtype=torch.float64, requires_grad=True)
+    solver = torch.optim.LBFGS([weight], max_iter=500, tolerance_grad=1e-7, line_search_fn="strong_wolfe")
+
+    def loss() -> Tensor:
+        solver.zero_grad()
+        found = -(truth * (counts @ weight).log_softmax(1)).sum(1).mean()
+        found.backward()
+        return found
+
+    with torch.enable_grad():
+        solver.step(loss)
+    counts, truth, weights = _counts_of_others(sentences, conditionals)
+    predicted = (counts @ weight.detach()).log_softmax(1)
+    kl = (torch.xlogy(truth, truth) - truth * predicted).sum(1)
+    return float((kl * weights).sum() / len(sentences.lengths))
+
+
+def _counts_of_others(
+    sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
+) -> tuple[Float[Tensor, "token feature"], Float[Tensor, "token word"], Float[Tensor, " token"]]:
+    """Return for each token the counts of the other words and its place, the truth, and 1 / length."""
+    tokens, lengths = sentences.tokens.long(), sentences.lengths
+    inside, longest, words = sentences.inside, tokens.shape[1], conditionals.shape[-1]
+    words_at = F.one_hot(tokens * inside, words + 1)[..., 1:].double()
+    others = words_at.sum(1, keepdim=True) - words_at
+    place = torch.arange(longest) + longest * (lengths[:, None] - 1)
+    places = F.one_hot(place, longest**2).double()
+    features = torch.cat([others, places], -1)
+    return features[inside], conditionals[inside], (1 / lengths.double())[:, None].expand_as(inside)[inside]

@@ -16,7 +16,6 @@ from sameloss.checks import check_counts, check_positive
 from sameloss.errors import ParameterError
 from sameloss.measures.downstream.probe import LinearProbes, check_labels, draw_projection, projected, scaling
 
-
 ROUNDING = 1e-12
 """Axes along which the second moment is this much smaller than along the first are rounding."""
 

@@ -94,7 +94,10 @@ class LinearProbes:
 
     def logits(self, features: Float[Tensor, "*seed example feature"]) -> list[Tensor]:
         """Return each task's logits, axes (seed, example, class)."""
-        return logits_of(self.read(features), self.weight, self.bias, self.classes)
+        weight = self.weight / self.spread.mT  # what is read is not made: of many sentences it fills a memory
+        bias = self.bias - self.centre @ weight
+        weight = weight if self.projection is None else self.projection.to(weight) @ weight
+        return logits_of(features.to(weight), weight, bias, self.classes)
 
     def predict(self, features: Float[Tensor, "*seed example feature"]) -> Int[Tensor, "seed example task"]:
         """Return the most probable class of each example and task."""

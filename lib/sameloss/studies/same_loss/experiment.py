@@ -1,0 +1,450 @@
+"""The experiment of Part I: languages with room, models of several sizes, one table of measurements.
+
+What is compared, and why, is fixed in `chapters/protocol.md`.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import NamedTuple
+
+import pandas as pd
+import torch
+
+from sameloss.device import best_device
+from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
+from sameloss.languages.entropy import context_information
+from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream.probe import contextual_features, one_hot_features, random_expansion
+from sameloss.measures.flatness.trace import fisher_trace, relative_trace
+from sameloss.measures.saturation import bag_of_words_kl, divergences
+from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.encoder import EncoderShape
+from sameloss.models.enlarge import trace_law
+from sameloss.models.masked_model import MaskedLanguageModel, Shape
+from sameloss.runs.checkpoints import TrainedRun
+from sameloss.runs.cool_down import CoolDown
+from sameloss.runs.held_out import HeldOutConditionals, held_out_masked
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling, LabelledSentences
+from sameloss.runs.stage import stage
+from sameloss.seeds import generator_for, stream_seed
+from sameloss.statistics.bootstrap import Estimate
+from sameloss.store.store import Run, Store
+from sameloss.training.algorithms import recipe
+from sameloss.training.loop import Optimisation
+from sameloss.training.objectives import ORDINARY, Objective
+
+# The languages, and the models that are trained on them.
+
+GRAMMAR = PCFGSpec(
+    levels=2,
+    start_symbols=8,
+    symbols=8,
+    start_rules=8,
+    rules=8,
+    words=32,
+    words_per_symbol=8,
+    rule_concentration=1.0,
+    emission_concentration=1.0,
+    early_stop=(0.1, 0.26),
+    smoothing=0.05,
+)
+HMM = HMMSpec(
+    states=16,
+    words=16,
+    length=8,
+    blocks=2,
+    transition_concentration=0.15,
+    emission_concentration=1.0,
+    smoothing=0.1,
+)
+TRANSFORMERS: dict[str, Shape] = {
+    f"d{d}": EncoderShape(d, heads=2, layers=3, d_inter=4 * d) for d in (24, 32, 48, 64, 96)
+}
+LSTMS: dict[str, Shape] = {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32, 64)}
+
+
+class Setup(NamedTuple):
+    """A language, its downstream tasks, and the models that are trained on it."""
+
+    language: LanguageSpec  # each replicate draws its own: the seed is the replicate's
+    tasks: tuple[str, ...]
+    models: Mapping[str, Shape]  # smallest first in each family
+    lr: float  # the peak rate of the main comparison
+    seeds: tuple[int, ...]  # of the replicates
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """How models are trained, and on how much they are measured."""
+
+    setups: Mapping[str, Setup]
+    descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
+    peak_lrs: tuple[float, ...] = (0.005, 0.00125)
+    plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
+    plateau_lr: float = 0.001
+    cooling_steps: int = 2000  # at most
+    cooling_lr: float = 0.0005
+    target_fraction: float = 1.5  # of the KL of the descent's end
+    batch: int = 256
+    held_out: int = 4000  # sentences on which KL is measured
+    test: int = 20_000  # labelled sentences
+    measures: "Measures" = field(default_factory=lambda: Measures())
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is measured of a model, and on how much."""
+
+    features: int = 768  # that all models are expanded to
+    width: int = 96  # of the widest model, to which others are projected, expanded and enlarged
+    train: int = 2000  # labelled sentences of a probe
+    probe_sets: int = 3
+    few_labels: tuple[int, ...] = (128, 500)
+    many_labels: int = 8000
+    trace_sentences: int = 8000
+
+
+RECORD = Experiment(
+    {
+        "grammar": Setup(GRAMMAR, ("root", "span2"), TRANSFORMERS, 0.005, (4, 5, 6, 8, 9, 11, 12, 13)),
+        "hmm": Setup(HMM, ("state3", "state5"), TRANSFORMERS | LSTMS, 0.00125, (1, 2, 3)),
+    }
+)
+
+
+# A replicate: everything that is random is drawn anew, the language included.
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """One draw of a language, with all that is trained and measured on it."""
+
+    experiment: Experiment
+    setup: Setup
+    seed: int
+
+    @property
+    def language(self) -> LanguageSpec:
+        """The replicate's own draw."""
+        return replace(self.setup.language, seed=self.seed)  # type: ignore[type-var]
+
+    @property
+    def labelled(self) -> LabelledSampling:
+        """Sentences with posterior labels: all sets that probes are fitted to, and the test set."""
+        e = self.experiment
+        tasks = Downstream(self.setup.tasks, "posterior", e.measures.many_labels, e.test, 1, self.seed)
+        return LabelledSampling(self.language, tasks)
+
+    @property
+    def held_out(self) -> HeldOutConditionals:
+        """Sentences on which KL is reported."""
+        return HeldOutConditionals(self.language, self.experiment.held_out, self.seed)
+
+    def descent(self, size: str, lr: float, steps: int) -> Pretraining:
+        """Train a new model on exact labels, with the whole decay of the rate."""
+        return self._training(size, self.seed, Optimisation(steps, self.experiment.batch, lr), EXACT)
+
+    def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
+        """Go on from the longest descent at a constant rate."""
+        e = self.experiment
+        optimisation = _constant(e.plateau_steps[-1], e.batch, e.plateau_lr)
+        own = self._training(size, self.seed + PLATEAU, optimisation, objective, self.main(size))
+        return replace(own, checkpoints=e.plateau_steps)
+
+    def treated(self, size: str, algorithm: str, strength: float, steps: int) -> Pretraining:
+        """Go on from the longest descent with an algorithm of `training.algorithms`."""
+        chosen = recipe(algorithm, strength)
+        optimisation = replace(_constant(steps, self.experiment.batch, 1.0), **chosen.optimisation)
+        return self._training(size, self.seed + TREATMENT, optimisation, chosen.objective, self.main(size))
+
+    def cooled(self, origin: Pretraining, step: int, size: str) -> CoolDown:
+        """Bring a model back to a multiple of the KL that its longest descent ended at, on exact labels."""
+        e = self.experiment
+        optimisation = _constant(e.cooling_steps, e.batch, e.cooling_lr)
+        plain = self._training(size, self.seed + COOLING, optimisation, EXACT, origin)
+        looks = HeldOutConditionals(self.language, e.held_out, self.seed + COOLING)
+        shared = {f.name: getattr(plain, f.name) for f in fields(plain)}
+        own = {"origin_step": step, "held_out": looks, "reference": self.main(size)}
+        return CoolDown(**shared | own, target_share=e.target_fraction)
+
+    def main(self, size: str) -> Pretraining:
+        """Return the longest descent at the main rate."""
+        return self.descent(size, self.setup.lr, self.experiment.descent_steps[-1])
+
+    def _training(
+        self,
+        size: str,
+        seed: int,
+        optimisation: Optimisation,
+        objective: Objective,
+        origin: Pretraining | None = None,
+    ) -> Pretraining:
+        return Pretraining(
+            CorpusSampling(self.language, None, seed),
+            self.setup.models[size],
+            optimisation,
+            seed,
+            checkpoints=(optimisation.steps,),
+            micro_batch=optimisation.batch,
+            resume_every=1000,
+            objective=objective,
+            origin=origin,
+        )
+
+    def points(self) -> Iterator["Point"]:
+        """Yield every model that is measured, the cheapest first."""
+        e, lr = self.experiment, self.setup.lr
+        transformers = [name for name, shape in self.setup.models.items() if isinstance(shape, EncoderShape)]
+        for size in self.setup.models:
+            controls = size in (transformers[0], transformers[-1])
+            main = self.main(size)
+            yield Point(size, "untrained", lr, 0, main, 0)
+            for rate in sorted(e.peak_lrs, key=lambda rate: rate != lr):
+                for steps in e.descent_steps:
+                    run = self.descent(size, rate, steps)
+                    yield Point(size, "descent", rate, steps, run, steps, controls and rate == lr)
+        for size in self.setup.models:
+            plateau = self.plateau(size)
+            for steps in e.plateau_steps:
+                yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
+            for steps in (e.plateau_steps[0], e.plateau_steps[-1]):
+                cooled = self.cooled(plateau, steps, size)
+                yield Point(size, "cooled", e.cooling_lr, steps, cooled, e.cooling_steps)
+        middle = transformers[len(transformers) // 2]
+        exact = self.plateau(middle, EXACT)
+        for steps in e.plateau_steps:
+            yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, exact, steps)
+
+    def baselines(self) -> Run:
+        """Return the measurement of what needs no model."""
+        return language_baselines(self.labelled, self.held_out, self.experiment.measures)
+
+    def measurement(self, point: "Point") -> Run:
+        """Return the measurement of a model."""
+        about = self.labelled, self.held_out, self.experiment.measures, point.controls
+        return model_measurement(point.training, point.step, *about)
+
+    def runs(self) -> list[Run]:
+        """Return all measurements."""
+        return [self.baselines(), *map(self.measurement, self.points())]
+
+    def table(self, store: Store) -> pd.DataFrame:
+        """Return all measurements of this replicate as one tidy table."""
+        parts = [store.get(self.baselines()).assign(model="none", stage="baseline")]
+        for point in self.points():
+            labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
+            parts.append(store.get(self.measurement(point)).assign(**labels))
+        return pd.concat(parts).assign(replicate=self.seed)
+
+
+class Point(NamedTuple):
+    """A model that is measured: what was trained, how, and at which of its checkpoints."""
+
+    model: str
+    stage: str
+    lr: float  # the peak, where it is not constant
+    steps: int  # of the descent or of the plateau
+    training: Pretraining
+    step: int  # the checkpoint
+    controls: bool = False
+
+
+EXACT = Objective(label_noise=0.0)
+PLATEAU, COOLING, TREATMENT = 1000, 2000, 3000
+"""Added to the seed: each part of a training has batches of its own."""
+
+
+def _constant(steps: int, batch: int, lr: float) -> Optimisation:
+    return Optimisation(steps, batch, lr, warmup=0.0, schedule="constant")
+
+
+# What is measured of a model: KL, Fisher trace, and how many test sentences linear probes label right.
+
+FEATURES, EXPANDED = "features", "expanded"
+
+
+PROBE = OptimalProbe(ridges=(1e-3, 1e-2, 1e-1, 1.0), tolerance=2e-3)
+
+
+class Features(NamedTuple):
+    """Features of labelled sentences, one row a sentence."""
+
+    training: torch.Tensor
+    test: torch.Tensor
+
+    def expanded(self, width: int) -> "Features":
+        """Return them with random ones beside them."""
+        return Features(random_expansion(self.training, width), random_expansion(self.test, width))
+
+
+class ProbeData(NamedTuple):
+    """Labelled sentences and how probes read them."""
+
+    training: LabelledSentences
+    test: LabelledSentences
+    classes: tuple[int, ...]
+    tasks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, labelled: LabelledSampling, store: Store) -> "ProbeData":
+        """Read the sentences of a run."""
+        training, test = store.get(labelled)
+        return cls(training, test, labelled.classes, labelled.downstream.tasks)
+
+    def features(self, featurise: Callable[[Sentences], torch.Tensor]) -> "Features":
+        """Return the features of the training and of the test sentences."""
+        return Features(featurise(self.training.sentences), featurise(self.test.sentences))
+
+    def accuracies(
+        self,
+        features: Features,
+        reading: str,
+        labels: int,
+        sets: int,
+        probe: OptimalProbe = PROBE,
+    ) -> Iterator[dict[str, object]]:
+        """Yield a row for each task: the percentage of test sentences that probes label right.
+
+        Args:
+            features: of the training and of the test sentences.
+            reading: how they are read, for the row.
+            labels: training sentences of a probe.
+            sets: probes, each fitted to sentences of its own; the accuracy is their mean.
+            probe: how it is fitted.
+
+        """
+        training = features.training[: labels * sets].unflatten(0, (sets, labels))
+        classes = self.training.labels[: labels * sets].unflatten(0, (sets, labels))
+        fitted = probe.fit(training, classes, self.classes, stream_seed("probe", 0))
+        right = fitted.correct(features.test, self.test.labels).double()  # seed, sentence, task
+        unseen = self._unseen(labels * sets)
+        for subset, rows in {"": unseen | True, ", unseen": unseen}.items():
+            each = 100 * right[:, rows].mean(1)
+            for number, task in enumerate(self.tasks):
+                estimate = Estimate.of(each[:, number])
+                yield row("accuracy", estimate.mean, estimate.standard_error, task, reading + subset)
+
+    def _unseen(self, labels: int) -> torch.Tensor:
+        """Return which test sentences are none of the first labelled ones."""
+        known = {tuple(tokens) for tokens in _padded(self.training.sentences)[:labels].tolist()}
+        return torch.tensor([tuple(t) not in known for t in _padded(self.test.sentences).tolist()])
+
+
+def _padded(sentences: Sentences) -> torch.Tensor:
+    return sentences.tokens.long() * sentences.inside
+
+
+def row(
+    quantity: str, value: float, error: float = 0.0, task: str = "", reading: str = ""
+) -> dict[str, object]:
+    """Return a row of a table of measurements."""
+    return {
+        "quantity": quantity,
+        "task": task,
+        "reading": reading,
+        "value": value,
+        "standard_error": error,
+    }
+
+
+@stage("ModelMeasurement", seconds=lambda run: 12 + 40 * run.controls)
+def model_measurement(
+    training: TrainedRun,
+    step: int,
+    labelled: LabelledSampling,
+    held_out: HeldOutConditionals,
+    measures: Measures,
+    controls: bool,
+    store: Store,
+) -> pd.DataFrame:
+    """Measure a checkpoint: KL, traces, accuracies as they are and with as many features for all models.
+
+    With `controls` also projected to few dimensions, expanded to as many features as the widest model has,
+    with fewer and more labels, and fine-tuned.
+    """
+    m, checkpoints = measures, store.get(training)
+    model, language = checkpoints.model(step), training.corpus.language.build()
+    rows = [row("kl", *Estimate.of(divergences(model, *store.get(held_out)))[:2])]
+    rows += [row("steps taken", len(checkpoints.history))] if step else []
+    masked = held_out_masked(language, m.trace_sentences, held_out.seed, "trace")
+    trace = fisher_trace(model, masked, generator=generator_for("trace labels", held_out.seed))
+    rows += [row("trace", *trace.total[:2]), row("relative trace", *relative_trace(model, trace)[:2])]
+    ratio, rest = divmod(m.width, training.shape.d_model)
+    if isinstance(training.shape, EncoderShape) and not rest:
+        rows.append(row("enlarged trace", *trace.scaled(lambda name: trace_law(name, ratio)).total[:2]))
+    data = ProbeData.of(labelled, store)
+    features = data.features(lambda sentences: contextual_features(model, sentences).to(best_device()))
+    expanded = features.expanded(m.features)
+    rows += data.accuracies(features, FEATURES, m.train, m.probe_sets)
+    rows += data.accuracies(expanded, EXPANDED, m.train, m.probe_sets)
+    if controls:
+        widest = m.width * language.max_length
+        rows += data.accuracies(features.expanded(widest), f"expanded to {widest}", m.train, m.probe_sets)
+        projection = replace(PROBE, projection=m.width)
+        rows += data.accuracies(features, f"projected to {m.width}", m.train, m.probe_sets, projection)
+        for labels in m.few_labels:
+            rows += data.accuracies(expanded, f"{labels} labels", labels, m.probe_sets)
+        rows += data.accuracies(expanded, f"{m.many_labels} labels", m.many_labels, 1)
+        rows += _finetuned(model, data, m.train)
+    return pd.DataFrame(rows)
+
+
+FINETUNING = FinetuneSettings(epochs=30, lr=1e-3, warmup_steps=50)
+"""At the paper's rate of 1e-4 ten epochs of so few sentences leave a small model below the majority class."""
+
+
+def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iterator[dict[str, object]]:
+    """Yield the accuracy of the whole model, trained on as many sentences as a probe."""
+    first = LabelledSentences(data.training.sentences.rows(slice(labels)), data.training.labels[:labels])
+    for number, task in enumerate(data.tasks):
+        classes = data.classes[number]
+        seed = stream_seed("fine-tuning", number)
+        tuned = finetune(model, first.sentences, first.labels[:, number], classes, FINETUNING, seed)
+        right = tuned.correct(data.test.sentences, data.test.labels[:, number])
+        yield row("accuracy", 100 * float(right.double().mean()), 0.0, task, "fine-tuned")
+
+
+@stage("LanguageBaselines", seconds=lambda run: 60.0)
+def language_baselines(
+    labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
+) -> pd.DataFrame:
+    """Measure what no model is needed for: majority, bare tokens, the lookup table, the bag of words.
+
+    The lookup table holds the true log conditionals of every token: a perfect loss.
+    """
+    m, language = measures, labelled.language.build()
+    sentences, conditionals = store.get(held_out)
+    others = store.get(replace(held_out, seed=held_out.seed + COOLING))
+    rows = [
+        row("context", *context_information(language, sentences, conditionals)[:2]),
+        row("bag-of-words kl", bag_of_words_kl(others, sentences, conditionals)),
+    ]
+    data = ProbeData.of(labelled, store)
+    for number, task in enumerate(data.tasks):
+        counts = data.test.labels[:, number].bincount()
+        rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
+    for name, featurise in {"tokens": one_hot_features, "lookup": log_conditionals}.items():
+        features = data.features(partial(featurise, language))
+        for reading, read in {FEATURES: features, EXPANDED: features.expanded(m.features)}.items():
+            rows += data.accuracies(read, f"{name}, {reading}", m.train, m.probe_sets)
+    return pd.DataFrame(rows)
+
+
+MOST_MAJORITY, LEAST_ROOM = 50.0, 15.0
+"""What a draw of the grammar must have, in points: no larger class, and no better reading of bare tokens."""
+
+
+def accepted(baselines: pd.DataFrame) -> bool:
+    """Tell whether a draw of the grammar leaves room for models to differ; no model is looked at."""
+    accuracy = baselines[baselines.quantity == "accuracy"].set_index("reading").value
+    majority, tokens = accuracy["majority"], accuracy[[f"tokens, {r}" for r in (FEATURES, EXPANDED)]]
+    return bool(majority.max() <= MOST_MAJORITY and tokens.max() <= 100 - LEAST_ROOM)
+
+
+def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
+    """Represent each token by its true log conditional, and places beyond the end by zeros."""
+    logs = language.conditionals(sentences).clamp_min(1e-30).log() * sentences.inside[..., None]
+    return logs.float().flatten(1)
