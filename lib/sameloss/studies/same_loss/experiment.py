@@ -69,6 +69,7 @@ LSTMS: dict[str, Shape] = {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32
 class Setup(NamedTuple):
     """A language, its downstream tasks, and the models that are trained on it."""
 
+    name: str
     language: LanguageSpec  # each replicate draws its own: the seed is the replicate's
     tasks: tuple[str, ...]
     models: Mapping[str, Shape]  # smallest first in each family
@@ -80,7 +81,7 @@ class Setup(NamedTuple):
 class Experiment:
     """How models are trained, and on how much they are measured."""
 
-    setups: Mapping[str, Setup]
+    setups: tuple[Setup, ...]
     descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
     peak_lrs: tuple[float, ...] = (0.005, 0.00125)
     plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
@@ -108,10 +109,10 @@ class Measures:
 
 
 RECORD = Experiment(
-    {
-        "grammar": Setup(GRAMMAR, ("root", "span2"), TRANSFORMERS, 0.005, (4, 5, 6, 8, 9, 11, 12, 13)),
-        "hmm": Setup(HMM, ("state3", "state5"), TRANSFORMERS | LSTMS, 0.00125, (1, 2, 3)),
-    }
+    (
+        Setup("grammar", GRAMMAR, ("root", "span2"), TRANSFORMERS, 0.005, (4, 5, 6, 8, 9, 11, 12, 13)),
+        Setup("hmm", HMM, ("state3", "state5"), TRANSFORMERS | LSTMS, 0.00125, (1, 2, 3)),
+    )
 )
 
 
@@ -233,11 +234,22 @@ class Replicate:
 
     def table(self, store: Store) -> pd.DataFrame:
         """Return all measurements of this replicate as one tidy table."""
-        parts = [store.get(self.baselines()).assign(model="none", stage="baseline")]
+        none = {"model": "none", "parameters": 0, "stage": "baseline", "lr": 0.0, "steps": 0}
+        parts = [store.get(self.baselines()).assign(**none)]
         for point in self.points():
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
+            spec, shape = self.language, point.training.shape
+            labels["parameters"] = shape.parameter_count(spec.words, spec.max_length)
             parts.append(store.get(self.measurement(point)).assign(**labels))
-        return pd.concat(parts).assign(replicate=self.seed)
+        found = pd.concat(parts, ignore_index=True).assign(language=self.setup.name, replicate=self.seed)
+        return found[COLUMNS].fillna({"task": "", "reading": ""})
+
+
+COLUMNS = [
+    *("language", "replicate", "model", "parameters", "stage", "lr", "steps"),
+    *("quantity", "task", "reading", "value", "standard_error"),
+]
+"""The columns of the table of measurements."""
 
 
 class Point(NamedTuple):

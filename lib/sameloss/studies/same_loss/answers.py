@@ -1,0 +1,385 @@
+"""The questions of Part I, answered from one table: effects, their controls, and verdicts of two words.
+
+Every effect is a difference between two models of one replicate. The rules, and what each row is for, stand
+in `chapters/protocol.md`.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import logit
+
+from sameloss.errors import UnreachableKL
+from sameloss.statistics.equal_kl import common_kl, weights_at
+from sameloss.statistics.paired import Paired, holm_levels, paired
+
+TOLERANCE = 0.25
+"""A published effect is met where the whole interval lies within this fraction of it."""
+
+MOST_KL_CHANGE = 0.2
+"""Two models of a plateau have one KL where theirs differ by no more than this fraction."""
+
+EXPANDED = "expanded"
+POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "slope"
+
+PAPER_DOUBLINGS = 6.0
+PUBLISHED = {
+    ("size", "grammar"): 6.9,  # Figure 2a
+    ("size", "hmm"): 4.5,  # Figure 2b
+    ("flatness by size", "grammar"): float(np.log(2.68 / 1.54)),  # Figure 5
+    ("lookup", "grammar"): 14.1,  # Table 1: the mean of 18.7 and 9.5
+}
+"""Published effects, of sizes over `PAPER_DOUBLINGS`: points, of traces the log of their ratio."""
+
+
+class Model(NamedTuple):
+    """A model of a replicate: what it is, and how it was trained."""
+
+    model: str
+    stage: str = "descent"
+    lr: float | None = None
+    steps: int | None = None
+
+
+class Measurements:
+    """One language of the table, with its models and rates."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        """Take the rows of one language."""
+        self.table = table
+        trained = table[table.stage == "untrained"].drop_duplicates("model")
+        self.models = trained.sort_values("parameters").model.tolist()
+        self.transformers = [name for name in self.models if name.startswith("d")]
+        self.small, self.large = self.transformers[0], self.transformers[-1]
+        self.lr = float(trained.lr.iloc[0])
+        descents = table[table.stage == "descent"]
+        self.lrs = sorted(descents.lr.unique(), reverse=True)
+        self.steps = int(descents.steps.max())
+        self.replicates = sorted(table.replicate.unique())
+
+    def values(self, of: Model, quantity: str, reading: str = "") -> pd.DataFrame:
+        """Return a quantity of a model by replicate and number of steps; of accuracies the tasks' mean."""
+        t = self.table
+        rows = t[(t.model == of.model) & (t.stage == of.stage) & (t.quantity == quantity)]
+        rows = rows[rows.reading == reading] if quantity == "accuracy" else rows
+        rows = rows if of.lr is None else rows[rows.lr == of.lr]
+        rows = rows if of.steps is None else rows[rows.steps == of.steps]
+        return rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
+
+    def value(self, of: Model, quantity: str, reading: str = "") -> pd.Series:
+        """Return a quantity of one checkpoint, by replicate."""
+        return self.values(of, quantity, reading).iloc[:, 0]
+
+    def at_equal_kl(
+        self, first: Model, second: Model, value: Callable[[Model], pd.DataFrame]
+    ) -> pd.DataFrame:
+        """Return what two models' complete descents have at the smallest KL that both reach.
+
+        Args:
+            first: one of them; its number of steps is left open.
+            second: the other.
+            value: by replicate and number of steps.
+
+        Returns:
+            One row a replicate: kl, first, second; without those whose descents have no KL in common.
+
+        """
+        kls = [self.values(model, "kl") for model in (first, second)]
+        given = [value(model) for model in (first, second)]
+        rows = {}
+        for replicate in kls[0].index.intersection(kls[1].index):
+            own = [kl.loc[replicate].to_numpy() for kl in kls]
+            try:
+                target = common_kl(own)
+            except UnreachableKL:
+                continue
+            ends = (
+                weights_at(k, target) @ v.loc[replicate].to_numpy() for k, v in zip(own, given, strict=True)
+            )
+            rows[replicate] = (target, *ends)
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["kl", "first", "second"])
+
+    def doublings(self) -> float:
+        """Return how many times the parameters double from the smallest to the largest transformer."""
+        parameters = self.table.drop_duplicates("model").set_index("model").parameters
+        return float(np.log2(parameters[self.large] / parameters[self.small]))
+
+
+# Rows of the table of answers.
+
+COLUMNS = [
+    *(
+        "question",
+        "language",
+        "row",
+        "model",
+        "unit",
+        "mean",
+        "low",
+        "high",
+        "p",
+        "replicates",
+        "kl",
+        "published",
+    ),
+    *("direction", "size", "reason", "primary"),
+]
+
+
+def answers(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for every effect, the main one of each question and language first.
+
+    Args:
+        table: of measurements, see `experiment.Replicate.table`, with a column `language`.
+
+    """
+    rows = [
+        row | {"question": question, "language": language}
+        for language, own in table.groupby("language", sort=False)
+        for question, ask in QUESTIONS.items()
+        for row in ask(Measurements(own), str(language))
+    ]
+    found = pd.DataFrame(rows).reindex(columns=COLUMNS)
+    primary = found.primary.fillna(False).astype(bool)
+    levels = iter(holm_levels(found[primary].p.tolist()))
+    judged = [
+        row | _judged(row, next(levels) if first else 0.95) for row, first in zip(rows, primary, strict=True)
+    ]
+    return pd.DataFrame(judged).reindex(columns=COLUMNS)
+
+
+def _row(name: str, differences: pd.Series, unit: str, **more: Any) -> dict[str, Any]:
+    """Return a row of an effect, in the unit's own scale: of ratios the logarithm until it is judged."""
+    return {"row": name, "differences": differences.dropna().to_numpy(), "unit": unit, **more} | paired(
+        differences.dropna().to_numpy()
+    )._asdict()
+
+
+def _judged(row: dict[str, Any], level: float) -> dict[str, Any]:
+    """Return the interval at a level and the two words; of ratios the numbers as ratios."""
+    effect = paired(row["differences"], level)
+    shown = effect._asdict() | verdict(effect, row.get("published"), row.get("reason"))
+    if row["unit"] == RATIO:
+        shown |= {name: float(np.exp(shown[name])) for name in ("mean", "low", "high")}
+        if row.get("published") is not None:
+            shown["published"] = float(np.exp(row["published"]))
+    return shown
+
+
+def verdict(effect: Paired, published: float | None, reason: str | None) -> dict[str, str | None]:
+    """Return direction and size of an effect that is positive where the paper is right.
+
+    Args:
+        effect: with its interval.
+        published: the effect in the paper; None: it has a direction only.
+        reason: why the effect could not have shown, where that is so.
+
+    >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
+    'supported'
+    >>> verdict(Paired(0.5, -4.0, 5.0, 0.8, 8), 6.9, None)["reason"]
+    'the interval is wider than the published effect'
+
+    """
+    if reason is None and np.isnan(effect.low):
+        reason = "there are fewer than two replicates"
+    across = effect.low <= 0 <= effect.high
+    if reason is None and published is not None and across and effect.high - effect.low > abs(published):
+        reason = "the interval is wider than the published effect"
+    if reason is not None:
+        return {"direction": "not testable", "size": None, "reason": reason}
+    direction = "unclear" if across else "supported" if effect.low > 0 else "against"
+    if published is None:
+        return {"direction": direction, "size": None, "reason": None}
+    edges = sorted([published * (1 - TOLERANCE), published * (1 + TOLERANCE)])
+    if effect.high < edges[0]:
+        size = "smaller"
+    elif effect.low > edges[1]:
+        size = "larger"
+    else:
+        size = "as published" if edges[0] <= effect.low and effect.high <= edges[1] else "imprecise"
+    return {"direction": direction, "size": size, "reason": None}
+
+
+# The questions.
+
+READINGS = {
+    "features as they are": "features",
+    "small model expanded to the widest": "expanded to {widest}",
+    "projected to 96 dimensions": "projected to 96",
+    "128 labels": "128 labels",
+    "500 labels": "500 labels",
+    "8,000 labels": "8000 labels",
+    "unseen test sentences": "expanded, unseen",
+    "fine-tuned": "fine-tuned",
+}
+"""Controls of the size effect: other ways to read the same two models."""
+
+
+def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether larger models are better."""
+    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
+    accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
+    main = m.at_equal_kl(small, large, accuracy)
+    reason = _not_testable(m, main, PUBLISHED.get(("size", language)))
+    gain = partial(_gain, m, unit=POINTS)
+    published = PUBLISHED.get(("size", language))
+    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
+    yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=scaled,
+               kl=main.kl.mean(), primary=True)  # fmt: skip
+    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
+    yield _row("main, log-odds", odds, LOG_ODDS, reason=reason)
+    cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
+    if all(len(m.values(model, "kl").columns) for model in cooled):
+        ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
+        yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason)
+    for lr in m.lrs:
+        if lr != m.lr:
+            yield gain("other rate", small._replace(lr=lr), large._replace(lr=lr), reason=reason)
+    yield gain(
+        "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]), reason=reason
+    )
+    tuned = [Model(name, lr=_best_lr(m, name)) for name in (m.small, m.large)]
+    yield gain("best rate of each", *tuned, reason=reason)
+    for name, reading in READINGS.items():
+        widest = [r for r in m.table.reading.unique() if r.startswith("expanded to") and "unseen" not in r]
+        own = reading.format(widest=widest[0].removeprefix("expanded to ") if widest else "")
+        yield gain(name, small, large, reading=own)
+    untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
+    yield _row("untrained", untrained[1] - untrained[0], POINTS)
+    for name in m.transformers[1:-1]:
+        yield gain(f"{name} over {m.small}", small, Model(name, lr=m.lr))
+    lstms = [name for name in m.models if name not in m.transformers]
+    if lstms:
+        yield gain("LSTMs", Model(lstms[0], lr=m.lr), Model(lstms[-1], lr=m.lr))
+
+
+def _gain(
+    m: Measurements, name: str, small: Model, large: Model, unit: str, reading: str = EXPANDED, **more: Any
+) -> dict[str, Any]:
+    accuracy = partial(m.values, quantity="accuracy", reading=reading)
+    found = m.at_equal_kl(small, large, accuracy)
+    return _row(name, found["second"] - found["first"], unit, kl=found.kl.mean(), **more)
+
+
+def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) -> str | None:
+    """Return why a difference between sizes could not have shown, or None."""
+    if len(main) < 2:
+        return "the sizes have no KL in common"
+    room = 100 - float(main["first"].mean())
+    lower_edge = 0.0 if published is None else published * m.doublings() / PAPER_DOUBLINGS * (1 - TOLERANCE)
+    if room < lower_edge:
+        return f"the smaller model leaves {room:.1f} points of room"
+    tokens = m.value(Model("none", "baseline"), "accuracy", f"tokens, {EXPANDED}")
+    beyond = paired((main[["first", "second"]].max(axis=1) - tokens).dropna().to_numpy())
+    if not beyond.low > 0:
+        return "no trained model is read better than its bare tokens"
+    return None
+
+
+def _last_plateau(m: Measurements) -> int:
+    return int(m.table[m.table.stage == "plateau"].steps.max()) if (m.table.stage == "plateau").any() else 0
+
+
+def _best_lr(m: Measurements, name: str) -> float:
+    """Return the rate with the smallest KL after the longest descent, averaged in log over replicates."""
+    ends = {lr: np.log(m.value(Model(name, lr=lr, steps=m.steps), "kl")).mean() for lr in m.lrs}
+    return min(ends, key=lambda lr: float(ends[lr]))
+
+
+def steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether more steps help once the loss has converged."""
+    yield from _along_plateau(m, lambda model: m.value(model, "accuracy", EXPANDED), POINTS)
+
+
+def _along_plateau(
+    m: Measurements, value: Callable[[Model], pd.Series], unit: str
+) -> Iterator[dict[str, Any]]:
+    """Yield last less first checkpoint of every plateau, and of both once they are cooled."""
+    kept = sorted(m.table[m.table.stage == "plateau"].steps.unique())
+    exact = m.table[m.table.stage == "plateau, exact labels"].model.unique().tolist()
+    ends: list[pd.Series] = []
+    for stage, names in {"plateau": m.models, "cooled": m.models, "plateau, exact labels": exact}.items():
+        for name in names if kept else []:
+            early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
+            change = value(late) - value(early)
+            kls = np.log(m.value(late, "kl") / m.value(early, "kl")).abs()
+            moved = float(kls.mean())
+            reason = (
+                f"KL changes by {100 * np.expm1(moved):.0f} %" if moved > np.log1p(MOST_KL_CHANGE) else None
+            )
+            yield _row(stage, change, unit, model=name, reason=reason)
+            if stage == "plateau" and name in m.transformers:
+                ends.append(change)
+    if ends:
+        mean = pd.concat(ends, axis=1).mean(axis=1)
+        yield _row("main", mean, unit, model="all transformers", primary=True)
+
+
+def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether larger models are flatter."""
+    published = PUBLISHED.get(("flatness by size", language))
+    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
+    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
+    yield _flatter(m, "main", small, large, published=scaled, primary=True)
+    for lr in m.lrs:
+        if lr != m.lr:
+            yield _flatter(m, "other rate", small._replace(lr=lr), large._replace(lr=lr))
+    yield _flatter(m, "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]))
+    yield _flatter(m, "relative to squared weights", small, large, quantity="relative trace")
+    yield _flatter(m, "enlarged to one width", small, large, quantity="enlarged trace")
+    lstms = [name for name in m.models if name not in m.transformers]
+    if lstms:
+        yield _flatter(m, "LSTMs", Model(lstms[0], lr=m.lr), Model(lstms[-1], lr=m.lr))
+
+
+def _flatter(
+    m: Measurements, name: str, first: Model, second: Model, quantity: str = "trace", **more: Any
+) -> dict[str, Any]:
+    """Return the log ratio of the traces of two models, the first over the second, at one KL."""
+    found = m.at_equal_kl(first, second, lambda model: np.log(m.values(model, quantity)))
+    return _row(name, found["first"] - found["second"], RATIO, kl=found.kl.mean(), **more)
+
+
+def flatness_by_steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether models that were trained for longer are flatter."""
+    yield from _along_plateau(m, lambda model: -np.log(m.value(model, "trace")), RATIO)
+
+
+def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield the slope of log trace on log peak rate, at one size and KL."""
+    low, high = m.lrs[-1], m.lrs[0]
+    slopes = []
+    for name in m.models:
+        pair = Model(name, lr=high), Model(name, lr=low)
+        found = m.at_equal_kl(*pair, lambda model: np.log(m.values(model, "trace")))
+        slope = (found["first"] - found["second"]) / np.log(high / low)
+        slopes.append(slope)
+        yield _row("one size", slope, SLOPE, model=name, kl=found.kl.mean())
+    yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), SLOPE, model="all")
+
+
+def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what trained models gain over the lookup table, the worst size first."""
+    table = m.value(Model("none", "baseline"), "accuracy", f"lookup, {EXPANDED}")
+    ends = {
+        name: m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.transformers
+    }
+    worst = min(ends, key=lambda name: float(ends[name].mean()))
+    published = PUBLISHED.get(("lookup", language))
+    yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
+    for name, end in ends.items():
+        yield _row("one size", end - table, POINTS, model=name)
+
+
+QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = {
+    "size": size,
+    "steps": steps,
+    "flatness by size": flatness_by_size,
+    "flatness by steps": flatness_by_steps,
+    "flatness by rate": flatness_by_rate,
+    "lookup": lookup,
+}
+"""The questions by name, in the order of the protocol; that on flatness as a cause follows the treatments."""

@@ -1,0 +1,138 @@
+"""Planted tables: a true effect, a ceiling, a confound of the rate and one of the width are told apart."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sameloss.studies.same_loss.answers import answers
+
+WIDTHS = (24, 32, 48, 64, 96)
+STEPS = (312, 625, 1250, 2500)
+LRS = (0.005, 0.00125)
+REPLICATES = 8
+
+
+def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, tokens=60.0, noise=0.3):
+    """Return a table in which a doubling of the width adds `size` points however a model is read.
+
+    `width` more are added where a model's own features are read, `level` is where accuracies lie, and
+    the log trace has the `slope` on the log rate and nothing else.
+    """
+    rng = np.random.default_rng(0)
+    rows = []
+
+    def add(replicate, model, stage, lr, steps, d, kl, accuracy, trace):
+        own = {"language": "grammar", "replicate": replicate, "model": model, "stage": stage, "lr": lr}
+        own |= {"steps": steps, "parameters": 36.0 * d * d}
+        readings = {
+            "expanded": accuracy,
+            "features": accuracy - 5 + width * np.log2(d / 24),
+            **dict.fromkeys(("projected to 96", "expanded to 384", "128 labels", "500 labels"), accuracy),
+            **dict.fromkeys(("8000 labels", "expanded, unseen", "fine-tuned"), accuracy),
+        }
+        rows.append(own | {"quantity": "kl", "task": "", "reading": "", "value": kl})
+        for quantity in ("trace", "relative trace", "enlarged trace"):
+            rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": trace})
+        for task, (reading, value) in product(("root", "span2"), readings.items()):
+            value = min(99.9, value + noise * rng.standard_normal())
+            rows.append(own | {"quantity": "accuracy", "task": task, "reading": reading, "value": value})
+
+    for replicate in range(REPLICATES):
+        draw = rng.standard_normal()
+        for d in WIDTHS:
+            model, accuracy = f"d{d}", level + draw + size * np.log2(d / 24)
+            add(replicate, model, "untrained", LRS[0], 0, d, 1.0, 55 + draw, 1.0)
+            for lr, steps in product(LRS, STEPS):
+                trace = 100 * (lr / LRS[0]) ** slope * np.exp(0.05 * rng.standard_normal())
+                add(replicate, model, "descent", lr, steps, d, 40 / (steps * d), accuracy, trace)
+            for stage, steps in product(("plateau", "cooled"), (1250, 7500)):
+                kl = 0.03 * (plateau_kl if (stage, steps) == ("plateau", 7500) else 1.0)
+                add(replicate, model, stage, 0.001, steps, d, kl, accuracy, 1e5 / steps)
+        own = {"language": "grammar", "replicate": replicate, "model": "none", "stage": "baseline"}
+        own |= {"lr": 0.0, "steps": 0, "parameters": 0}
+        for name, value in {"tokens": tokens, "lookup": 65.0}.items():
+            for task in ("root", "span2"):
+                row = own | {"quantity": "accuracy", "task": task, "reading": f"{name}, expanded"}
+                rows.append(row | {"value": value + draw})
+    return pd.DataFrame(rows)
+
+
+def ask(table, question, row="main", model=None):
+    found = answers(table)
+    found = found[(found.question == question) & (found.row == row)]
+    found = found if model is None else found[found.model == model]
+    assert len(found) == 1
+    return found.iloc[0]
+
+
+def test_a_true_effect_of_size_is_supported_with_its_number():
+    found = ask(planted(size=3.0), "size")
+    assert found.direction == "supported"
+    assert found["mean"] == pytest.approx(3.0 * 2, abs=0.3)
+    assert found.low < found["mean"] < found.high
+
+
+def test_without_an_effect_none_is_claimed():
+    assert ask(planted(), "size").direction == "unclear"
+    assert ask(planted(), "size")["size"] == "smaller"  # a precise null
+
+
+def test_a_worse_large_model_speaks_against():
+    assert ask(planted(size=-1.0), "size").direction == "against"
+
+
+def test_at_a_ceiling_nothing_is_judged():
+    found = ask(planted(size=3.0, level=98.0), "size")
+    assert found.direction == "not testable"
+    assert "room" in found.reason
+
+
+def test_where_no_model_beats_its_tokens_nothing_is_judged():
+    found = ask(planted(size=1.0, tokens=75.0), "size")
+    assert found.direction == "not testable"
+    assert "tokens" in found.reason
+
+
+def test_features_of_a_width_are_no_effect_of_size():
+    """The capacity of the probe grows with the width: read with as many features, no effect is left."""
+    table = planted(width=3.0)
+    assert ask(table, "size", "features as they are").direction == "supported"
+    assert ask(table, "size").direction == "unclear"
+
+
+def test_a_rate_that_falls_with_the_width_is_told_from_the_width():
+    """As in the first record: a lower rate alone makes the wide model sharper."""
+    table = planted(slope=-1.0)
+    assert ask(table, "flatness by size", "rate falls as 1 / d").direction == "against"
+    assert ask(table, "flatness by size").direction == "unclear"
+    assert ask(table, "flatness by rate")["mean"] == pytest.approx(-1.0, abs=0.1)
+
+
+def test_steps_are_compared_at_one_kl_alone():
+    same, moved = planted(), planted(plateau_kl=0.7)
+    assert ask(same, "flatness by steps", "plateau", "d24").direction == "supported"
+    assert ask(same, "flatness by steps", "plateau", "d24")["mean"] == pytest.approx(6.0)
+    found = ask(moved, "flatness by steps", "plateau", "d24")
+    assert found.direction == "not testable"
+    assert "KL changes" in found.reason
+    assert ask(moved, "flatness by steps", "cooled", "d24").direction == "supported"
+
+
+def test_the_comparison_is_at_the_smallest_kl_that_both_reach():
+    """Here accuracy follows KL alone, so the larger model is better at its end and no better at one KL."""
+    table = planted(noise=0.0)
+    descents = table[table.stage == "descent"]
+    kl = descents[descents.quantity == "kl"].set_index(["replicate", "model", "lr", "steps"]).value
+    right = (table.stage == "descent") & (table.quantity == "accuracy")
+    keys = pd.MultiIndex.from_frame(table[right][["replicate", "model", "lr", "steps"]])
+    table.loc[right, "value"] = 60 - 5 * np.log(kl.loc[keys].to_numpy())
+    assert ask(table, "size")["mean"] == pytest.approx(0.0, abs=1e-6)
+    assert ask(table, "size").kl == pytest.approx(40 / (2500 * 24))
+
+
+def test_one_replicate_is_no_evidence():
+    table = planted(size=3.0)
+    found = ask(table[table.replicate == 0], "size")
+    assert found.direction == "not testable"
