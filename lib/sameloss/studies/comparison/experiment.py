@@ -4,9 +4,9 @@ What is compared, and why, is fixed in `chapters/protocol.md`.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import pandas as pd
 import torch
@@ -14,11 +14,14 @@ import torch
 from sameloss.device import best_device
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
 from sameloss.languages.entropy import context_information
+from sameloss.languages.labels import LabelKind
+from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import contextual_features, one_hot_features, random_expansion
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.measures.saturation import bag_of_words_kl, divergences
+from sameloss.models import sizes
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import trace_law
@@ -32,7 +35,10 @@ from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Run, Store
+from sameloss.studies.config import Config, param
+from sameloss.studies.parameters import MOST_SEEDS
 from sameloss.training.algorithms import recipe
+from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import ORDINARY, Objective
 
@@ -60,10 +66,11 @@ HMM = HMMSpec(
     emission_concentration=1.0,
     smoothing=0.1,
 )
-TRANSFORMERS: dict[str, Shape] = {
-    f"d{d}": EncoderShape(d, heads=2, layers=3, d_inter=4 * d) for d in (24, 32, 48, 64, 96)
-}
+SIZES: dict[str, Shape] = {f"d{d}": EncoderShape(d, 2, 3, 4 * d) for d in (8, 16, 24, 32, 48, 64, 96)}
 LSTMS: dict[str, Shape] = {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32, 64)}
+PAPER_SIZES: dict[str, Shape] = dict(sizes.SIZES["paper"])
+PAPER_LSTMS: dict[str, Shape] = dict(sizes.LSTM_SIZES["paper"])
+LADDER = {name: SIZES[name] for name in ("d24", "d32", "d48", "d64", "d96")}
 
 
 class Setup(NamedTuple):
@@ -78,28 +85,10 @@ class Setup(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Experiment:
-    """How models are trained, and on how much they are measured."""
-
-    setups: tuple[Setup, ...]
-    descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
-    peak_lrs: tuple[float, ...] = (0.005, 0.00125)
-    plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
-    plateau_lr: float = 0.001
-    cooling_steps: int = 2000  # at most
-    cooling_lr: float = 0.0005
-    target_fraction: float = 1.5  # of the KL of the descent's end
-    batch: int = 256
-    held_out: int = 4000  # sentences on which KL is measured
-    test: int = 20_000  # labelled sentences
-    measures: "Measures" = field(default_factory=lambda: Measures())
-
-
-@dataclass(frozen=True)
 class Measures:
-    """What is measured of a model, and on how much."""
+    """What is measured of a model, and on how much; part of a run's key."""
 
-    features: int = 768  # that all models are expanded to
+    features: int | None = 768  # that all models are expanded to
     width: int = 96  # of the widest model, to which others are projected, expanded and enlarged
     train: int = 2000  # labelled sentences of a probe
     probe_sets: int = 3
@@ -108,12 +97,74 @@ class Measures:
     trace_sentences: int = 8000
 
 
-RECORD = Experiment(
-    (
-        Setup("grammar", GRAMMAR, ("root", "span2"), TRANSFORMERS, 0.005, (4, 5, 6, 8, 9, 11, 12, 13)),
-        Setup("hmm", HMM, ("state3", "state5"), TRANSFORMERS | LSTMS, 0.00125, (1, 2, 3)),
+@dataclass(frozen=True)
+class Experiment(Config):
+    """Everything that decides the runs: what a reader can set, and what a preset does."""
+
+    language: str = param("grammar or hmm; all: both, where the preset has both", default="grammar", kind=str)
+    size: str = param(
+        "all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's",
+        default="all",
+        kind=str,
     )
-)
+    seeds: int | None = param(
+        "replicates, each with its own language, weights and batches; None: the preset's",
+        most=MOST_SEEDS,
+        example="5",
+    )
+    steps: int | None = param("steps of the longest descent; None: the preset's")
+    labels: LabelKind = param(
+        "posterior, or likelihood as in the released code", default="posterior", kind=str,
+        choices=get_args(LabelKind),
+    )  # fmt: skip
+    probe_sets: int = param("sets of labelled sentences, each with a probe of its own", default=3,
+                            name="probe_seeds", most=MOST_SEEDS)  # fmt: skip
+    trace_sentences: int = param("masked sentences an estimate of the trace uses", default=8000, least=2)
+    micro_batch: int | None = param("sentences that go through the model at once; None: the preset's")
+    processes: int = param("that share one training, each on a core or GPU of its own", default=1)
+    setups: tuple[Setup, ...] = ()
+    descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
+    complete: bool = True  # each descent is a training of its own; else a checkpoint of the longest
+    exact_labels: bool = True  # of descents
+    peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: the main one alone
+    plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
+    plateau_models: tuple[str, ...] | None = None  # None: all
+    plateau_lr: float = 0.001
+    cooling_steps: int = 2000  # at most
+    cooling_lr: float = 0.0005
+    target_fraction: float = 1.5  # of the KL of the descent's end
+    batch: int = 256
+    execution: Execution = PLAIN
+    held_out: int = 4000  # sentences on which KL is measured
+    test: int = 20_000  # labelled sentences
+    measured: Measures = Measures()
+
+    @property
+    def measures(self) -> Measures:
+        """Return what is measured, with what a reader asked for."""
+        return replace(self.measured, probe_sets=self.probe_sets, trace_sentences=self.trace_sentences)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Return the steps of the descents, in proportion to the longest."""
+        longest = self.descent_steps[-1]
+        return tuple(round(steps * (self.steps or longest) / longest) for steps in self.descent_steps)
+
+    def replicates(self) -> Iterator["Replicate"]:
+        """Yield the draws of every language that the page shows."""
+        for setup in self.setups:
+            if self.language in ("all", setup.name):
+                yield from (Replicate(self, setup, seed) for seed in _some(setup.seeds, self.seeds))
+
+    def table(self, store: Store) -> pd.DataFrame:
+        """Return all measurements as one tidy table."""
+        return pd.concat([replicate.table(store) for replicate in self.replicates()], ignore_index=True)
+
+
+def _some(seeds: tuple[int, ...], count: int | None) -> tuple[int, ...]:
+    """Return so many seeds: the first, and new ones behind the last."""
+    more = tuple(range(seeds[-1] + 1, seeds[-1] + 1 + max(0, (count or 0) - len(seeds))))
+    return (seeds + more)[:count]
 
 
 # A replicate: everything that is random is drawn anew, the language included.
@@ -130,13 +181,14 @@ class Replicate:
     @property
     def language(self) -> LanguageSpec:
         """The replicate's own draw."""
-        return replace(self.setup.language, seed=self.seed)  # type: ignore[type-var]
+        language = self.setup.language  # a reader's grammar is not drawn
+        return replace(language, seed=self.seed) if hasattr(language, "seed") else language  # type: ignore[type-var]
 
     @property
     def labelled(self) -> LabelledSampling:
         """Sentences with posterior labels: all sets that probes are fitted to, and the test set."""
         e = self.experiment
-        tasks = Downstream(self.setup.tasks, "posterior", e.measures.many_labels, e.test, 1, self.seed)
+        tasks = Downstream(self.setup.tasks, e.labels, e.measures.many_labels, e.test, 1, self.seed)
         return LabelledSampling(self.language, tasks)
 
     @property
@@ -145,8 +197,11 @@ class Replicate:
         return HeldOutConditionals(self.language, self.experiment.held_out, self.seed)
 
     def descent(self, size: str, lr: float, steps: int) -> Pretraining:
-        """Train a new model on exact labels, with the whole decay of the rate."""
-        return self._training(size, self.seed, Optimisation(steps, self.experiment.batch, lr), EXACT)
+        """Train a new model, by the protocol on exact labels and with the whole decay of the rate."""
+        e = self.experiment
+        objective, last = EXACT if e.exact_labels else ORDINARY, steps if e.complete else e.lengths[-1]
+        run = self._training(size, self.seed, Optimisation(last, e.batch, lr), objective)
+        return run if e.complete else replace(run, checkpoints=e.lengths, resume_every=2500)
 
     def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
         """Go on from the longest descent at a constant rate."""
@@ -173,7 +228,7 @@ class Replicate:
 
     def main(self, size: str) -> Pretraining:
         """Return the longest descent at the main rate."""
-        return self.descent(size, self.setup.lr, self.experiment.descent_steps[-1])
+        return self.descent(size, self.setup.lr, self.experiment.lengths[-1])
 
     def _training(
         self,
@@ -183,41 +238,53 @@ class Replicate:
         objective: Objective,
         origin: Pretraining | None = None,
     ) -> Pretraining:
+        e, shape = self.experiment, self.setup.models[size]
         return Pretraining(
             CorpusSampling(self.language, None, seed),
-            self.setup.models[size],
+            shape,
             optimisation,
             seed,
             checkpoints=(optimisation.steps,),
-            micro_batch=optimisation.batch,
+            micro_batch=e.micro_batch or optimisation.batch,
             resume_every=1000,
             objective=objective,
             origin=origin,
+            execution=replace(e.execution, processes=e.processes).for_shape(shape),
         )
+
+    @property
+    def models(self) -> list[str]:
+        """The names of the models that the page shows."""
+        size = self.experiment.size
+        return [name for name in self.setup.models if size in ("all", name)]
 
     def points(self) -> Iterator["Point"]:
         """Yield every model that is measured, the cheapest first."""
         e, lr = self.experiment, self.setup.lr
-        transformers = [name for name, shape in self.setup.models.items() if isinstance(shape, EncoderShape)]
-        for size in self.setup.models:
-            controls = size in (transformers[0], transformers[-1])
-            main = self.main(size)
-            yield Point(size, "untrained", lr, 0, main, 0)
-            for rate in sorted(e.peak_lrs, key=lambda rate: rate != lr):
-                for steps in e.descent_steps:
+        transformers = [name for name in self.models if isinstance(self.setup.models[name], EncoderShape)]
+        for size in self.models:
+            controls = e.complete and size in (*transformers[:1], *transformers[-1:])
+            yield Point(size, "untrained", lr, 0, self.main(size), 0)
+            for rate in (lr, *(other for other in e.peak_lrs or () if other != lr)):
+                for steps in e.lengths:
                     run = self.descent(size, rate, steps)
                     yield Point(size, "descent", rate, steps, run, steps, controls and rate == lr)
-        for size in self.setup.models:
-            plateau = self.plateau(size)
+        for size in self.models if e.plateau_steps else ():
+            if e.plateau_models is None or size in e.plateau_models:
+                yield from self._after_descent(size)
+        if e.plateau_steps and e.plateau_models is None and transformers:
+            middle = transformers[len(transformers) // 2]
+            exact = self.plateau(middle, EXACT)
             for steps in e.plateau_steps:
-                yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
-            for steps in (e.plateau_steps[0], e.plateau_steps[-1]):
-                cooled = self.cooled(plateau, steps, size)
-                yield Point(size, "cooled", e.cooling_lr, steps, cooled, e.cooling_steps)
-        middle = transformers[len(transformers) // 2]
-        exact = self.plateau(middle, EXACT)
+                yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, exact, steps)
+
+    def _after_descent(self, size: str) -> Iterator["Point"]:
+        e, plateau = self.experiment, self.plateau(size)
         for steps in e.plateau_steps:
-            yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, exact, steps)
+            yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
+        for steps in (e.plateau_steps[0], e.plateau_steps[-1]):
+            cooled = self.cooled(plateau, steps, size)
+            yield Point(size, "cooled", e.cooling_lr, steps, cooled, e.cooling_steps)
 
     def baselines(self) -> Run:
         """Return the measurement of what needs no model."""
@@ -362,7 +429,13 @@ def row(
     }
 
 
-@stage("ModelMeasurement", seconds=lambda run: 12 + 40 * run.controls)
+def _probing_seconds(run: Any) -> float:
+    m, longest = run.measures, run.labelled.language.max_length
+    width = m.features or run.training.shape.d_model * longest
+    return 2 + m.train * m.probe_sets * width * 2e-6 * (1 + 4 * run.controls)
+
+
+@stage("ModelMeasurement", seconds=_probing_seconds)
 def model_measurement(
     training: TrainedRun,
     step: int,
@@ -389,7 +462,7 @@ def model_measurement(
         rows.append(row("enlarged trace", *trace.scaled(lambda name: trace_law(name, ratio)).total[:2]))
     data = ProbeData.of(labelled, store)
     features = data.features(lambda sentences: contextual_features(model, sentences).to(best_device()))
-    expanded = features.expanded(m.features)
+    expanded = features if m.features is None else features.expanded(m.features)
     rows += data.accuracies(features, FEATURES, m.train, m.probe_sets)
     rows += data.accuracies(expanded, EXPANDED, m.train, m.probe_sets)
     if controls:
@@ -419,7 +492,7 @@ def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iter
         yield row("accuracy", 100 * float(right.double().mean()), 0.0, task, "fine-tuned")
 
 
-@stage("LanguageBaselines", seconds=lambda run: 60.0)
+@stage("LanguageBaselines", seconds=lambda run: 2 + run.labelled.downstream.test / 500)
 def language_baselines(
     labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
 ) -> pd.DataFrame:
@@ -440,9 +513,15 @@ def language_baselines(
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     for name, featurise in {"tokens": one_hot_features, "lookup": log_conditionals}.items():
         features = data.features(partial(featurise, language))
-        for reading, read in {FEATURES: features, EXPANDED: features.expanded(m.features)}.items():
+        for reading, read in _read(features, m).items():
             rows += data.accuracies(read, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
+
+
+def _read(features: Features, measures: Measures) -> dict[str, Features]:
+    """Return features as they are, and with random ones beside them; at the paper's widths there are none."""
+    width = measures.features
+    return {FEATURES: features, EXPANDED: features if width is None else features.expanded(width)}
 
 
 MOST_MAJORITY, LEAST_ROOM = 50.0, 15.0
@@ -460,3 +539,85 @@ def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
     """Represent each token by its true log conditional, and places beyond the end by zeros."""
     logs = language.conditionals(sentences).clamp_min(1e-30).log() * sentences.inside[..., None]
     return logs.float().flatten(1)
+
+
+# The presets.
+
+_GRAMMAR = Setup("grammar", GRAMMAR, ("root", "span2"), LADDER, 0.005, (4, 5, 6, 8, 9, 11, 12, 13))
+_HMM = Setup("hmm", HMM, ("state3", "state5"), LADDER | LSTMS, 0.00125, (1, 2, 3))
+_ENDS = {name: SIZES[name] for name in ("d24", "d96")}
+_PAPER_GRAMMAR = Setup("grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,))
+_PAPER_HMM = Setup("hmm", PAPER_HMM, ("state6", "state10"), PAPER_LSTMS, 1e-3, (1,))
+
+WORKSTATION = Experiment(name="workstation", language="all", setups=(_GRAMMAR, _HMM))
+"""What the protocol asks for, and `results/` records: 14 core-hours."""
+
+LAPTOP = replace(
+    WORKSTATION,
+    name="laptop",
+    language="grammar",
+    setups=(
+        _GRAMMAR._replace(models=_ENDS, seeds=(4, 5, 6)),
+        _HMM._replace(models=_ENDS | LSTMS, seeds=(1, 2, 3)),
+    ),
+    descent_steps=(312, 625, 1250),
+    peak_lrs=None,
+    plateau_steps=(625, 2500),
+    plateau_models=("d24",),
+    held_out=2000,
+    test=5000,
+    probe_sets=2,
+    trace_sentences=2000,
+    measured=Measures(many_labels=4000),
+)
+"""The same at the smallest scale that shows it: two sizes, three draws, half as many steps."""
+
+SMOKE = replace(
+    LAPTOP,
+    name="smoke",
+    setups=(
+        _GRAMMAR._replace(models={name: SIZES[name] for name in ("d8", "d16")}, seeds=(4, 5)),
+        _HMM._replace(models={"lstm16": LSTMS["lstm16"]}, seeds=(1, 2)),
+    ),
+    descent_steps=(10, 20, 40),
+    plateau_steps=(10, 20),
+    plateau_models=("d8",),
+    cooling_steps=20,
+    batch=64,
+    held_out=100,
+    test=300,
+    trace_sentences=100,
+    measured=Measures(features=128, width=16, train=100, few_labels=(32,), many_labels=200),
+)
+
+PAPER = replace(
+    WORKSTATION,
+    name="paper",
+    language="grammar",
+    setups=(_PAPER_GRAMMAR, _PAPER_HMM),
+    descent_steps=(1875, 3750, 7500, 15_000, 22_500, 30_000),
+    complete=False,
+    exact_labels=False,
+    peak_lrs=None,
+    plateau_steps=(),
+    batch=4096,
+    micro_batch=512,
+    execution=Execution(autocast=True, compiled=True, by_length=True),
+    held_out=20_000,
+    test=10_000,
+    probe_sets=1,
+    trace_sentences=10_000,
+    measured=Measures(features=None, train=20_000, many_labels=20_000),
+)
+"""The paper's languages, sizes and length of training, on sampled labels: one training a size."""
+
+GPU = replace(
+    PAPER,
+    name="gpu",
+    setups=(_PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),),
+    descent_steps=(625, 1250, 2500, 5000, 7500, 10_000),
+    batch=1024,
+    micro_batch=1024,
+)
+
+PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, GPU, PAPER)}

@@ -52,8 +52,9 @@ class Measurements:
         self.table = table
         trained = table[table.stage == "untrained"].drop_duplicates("model")
         self.models = trained.sort_values("parameters").model.tolist()
-        self.transformers = [name for name in self.models if name.startswith("d")]
-        self.small, self.large = self.transformers[0], self.transformers[-1]
+        families = [[n for n in self.models if n.startswith("lstm") == lstm] for lstm in (False, True)]
+        self.family, self.others = sorted(families, key=len, reverse=True)
+        self.small, self.large = (*self.family[:1], *self.family[-1:])
         self.lr = float(trained.lr.iloc[0])
         descents = table[table.stage == "descent"]
         self.lrs = sorted(descents.lr.unique(), reverse=True)
@@ -205,21 +206,21 @@ def verdict(effect: Paired, published: float | None, reason: str | None) -> dict
 
 # The questions.
 
-READINGS = {
-    "features as they are": "features",
-    "small model expanded to the widest": "expanded to {widest}",
-    "projected to 96 dimensions": "projected to 96",
-    "128 labels": "128 labels",
-    "500 labels": "500 labels",
-    "8,000 labels": "8000 labels",
-    "unseen test sentences": "expanded, unseen",
-    "fine-tuned": "fine-tuned",
-}
-"""Controls of the size effect: other ways to read the same two models."""
+NAMES = {"features": "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
+"""Of some readings in the table of answers; others are called there as in that of measurements."""
+
+
+def controls(m: Measurements) -> list[str]:
+    """Return the other ways in which the two models of the size effect were read."""
+    read = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")].reading.unique()
+    main = {EXPANDED, *(name for name in read if name.endswith(", unseen"))} - NAMES.keys()
+    return [name for name in read if name not in main]
 
 
 def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield what tells whether larger models are better."""
+    if len(m.family) < 2:
+        return
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
     accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
     main = m.at_equal_kl(small, large, accuracy)
@@ -232,28 +233,25 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
     yield _row("main, log-odds", odds, LOG_ODDS, reason=reason)
     cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
-    if all(len(m.values(model, "kl").columns) for model in cooled):
+    if all(len(m.values(model, "kl")) for model in cooled):
         ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
         yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason)
     for lr in m.lrs:
         if lr != m.lr:
             yield gain("other rate", small._replace(lr=lr), large._replace(lr=lr), reason=reason)
-    yield gain(
-        "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]), reason=reason
-    )
-    tuned = [Model(name, lr=_best_lr(m, name)) for name in (m.small, m.large)]
-    yield gain("best rate of each", *tuned, reason=reason)
-    for name, reading in READINGS.items():
-        widest = [r for r in m.table.reading.unique() if r.startswith("expanded to") and "unseen" not in r]
-        own = reading.format(widest=widest[0].removeprefix("expanded to ") if widest else "")
-        yield gain(name, small, large, reading=own)
+    if len(m.lrs) > 1:
+        falling = small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1])
+        yield gain("rate falls as 1 / d", *falling, reason=reason)
+        tuned = [Model(name, lr=_best_lr(m, name)) for name in (m.small, m.large)]
+        yield gain("best rate of each", *tuned, reason=reason)
+    for reading in controls(m):
+        yield gain(NAMES.get(reading, reading), small, large, reading=reading)
     untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
     yield _row("untrained", untrained[1] - untrained[0], POINTS)
-    for name in m.transformers[1:-1]:
+    for name in m.family[1:-1]:
         yield gain(f"{name} over {m.small}", small, Model(name, lr=m.lr))
-    lstms = [name for name in m.models if name not in m.transformers]
-    if lstms:
-        yield gain("LSTMs", Model(lstms[0], lr=m.lr), Model(lstms[-1], lr=m.lr))
+    if len(m.others) > 1:
+        yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
 
 
 def _gain(
@@ -300,26 +298,30 @@ def _along_plateau(
     """Yield last less first checkpoint of every plateau, and of both once they are cooled."""
     kept = sorted(m.table[m.table.stage == "plateau"].steps.unique())
     exact = m.table[m.table.stage == "plateau, exact labels"].model.unique().tolist()
-    ends: list[pd.Series] = []
-    for stage, names in {"plateau": m.models, "cooled": m.models, "plateau, exact labels": exact}.items():
-        for name in names if kept else []:
+    shown = m.table[m.table.stage == "plateau"].model.unique().tolist()
+    for stage, names in {"plateau": shown, "cooled": shown, "plateau, exact labels": exact}.items():
+        changes, moves = {}, {}
+        for name in names:
             early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
-            change = value(late) - value(early)
-            kls = np.log(m.value(late, "kl") / m.value(early, "kl")).abs()
-            moved = float(kls.mean())
-            reason = (
-                f"KL changes by {100 * np.expm1(moved):.0f} %" if moved > np.log1p(MOST_KL_CHANGE) else None
-            )
-            yield _row(stage, change, unit, model=name, reason=reason)
-            if stage == "plateau" and name in m.transformers:
-                ends.append(change)
-    if ends:
-        mean = pd.concat(ends, axis=1).mean(axis=1)
-        yield _row("main", mean, unit, model="all transformers", primary=True)
+            changes[name] = value(late) - value(early)
+            moves[name] = float(np.log(m.value(late, "kl") / m.value(early, "kl")).abs().mean())
+            yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]))
+        own = [name for name in m.family if name in changes]
+        if stage == "plateau" and own:
+            mean = pd.concat([changes[name] for name in own], axis=1).mean(axis=1)
+            reason = _moved(float(np.mean([moves[name] for name in own])))
+            yield _row("main", mean, unit, model="all", reason=reason, primary=True)
+
+
+def _moved(change: float) -> str | None:
+    """Return that two models of a plateau differ in KL, where they do; the change is of its logarithm."""
+    return f"KL changes by {100 * np.expm1(change):.0f} %" if change > np.log1p(MOST_KL_CHANGE) else None
 
 
 def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield what tells whether larger models are flatter."""
+    if len(m.family) < 2:
+        return
     published = PUBLISHED.get(("flatness by size", language))
     scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
@@ -327,12 +329,14 @@ def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]
     for lr in m.lrs:
         if lr != m.lr:
             yield _flatter(m, "other rate", small._replace(lr=lr), large._replace(lr=lr))
-    yield _flatter(m, "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]))
-    yield _flatter(m, "relative to squared weights", small, large, quantity="relative trace")
-    yield _flatter(m, "enlarged to one width", small, large, quantity="enlarged trace")
-    lstms = [name for name in m.models if name not in m.transformers]
-    if lstms:
-        yield _flatter(m, "LSTMs", Model(lstms[0], lr=m.lr), Model(lstms[-1], lr=m.lr))
+    if len(m.lrs) > 1:
+        yield _flatter(m, "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]))
+    forms = {"relative to squared weights": "relative", "enlarged to one width": "enlarged"}
+    for name, quantity in forms.items():
+        if (m.table[m.table.model == m.small].quantity == f"{quantity} trace").any():
+            yield _flatter(m, name, small, large, quantity=f"{quantity} trace")
+    if len(m.others) > 1:
+        yield _flatter(m, "LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
 
 
 def _flatter(
@@ -350,6 +354,8 @@ def flatness_by_steps(m: Measurements, language: str) -> Iterator[dict[str, Any]
 
 def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield the slope of log trace on log peak rate, at one size and KL."""
+    if len(m.lrs) < 2:
+        return
     low, high = m.lrs[-1], m.lrs[0]
     slopes = []
     for name in m.models:
@@ -364,9 +370,7 @@ def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]
 def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield what trained models gain over the lookup table, the worst size first."""
     table = m.value(Model("none", "baseline"), "accuracy", f"lookup, {EXPANDED}")
-    ends = {
-        name: m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.transformers
-    }
+    ends = {name: m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
     published = PUBLISHED.get(("lookup", language))
     yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
