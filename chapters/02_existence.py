@@ -17,6 +17,13 @@
 # steps help after the loss has converged; larger models help; and a lookup table of the true
 # conditionals, whose loss is perfect, does *worse* than trained models.
 #
+# ```{admonition} Superseded
+# :class: warning
+# On this page's grammar every size reads its tasks in almost all sentences, and learning rates fall with the size:
+# neither a difference between sizes nor between their traces can be told here. {ref}`comparison` compares again, by the
+# {ref}`protocol`.
+# ```
+#
 # **What you will see**: models of several sizes pre-trained on a grammar, a hidden Markov model and an
 # autoregressive language whose conditionals are known exactly, how far each is from the best possible
 # loss, and how well linear probes find what is hidden, after all steps and at *exactly* equal loss.
@@ -216,7 +223,7 @@ for at, name in enumerate(names):
 # the solved probe finds {glue:text}`control-0`; with equal capacity it finds {glue:text}`control-1`; the paper's
 # probe finds {glue:text}`control-2`. Only a net effect is an effect of pre-training, and all effects of size on
 # this page are net, the verdicts at its end too. The strongest record has
-# the same with more seeds, and figures on a page of its own, {ref}`ladder`:
+# the same with more seeds, as they were:
 
 # %%
 from IPython.display import Markdown

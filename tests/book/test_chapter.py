@@ -131,7 +131,7 @@ def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
             {given!r},
             "from sameloss.book.chapter import begin",
             "from sameloss.studies.same_loss.pages import STUDY",
-            "page = begin(globals(), STUDY, 'ladder')",
+            "page = begin(globals(), STUDY, 'a2_conditionals')",
         )
         for cell in cells:
             app.shell.run_cell(cell, store_history=True)

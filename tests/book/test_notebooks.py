@@ -77,8 +77,9 @@ def assert_one_sentence(sentence, notebook):
 
 
 def test_a_copy_elsewhere_shows_the_same_records(tmp_path):
-    shutil.copy(ROOT / "chapters" / "ladder.ipynb", tmp_path)
-    command = [PAPERMILL, "--no-progress-bar", "ladder.ipynb", "out.ipynb", "-p", "preset", "smoke"]
+    shutil.copy(ROOT / "chapters" / "comparison.ipynb", tmp_path)
+    given = ["-p", "preset", "smoke", "-p", "artifacts", str(tmp_path / "own")]
+    command = [PAPERMILL, "--no-progress-bar", "comparison.ipynb", "out.ipynb", *given]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "No book was found" not in printed(tmp_path / "out.ipynb")

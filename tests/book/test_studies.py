@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 NAMES = (
     "same_loss",
+    "comparison",
     "manifold_flow",
     "dyck",
     "growing",
@@ -86,7 +87,7 @@ def test_an_unknown_page_is_refused_with_those_there_are():
     )
     assert sentence.endswith(
         "e_mask_rate, ii2_stability, ii3_images, ii3_local_signal, ii3_proofs, "
-        "ii4_decision_lists, ii5_growing, ii5_stacking, ladder, verdicts."
+        "ii4_decision_lists, ii5_growing, ii5_stacking, verdicts."
     )
 
 
@@ -247,9 +248,7 @@ class TestAStudyOfItsOwn:
             open_page("ii_squares", size="40K")
         valid = "preset, numbers, max_hours, workers, device, artifacts"
         assert str(refused.value) == f"Unknown parameter 'size'; valid here are {valid}."
-        with pytest.raises(
-            ParameterError, match=r"pages are 01_introduction, .* ii_squares, ladder, verdicts\."
-        ):
+        with pytest.raises(ParameterError, match=r"pages are 01_introduction, .* ii_squares, verdicts\."):
             open_page("ii_cubes")
 
     def test_its_cell_is_written(self, home):

@@ -6,9 +6,9 @@ from itertools import product
 import pytest
 import torch
 
-from sameloss.languages import Sentences, mask_one
+from sameloss.languages import HMMSpec, PCFGSpec, Sentences, mask_one
 from sameloss.languages.enumeration import enumerate_sentences
-from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.measures.saturation import bag_of_words_kl, exact_saturation, saturation
 
 
 class Oracle(torch.nn.Module):
@@ -78,3 +78,16 @@ def test_loss_is_the_cross_entropy_of_sampled_labels(tiny_language, tiny_model):
                 @ torch.nn.functional.cross_entropy(logits, sentences.tokens[:, t] - 1, reduction="none")
             )
     assert exact_saturation(tiny_model, tiny_language).loss.mean == pytest.approx(total, rel=1e-9)
+
+
+def test_the_bag_of_words_is_exact_where_words_are_independent():
+    """Without structure it is the marginal, whose KL from the truth is zero; with structure it is not."""
+    independent = HMMSpec(1, 4, 3, 1, 1.0, 1.0, 0.1).build()
+    structured = PCFGSpec(2, 4, 4, 4, 4, 8, 2, 1.0, 1.0, smoothing=0.05).build()
+    found = []
+    for language in (independent, structured):
+        drawn = [language.sample(800, torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+        fitted_to, others = ((sentences, language.conditionals(sentences)) for sentences in drawn)
+        found.append(bag_of_words_kl(fitted_to, *others))
+    assert found[0] == pytest.approx(0.0, abs=1e-6)
+    assert found[1] > 0.05

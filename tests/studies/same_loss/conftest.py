@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 from made_up import changed, fill, made_up
 
-from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss import record as module
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.groups import EVERYTHING
@@ -78,11 +77,3 @@ def record_of(opened, monkeypatch):
 
 def claims_of_made_up(page):
     return [claim for claim in WholeStudy.claims(page) if claim not in WITH_RUNS]
-
-
-@pytest.fixture
-def recorded_page(record_of, opened, home):
-    """The page on the ladder, where the smoke preset has a complete record of made-up results."""
-    whole = record_of()
-    write_record(whole.record_tables(), {"seeds": whole.seeds}, home / "results" / "smoke")
-    return opened("ladder")

@@ -3,12 +3,11 @@
 import numpy as np
 import pandas as pd
 import pytest
-from made_up import SATURATED, changed, fill, made_up
+from made_up import changed, fill, made_up
 
 from sameloss.errors import ParameterError
 from sameloss.studies.config import replaced
 from sameloss.studies.evidence import Source
-from sameloss.studies.recorded import write_record
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.groups import (
     ARMS,
@@ -35,45 +34,6 @@ def ids(claims):
 
 def languages(claim):
     return {arm.of(Shown()).language for arm in claim.arms}
-
-
-# A page that shows a record
-
-
-def test_a_page_on_a_record_computes_nothing_and_shows_its_own_presets(recorded_page):
-    assert recorded_page.runs() == []
-    assert recorded_page.record == "smoke"
-    assert recorded_page.languages == ["PCFG", "HMM", "OPT"]
-    assert recorded_page.tasks_on("HMM") == ("state2", "state3")
-    assert set(recorded_page.trained("HMM").language) == {"HMM"}
-    assert "root" not in recorded_page.trained("HMM")
-    assert recorded_page.saturated_kl("PCFG") == pytest.approx(SATURATED, rel=1e-5)  # six digits
-
-
-def test_where_a_preset_has_no_record_the_strongest_is_shown(recorded_page, opened):
-    other = opened("ladder", preset="laptop")
-    assert other.record == "smoke"
-    assert other.having("algorithms", algorithm="adamw").record == "smoke"
-
-
-def test_a_record_with_the_rows_asked_for_is_found_elsewhere(recorded_page, opened, tmp_path):
-    """The page's own has no such rows."""
-    table = pd.DataFrame({"id": ["fig2"], "algorithm": ["soft"]})
-    write_record({"verdicts": table}, {"seeds": 1}, tmp_path / "results" / "workstation")
-    page = opened("ladder", preset="workstation")
-    assert page.record == "workstation"
-    found = page.having("algorithms", algorithm="adamw")
-    assert (found.record, found.name) == ("smoke", "ladder")
-    assert page.having("verdicts", algorithm="soft").record == "workstation"
-
-
-def test_a_record_is_judged_beside_the_paper(recorded_page):
-    verdicts = recorded_page.verdicts()
-    assert set(verdicts.columns) == set(COLUMNS)
-    assert verdicts.low.notna().all()
-    evidence = recorded_page.evidence(verdicts)
-    assert set(evidence.source) == {Source("smoke", 3, recorded=True)}
-    assert evidence.id.tolist() == verdicts.id.tolist()
 
 
 # What is judged

@@ -120,13 +120,6 @@ def test_rows_are_chosen_by_what_they_say(a_record, tmp_path):
         recorded.strongest_record("found", language="OPT")
 
 
-def test_a_record_is_judged_by_itself(a_record):
-    """What it could not test, or has in other words, is left out."""
-    found = recorded.verdicts_of("laptop-long").set_index("id")
-    assert found.verdict.to_dict() == {"fig2": "reproduced"}
-    assert found.page["fig2"] == BY_ID["fig2"].page
-
-
 def test_a_folder_is_a_record_once_it_has_its_origin(a_record, tmp_path):
     (tmp_path / "results" / "unfinished").mkdir()
     assert list(kept.records()) == ["laptop-long"]

@@ -1,21 +1,22 @@
 """The pages of this study: sizes and steps at one loss, and flatness."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pandas as pd
 
 from sameloss.errors import ParameterError
-from sameloss.store.location import results_folder
 from sameloss.store.store import Run
-from sameloss.studies.comparison.answers import answers
+from sameloss.studies.comparison.claims import answers
 from sameloss.studies.comparison.experiment import PRESETS, Experiment
 from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.parameters import OF_EVERY_PAGE
+from sameloss.studies.recorded import recorded
 
-MEASUREMENTS = "measurements.csv"
-"""The table of the record, in `results/`: see `experiment.COLUMNS`."""
+RECORD = "workstation"
+"""The preset whose measurements `results/` has."""
 
 
 @dataclass
@@ -36,20 +37,24 @@ class ComparisonPage(Page[Experiment]):
         """Return the number of replicates of the main language."""
         return len(list(self.config.replicates()))
 
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return what a record keeps: the one table from which everything follows."""
+        return {"measurements": self.table}
 
-def recorded() -> pd.DataFrame:
-    """Return the measurements of the record."""
-    return pd.read_csv(results_folder() / MEASUREMENTS, keep_default_na=False, na_values=["nan"])
+
+def recorded_measurements() -> pd.DataFrame:
+    """Return the measurements of the record, see `experiment.COLUMNS`."""
+    return recorded("measurements", RECORD, "comparison").fillna({"task": "", "reading": ""})
 
 
 def recorded_answers() -> pd.DataFrame:
     """Return what the record answers."""
-    return answers(recorded())
+    return answers(recorded_measurements())
 
 
 def preset_of(values: Mapping[str, Any]) -> str:
     """Return the preset that a size brings along."""
-    size = values.get("size", "all")
+    size = values.get("size") or "all"
     holders = [
         name
         for name, preset in PRESETS.items()
@@ -86,10 +91,6 @@ def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
     return config
 
 
-STUDY = Study(
-    PRESETS,
-    {"02_existence": Plan(ComparisonPage), "04_flatness": Plan(ComparisonPage)},
-    preset_of,
-    {},
-    finished,
-)
+_PRESET = replace(OF_EVERY_PAGE["preset"], text=f"auto, {', '.join(PRESETS)}", choices=("auto", *PRESETS))
+
+STUDY = Study(PRESETS, {"comparison": Plan(ComparisonPage)}, preset_of, {"preset": _PRESET}, finished)

@@ -1,7 +1,7 @@
 """The pages of this study: what each may set, which groups it compares, and what else it reads."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,9 +10,7 @@ import pandas as pd
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import EncoderShape
 from sameloss.store.store import Run
-from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
 from sameloss.studies.same_loss.estimators import estimator_runs
 from sameloss.studies.same_loss.groups import (
@@ -35,7 +33,7 @@ from sameloss.studies.same_loss.groups import (
 )
 from sameloss.studies.same_loss.languages import language_runs, search_runs
 from sameloss.studies.same_loss.rate_search import rate_runs
-from sameloss.studies.same_loss.recorded import evidence_on, rows, strongest_record, verdicts_of
+from sameloss.studies.same_loss.recorded import evidence_on
 from sameloss.studies.same_loss.results import Results, collect, label_budget_runs
 from sameloss.studies.same_loss.settings import PARAMETERS, PRESETS, Settings, Shown, finished, preset_of
 from sameloss.studies.verdict import Judged, Topic, verdict_table
@@ -159,54 +157,6 @@ class EncoderPage(ComparisonPage):
             )
 
 
-class RecordPage(ComparisonPage):
-    """A page that shows a record, and computes nothing."""
-
-    def runs(self) -> list[Run]:
-        """Return none: tables in `results/` are all that it reads."""
-        return []
-
-    @property
-    def record(self) -> str:
-        """Return the preset whose record is shown: the page's own, or where it has none the strongest."""
-        return self.config.name if self.config.name in records() else strongest_record("verdicts")
-
-    def rows(self, table: str, **values: object) -> pd.DataFrame:
-        """Return rows of a table of the record: see `recorded.rows`."""
-        return rows(self.record, table, **values)
-
-    def having(self, table: str, **values: object) -> "RecordPage":
-        """Return the page with this record, or if that has no such rows with the strongest that has them."""
-        known = self.record if len(self.rows(table, **values)) else strongest_record(table, **values)
-        return replace(self, config=PRESETS[known])
-
-    @property
-    def languages(self) -> list[str]:
-        """Return the languages on which ordinary training of all sizes is recorded."""
-        return list(self.rows("checkpoints", algorithm="adamw").language.unique())
-
-    def tasks_on(self, language: str) -> tuple[str, ...]:
-        """Return the downstream tasks of a language."""
-        return PRESETS[self.record].domains[language].tasks
-
-    def trained(self, language: str) -> pd.DataFrame:
-        """Return the checkpoints of ordinary training of all sizes."""
-        return self.rows("checkpoints", language=language, algorithm="adamw")
-
-    def saturated_kl(self, language: str) -> float:
-        """Return the KL (nats a masked token) up to which a checkpoint counts as saturated."""
-        context = self.trained(language).context_mean.iloc[0]
-        return float(PRESETS[self.record].evaluation.saturated_share * context)
-
-    def verdicts(self) -> pd.DataFrame:
-        """Return paper beside the record, one row a claim that it could test."""
-        return verdicts_of(self.record, self.config.evaluation.tolerance)
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return the record's verdicts."""
-        return side_by_side({Source(self.record, records()[self.record]["seeds"], recorded=True): verdicts})
-
-
 class WholeStudy(ComparisonPage):
     """A page on which every claim of the study is judged."""
 
@@ -302,7 +252,6 @@ PLANS: dict[str, Plan[Settings]] = {
         f"{_SHOWN} steps seeds probe_seeds trace_sentences {_GRAMMAR} corpus test_sentences {JUDGED} "
         f"{TRAINED}"
     ),
-    "ladder": _plan("preset tolerance artifacts", RecordPage),
     "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
     "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
     "a3_models": _plan(f"preset size seeds {TRAINED}"),

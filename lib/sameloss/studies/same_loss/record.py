@@ -80,11 +80,6 @@ def checkpoints(page: StudyRecord) -> pd.DataFrame:
     return _stacked(tables).drop_duplicates(ignore_index=True)  # two arms may have a size in common
 
 
-def last_of(checkpoints: pd.DataFrame) -> pd.DataFrame:
-    """Return the last checkpoint of every run of a recorded table."""
-    return checkpoints[checkpoints.step == checkpoints.steps]
-
-
 def differences(page: StudyRecord) -> pd.DataFrame:
     """Return each algorithm minus AdamW, and each label noise minus none, with intervals."""
     over = {ADAMW: COMPARED[1:], NOISE[0]: NOISE[1:]}

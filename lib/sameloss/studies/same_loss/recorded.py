@@ -11,7 +11,7 @@ from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.claims import CLAIMS
 from sameloss.studies.same_loss.settings import Settings
-from sameloss.studies.verdict import Judged, Verdict, judge, verdict_table
+from sameloss.studies.verdict import Verdict, judge
 
 BY_ID = {claim.id: claim for claim in CLAIMS}
 
@@ -31,20 +31,6 @@ def recorded_verdicts(verdicts: pd.DataFrame, preset: str, tolerance: float | No
     kept = recorded("verdicts", preset)[["id", "claim", "ours", "low", "high"]]
     known = verdicts[["id", "claim"]].merge(kept)
     return known.assign(verdict=[str(_judged(row, tolerance)) for row in known.itertuples()])
-
-
-def verdicts_of(preset: str, tolerance: float | None = None) -> pd.DataFrame:
-    """Return paper beside a record, judged as it would be today: one row a claim that it could test.
-
-    A claim whose words are others today is left out, as in `recorded_verdicts`.
-    """
-    kept = recorded("verdicts", preset).dropna(subset=["low", "high"])
-    judged = [
-        Judged(BY_ID[row.id], Interval(row.ours, row.low, row.high), row.task)
-        for row in kept.itertuples()
-        if row.id in BY_ID and BY_ID[row.id].text == row.claim
-    ]
-    return verdict_table(judged, tolerance)
 
 
 def rows(preset: str, table: str, **values: object) -> pd.DataFrame:

@@ -66,36 +66,6 @@ def test_every_size_has_its_distance_from_the_best_loss(results):
     assert table.loss.tolist() == [1.0, 1.0]
 
 
-def test_recorded_effects_are_said_language_by_language():
-    about = {"task": ["root", "root"], "language": ["PCFG", "HMM"]}
-    ends = {"value": [0.5, -0.2], "low": [0.1, -0.4], "high": [0.9, -0.1]}
-    table = pd.DataFrame({**about, **ends, "statistic": "r²"})
-    assert comparison.correlations_in_words(table, "r²") == (
-        "PCFG, task A: +0.50 (0.10 to 0.90), flatter is better; "
-        "HMM, task A: -0.20 (-0.40 to -0.10), flatter is worse"
-    )
-    unknown = table.assign(low=np.nan)
-    assert comparison.correlations_in_words(unknown, "r²") == ""
-    effect = pd.DataFrame({**about, **ends, "protocol": "solved", "trained": 2.0, "untrained": 1.5})
-    said = comparison.controls_in_words(effect, "solved")
-    assert said == "; ".join(
-        f"{name}, task A: {comparison.control_in_words(effect[effect.language == name], 'solved', 'root')}"
-        for name in ("PCFG", "HMM")
-    )
-
-
-def test_what_training_adds_is_said_by_language_task_and_size():
-    of = {("A", "root"): ((10, 12.5), (11, 9)), ("B", "state3"): ((1, 1),)}
-    table = pd.DataFrame(
-        {"language": language, "task": task, "size": size, "models": models, "value": value}
-        for (language, task), sizes in of.items()
-        for size, values in zip(("1K", "3K"), sizes, strict=False)
-        for models, value in zip(("untrained", "trained"), values, strict=True)
-    )
-    said = comparison.learnt_in_words(table)
-    assert said == "A, task A: +2.5 (1K), -2.0 (3K); B, state 3: +0.0 (1K)"
-
-
 def test_equal_kl_stands_beside_equal_steps(results):
     table = comparison.matched_table(results, ["root", "span2"])
     assert table.task.tolist() == 4 * ["root"] + 4 * ["span2"]

@@ -178,16 +178,6 @@ def control_in_words(control: pd.DataFrame, protocol: str, task: str) -> str:
     )
 
 
-def controls_in_words(controls: pd.DataFrame, protocol: str) -> str:
-    """Say the same of every language and task of a recorded table."""
-    tables = [(name, table) for name, table in controls.groupby("language", sort=False)]
-    return "; ".join(
-        f"{name}, {display_name(task)}: {control_in_words(table, protocol, task)}"
-        for name, table in tables
-        for task in table.task.unique()
-    )
-
-
 def trained_and_untrained(
     probed: Mapping[str, Results] | Mapping[int, Results], tasks: Iterable[str]
 ) -> pd.DataFrame:
@@ -204,24 +194,6 @@ def trained_and_untrained(
         for name, own in probed.items()
         for models, found in {"untrained": own.untrained, "trained": own}.items()
         for size in own.sizes
-    )
-
-
-def learnt_in_words(accuracies: pd.DataFrame) -> str:
-    """Say by how many points trained models of each language, task and size are above untrained ones.
-
-    Args:
-        accuracies: of one protocol, from `trained_and_untrained`, with their `language`.
-
-    """
-    wide = accuracies.pivot_table(
-        index=["language", "task", "size"], columns="models", values="value", sort=False
-    )
-    gained = wide.trained - wide.untrained
-    return "; ".join(
-        f"{language}, {display_name(task)}: "
-        + ", ".join(f"{points:+.1f} ({size})" for (*_, size), points in own.items())
-        for (language, task), own in gained.groupby(level=["language", "task"], sort=False)
     )
 
 

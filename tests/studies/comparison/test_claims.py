@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.comparison.answers import answers
+from sameloss.studies.comparison.claims import answers
 
 WIDTHS = (24, 32, 48, 64, 96)
 STEPS = (312, 625, 1250, 2500)

@@ -23,7 +23,8 @@ MOST_KL_CHANGE = 0.2
 """Two models of a plateau have one KL where theirs differ by no more than this fraction."""
 
 EXPANDED = "expanded"
-POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "slope"
+POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
+RATE_SLOPE = "log trace by log rate"
 
 PAPER_DOUBLINGS = 6.0
 PUBLISHED = {
@@ -363,8 +364,8 @@ def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]
         found = m.at_equal_kl(*pair, lambda model: np.log(m.values(model, "trace")))
         slope = (found["first"] - found["second"]) / np.log(high / low)
         slopes.append(slope)
-        yield _row("one size", slope, SLOPE, model=name, kl=found.kl.mean())
-    yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), SLOPE, model="all")
+        yield _row("one size", slope, RATE_SLOPE, model=name, kl=found.kl.mean())
+    yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all")
 
 
 def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
@@ -378,12 +379,45 @@ def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
         yield _row("one size", end - table, POINTS, model=name)
 
 
+UNTREATED = "sgd-noise, s = 0"
+"""The treatment that is none."""
+
+
+def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield the points gained for each factor e by which a treatment makes one model flatter, at one KL."""
+    cooled = m.table[m.table.stage.str.startswith("cooled: ")]
+    slopes: list[pd.Series] = []
+    reasons: list[str] = []
+    for name in cooled.model.unique():
+        treatments = cooled[cooled.model == name].stage.unique().tolist()
+        base = Model(name, f"cooled: {UNTREATED}")
+        flatter, gained = {}, {}
+        for stage in treatments:
+            own = Model(name, stage)
+            if stage == base.stage:
+                continue
+            flatter[stage] = -np.log(m.value(own, "trace") / m.value(base, "trace"))
+            gained[stage] = m.value(own, "accuracy", EXPANDED) - m.value(base, "accuracy", EXPANDED)
+            moved = float(np.log(m.value(own, "kl") / m.value(base, "kl")).abs().mean())
+            reasons += [f"{stage}: {reason}" for reason in [_moved(moved)] if reason]
+            shown = f"{name}, {stage.removeprefix('cooled: ')}"
+            yield _row(f"flatter by: {shown}", flatter[stage], RATIO)
+            yield _row(f"gained by: {shown}", gained[stage], POINTS)
+        x, y = pd.DataFrame(flatter), pd.DataFrame(gained)
+        slopes.append((x * y).sum(axis=1) / (x**2).sum(axis=1))
+        yield _row("one model", slopes[-1], SLOPE, model=name)
+    if slopes:
+        mean = pd.concat(slopes, axis=1).mean(axis=1)
+        yield _row("main", mean, SLOPE, model="all", reason="; ".join(reasons) or None, primary=True)
+
+
 QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = {
     "size": size,
     "steps": steps,
     "flatness by size": flatness_by_size,
     "flatness by steps": flatness_by_steps,
     "flatness by rate": flatness_by_rate,
+    "flatness as a cause": flatness_as_a_cause,
     "lookup": lookup,
 }
-"""The questions by name, in the order of the protocol; that on flatness as a cause follows the treatments."""
+"""The questions by name, in the order of the protocol."""

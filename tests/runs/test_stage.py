@@ -1,0 +1,57 @@
+"""A decorated function is a run: its parameters decide the key, its table is the result."""
+
+import pickle
+
+import pandas as pd
+import pytest
+
+from sameloss.runs.stage import stage
+from sameloss.store.store import Store
+
+CALLS = []
+
+
+@stage("Squares", seconds=lambda run: 2.0 * run.count)
+def squares(count: int, power: int = 2) -> pd.DataFrame:
+    """Tabulate powers."""
+    CALLS.append(count)
+    return pd.DataFrame({"n": range(count), "value": [n**power for n in range(count)]})
+
+
+@stage("SumOfSquares")
+def sum_of_squares(of: squares, store: Store) -> pd.DataFrame:
+    """Add them up."""
+    return pd.DataFrame({"sum": [store.get(of).value.sum()]})
+
+
+def test_it_is_computed_once(tmp_path):
+    store, before = Store(tmp_path), len(CALLS)
+    for _ in range(2):
+        assert store.get(squares(4)).value.tolist() == [0, 1, 4, 9]
+    assert len(CALLS) == before + 1
+    assert store.folder(squares(4)).parent.name == "Squares"
+
+
+def test_parameters_decide_the_key_and_those_at_their_defaults_do_not():
+    assert squares(4).key == squares(4, power=2).key != squares(4, power=3).key != squares(5).key
+    assert squares(4).parameters() == {"run": "Squares", "schema": 1, "count": 4, "power": 2}
+
+
+def test_what_it_reads_is_a_parent(tmp_path):
+    run = sum_of_squares(squares(4))
+    assert run.parents() == [squares(4)]
+    assert Store(tmp_path).get(run)["sum"].item() == 14
+
+
+def test_it_can_be_sent_to_another_process():
+    assert pickle.loads(pickle.dumps(squares(4))) == squares(4)
+
+
+def test_it_says_what_it_costs_and_does():
+    assert (squares(4).effort, sum_of_squares(squares(4)).effort) == (8.0, 1.0)
+    assert squares.__doc__ == "Tabulate powers."
+
+
+def test_it_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        squares(4).count = 5

@@ -1,0 +1,129 @@
+"""What is trained and measured: protocol, presets, and the smoke preset from language to answers."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+
+from sameloss.errors import ParameterError
+from sameloss.runs.pretraining import Pretraining
+from sameloss.store.store import with_ancestors
+from sameloss.studies.comparison import experiment, figures
+from sameloss.studies.comparison.claims import answers
+from sameloss.studies.comparison.experiment import PRESETS, UNTREATED, WORKSTATION, accepted
+from sameloss.studies.comparison.figures import accuracy_against_kl
+from sameloss.studies.comparison.pages import STUDY
+from sameloss.studies.comparison.tables import QUESTIONS, answer_table, control_table, model_table
+
+
+def opened(store="unused", **given):
+    return STUDY.open("comparison", {"artifacts": str(store), **given})
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return opened(tmp_path_factory.mktemp("store"), preset="smoke", language="all")
+
+
+def test_a_replicate_draws_everything_anew():
+    first, second = list(WORKSTATION.replicates())[:2]
+    assert first.language != second.language
+    shared = {run.key for run in with_ancestors(first.runs())} & {
+        run.key for run in with_ancestors(second.runs())
+    }
+    assert shared == set()
+
+
+def test_the_record_is_the_protocols():
+    grammar, hmm = WORKSTATION.setups
+    assert (len(grammar.seeds), len(hmm.seeds)) == (8, 3)
+    assert {replicate.setup.name for replicate in WORKSTATION.replicates()} == {"grammar", "hmm"}
+    descents = [p for p in next(WORKSTATION.replicates()).points() if p.stage == "descent"]
+    assert len(descents) == 5 * 2 * 4
+    assert all(p.training.optimisation.steps == p.steps for p in descents)  # complete: each decays to zero
+    assert {p.training.objective.label_noise for p in descents} == {0.0}
+
+
+def test_parts_of_a_training_have_batches_of_their_own():
+    replicate = next(WORKSTATION.replicates())
+    main, plateau = replicate.main("d24"), replicate.plateau("d24")
+    cooled, treated = replicate.cooled(plateau, 1250, "d24"), replicate.treated("d24", *UNTREATED)
+    assert len({run.seed for run in (main, plateau, cooled, treated)}) == 4
+    assert (plateau.origin, cooled.origin, cooled.origin_step) == (main, plateau, 1250)
+    assert replicate.treated_and_cooled("d24", "sgd-noise", 1.0).reference == treated
+
+
+def test_draws_that_leave_no_room_are_refused():
+    rows = [experiment.row("accuracy", 45.0, task="root", reading="majority")]
+    rows += [
+        experiment.row("accuracy", 80.0, task="root", reading=f"tokens, {r}")
+        for r in ("features", "expanded")
+    ]
+    table = experiment.pd.DataFrame(rows)
+    assert accepted(table)
+    assert not accepted(table.assign(value=table.value + 6))  # tokens leave 14 points, the majority has 51 %
+
+
+def test_a_size_brings_its_preset_and_its_language_is_named():
+    assert opened(size="235M").config.name == "paper"
+    assert opened(size="d32").config.name == "workstation"
+    assert opened().config.name == "laptop"
+    with pytest.raises(ParameterError, match=r"Size lstm64 is not on grammar .* goes with language hmm\."):
+        opened(size="lstm64")
+    with pytest.raises(ParameterError, match=r"Unknown size '9K'; choose one of all, d8, "):
+        opened(size="9K")
+    with pytest.raises(
+        ParameterError, match=r"Language opt is not in preset laptop; choose all or grammar, hmm\."
+    ):
+        opened(language="opt")
+
+
+def test_a_reader_changes_the_runs():
+    assert [r.seed for r in opened(seeds=5).config.replicates()] == [4, 5, 6, 7, 8]
+    assert opened(steps=625).config.lengths == (156, 312, 625)
+    assert (
+        next(opened(labels="likelihood").config.replicates()).labelled.downstream.label_kind == "likelihood"
+    )
+
+
+def test_at_the_papers_scale_checkpoints_are_those_of_one_training():
+    replicate = next(opened(size="235M").config.replicates())
+    trainings = {run.key for run in with_ancestors(replicate.runs()) if isinstance(run, Pretraining)}
+    assert len(trainings) == 1
+    (main,) = {p.training for p in replicate.points()}
+    assert main.checkpoints == PRESETS["paper"].descent_steps
+    assert main.execution.compiled
+
+
+def test_the_lookup_table_holds_log_conditionals():
+    language = replace(WORKSTATION.setups[0].language, seed=4).build()
+    sentences = language.sample(5, experiment.torch.Generator().manual_seed(0))
+    logs = experiment.log_conditionals(language, sentences).unflatten(1, (-1, language.words))
+    sums = logs.double().exp().sum(-1)
+    assert np.allclose(sums[sentences.inside], 1.0)
+    assert (logs[~sentences.inside] == 0).all()
+
+
+def test_from_languages_to_answers(page):
+    """Every run kind of the experiment, on both languages, and every figure and table of its page."""
+    table = page.table
+    assert list(table.columns) == experiment.COLUMNS
+    assert table.value.notna().all()
+    stages = set(table[table.language == "grammar"].stage)
+    assert {"baseline", "untrained", "descent", "plateau", "cooled"} < stages
+    assert "cooled: sgd-noise, s = 1" in stages
+    found = answers(table)
+    assert set(found[found.language == "grammar"].question) == set(QUESTIONS) - {"flatness by rate"}
+    grammar = table[table.language == "grammar"]
+    _, axes = plt.subplots(1, 6)
+    accuracy_against_kl(grammar, axes[0])
+    figures.trace_against_kl(grammar, axes[1])
+    figures.along_plateau(grammar, "kl", "KL", axes[2])
+    figures.accuracy_against_trace(grammar, axes[3])
+    figures.effects(found[(found.question == "size") & (found.unit == "points")], axes[4])
+    figures.effects(found[(found.question == "flatness by size")], axes[5])
+    plt.close()
+    assert len(answer_table(found, QUESTIONS)) >= 6
+    assert len(control_table(found, "size", "grammar")) >= 8
+    assert list(model_table(table)["model"]) == ["d = 8", "d = 16", "LSTM, d = 16"]
