@@ -37,6 +37,12 @@ workers: int = None  # runs at once; None: one a core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
+# %%
+from sameloss.book.chapter import begin
+from sameloss.studies.comparison.pages import STUDY
+
+page = begin(globals(), STUDY, "comparison")
+
 # %% [markdown]
 # ## The experiment
 #
@@ -52,12 +58,10 @@ replicate: Replicate = next(page.config.replicates())
 language = replicate.language.build()  # a draw of the grammar
 size = replicate.models[0]  # the smallest model
 training = replicate.main(size)  # AdamW on the exact conditionals, the rate falling to zero
-model = page.store.get(training).last()  # trained once; read from the store from then on
+model = page.store.whole.get(training).last()  # trained once; read from the store from then on
 sentences, conditionals = page.store.get(replicate.held_out)
 labelled = ProbeData.of(replicate.labelled, page.store)  # sentences with the posterior label of each task
-print(
-    f"{size}: {sum(p.numel() for p in model.parameters()):,} parameters, {training.optimisation.steps} steps"
-)
+print(f"{size}: {model.parameter_count:,} parameters, {training.optimisation.steps} steps")
 print(f"KL {divergences(model, sentences, conditionals).mean():.4f} nats a masked token")
 
 # %% [markdown]
