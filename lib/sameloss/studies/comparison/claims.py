@@ -265,7 +265,7 @@ def _gain(
 
 def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) -> str | None:
     """Return why a difference between sizes could not have shown, or None."""
-    if len(main) < 2:
+    if main.empty:
         return "the sizes have no KL in common"
     room = 100 - float(main["first"].mean())
     lower_edge = 0.0 if published is None else published * m.doublings() / PAPER_DOUBLINGS * (1 - TOLERANCE)
