@@ -38,6 +38,7 @@ from sameloss.runs.sampling import (
     LanguageMeasurement,
 )
 from sameloss.store.store import Run, Store
+from sameloss.studies.comparison.experiment import Measures, language_baselines, model_measurement
 from sameloss.studies.decision_lists.experiment import (
     PARTS,
     Departures,
@@ -226,7 +227,10 @@ def measured() -> dict[str, Run]:
     """Return what is measured of one training."""
     model = trained()
     finetune = FinetuneSettings(epochs=3, batch=32, lr=2e-2, warmup_steps=4)
+    measures = Measures(64, 16, train=40, probe_sets=2, few_labels=(20,), many_labels=100, trace_sentences=40)
     return {
+        "model, read in all ways": model_measurement(model, 12, LABELLED, held_out(TINY), measures, True),
+        "baselines": language_baselines(LABELLED, held_out(TINY), measures),
         "saturation, exact": SaturationMeasurement(model, held_out(TINY)),
         "saturation, sampled": SaturationMeasurement(replace(model, corpus=HMM_CORPUS), held_out(HMM)),
         "probing": Probing(model, (12,), LABELLED, PROBE),
