@@ -215,7 +215,7 @@ drawing.legend(axes[0])
 #
 # Recorded runs, the main comparison of each question. A verdict has two words: which direction the interval supports,
 # and, where the paper has a number, how the size of the effect compares with it, in proportion to the doublings of
-# parameters. *Not testable* is a question that these models could not have answered.
+# parameters (in points; the table of the size effect has the same in log-odds). *Not testable* is a question that these models could not have answered.
 
 # %%
 render(tables.answer_table(answers, tables.QUESTIONS))

@@ -51,7 +51,7 @@ def test_papermill_finds_the_cell_in_a_notebook(tmp_path):
     nbformat.write(nbformat.v4.new_notebook(cells=[own], metadata=kernel), tmp_path / "page.ipynb")
     found = inspect_notebook(tmp_path / "page.ipynb")
     assert set(found) == set(study.table(name))
-    assert found["preset"]["help"] == "auto, smoke, laptop, laptop-long, gpu, paper"
+    assert found["preset"]["help"] == study.table(name)["preset"].text
 
 
 SOURCE = f"""# %% [markdown]

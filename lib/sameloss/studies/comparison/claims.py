@@ -36,6 +36,10 @@ PUBLISHED = {
 """Published effects, of sizes over `PAPER_DOUBLINGS`: points, of traces the log of their ratio."""
 
 
+PUBLISHED_LOG_ODDS = {"grammar": float(logit(0.503) - logit(0.432)) / PAPER_DOUBLINGS}
+"""The gain of size a doubling, from the accuracies of Figure 5."""
+
+
 class Model(NamedTuple):
     """A model of a replicate: what it is, and how it was trained."""
 
@@ -225,14 +229,15 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
     accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
     main = m.at_equal_kl(small, large, accuracy)
-    reason = _not_testable(m, main, PUBLISHED.get(("size", language)))
-    gain = partial(_gain, m, unit=POINTS)
     published = PUBLISHED.get(("size", language))
+    reason = _not_testable(m, main, published)
+    gain = partial(_gain, m, unit=POINTS)
     scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
     yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=scaled,
                kl=main.kl.mean(), primary=True)  # fmt: skip
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
-    yield _row("main, log-odds", odds, LOG_ODDS, reason=reason)
+    odds_published = PUBLISHED_LOG_ODDS.get(language)
+    yield _row("main, log-odds", odds, LOG_ODDS, reason=reason, published=odds_published)
     cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
     if all(len(m.values(model, "kl")) for model in cooled):
         ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
