@@ -168,6 +168,8 @@ def _judged(row: dict[str, Any], level: float) -> dict[str, Any]:
     """Return the interval at a level and the two words; of ratios the numbers as ratios."""
     effect = paired(row["differences"], level)
     shown = effect._asdict() | verdict(effect, row.get("published"), row.get("reason"))
+    if row["unit"] == RATE_SLOPE:  # told as what it is: the paper says nothing of it
+        shown |= {"direction": "not judged", "size": None, "reason": None}
     if row["unit"] == RATIO:
         shown |= {name: float(np.exp(shown[name])) for name in ("mean", "low", "high")}
         if row.get("published") is not None:
