@@ -121,6 +121,15 @@ for (name, rows), ax in zip(groups.items(), axes, strict=True):
 # %%
 render(tables.control_table(answers, "size", "grammar"), decimals=4)
 
+# %%
+from IPython.display import Markdown
+
+from sameloss.studies.recorded import record_in_words
+
+Markdown(
+    f"**The record is not complete**, and nothing above or below is final. {record_in_words('workstation', 'comparison')}"
+)
+
 # %% [markdown]
 # ## Do more steps help? (Figure 1)
 #
