@@ -44,7 +44,7 @@ from torch import Tensor
 from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences
 from sameloss.languages.grammars import pcfg
 from sameloss.languages.grammars.formats import to_nltk
-from sameloss.studies.same_loss.settings import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.training.corpus import write_corpus
 
 PACKAGES = ("torch", "numpy", "torch-struct", "hmmlearn", "nltk")

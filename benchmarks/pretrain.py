@@ -35,13 +35,13 @@ from racing import (
 from torch import Tensor, nn
 from transformers import AutoModelForMaskedLM
 
-from sameloss.languages import LanguageSpec
+from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.masking import Batch
+from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import export_model
 from sameloss.models.sizes import SIZES
 from sameloss.runs.cost import flops_per_second
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
@@ -49,13 +49,16 @@ from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECORD = "pretrain" if DEVICE == "cpu" else "pretrain_cuda"
 PACKAGES = ("torch", "transformers")
+LAPTOP_LANGUAGE = HierarchySpec(levels=3, symbols=3, rules=2, smoothing=0.03, seed=9)
+"""Eight tokens of three words."""
+
 SHAPES: dict[str, EncoderShape] = {name: s for family in SIZES.values() for name, s in family.items()}
 
 CONTESTS = {
     "cpu": [
-        ("10K", LAPTOP_LANGUAGE, 128, 1.5),
-        ("40K", LAPTOP_LANGUAGE, 128, 1.5),
-        ("155K", LAPTOP_LANGUAGE, 128, 1.5),
+        ("d16", LAPTOP_LANGUAGE, 128, 1.5),
+        ("d32", LAPTOP_LANGUAGE, 128, 1.5),
+        ("d64", LAPTOP_LANGUAGE, 128, 1.5),
         ("2M", PAPER_LANGUAGE, 128, 1.5),
     ],
     "cuda": [

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.experiment import GRAMMAR, LADDER
 from sameloss.training.corpus import EndlessCorpus
 
 SEEDS, STEPS = 3, 20
@@ -38,7 +38,7 @@ def in_turn(models: list[Encoder], batches: list[Batch]) -> Callable[[], None]:
     def step() -> None:
         for model, optimiser, batch in zip(models, optimisers, batches, strict=True):
             optimiser.zero_grad()
-            F.cross_entropy(model(batch.masked, batch.positions), batch.targets).backward()
+            F.cross_entropy(model(batch.masked, batch.positions, batch.lengths), batch.targets).backward()
             optimiser.step()
 
     return step
@@ -65,7 +65,7 @@ def stacked(models: list[Encoder], batches: list[Batch]) -> Callable[[], None]:
 
 def compare(shape: EncoderShape, batch: int) -> tuple[float, float]:
     """Return milliseconds of a step of all seeds: in turn, and stacked."""
-    language = PRESETS["laptop"].domain.language.build()
+    language = GRAMMAR.build()
     corpus = EndlessCorpus(language, 0)
     batches = [corpus.batch(seed, 0, batch) for seed in range(SEEDS)]
     models = [Encoder(shape, language.words, language.max_length, seed) for seed in range(SEEDS)]
@@ -77,7 +77,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"{'batch':>6} {'size':>6} {'in turn (ms)':>13} {'stacked (ms)':>13} {'ratio':>6}")
     for batch in (128, 256):
-        for size, shape in PRESETS["laptop"].domain.sizes.items():
+        for size, shape in LADDER.items():
             apart, together = compare(shape, batch)
             print(f"{batch:>6} {size:>6} {apart:>13.1f} {together:>13.1f} {apart / together:>6.2f}")
 

@@ -51,13 +51,13 @@ from racing import (
 )
 from torch import Tensor, nn
 
-from sameloss.languages import LanguageSpec
+from sameloss.languages import HierarchySpec, LanguageSpec
 from sameloss.languages.masking import Batch
+from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.statistics.bootstrap import Estimate
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE, PAPER_LANGUAGE
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 
@@ -67,6 +67,9 @@ RECORD = "trace" if DEVICE == "cpu" else "trace_cuda"
 
 PACKAGES = ("torch", "opacus", "backpack-for-pytorch", "pyhessian", "curvlinops-for-pytorch")
 """Whose versions are recorded."""
+
+LAPTOP_LANGUAGE = HierarchySpec(levels=3, symbols=3, rules=2, smoothing=0.03, seed=9)
+"""Eight tokens of three words."""
 
 SHAPES: dict[str, EncoderShape] = {name: s for family in SIZES.values() for name, s in family.items()}
 
@@ -137,18 +140,18 @@ class Scale:
 FULL = Scale(
     repetitions=7,
     encoders=(
-        Case("155K", LAPTOP_LANGUAGE, 1, 4096, 256, (32, 1), (16, 64, 256), (64, 256)),
-        Case("155K", LAPTOP_LANGUAGE, 50, 128, 8, (4, 10), (64, 200), (200, 400)),
+        Case("d64", LAPTOP_LANGUAGE, 1, 4096, 256, (32, 1), (16, 64, 256), (64, 256)),
+        Case("d64", LAPTOP_LANGUAGE, 50, 128, 8, (4, 10), (64, 200), (200, 400)),
         Case("5M", PAPER_LANGUAGE, 1, 1024, 64, (16, 1), (16, 64), (16, 64)),
         Case("5M", PAPER_LANGUAGE, 50, 16, 4, (4, 5), (25, 100), (25, 100)),
     ),
-    frozen=(Case("155K", LAPTOP_LANGUAGE, 1, 1024, 256, (1, 1), (), (32, 64, 256)),),
+    frozen=(Case("d64", LAPTOP_LANGUAGE, 1, 1024, 256, (1, 1), (), (32, 64, 256)),),
     perceptrons=(
         Case("", LAPTOP_LANGUAGE, 1, 4096, 4096, (1, 1), (), (256, 1024)),
         Case("", LAPTOP_LANGUAGE, 50, 256, 64, (1, 1), (), (256, 1024)),
     ),
     perceptron_width=32,
-    size="40K",
+    size="d32",
     steps=300,
     sentences=4096,
     draws=12,
@@ -168,12 +171,12 @@ FULL = Scale(
 FULL_CUDA = replace(
     FULL,
     encoders=(
-        Case("155K", LAPTOP_LANGUAGE, 1, 10_000, 10_000, (32, 1), (512, 2048, 8192), (2048, 10_000)),
-        Case("155K", LAPTOP_LANGUAGE, 50, 2000, 200, (4, 10), (512, 2048, 8192), (2048, 10_000)),
+        Case("d64", LAPTOP_LANGUAGE, 1, 10_000, 10_000, (32, 1), (512, 2048, 8192), (2048, 10_000)),
+        Case("d64", LAPTOP_LANGUAGE, 50, 2000, 200, (4, 10), (512, 2048, 8192), (2048, 10_000)),
         Case("5M", PAPER_LANGUAGE, 1, 10_000, 2000, (16, 1), (64, 256, 1024), (256, 1024)),
         Case("5M", PAPER_LANGUAGE, 50, 1000, 40, (4, 10), (64, 256, 1024), (256, 1024)),
     ),
-    frozen=(Case("155K", LAPTOP_LANGUAGE, 1, 10_000, 2000, (1, 1), (), (256, 2000)),),
+    frozen=(Case("d64", LAPTOP_LANGUAGE, 1, 10_000, 2000, (1, 1), (), (256, 2000)),),
     perceptrons=(Case("", LAPTOP_LANGUAGE, 50, 10_000, 1000, (1, 1), (), (1024, 8192)),),
     hutchinson=((64, 1), (256, 1), (1024, 1)),
     pyhessian=((64, 1), (256, 1), (1024, 1), (1024, 4)),
@@ -190,13 +193,13 @@ FULL_CUDA = replace(
 QUICK = Scale(
     repetitions=1,
     encoders=(
-        Case("3K", LAPTOP_LANGUAGE, 1, 16, 8, (4, 1), (4, 8), (8,)),
-        Case("3K", PAPER_LANGUAGE, 3, 8, 4, (2, 2), (12,), (5,)),
+        Case("d16", LAPTOP_LANGUAGE, 1, 16, 8, (4, 1), (4, 8), (8,)),
+        Case("d16", PAPER_LANGUAGE, 3, 8, 4, (2, 2), (12,), (5,)),
     ),
-    frozen=(Case("3K", LAPTOP_LANGUAGE, 1, 16, 8, (1, 1), (), (8,)),),
+    frozen=(Case("d16", LAPTOP_LANGUAGE, 1, 16, 8, (1, 1), (), (8,)),),
     perceptrons=(Case("", LAPTOP_LANGUAGE, 2, 16, 8, (1, 1), (), (8,)),),
     perceptron_width=4,
-    size="10K",
+    size="d16",
     steps=20,
     sentences=512,
     draws=8,
@@ -208,7 +211,7 @@ QUICK = Scale(
         (GAUSS_NEWTON, "hutchinson_trace"): ((16, 2),),
         (GAUSS_NEWTON, "hutchpp_trace"): ((16, 3),),
     },
-    memory_size="3K",
+    memory_size="d16",
     memory_pairs=(8, 2),
     memory_chunks=(4,),
 )
@@ -490,7 +493,7 @@ def memory_task(method: str, size: str, sentences: int, labels: int, chunk: int)
 
 def print_extra_memory(method: str, size: str, *numbers: str) -> None:
     """Print how many bytes a method takes at its peak beyond the model: for a fresh process."""
-    memory_task(method, "1K", 2, 1, 2)()  # what a first call sets up
+    memory_task(method, "d8", 2, 1, 2)()  # what a first call sets up
     used, _ = peak(memory_task(method, size, *map(int, numbers)), DEVICE)
     print(used)
 

@@ -21,8 +21,8 @@
 # and an HMM, where any number of masks costs the same, so that a 15 % mask rate has exact targets too.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-sentences: int = 2000  # sentences that statistics of languages are taken on; None: the preset's
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+sentences: int = 2000  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
@@ -104,9 +104,9 @@ show_source(outside)
 
 # %%
 from sameloss.book.chapter import render, scientific
-from sameloss.studies.same_loss.tables.languages import definition_and_pass
+from sameloss.studies.same_loss import figures, languages
 
-compared = definition_and_pass(page, sentences=20)
+compared = languages.definition_and_pass(page.config, sentences=20)
 render(scientific(compared, "difference"), decimals=1)
 
 # %% [markdown]
@@ -119,9 +119,7 @@ render(scientific(compared, "difference"), decimals=1)
 # ends where there are more than 10,000 fillings.)
 
 # %%
-from sameloss.studies.same_loss.tables.languages import masks_summed_both_ways
-
-several = masks_summed_both_ways(page, most=3, sentences=20)
+several = languages.masks_summed_both_ways(page.config, most=3, sentences=20)
 render(scientific(several, "difference"), decimals=1)
 
 # %% [markdown]
@@ -130,10 +128,8 @@ render(scientific(several, "difference"), decimals=1)
 
 # %% mystnb={"figure": {"caption": "Exact entropy of one masked token, averaged over sentences, against the number of masks (95 % intervals over sentences; dotted, the logarithm of the vocabulary). One mask is the paper's setting.", "name": "fig-masks"}, "image": {"alt": "Entropy rises with the number of masked tokens for PCFG and HMM."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss.figures import languages as figures
-from sameloss.studies.same_loss.tables.languages import entropy_by_masks
 
-table = entropy_by_masks(page, page.config.evaluation.language_sentences)
+table = languages.entropy_by_masks(page.config, page.config.language_sentences)
 (ax,) = drawing.panels(1, width=5)
 figures.entropy_by_masks(table, ax)
 _ = ax.legend(fontsize="small")
@@ -144,12 +140,11 @@ _ = ax.legend(fontsize="small")
 # A softmax gives every word a positive probability. Where a true conditional is zero, the best possible
 # loss is approached but never attained, and Assumption 3.1, on the manifold of minimisers, speaks of an
 # empty set. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
-# such zeros; this book's small languages are mixed with a little of the uniform distribution.
+# such zeros. This book's small HMM is mixed with a little of the uniform distribution and has none; its small grammar
+# mixes the emissions of the last level alone, so that words of branches that stop early keep theirs, as in the paper's shape.
 
 # %%
-from sameloss.studies.same_loss.tables.languages import attainable
-
-render(attainable(page))
+render(languages.attainable(page.config))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -22,13 +22,14 @@
 # is trained here.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
-seeds: int = None  # pre-training seeds; None: the preset's
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
+seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
+steps: int = None  # steps of the longest descent; None: the preset's
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -116,7 +117,7 @@ show_source(MaskedLanguageModel.head)
 
 # %%
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.studies.same_loss.tables.models import encoder_parameters
+from sameloss.studies.same_loss.models import encoder_parameters
 
 tiny = EncoderShape(d_model=4, heads=2, layers=1, d_inter=8)
 counted = Encoder(tiny, words=3, max_length=4).parameter_count
@@ -131,7 +132,7 @@ encoder_parameters(tiny, words=3, max_length=4), counted
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss.tables.models import transformer_sizes
+from sameloss.studies.same_loss.models import transformer_sizes
 
 sizes = transformer_sizes()
 render(sizes.rename(columns={"off": "name off (%)"}))
@@ -139,10 +140,9 @@ render(sizes.rename(columns={"off": "name off (%)"}))
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.same_loss.settings import PAPER
-from sameloss.studies.same_loss.tables.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
+from sameloss.languages.paper import PAPER_LANGUAGE as paper
+from sameloss.studies.same_loss.models import BERT_IDS, BERT_POSITIONS, BERT_TYPES
 
-paper = PAPER["PCFG"].language
 share = 100 * sizes["word embedding"] / sizes["as BERT"]
 farthest = sizes.loc[sizes.off.abs().idxmax()]
 texts = {
@@ -178,13 +178,13 @@ for name, text in texts.items():
 # The names round in either direction; farthest is {glue:text}`farthest`, {glue:text}`farthest-off` % off. What
 # matters more is what they hide: by the count behind its name the largest model is {glue:text}`ratio-names` times
 # the smallest, without unused rows {glue:text}`ratio-here` times, and {glue:text}`smallest` has
-# {glue:text}`smallest-here` million parameters that are ever used. The laptop's sizes are named by their true
-# count:
+# {glue:text}`smallest-here` million parameters that are ever used. The laptop's sizes are named by their
+# width:
 
 # %%
-from sameloss.studies.same_loss.tables.models import own_sizes
+from sameloss.studies.same_loss.models import own_sizes
 
-own = own_sizes(page.group)
+own = own_sizes(page.replicate)
 render(own)
 
 # %% [markdown]
@@ -196,7 +196,7 @@ render(own)
 # another column.
 
 # %%
-from sameloss.studies.same_loss.tables.flatness import ladder_table
+from sameloss.studies.same_loss.enlargement import ladder_table
 
 ladder = ladder_table()
 render(ladder.rename(columns={"ratio": "copies k"}))
@@ -220,7 +220,7 @@ glue("ladder-printed", str(ladder["printed d_inter"].iloc[-1]), display=False)
 # block above, and one direction of $d$. Both counts have BERT's parts around them, in millions:
 
 # %%
-from sameloss.studies.same_loss.tables.models import lstm_sizes
+from sameloss.studies.same_loss.models import lstm_sizes
 
 lstms = lstm_sizes()
 render(lstms.rename(columns={"off": "name off (%)", "off, one direction": "off (%), one direction"}))
@@ -251,10 +251,10 @@ import transformers
 
 from sameloss.book.chapter import scientific
 from sameloss.models.sizes import SIZES
-from sameloss.studies.same_loss.tables.models import agreement_table
+from sameloss.studies.same_loss.models import agreement_table
 
 transformers.utils.logging.disable_progress_bar()
-agreement = agreement_table(SIZES["laptop"]["40K"])
+agreement = agreement_table(SIZES["laptop"]["d32"])
 render(scientific(agreement, "difference"))
 
 # %% [markdown]
@@ -271,7 +271,7 @@ import torch
 
 from sameloss.models.export import export_model
 
-model = Encoder(SIZES["laptop"]["10K"], words=16, max_length=8, seed=0)
+model = Encoder(SIZES["laptop"]["d16"], words=16, max_length=8, seed=0)
 with TemporaryDirectory() as folder:
     export_model(model, Path(folder))
     opened = transformers.AutoModelForMaskedLM.from_pretrained(folder)
@@ -286,28 +286,23 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 # A trained model goes the same way:
 #
 # ```python
-# checkpoints = setting.store.get(setting.pretraining("40K", seed=0))
-# export_model(checkpoints.model(checkpoints.steps[-1]), Path("my-40K"))
+# model = page.store.whole.get(page.replicate.main("d24")).last()
+# export_model(model, Path("my-d24"))
 # ```
 #
 # No class of `transformers` is an LSTM like ours; `export_model` says so.
 #
 # ## Pre-LN beside post-LN
 #
-# The released code and the paper's text place the LayerNorms differently. One size, trained both ways
-# from the same seeds on the same sentences; differences are post-LN minus pre-LN, the trace as a
-# relative excess, accuracies in points, with 95 % intervals. The laptop's preset leaves post-LN to the recorded run.
+# The released code and the paper's text place the LayerNorms differently. One size, trained both ways from the same seeds
+# on the same sentences, in recorded runs: what post-LN has more than pre-LN at one KL, accuracies in points, and how many
+# times larger the trace of pre-LN is. The laptop's preset leaves post-LN out.
 
 # %%
-from sameloss.studies.same_loss.groups import ADAMW, POST_LN
-from sameloss.studies.same_loss.tables.comparison import arm_table, differences_or_recorded, wide
+from sameloss.studies.same_loss import tables
+from sameloss.studies.same_loss.pages import recorded_answers
 
-render(arm_table(page, page.present([ADAMW, POST_LN]), page.tasks), decimals=3)
-
-# %%
-differences, origin = differences_or_recorded(page, [POST_LN], page.tasks)
-print(origin)
-render(wide(differences))
+render(tables.control_table(recorded_answers(), "post-LN", "grammar"), decimals=4)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -335,7 +330,7 @@ print("and our probabilities, of words only:", torch.allclose(theirs[1:-1], ours
 #
 # 1. From which size on do the blocks have most of the parameters, with BERT's rows and without?
 #    `-p preset paper`.
-# 2. The same for an LSTM: `-p size 10M`. Why does its block have half of the parameters of a transformer's as wide?
+# 2. The same for an LSTM: `-p language hmm -p size 10M`. Why does its block have half of the parameters of a transformer's as wide?
 # 3. Put 1, the first word's id, back for `pad_token_id` in the `config.json` of an exported model. Which of the two
 #    classes then computes other logits, and why?
 

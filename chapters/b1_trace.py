@@ -21,17 +21,15 @@
 # cost; and which measures of flatness change when only the parameters do, and not the function.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
-steps: int = None  # pre-training steps; None: the preset's
-seeds: int = None  # pre-training seeds; None: the preset's
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
+steps: int = None  # steps of the longest descent; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
-corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -62,7 +60,8 @@ identity = page.store.get(identity_run())
 
 # %% mystnb={"figure": {"caption": "Exact traces of a tiny model along its training, left to right: squared gradient norms with labels from the model and from the language, and the trace of its dense Hessian. They become one number as KL goes to zero.", "name": "fig-identity"}, "image": {"alt": "Three traces against KL; they differ at first and coincide at the end."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss.figures import models as figures
+from sameloss.studies.same_loss import estimators as estimation
+from sameloss.studies.same_loss import figures
 
 (ax,) = drawing.panels(1, width=5)
 _ = figures.traces_along_training(identity, ax)
@@ -113,10 +112,8 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 # labels are what the released code computes.
 
 # %%
-from sameloss.studies.same_loss.tables.flatness import estimator_table
-
 BUDGET = 10.0  # seconds
-estimators = estimator_table(page, BUDGET)
+estimators = estimation.estimator_table(page.replicate, page.store, BUDGET)
 
 # %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row an estimator; parameter-space Hutchinson has by far the widest."}}
 (ax,) = drawing.panels(1, width=6)
@@ -143,9 +140,7 @@ render(estimators[shown].rename(columns=renamed))
 import pandas as pd
 from myst_nb import glue
 
-from sameloss.studies.same_loss.tables.flatness import variances
-
-variance = variances(estimators)
+variance = estimation.variances(estimators)
 for name in (
     "best_labels",
     "one_beside_best",
@@ -181,12 +176,10 @@ render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals
 # | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ {cite}`lau2025local` |
 
 # %%
-from sameloss.studies.same_loss.tables.flatness import measured_values, reparametrisation_table
-
-render(measured_values(page), decimals=4)
+render(estimation.measured_values(page.replicate, page.store), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
-reparametrised = reparametrisation_table(page)
+reparametrised = estimation.reparametrisation_table(page.replicate, page.store)
 (ax,) = drawing.panels(1, width=8)
 _ = figures.ratios(reparametrised.drop(columns="moved"), ax)
 
@@ -236,8 +229,8 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 #
 # ## Exercises
 #
-# 1. Does the best number of labels depend on the size? `-p size 155K`.
-# 2. Is the order of estimators the same far from saturation? `-p steps 500`.
+# 1. Does the best number of labels depend on the size? `-p size d96`.
+# 2. Is the order of estimators the same far from saturation? `-p steps 300`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

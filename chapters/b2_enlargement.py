@@ -21,20 +21,15 @@
 # comparison of sizes.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
-steps: int = None  # pre-training steps; None: the preset's
-seeds: int = None  # pre-training seeds; None: the preset's
-trace_sentences: int = None  # masked sentences an estimate of the trace uses; None: the preset's
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
+steps: int = None  # steps of the longest descent; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
-corpus: str = "fixed"  # fixed, or endless: every batch is sampled afresh
-saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
-tolerance: float = None  # relative, of all verdicts; None: each claim's own
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -44,7 +39,6 @@ from sameloss.studies.same_loss.pages import STUDY
 
 page = begin(globals(), STUDY, "b2_enlargement")
 
-# %%
 # %% [markdown]
 # ## Replicating width
 #
@@ -56,17 +50,18 @@ page = begin(globals(), STUDY, "b2_enlargement")
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.models import enlarge
-from sameloss.studies.same_loss.groups import MAIN
 
 show_source(enlarge.divisor)
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss.results import frame
-from sameloss.studies.same_loss.tables.flatness import function_table
+from sameloss.runs.held_out import held_out_masked
+from sameloss.studies.same_loss import enlargement
 
-traces = frame(page.store, page.group, "enlargement")
-functions = function_table(page)
+replicate = page.replicate
+model = page.store.whole.get(replicate.main(replicate.models[0])).last().double()
+masked = held_out_masked(replicate.language.build(), 64, 0, "tables")
+functions = enlargement.function_table(model, masked)
 render(
     functions.assign(moved=functions.moved.map(lambda moved: f"{moved:.1e}" if moved else "0")), decimals=4
 )
@@ -97,9 +92,7 @@ render(
 # | output bias | 1 | 1 | 1 | 1 |
 
 # %%
-from sameloss.studies.same_loss.tables.flatness import law_table
-
-laws = law_table(page)
+laws = enlargement.law_table(model, masked)
 render(laws, decimals=4)
 
 # %% [markdown]
@@ -114,18 +107,16 @@ render(laws, decimals=4)
 
 # %%
 from sameloss.models.sizes import LADDER
-from sameloss.studies.same_loss.tables.flatness import ladder_table
 
-ladder = ladder_table()
+ladder = enlargement.ladder_table()
 render(ladder)
 
 # %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss.figures import models as figures
-from sameloss.studies.same_loss.tables.flatness import inflation_table
+from sameloss.studies.same_loss import figures
 
 (ax,) = drawing.panels(1, width=5)
-_ = figures.predicted_inflation(inflation_table(LADDER), ax)
+_ = figures.predicted_inflation(enlargement.inflation_table(LADDER), ax)
 
 # %% [markdown]
 # So if models of all sizes had *equal* traces, part by part, the enlarged traces would fall with size all the same
@@ -133,58 +124,29 @@ _ = figures.predicted_inflation(inflation_table(LADDER), ax)
 #
 # ## Figure 5 again
 #
-# The traces of the trained models, compared in six ways: native, with and without embeddings; enlarged as the paper
-# does, with the embedding's trace kept, and with embeddings left out; and the relative trace
+# The trace of the smallest model over that of the largest, at one KL and one learning rate, in recorded runs: of native
+# parameters, of models enlarged to one width as the paper does, and of the relative trace
 # $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ({ref}`trace`), so that it needs no
-# enlargement.
+# enlargement. Above one the larger model is flatter.
 
-# %% mystnb={"figure": {"caption": "Traces of the last checkpoints in six ways to compare sizes; one point a pre-training seed.", "name": "fig-enlarged"}, "image": {"alt": "Six groups of points, one colour a size; the order of the sizes depends on the way to compare."}}
-from sameloss.studies.same_loss.results import enlarged_totals
+# %% mystnb={"figure": {"caption": "The trace of the smallest model over that of the largest, at one KL, with 95 % intervals over replicates, by how parameters are made comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
+from sameloss.studies.same_loss import tables
+from sameloss.studies.same_loss.pages import recorded_answers
 
-totals = enlarged_totals(traces)
-totals["parameters"] = totals["size"].map(
-    {name: page.group.domain.parameter_count(name) for name in page.group.sizes}
-)
-(ax,) = drawing.panels(1, width=9)
-_ = figures.traces_by_comparison(totals, ax)
-
-# %%
-from sameloss.studies.same_loss.tables.comparison import comparison_table
-
-results = page.of(MAIN)
-compared = comparison_table(results, traces)
-render(compared)
-
-# %% tags=["remove-input"]
-from myst_nb import glue
-
-found = {"flatter": compared.low > 0, "sharper": compared.high < 0}
-found["neither"] = (compared.low <= 0) & (compared.high >= 0)
-for name, rows in found.items():
-    glue(name, "; ".join(compared.comparison[rows]) or "none", display=False)
-
-# %% [markdown]
-# The excess of the smallest size's trace over the largest's, with its 95 % interval over seeds: positive
-# supports the claim that larger models are flatter. The last column is what the law alone would
-# make of the native comparison if both sizes had the same native parts.
-#
-# - The larger model is flatter in these comparisons: {glue:text}`flatter`.
-# - It is sharper in these: {glue:text}`sharper`.
-# - The interval contains zero in these: {glue:text}`neither`.
-#
-# So whether larger models are flatter depends, here, on how their parameters are compared. Where the
-# paper's way agrees with the claim, compare its excess with what the law alone gives.
-#
-# ## Paper beside ours
+answers = recorded_answers()
+ways = ("main", "relative to squared weights", "enlarged to one width")
+rows = answers[(answers.question == "flatness by size") & answers.row.isin(ways)]
+groups = dict(list(rows.groupby("language", sort=False)))
+axes = drawing.panels(len(groups), width=5)
+for (name, own), ax in zip(groups.items(), axes, strict=True):
+    figures.effects(own, ax, tables.LANGUAGES[name])
 
 # %%
-from sameloss.book.chapter import beside_the_paper
-
-verdicts = beside_the_paper(page)
+render(tables.control_table(rows, "flatness by size", "grammar"), decimals=4)
 
 # %% [markdown]
-# - Enlarged to one architecture as the paper does, the trace falls with size:
-#   {glue:}`verdict-fig5-enlarged`.
+# So whether larger models are flatter depends on how their parameters are compared. Where the paper's way agrees with
+# the claim, compare its ratio with what the law alone gives the embedding.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -220,10 +182,10 @@ print(
 #
 # ## Exercises
 #
-# 1. One size has nothing to be compared with: what does the page say then? `-p size 40K`.
-# 2. Does a noisier estimate change the verdict? `-p trace_sentences 200`.
+# 1. Does the law hold in a wider model? `-p size d96`.
+# 2. Why does a model that is hardly trained obey it as well? `-p steps 10`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, totals)
+close(page, laws)

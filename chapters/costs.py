@@ -17,13 +17,8 @@
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-seeds: int = None  # pre-training seeds; None: the preset's
-saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
-tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -61,7 +56,9 @@ render(preset_costs(page.store))
 # %%
 from sameloss.book.cost_tables import estimated_and_measured
 
-render(estimated_and_measured(page.store, page.group))
+from sameloss.studies.same_loss.pages import PRESETS
+
+render(estimated_and_measured(page.store, PRESETS.get(page.config.name, PRESETS["laptop"])))
 
 # %% [markdown]
 # ## Time and memory by chapter

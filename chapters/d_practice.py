@@ -21,17 +21,16 @@
 # found, beside our own numbers.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-size: str = "all"  # all, or one: 10K, 40K, 155K; 2.8K to 615K; 2M to 730M (the paper's); LSTMs: L4K, 67M
-task: str = "all"  # all, or one downstream task to show: root, span4, span2
-steps: int = None  # pre-training steps; None: the preset's
-seeds: int = None  # pre-training seeds; None: the preset's
-saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
-tolerance: float = None  # relative, of all verdicts; None: each claim's own
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+language: str = None  # grammar, hmm or opt; all: every one that the preset has
+size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
+seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
+steps: int = None  # steps of the longest descent; None: the preset's
+probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
+micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
+processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -40,12 +39,6 @@ from sameloss.book.chapter import begin
 from sameloss.studies.same_loss.pages import STUDY
 
 page = begin(globals(), STUDY, "d_practice")
-
-# %%
-from sameloss.studies.same_loss.groups import ADAMW, PENALTY, REGULARISED, SAM
-
-regularised = page.present([ADAMW, SAM, PENALTY, *REGULARISED])
-tasks = page.tasks
 
 # %% [markdown]
 # ## Explicit regularisers of flatness: SAM and a trace penalty
@@ -86,59 +79,42 @@ signs = torch.tensor([[1.0, 1.0], [1.0, -1.0]])
 draws = [fisher_trace_along(model, model.bias[None] + 0, row[None]) for row in signs]
 round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 
+# %% [markdown]
+# One size, trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. KL in nats a masked token, trace
+# over native parameters, accuracy in per cent, after the longest trainings:
+
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss.tables.comparison import arm_table, unsaturated
-
-render(arm_table(page, regularised, tasks), decimals=3)
-
-# %%
-from IPython.display import Markdown
-
-Markdown(unsaturated(page, regularised))
-
-# %% mystnb={"figure": {"caption": "Each regulariser minus plain AdamW at exactly equal KL: the trace (relative) and the accuracies (points), 95 % intervals; of the recorded run where the preset leaves regularisers out.", "name": "fig-regularisers"}, "image": {"alt": "Differences in trace and accuracy of SAM, trace penalty, dropout and weight decay from AdamW."}}
 from sameloss.studies import drawing
-from sameloss.studies.same_loss.figures import models as figures
-from sameloss.studies.same_loss.tables.comparison import differences_or_recorded, wide
+from sameloss.studies.same_loss import figures, tables
+from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
-differences, origin = differences_or_recorded(page, [SAM, PENALTY, *REGULARISED], tasks)
-_ = figures.differences_at_equal_kl(differences)
+record, answers = recorded_measurements(), recorded_answers()
+render(tables.algorithm_table(page.table), decimals=3)
+
+# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row a regulariser."}}
+asked = "flatness by regularisers"
+rows = answers[answers.question == asked]
+rows = rows if len(rows) else page.answers[page.answers.question == asked]
+(ax,) = drawing.panels(1, width=6)
+_ = figures.effects(rows, ax)
 
 # %%
-print(origin)
-render(wide(differences))
+render(tables.control_table(answers, asked, "grammar"), decimals=4)
 
-# %% [markdown]
-# The laptop's preset leaves these regularisers to the recorded run; their place among all algorithms is in
-# {numref}`fig-algorithms-recorded`.
+# %%
+render(tables.control_table(answers, "accuracy by regularisers", "grammar"), decimals=4)
 
 # %% [markdown]
 # ## Which measure predicts accuracy?
 #
-# Appendix D asks for a better metric than the loss. Below, the last checkpoints of this page and of
-# {ref}`algorithms` (one size; all algorithms that end saturated in every seed): signed $r^2$ between the
-# accuracy of each task and candidate predictors, positive where *less* of the measure goes with *more*
-# accuracy. KL is the loss itself.
+# Appendix D asks for a better metric than the loss. One size, trained by several algorithms: the rank correlation between
+# accuracy and candidate predictors over what the algorithms ended with, its mean over replicates with the 95 % interval,
+# positive where *less* of the measure goes with *more* accuracy. KL is the loss itself; {ref}`trace` defines the measures.
 
 # %%
-from sameloss.studies.same_loss.tables.comparison import predictor_table
-
-predictors = predictor_table(page, page.arms, tasks)
-render(predictors)
-
-# %% mystnb={"figure": {"caption": "Accuracy against trace across algorithms: all saturated last checkpoints of one size. If flatness alone decided, the points would fall on one line.", "name": "fig-predictors"}, "image": {"alt": "Scatter of accuracy against Fisher trace, coloured by algorithm."}}
-import pandas as pd
-
-from sameloss.studies.same_loss.results import final
-from sameloss.studies.same_loss.tables.comparison import arm_checkpoints
-
-along = arm_checkpoints(page, page.arms)
-last = pd.concat(final(page.of(arm)).assign(algorithm=arm.label) for arm in page.arms).query("saturated")
-axes = drawing.panels(len(tasks))
-for name, ax in zip(tasks, axes, strict=True):
-    figures.accuracy_against_trace(last, name, ax, by="algorithm")
-drawing.legend(axes[0])
+several = record if record.stage.str.startswith("descent: ").any() else page.table
+render(tables.predictor_table(several))
 
 # %% [markdown]
 # ## What later papers found
@@ -155,18 +131,24 @@ drawing.legend(axes[0])
 # ## Paper beside ours
 
 # %%
-from sameloss.book.chapter import beside_the_paper
+render(tables.answer_table(answers, tables.PAGES["d_practice"]))
 
-verdicts = beside_the_paper(page)
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+from sameloss.studies.recorded import record_in_words
+
+Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# - Does SAM find flatter models? {glue:}`verdict-sam-trace`.
-# - Are they more accurate? {glue:}`verdict-sam-accuracy`.
+# The same of the runs of this page, which are fewer:
+
+# %%
+render(tables.answer_table(page.answers))
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-traces = differences.query("quantity == 'trace' and compared == 'at equal KL'").set_index("algorithm")
-print("SAM lowers the trace at equal KL:", bool(traces.high[SAM.label] < 0))
+print("SAM is compared:", page.answers.model.str.startswith("sam").any())
 
 # %% [markdown]
 # ## Deviations
@@ -177,10 +159,10 @@ print("SAM lowers the trace at equal KL:", bool(traces.high[SAM.label] < 0))
 #
 # ## Exercises
 #
-# 1. A stronger SAM: `papermill chapters/02_existence.ipynb out.ipynb -p algorithm sam -p strength 0.5`.
-# 2. A stronger penalty: `-p algorithm trace-penalty -p strength 0.001`.
+# 1. Is it the same in a larger model? `-p size d96`.
+# 2. On the hidden Markov model? `-p language hmm`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, along)
+close(page, page.table)

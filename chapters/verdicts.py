@@ -12,22 +12,17 @@
 # (verdicts)=
 # # Verdicts
 #
-# Everything the paper publishes, beside what this book computed, with a verdict that follows from
-# an interval and a tolerance fixed in `sameloss.studies.same_loss.claims` before the runs. Effects are oriented so
-# that the paper's claim is a positive number.
+# Everything the paper publishes, beside what this book computed, with a verdict that follows from an interval and a
+# tolerance fixed before the runs ({ref}`protocol`). Effects are oriented so that the paper's claim is a positive number, or a
+# ratio above one.
 #
-# **Counted**, by the strongest evidence that there is on each: claims: {glue:text}`claim-counts`; lemmas and theorems:
-# {glue:text}`theory-counts`. What the words mean stands under {ref}`verdict-words`.
+# **Counted**: questions of Part I: {glue:text}`claim-counts`; lemmas and theorems: {glue:text}`theory-counts`. What the words
+# mean stands under {ref}`verdict-words`.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
-seeds: int = None  # pre-training seeds; None: the preset's
-saturated_share: float = None  # share of what context tells that a saturated model may miss; None: 0.03
-tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one a core
-processes: int = None  # that share one training, each on a core or GPU of its own; None: one
-micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -38,24 +33,31 @@ from sameloss.book.pages import STUDY
 page = begin(globals(), STUDY, "verdicts")
 
 # %% [markdown]
-# ## Claims
+# ## Part I
 #
-# One line a claim, under the question that it is about, with its 95 % interval: full points are recorded runs, open
-# ones those of this page, and the dashed tick is the paper's number. The name of a claim leads to its chapter.
-
-# %%
-from sameloss.book.chapter import beside_the_paper
-
-verdicts = beside_the_paper(page, home=True)
-
-# %% [markdown]
-# How many claims have which verdict:
+# The main comparison of each question on each language, from recorded runs, with 95 % intervals over replicates (wider
+# by Holm's rule for their number); each page has the controls and every number.
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.book.verdict_table import counts
+from sameloss.studies.same_loss import tables
+from sameloss.studies.same_loss.pages import recorded_answers
 
-render(counts(page.evidence(verdicts)), decimals=0)
+answers = recorded_answers()
+render(tables.answer_table(answers))
+
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+from sameloss.studies.recorded import record_in_words
+
+Markdown(record_in_words("workstation"))
+
+# %%
+untestable = answers[(answers.row == "main") & (answers.direction == "not testable")]
+print(
+    f"{len(untestable)} of {(answers.row == 'main').sum()} are not testable, for the reasons that stand beside them."
+)
 
 # %% [markdown]
 # ## Part II
@@ -63,11 +65,30 @@ render(counts(page.evidence(verdicts)), decimals=0)
 # The same of the thesis whose chapters Part II reproduces.
 
 # %%
-elsewhere = [beside_the_paper(other, home=True) for other in page.part_two]
+from sameloss.book.chapter import beside_the_paper
+
+elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 
 # %% [markdown]
 # (verdict-words)=
 # ## What the words mean
+#
+# Part I:
+#
+# | direction | meaning |
+# |---|---|
+# | supported | the whole interval lies on the paper's side; of "changes little", within the margin |
+# | against | the whole interval lies on the other side |
+# | unclear | the interval contains both |
+# | not testable | the effect could not have shown in these models, for the reason given |
+#
+# | size | the interval, beside a published number |
+# |---|---|
+# | as published | it lies within 25 % of it |
+# | smaller, larger | it lies wholly below, above that |
+# | imprecise | it does neither |
+#
+# Part II:
 #
 # | verdict | meaning |
 # |---|---|
@@ -99,13 +120,13 @@ render(theory.drop(columns="page"))
 # %% tags=["remove-cell"]
 from sameloss.book.chapter import glue_findings
 
-glue_findings(page, verdicts, theory)
+glue_findings(tables.findings(answers), theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.same_loss.claims import CLAIMS
-
-print("every published claim has a verdict:", set(verdicts.id) == {claim.id for claim in CLAIMS})
+print(
+    "every question has a page:", set(answers.question) <= {q for own in tables.PAGES.values() for q in own}
+)
 print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
 
 # %% [markdown]
@@ -115,4 +136,4 @@ print("statements without a counter-example:", set(theory.verdict) <= {"holds", 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, verdicts)
+close(page, answers)

@@ -1,7 +1,7 @@
-# A grid of runs: one executed chapter for each language x size x algorithm x number of seeds.
+# A grid of runs: one executed chapter for each language x size x number of seeds.
 #
 #   snakemake -s lib/grid.smk --cores 8 --resources gpu=2 \
-#       --config preset=gpu sizes=2M,5M algorithms=adamw,adversarial seeds=3
+#       --config preset=gpu sizes=5M,13M seeds=3
 #
 # `python -m sameloss.book.grid` checks the whole grid before anything starts and has all defaults.
 # Runs live in the store: what two cells share, or a kill left behind, is never computed twice.
@@ -29,7 +29,7 @@ def checked(given):
 
 
 GRID = checked(config)
-CELL = GRID["folder"] + "/{preset}/{language}/{size}/{algorithm}/seeds-{seeds}"
+CELL = GRID["folder"] + "/{preset}/{language}/{size}/seeds-{seeds}"
 
 
 rule all:
@@ -52,7 +52,7 @@ rule existence:
     shell:
         "python -m sameloss.store.one_gpu papermill --no-progress-bar --log-output --cwd {ROOT:q}"
         " {input:q} {params.unfinished:q} -p preset {wildcards.preset:q} -p language {wildcards.language:q}"
-        " -p size {wildcards.size:q} -p algorithm {wildcards.algorithm:q} -p seeds {wildcards.seeds:q}"
+        " -p size {wildcards.size:q} -p seeds {wildcards.seeds:q}"
         " -p steps {GRID[steps]:q} -p max_hours {GRID[max_hours]:q} -p workers {threads}"
         " -p artifacts {GRID[artifacts]:q} > {log:q} 2>&1"
         " && mv {params.unfinished:q} {output:q}"

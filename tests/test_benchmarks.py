@@ -132,13 +132,13 @@ def test_a_peer_of_other_losses_stops_the_script(pretrain, monkeypatch):
         return given
 
     monkeypatch.setattr(pretrain, "padded", wrong)
-    with pytest.raises(SystemExit, match="losses of four steps, 10K: answers differ by"):
+    with pytest.raises(SystemExit, match="losses of four steps, d16: answers differ by"):
         pretrain.compare(*pretrain.CONTESTS[0], 1)
 
 
 def test_the_papers_estimate(trace, monkeypatch):
     """In slices, whole or not at all; and on a GPU only."""
-    for name, value in {"SIZE": "1K", "SENTENCES": 6, "LABELS": 2}.items():
+    for name, value in {"SIZE": "d8", "SENTENCES": 6, "LABELS": 2}.items():
         monkeypatch.setattr(trace, f"PAPER_{name}", value)
     monkeypatch.setattr(trace, "SLICE", 3)
     assert trace.paper_estimate(minutes=1).count == 6

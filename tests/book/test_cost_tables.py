@@ -18,34 +18,30 @@ from sameloss.book.studies import open_page
 from sameloss.runs.cost import Speed, training_flops
 from sameloss.store.store import Store
 from sameloss.studies.recorded import records
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.experiment import PRESETS
 
 
 def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
     table = preset_costs(Store(tmp_path)).set_index("preset")
     assert list(table.index) == list(PRESETS)
     assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
-    assert table["for"].eq("H200").tolist() == [False, False, False, False, True, True]
-    assert table.measured_h.dropna().to_dict() == {  # in results/
-        preset: records()[preset]["core_hours"] for preset in ("laptop-long", "workstation")
-    }
+    assert table["for"].eq("H200").tolist() == [False, False, False, True, True]
+    assert set(table.measured_h.dropna().index) <= set(records())
     assert table.on["smoke"] == "–"
 
 
 def test_sizes_are_the_papers_with_true_counts():
     table = size_table().set_index("size")
     assert 195e6 < table.parameters["235M"] < 205e6
-    families = [
-        PRESETS[name].domain.sizes for name in ("smoke", "laptop", "laptop-long", "workstation", "paper")
-    ]
+    families = [preset.setups[0].models for preset in PRESETS.values()]
     assert list(table.index) == list(dict.fromkeys(size for sizes in families for size in sizes))
-    assert table.preset["2M"] == "gpu"  # the first that has it
+    assert table.preset["5M"] == "gpu"  # the first that has it
     assert table.d_model["235M"] == 1024
 
 
 def test_a_record_that_is_not_complete_is_no_measurement_of_its_preset(tmp_path, monkeypatch):
     left = pd.DataFrame({"part": ["a"], "left": [1.0]})
-    monkeypatch.setattr(cost_tables, "rows", lambda preset, name: left)
+    monkeypatch.setattr(cost_tables, "recorded", lambda name, preset: left)
     assert preset_costs(Store(tmp_path)).measured_h.isna().all()
 
 
@@ -55,7 +51,7 @@ def test_what_a_record_took_stands_beside_what_was_told(monkeypatch):
     hours = {"told": [1.0, 2.0, 9.0], "took": [1.5, 3.0, 1.0], "left": [0.0, 0.0, 1.0]}
     tables = {"old": pd.DataFrame(), "new": pd.DataFrame(parts | hours)}
     monkeypatch.setattr(cost_tables, "records", lambda: tables)
-    monkeypatch.setattr(cost_tables, "rows", lambda preset, name: tables[preset])
+    monkeypatch.setattr(cost_tables, "recorded", lambda name, preset: tables[preset])
     found = cost_tables.recorded_parts()
     assert found.preset.tolist() == ["new"] * 3
     assert found.columns[0] == "preset"
@@ -68,28 +64,29 @@ def computed(tmp_path_factory):
     """Two small pre-trainings of either size."""
     given = {"preset": "smoke", "steps": 20, "seeds": 2}
     page = open_page("02_existence", **given, artifacts=str(tmp_path_factory.mktemp("artifacts")))
-    for run in page.group.pretrainings().values():
-        page.store.get(run)
+    for replicate in page.config.replicates():
+        for size in replicate.models:
+            page.store.get(replicate.main(size))
     return page
 
 
 def test_estimates_stand_beside_what_it_took(computed):
-    table = estimated_and_measured(computed.store, computed.group)
-    assert table["size"].tolist() == ["1K", "3K"]
+    table = estimated_and_measured(computed.store, computed.config)
+    assert table["size"].tolist() == ["d8", "d16"]
     assert (table[["estimated_s", "measured_s", "tokens_per_s"]] > 0).all(axis=None)
     assert table.utilisation.between(0, 100, inclusive="neither").all()
 
 
 def test_speeds_by_hand(computed, monkeypatch):
     """Sentences a second times their tokens; of a device whose products are as fast as the training was."""
-    runs = [computed.group.pretraining("1K", seed) for seed in range(2)]
+    runs = [replicate.main("d8") for replicate in computed.config.replicates()]
     seconds = sum(computed.store.manifest(run)["wall_s"] for run in runs) / 2
     length = mean_length(runs[0], computed.store)
     monkeypatch.setattr(
         cost_tables, "flops_per_second", lambda *_: training_flops(runs[0], length) / seconds * 4
     )
     monkeypatch.setattr(cost_tables, "CORE", Speed(lambda *_: 1e9, 0.0))
-    row = estimated_and_measured(computed.store, computed.group).iloc[0]
+    row = estimated_and_measured(computed.store, computed.config).iloc[0]
     assert row.measured_s == pytest.approx(seconds)
     assert row.tokens_per_s == round(20 * 64 * length / seconds)
     assert row.utilisation == pytest.approx(25)
@@ -98,11 +95,11 @@ def test_speeds_by_hand(computed, monkeypatch):
 
 def test_on_another_device_no_speed_of_this_one_is_compared(computed, monkeypatch):
     monkeypatch.setattr(cost_tables, "device_name", lambda: "another")
-    assert estimated_and_measured(computed.store, computed.group).utilisation.isna().all()
+    assert estimated_and_measured(computed.store, computed.config).utilisation.isna().all()
 
 
 def test_sentences_have_the_length_that_is_trained_on(computed):
-    assert mean_length(computed.group.pretraining("1K", 0), computed.store) == 4
+    assert 2 < mean_length(computed.replicate.main("d8"), computed.store) < 4  # some sentences end early
 
 
 def test_a_recorded_benchmark_is_read_with_its_origin(home):

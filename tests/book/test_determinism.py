@@ -9,7 +9,7 @@ from campaign.commands import results
 from sameloss.book.studies import open_page
 from sameloss.store.pool import compute_all
 
-PAGES = ("b2_enlargement", "ii5_growing")
+PAGES = ("e_mask_rate", "ii5_growing")
 
 
 @pytest.mark.book

@@ -30,7 +30,7 @@ def snakemake(folder, *options, **config):
 
 
 def tiny(folder, *options):
-    return snakemake(folder, *options, preset="smoke", sizes="1K", steps=20, seeds=",".join(map(str, SEEDS)))
+    return snakemake(folder, *options, preset="smoke", sizes="d8", steps=20, seeds=",".join(map(str, SEEDS)))
 
 
 def run(command):
@@ -84,7 +84,7 @@ def test_a_killed_grid_goes_on_and_computes_nothing_twice(tmp_path, strays):
     assert resumed.returncode == 0, resumed.stderr[-3000:]
 
     made = notebooks(tmp_path)
-    cell = tmp_path / "_build" / "grid" / "steps-20" / "smoke" / "PCFG" / "1K" / "adamw"
+    cell = tmp_path / "_build" / "grid" / "steps-20" / "smoke" / "grammar" / "d8"
     assert set(made) == {cell / f"seeds-{seeds}.ipynb" for seeds in SEEDS}
     after = finished(tmp_path)
     assert {path: after[path] for path in before} == before
@@ -97,23 +97,17 @@ def test_a_killed_grid_goes_on_and_computes_nothing_twice(tmp_path, strays):
 
 
 REFUSALS = [
-    ({"szies": "1K"}, "A grid has no 'szies'; valid are preset, languages, sizes, algorithms, seeds, "),
+    ({"szies": "d8"}, "A grid has no 'szies'; valid are preset, languages, sizes, seeds, "),
     ({"preset": "samll"}, "Unknown preset 'samll'; choose one of auto, smoke, laptop, "),
-    ({"languages": "PCFG,Dutch"}, "Unknown language 'Dutch'; choose one of PCFG, HMM, OPT."),
-    ({"sizes": "1K,9K"}, "Unknown size '9K'; choose one of all, 1K, 3K, L856, 40K, "),
-    ({"sizes": "2M"}, "Size 2M does not belong to preset smoke, whose sizes are 1K, 3K, L856; "),
     (
-        {"preset": "laptop", "sizes": "155K", "languages": "PCFG,HMM"},
-        "Size 155K is not on HMM at preset laptop; choose one of all, 10K, 40K, L4K, ",
+        {"languages": "grammar,dutch"},
+        "Language dutch is not in preset smoke; choose all or grammar, hmm, ",
     ),
+    ({"sizes": "d8,9K"}, "Unknown size '9K'; choose one of all, d8, d16, lstm16, "),
+    ({"sizes": "2M"}, "Size 2M is not on grammar at preset smoke; choose one of all, d8, "),
     (
-        {"preset": "paper", "sizes": "2M", "languages": "HMM"},
-        "Size 2M is not on HMM at preset paper; choose one of all, 4M, 10M, 29M, 67M, 135M.",
-    ),
-    ({"algorithms": "adamw,adam"}, "Unknown algorithm 'adam'; choose one of adamw, sgd, "),
-    (
-        {"sizes": "L856", "algorithms": "dropout"},
-        "An LSTM cannot be trained with dropout; choose another family's size; algorithms for L856 are adamw",
+        {"preset": "paper", "sizes": "2M", "languages": "hmm"},
+        "Size 2M is not on hmm at preset paper; it goes with language grammar.",
     ),
     ({"seeds": "1,0"}, "seeds must be positive; got 0."),
     ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
@@ -139,32 +133,30 @@ def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence
 
 
 def test_an_axis_is_given_once():
-    with pytest.raises(ParameterError, match=r"^sizes is given twice; write sizes=1K,3K\.$"):
-        grid_of(["sizes=1K", "sizes=3K"])
+    with pytest.raises(ParameterError, match=r"^sizes is given twice; write sizes=d8,d16\.$"):
+        grid_of(["sizes=d8", "sizes=d16"])
 
 
 @pytest.mark.book
 def test_snakemake_says_the_sentence_and_starts_nothing(tmp_path):
-    refused = run(snakemake(tmp_path, preset="smoke", sizes="1K,L856", algorithms="adamw,post-ln"))
+    refused = run(snakemake(tmp_path, preset="smoke", sizes="d8,lstm16"))
     assert refused.returncode == 1
-    assert (
-        "\nAn LSTM cannot be trained with post-LN; choose another family's size; algorithms" in refused.stderr
-    )
+    assert "Size lstm16 is not on grammar at preset smoke; it goes with language hmm." in refused.stderr
     assert "Traceback" not in refused.stderr
     assert not finished(tmp_path)
     assert not (tmp_path / "_build").exists()
 
 
 def test_all_sizes_are_those_of_each_language(tmp_path):
-    grid = grid_of(["preset=paper", "languages=PCFG,HMM", f"artifacts={tmp_path}"])
+    grid = grid_of(["preset=paper", "languages=grammar,hmm", f"artifacts={tmp_path}"])
     pcfg, hmm = (
         ("2M", "5M", "9M", "13M", "41M", "110M", "235M", "430M", "730M"),
         ("4M", "10M", "29M", "67M", "135M"),
     )
     expected = [
-        f"paper/{language}/{size}" for language, sizes in (("PCFG", pcfg), ("HMM", hmm)) for size in sizes
+        f"paper/{language}/{size}" for language, sizes in (("grammar", pcfg), ("hmm", hmm)) for size in sizes
     ]
-    assert cells(grid) == [f"{cell}/adamw/seeds-1" for cell in expected]
+    assert cells(grid) == [f"{cell}/seeds-1" for cell in expected]
 
 
 def cells_of(tmp_path, **given):
@@ -173,19 +165,15 @@ def cells_of(tmp_path, **given):
 
 def test_axes_are_multiplied_and_no_cell_is_there_twice(tmp_path):
     """A size by name stands beside all sizes, which hold it."""
-    found = cells_of(tmp_path, preset="smoke", sizes="1K,all", algorithms="adamw,sam", seeds="1,2")
-    assert len(found) == len(set(found)) == 2 * 2 * 2
-    assert found[:3] == [
-        "smoke/PCFG/1K/adamw/seeds-1",
-        "smoke/PCFG/1K/adamw/seeds-2",
-        "smoke/PCFG/1K/sam/seeds-1",
-    ]
+    found = cells_of(tmp_path, preset="smoke", sizes="d8,all", seeds="1,2")
+    assert len(found) == len(set(found)) == 2 * 2
+    assert found[:2] == ["smoke/grammar/d8/seeds-1", "smoke/grammar/d8/seeds-2"]
 
 
 def test_what_is_left_out_is_the_presets(tmp_path):
     """As a chapter would take it: a whole number may be written as a power of ten."""
-    assert cells_of(tmp_path, preset="smoke", sizes="1K", steps="1e3") == ["smoke/PCFG/1K/adamw/seeds-3"]
-    assert cells_of(tmp_path, preset="auto", sizes="2M", seeds="None") == ["gpu/PCFG/2M/adamw/seeds-3"]
+    assert cells_of(tmp_path, preset="smoke", sizes="d8", steps="1e3") == ["smoke/grammar/d8/seeds-2"]
+    assert cells_of(tmp_path, preset="auto", sizes="2M", seeds="None") == ["paper/grammar/2M/seeds-1"]
 
 
 def test_another_length_of_training_has_a_folder_of_its_own():
@@ -198,7 +186,7 @@ def test_a_number_is_handed_on_as_one_however_it_is_written(tmp_path, steps):
     grid = grid_of([f"steps={steps}", "max_hours=5e-1\n", "workers=02"])
     assert (grid.steps, grid.max_hours, grid.workers) == ("1000", "0.5", "2")
     assert grid.folder == "_build/grid/steps-1000"
-    assert cells_of(tmp_path, preset="smoke", sizes="1K", seeds="１\n") == ["smoke/PCFG/1K/adamw/seeds-1"]
+    assert cells_of(tmp_path, preset="smoke", sizes="d8", seeds="１\n") == ["smoke/grammar/d8/seeds-1"]
 
 
 def test_what_is_handed_to_the_shell_is_quoted():
@@ -220,5 +208,5 @@ def test_an_algorithm_that_cannot_train_a_size_is_refused_with_those_that_can(tm
 def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):
     command = [sys.executable, "-m", "sameloss.book.grid", f"artifacts={tmp_path}"]
     grid = json.loads(run(command).stdout)
-    assert grid["cells"] == [f"laptop/PCFG/{size}/adamw/seeds-3" for size in ("40K", "155K")]
+    assert grid["cells"] == [f"laptop/grammar/{size}/seeds-2" for size in ("d24", "d96")]
     assert (grid["folder"], grid["workers"]) == ("_build/grid", 1)

@@ -56,13 +56,13 @@ def computed(artifacts):
 
 def test_one_size_end_to_end_then_warm(tmp_path):
     artifacts = tmp_path / "artifacts"
-    done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1))
+    done = papermill(tmp_path, artifacts, ("size", "d8"), ("seeds", 1))
     assert_done(done, tmp_path / "out.ipynb")
-    assert "(pre-trainings: 1, " in printed(tmp_path / "out.ipynb")
+    assert "(pre-trainings: " in printed(tmp_path / "out.ipynb")
     before = computed(artifacts)
-    (pretraining,) = (text for path, (_, text) in before.items() if "Pretraining" in path.parts)
-    assert json.loads(pretraining)["parameters"]["shape"]["d_model"] == 8
-    done = papermill(tmp_path, artifacts, ("size", "1K"), ("seeds", 1), ("task", "root"))
+    trained = [json.loads(text) for path, (_, text) in before.items() if "Pretraining" in path.parts]
+    assert {run["parameters"]["shape"]["d_model"] for run in trained} == {8}
+    done = papermill(tmp_path, artifacts, ("size", "d8"), ("seeds", 1))
     assert_done(done, tmp_path / "out.ipynb")
     assert "nothing is computed" in printed(tmp_path / "out.ipynb")
     assert computed(artifacts) == before
@@ -77,9 +77,9 @@ def assert_one_sentence(sentence, notebook):
 
 
 def test_a_copy_elsewhere_shows_the_same_records(tmp_path):
-    shutil.copy(ROOT / "chapters" / "comparison.ipynb", tmp_path)
+    shutil.copy(ROOT / "chapters" / "e_mask_rate.ipynb", tmp_path)
     given = ["-p", "preset", "smoke", "-p", "artifacts", str(tmp_path / "own")]
-    command = [PAPERMILL, "--no-progress-bar", "comparison.ipynb", "out.ipynb", *given]
+    command = [PAPERMILL, "--no-progress-bar", "e_mask_rate.ipynb", "out.ipynb", *given]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     assert "No book was found" not in printed(tmp_path / "out.ipynb")
@@ -87,7 +87,7 @@ def test_a_copy_elsewhere_shows_the_same_records(tmp_path):
 
 
 def test_a_fault_ends_papermill_in_one_sentence(tmp_path):
-    sentence = r"ParameterError: Unknown parameter 'szie'; valid here are preset, size, "
+    sentence = r"ParameterError: Unknown parameter 'szie'; valid here are preset, language, size, "
     done = papermill(tmp_path, tmp_path / "artifacts", ("szie", "10K"))
     assert done.returncode == 1
     assert re.search(sentence, done.stderr)
@@ -114,9 +114,9 @@ def said(capsys, monkeypatch):
 
 
 REFUSED = [
-    ({"size": "9K"}, r"ParameterError: Unknown size '9K'; choose one of all, 1K, 3K, .*10K"),
+    ({"size": "9K"}, r"ParameterError: Unknown size '9K'; choose one of all, d8, d16, .*d24"),
     ({"steps": -3}, r"ParameterError: steps must be positive; got -3\."),
-    ({"preset": "laptop", "size": "235M"}, r"ParameterError: Size 235M does not belong to preset laptop"),
+    ({"preset": "laptop", "size": "235M"}, r"ParameterError: Size 235M is not on grammar at preset laptop; "),
     ({"artifacts": "{folder}/mine.txt/artifacts"}, r"StoreError: The artifacts folder"),
 ]
 
@@ -139,7 +139,7 @@ def test_the_papers_size_is_refused_on_a_cpu_with_its_cost(tmp_path, said):
     if torch.cuda.is_available():
         pytest.skip("on an accelerator this would train for hours")
     refusal = (
-        r"ParameterError: preset paper, size 235M: \d+ missing runs take about [\d,.]+ hours of one core "
+        r"ParameterError: preset paper, grammar: 235M: \d+ missing runs take about [\d,.]+ hours of one core "
         r"\(pre-trainings: 1, [\d.e+]+ FLOPs, [\d.]+ GB a process\), above max_hours = 5000; raise max_hours"
     )
     assert re.match(refusal, said(CHAPTER, in_folder(tmp_path, {"size": "235M"})))
@@ -165,7 +165,7 @@ def test_lifting_the_limit_starts_the_papers_protocol(tmp_path):
 
 def test_a_paper_shape_learns_on_the_papers_language(tmp_path):
     page = open_page("04_flatness", size="2M", artifacts=str(tmp_path))
-    run = page.group.pretraining("2M", 0)
+    run = page.replicate.main("2M")
     brief = replace(run.optimisation, steps=2, batch=8)
     run = replace(run, corpus=replace(run.corpus, sentences=300), optimisation=brief, checkpoints=(2,))
     run = replace(run, execution=replace(run.execution, compiled=False))  # which takes half a minute
@@ -185,7 +185,7 @@ def test_a_grammar_of_ones_own(tmp_path, smoke_store):
         text = printed(tmp_path / "out.ipynb")
         assert "pre-trainings" not in text
         assert "False" not in text
-    done = papermill(tmp_path, smoke_store, *own, ("size", "1K"), ("seeds", 1))
+    done = papermill(tmp_path, smoke_store, *own, ("size", "d8"), ("seeds", 1))
     assert_done(done, tmp_path / "out.ipynb")
 
 
@@ -208,23 +208,26 @@ def test_bad_languages_end_in_one_sentence(tmp_path, smoke_store, said, given, s
     assert re.match(sentence, said(LANGUAGES, in_folder(tmp_path, given)))
 
 
-def test_an_endless_corpus_trains(tmp_path, smoke_store):
-    endless = [("size", "1K"), ("seeds", 1), ("corpus", "endless")]
-    done = papermill(tmp_path, smoke_store, *endless)
-    assert_done(done, tmp_path / "out.ipynb")
-
-
 def test_help_explains_every_parameter():
     done = subprocess.run(
         [PAPERMILL, "--help-notebook", CHAPTER], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    for name in ("preset", "size", "task", "steps", "seeds", "probe_seeds", "trace_sentences", "max_hours"):
+    for name in (
+        "preset",
+        "language",
+        "size",
+        "steps",
+        "seeds",
+        "probe_seeds",
+        "trace_sentences",
+        "max_hours",
+    ):
         assert re.search(rf"{name}: (str|int|float) \(default .*\)\s+\S+", done.stdout), name
 
 
 def test_a_diverging_run_ends_in_one_sentence(smoke_store):
-    page = open_page("04_flatness", size="1K", artifacts=str(smoke_store))
-    run = page.group.pretraining("1K", 0)
+    page = open_page("04_flatness", size="d8", artifacts=str(smoke_store))
+    run = page.replicate.main("d8")
     run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
     with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
         get_all(page.store, [run], workers=1)
@@ -234,4 +237,4 @@ def test_a_chapter_at_work_can_begin_again(smoke_store, capsys):
     namespace = {"preset": "smoke", "sentences": 60, "artifacts": str(smoke_store)}
     namespace["page"] = begin(namespace, STUDY, "a2_conditionals")
     namespace["sentences"] = 70
-    assert begin(namespace, STUDY, "a2_conditionals").config.evaluation.language_sentences == 70
+    assert begin(namespace, STUDY, "a2_conditionals").config.language_sentences == 70

@@ -16,7 +16,8 @@ from sameloss.book.executed import copy_of
 from sameloss.book.site import STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
-from sameloss.studies.same_loss.claims import CLAIMS, TOPICS
+from sameloss.studies.same_loss.pages import recorded_answers
+from sameloss.studies.same_loss.tables import PAGES
 from sameloss.studies.stability import claims as stability
 
 ROOT = Path(__file__).parents[2]
@@ -258,12 +259,17 @@ def test_claims_and_their_chapters_lead_to_each_other(html):
     found = pages(html)
     there = [target for target in found[home].targets if "#claim-" in target]
     elsewhere = (*growing.TOPICS, *growing.STACKING_TOPICS, *stability.TOPICS, *images.TOPICS)
-    assert len(there) == len(CLAIMS) + sum(len(topic.claims) for topic in elsewhere)
+    assert len(there) == sum(len(topic.claims) for topic in elsewhere)
     for target in there:
         name, _, anchor = target.partition("#")
         assert f"verdicts.html#{anchor}" in found[home.parent / name].targets
-    front = [target for target in found[html / "intro.html"].targets if "#claim-" in target]
-    assert len(front) == len(TOPICS)
+
+
+@pytest.mark.book
+def test_every_question_of_the_front_page_leads_to_its_chapter(html):
+    front = [target for target in pages(html)[html / "intro.html"].targets if target.startswith("chapters/")]
+    main = recorded_answers().query("row == 'main' and direction != 'not judged'")
+    assert {f"chapters/{page}.html" for page in PAGES if set(PAGES[page]) & set(main.question)} <= set(front)
 
 
 @pytest.mark.book

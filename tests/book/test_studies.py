@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 
 NAMES = (
     "same_loss",
-    "comparison",
     "manifold_flow",
     "dyck",
     "growing",

@@ -8,7 +8,7 @@ import pytest
 
 from sameloss.book.verdict_table import LOOKS, badge, counted, counts, findings, sentence, table
 from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.evidence import Source, answers, side_by_side
+from sameloss.studies.evidence import Source, side_by_side
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import Claim, Judged, Topic, Verdict, verdict_table
 
@@ -41,7 +41,7 @@ def words(html):
 
 
 def test_every_verdict_has_a_colour_an_icon_and_its_word():
-    assert set(LOOKS) == {*Verdict, *Judgement}
+    assert set(LOOKS) == {*Verdict, *Judgement, "supported", "unclear", "against", "not testable"}
     for verdict in LOOKS:
         assert words(badge(str(verdict))).endswith(f" {verdict}")
 
@@ -96,15 +96,18 @@ def test_a_sentence_of_one_source_does_not_name_it(evidence):
     assert words(sentence(evidence[evidence.id == "lone"], "accuracy points")) == "– not testable here"
 
 
-def test_answers_lead_to_their_claims(evidence):
-    html = findings(answers(TOPICS, evidence), "chapters/")
-    assert [words(row) for row in rows_of(html)[1:]] == [
-        "Does it saturate? ✓ direction confirmed +0.0052 (0.0051 to 0.0053) nats "
-        "it saturates [laptop, this page, 3 seeds]",
-        "Is larger better? ↓ smaller than published +0.50 (-1.00 to 2.00) accuracy points "
-        "larger &lt;is&gt; better [laptop-long, recorded, 5 seeds]",
+def test_answers_lead_to_their_chapters():
+    about = {"question": "Is larger <is> better?", "page": "02_a", "language": "grammar"}
+    rows = [
+        about | {"effect": "+3.0 points", "published": "+4.6", "direction": "supported", "size": "smaller"},
+        about | {"effect": "0.5", "published": "–", "direction": "not testable", "size": "no room"},
     ]
-    assert 'href="chapters/04_b.html#claim-nats"' in html
+    html = findings(pd.DataFrame(rows), "chapters/")
+    assert [words(row) for row in rows_of(html)[1:]] == [
+        "Is larger &lt;is&gt; better? ✓ supported , smaller grammar: +3.0 points; the paper: +4.6",
+        "Is larger &lt;is&gt; better? – not testable , no room grammar: 0.5",
+    ]
+    assert 'href="chapters/02_a.html"' in html
 
 
 def test_verdicts_are_counted_by_source_in_the_order_of_the_words(evidence):

@@ -13,23 +13,14 @@ from toy_runs import TINY
 from sameloss.images import ImageSource
 from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.measures.downstream.adamw_probe import AdamWProbe
-from sameloss.measures.downstream.finetune import FinetuneSettings
-from sameloss.measures.downstream.online_code import FEW_LABELS
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.flatness import (
-    EnlargementMeasurement,
-    FlatnessMeasurement,
-    HessianGapMeasurement,
-    SaturationMeasurement,
-    TraceMeasurement,
-)
+from sameloss.runs.flatness import TraceMeasurement
 from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import BaselineLabelBudget, BaselineProbing, Finetuning, LabelBudget, Probing
+from sameloss.runs.probing import Probing
 from sameloss.runs.sampling import (
     Calibration,
     CorpusSampling,
@@ -38,7 +29,6 @@ from sameloss.runs.sampling import (
     LanguageMeasurement,
 )
 from sameloss.store.store import Run, Store
-from sameloss.studies.comparison.experiment import Measures, language_baselines, model_measurement
 from sameloss.studies.decision_lists.experiment import (
     PARTS,
     Departures,
@@ -92,6 +82,12 @@ from sameloss.studies.same_loss.estimators import (
     IdentityMeasurement,
     ReparametrisationMeasurement,
 )
+from sameloss.studies.same_loss.experiment import (
+    Measures,
+    flatness_measurement,
+    language_baselines,
+    model_measurement,
+)
 from sameloss.studies.stability.experiment import AllSwaps, RidgeSwaps, TwinTraining
 from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
 from sameloss.training.algorithms import ALGORITHMS, recipe
@@ -134,10 +130,6 @@ ENDLESS_TEXT = CorpusSampling(RECURSIVE, None, seed=0)
 
 SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
 
-PROBE = AdamWProbe(epochs=5, batch=32)
-
-READ_FEW = replace(FEW_LABELS, tolerance=1e-8)  # so that rounding does not decide where it stops
-
 LABELLED = LabelledSampling(
     TINY, Downstream(("root", "span2"), "likelihood", train=130, test=200, probe_seeds=2, seed=0)
 )
@@ -178,7 +170,6 @@ def held_out(language: LanguageSpec) -> HeldOutConditionals:
 def sampled() -> dict[str, Run]:
     """Return corpora, labelled sentences and conditionals."""
     posterior = replace(LABELLED.downstream, label_kind="posterior")
-    unseen = replace(LABELLED.downstream, test=4, unseen_test=True)
     return {
         **{f"corpus, {name}": CorpusSampling(spec, 200, 0) for name, spec in LANGUAGES.items()},
         "corpus, of the trainings": CORPUS,
@@ -187,7 +178,6 @@ def sampled() -> dict[str, Run]:
         "corpus, endless text": ENDLESS_TEXT,
         "labelled, drawn": LABELLED,
         "labelled, posterior": replace(LABELLED, downstream=posterior),
-        "labelled, unseen": replace(LABELLED, downstream=unseen, corpus=FEW),
         **{f"held out, {name}": held_out(spec) for name, spec in LANGUAGES.items()},
     }
 
@@ -226,26 +216,14 @@ def trainings() -> dict[str, Run]:
 def measured() -> dict[str, Run]:
     """Return what is measured of one training."""
     model = trained()
-    finetune = FinetuneSettings(epochs=3, batch=32, lr=2e-2, warmup_steps=4)
     measures = Measures(64, 16, train=40, probe_sets=2, few_labels=(20,), many_labels=100, trace_sentences=40)
     return {
         "model, read in all ways": model_measurement(model, 12, LABELLED, held_out(TINY), measures, True),
         "baselines": language_baselines(LABELLED, held_out(TINY), measures),
-        "saturation, exact": SaturationMeasurement(model, held_out(TINY)),
-        "saturation, sampled": SaturationMeasurement(replace(model, corpus=HMM_CORPUS), held_out(HMM)),
-        "probing": Probing(model, (12,), LABELLED, PROBE),
-        "probing, projected": Probing(model, (12,), LABELLED, replace(PROBE, projection=8)),
         "probing, untrained and solved": Probing(model, (0, 12), LABELLED, OptimalProbe()),
-        "lookup table": BaselineProbing("lookup table", LABELLED, PROBE),
-        "one-hot tokens": BaselineProbing("one-hot tokens", LABELLED, PROBE),
-        "labels, by number": LabelBudget(model, (0, 12), LABELLED, READ_FEW),
-        "labels of one-hot tokens, by number": BaselineLabelBudget("one-hot tokens", LABELLED, READ_FEW),
-        "finetuning": Finetuning(model, LABELLED, finetune),
+        "flatness, all measures": flatness_measurement(model, 12, 24, 0),
         "trace, sampled": TraceMeasurement(model, 40, 2, "sampled", 0),
         "trace, exact": TraceMeasurement(model, 40, 1, "exact", 0),
-        "gap": HessianGapMeasurement(model, 32, 8, 0),
-        "enlargement": EnlargementMeasurement(model, 40, 0, 2, 16),
-        "flatness": FlatnessMeasurement(model, 24, 0),
         "estimators": EstimatorComparison(model, 1024, 0),
         "reparametrisation": ReparametrisationMeasurement(model, 24, 0, 2),
         "identity": IdentityMeasurement(TINY, SHAPE, (0, 12), 1e-2, 0),

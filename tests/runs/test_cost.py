@@ -1,14 +1,14 @@
 """Operations, bytes and seconds of a pre-training, counted by hand."""
 
 from dataclasses import replace
-from functools import partial
 from itertools import count
 
 import pytest
 import torch
 
-from sameloss.book.studies import open_page
+from sameloss.languages import HierarchySpec
 from sameloss.models.bilstm import BiLSTMShape
+from sameloss.models.sizes import SIZES
 from sameloss.runs import cost
 from sameloss.runs.cost import (
     CORE,
@@ -21,7 +21,8 @@ from sameloss.runs.cost import (
     training_bytes,
     training_flops,
 )
-from sameloss.runs.sampling import Downstream, LabelledSampling
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Adversary, Objective, TracePenalty
@@ -87,10 +88,11 @@ def test_an_h200_is_bound_by_memory_where_models_are_narrow():
 
 
 def test_the_reference_core_takes_what_was_measured(tiny_run):
-    """10K and 40K of the laptop for 3,200 steps, each beside another training."""
-    page = partial(open_page, "02_existence", preset="laptop", seeds=1)
-    for size, seconds in (("10K", 50), ("40K", 70)):
-        run = replace(page(size=size).group.pretraining(size, 0), optimisation=Optimisation(3200, 256, 5e-3))
+    """Widths of 16 and 32 for 3,200 steps on eight tokens, each beside another training."""
+    corpus = CorpusSampling(HierarchySpec(levels=3, symbols=3, rules=2, smoothing=0.03, seed=9), 1 << 19, 0)
+    for size, seconds in (("d16", 50), ("d32", 70)):
+        how = Optimisation(3200, 256, 5e-3)
+        run = Pretraining(corpus, SIZES["laptop"][size], how, 0, (3200,), micro_batch=256, resume_every=500)
         assert CORE.seconds(run) == run.effort == pytest.approx(seconds, rel=0.1)
 
 

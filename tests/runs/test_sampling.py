@@ -1,4 +1,4 @@
-"""Labelled sentences: all have labels, test sentences can be kept apart from a corpus."""
+"""Labelled sentences: all have labels."""
 
 from dataclasses import replace
 
@@ -11,7 +11,6 @@ from sameloss.languages.grammars.formats import GrammarText
 from sameloss.languages.labels import labels
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.store import Store
-from sameloss.training.corpus import unseen
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.4, 0.6), seed=5)
 DOWNSTREAM = Downstream(("root", "span2"), "likelihood", train=150, test=50, probe_seeds=2, seed=0)
@@ -41,25 +40,6 @@ def test_a_task_that_no_sentence_has_is_one_sentence(store):
     never = replace(EARLY_STOPPING, early_stop=(0.999999, 0.999999), words_per_symbol=1, words=40, seed=1)
     with pytest.raises(LanguageError, match="Of 30000 sentences fewer than 300 have a label in all of root"):
         store.get(LabelledSampling(never, DOWNSTREAM))
-
-
-def test_unseen_test_sentences_are_distinct_and_not_in_the_corpus(store):
-    spec = PCFGSpec(2, 2, 3, 2, 3, 8, 4, 1.0, 1.0, smoothing=0.05, seed=2)
-    corpus = CorpusSampling(spec, 500, 0)
-    fresh = store.get(LabelledSampling(spec, DOWNSTREAM))[1]
-    assert not unseen(store.get(corpus), fresh.sentences).all()
-    run = LabelledSampling(spec, replace(DOWNSTREAM, unseen_test=True), corpus)
-    training, test = store.get(run)
-    assert unseen(store.get(corpus), test.sentences).all()
-    assert len(test.sentences.tokens.unique(dim=0)) == 50
-    assert torch.equal(training.labels, store.get(LabelledSampling(spec, DOWNSTREAM))[0].labels)
-    assert run.parents() == [corpus]
-
-
-def test_unseen_needs_a_fixed_corpus(store, tiny_spec):
-    for corpus in (None, CorpusSampling(tiny_spec, None, 0)):
-        with pytest.raises(ParameterError, match="need a corpus of a fixed size"):
-            store.get(LabelledSampling(tiny_spec, replace(DOWNSTREAM, unseen_test=True), corpus))
 
 
 @pytest.mark.parametrize("sentences", [0, -1])

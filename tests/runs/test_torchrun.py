@@ -14,16 +14,16 @@ import psutil
 import pytest
 from stores import with_copies
 
-from sameloss.book.studies import open_page
 from sameloss.errors import NonFiniteLoss
+from sameloss.languages import PCFGSpec
+from sameloss.measures.saturation import divergences
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs import torchrun
+from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling
 from sameloss.runs.torchrun import _pickled
 from sameloss.store.store import Store
-from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.settings import SMOKE, SMOKE_LANGUAGE
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 
@@ -101,20 +101,23 @@ def _command_lines():
 
 FAST = Execution(compiled=True, by_length=True, processes=2)
 
+RAGGED = PCFGSpec(3, 3, 3, 3, 3, 6, 3, 0.7, 0.7, early_stop=(0.2, 0.4), smoothing=0.03, seed=1)
+
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="compiling needs a compiler")
 def test_every_speed_option_gives_the_plain_training_but_for_rounding(tmp_path):
-    """At the smoke preset, on sentences of several lengths: losses at first, and KL within a seed's noise."""
-    given = {"preset": "smoke", "size": "3K", "seeds": 4, "artifacts": str(tmp_path), "micro_batch": 16}
-    page = open_page("02_existence", **given)
-    ragged = replace(SMOKE_LANGUAGE, levels=3, early_stop=(0.2, 0.4))
-    domains = {**SMOKE, "PCFG": replace(SMOKE["PCFG"], language=ragged)}
-    plain = replaced(page.group, "settings.domains", domains)
-    fast = replaced(plain, "settings.training.execution", FAST)
-    (slow, *others), quick = plain.measured("saturation").values(), fast.measured("saturation")["3K", 0]
-    losses = [page.store.get(run.pretraining).history.loss for run in (slow, quick)]
+    """On sentences of several lengths: losses at first, and KL within a seed's noise."""
+    store, corpus = Store(tmp_path), CorpusSampling(RAGGED, 20_000, seed=0)
+    how = Optimisation(steps=160, batch=64, lr=1e-2)
+    plain = [
+        Pretraining(corpus, EncoderShape(16, 2, 1, 32), how, seed, (160,), micro_batch=16, resume_every=50)
+        for seed in range(4)
+    ]
+    quick = replace(plain[0], execution=FAST)
+    losses = [store.get(run).history.loss for run in (plain[0], quick)]
     assert losses[1][:5].tolist() == pytest.approx(losses[0][:5].tolist(), rel=1e-5)
-    last = [page.store.get(run).query("part == 'kl'")["mean"].iloc[-1] for run in (slow, *others, quick)]
+    held_out = store.get(HeldOutConditionals(RAGGED, 500, 0))
+    last = [float(divergences(store.get(run).last(), *held_out).mean()) for run in (*plain, quick)]
     assert last[-1] == pytest.approx(last[0], abs=np.std(last[:-1], ddof=1))
 
 

@@ -1,17 +1,15 @@
-"""Evidence of several presets: the strongest first, and what it answers."""
+"""Evidence of several presets: the strongest first."""
 
 import math
 
-import pandas as pd
 import pytest
 
 from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.evidence import SCALES, Source, answers, side_by_side, strongest
-from sameloss.studies.same_loss.settings import PRESETS
-from sameloss.studies.verdict import Claim, Judged, Topic, verdict_table
+from sameloss.studies.evidence import SCALES, Source, side_by_side, strongest
+from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.verdict import Claim, Judged, verdict_table
 
 A, B, C = (Claim(name, "Fig. 1", f"claim {name}", "a_page", unit="points") for name in "abc")
-TOPICS = (Topic("Is it so?", (A, B)), Topic("And that?", (C,)))
 ABOVE, AROUND, UNKNOWN = Interval(2, 1, 3), Interval(0, -1, 1), Interval(*3 * [math.nan])
 SHORT, LONG = Source("laptop", 3), Source("laptop-long", 5, recorded=True)
 
@@ -21,7 +19,7 @@ def judged(*effects):
 
 
 def test_every_preset_has_a_scale():
-    assert {name.partition("-")[0] for name in PRESETS} == set(SCALES)
+    assert {name.partition("-")[0] for name in MAX_HOURS} == set(SCALES)
 
 
 @pytest.mark.parametrize(
@@ -64,17 +62,3 @@ def test_what_no_source_could_test_is_whole_of_the_strongest():
     best = strongest(side_by_side({SHORT: judged(alone), LONG: judged(UNKNOWN)}))
     assert best.source["a"] == LONG
     assert math.isnan(best.ours["a"])
-
-
-def test_a_question_is_answered_by_the_first_of_its_claims_that_could_be_tested():
-    found = answers(TOPICS, side_by_side({SHORT: judged(UNKNOWN, ABOVE, UNKNOWN)}))
-    assert found.question.tolist() == ["Is it so?", "And that?"]
-    assert found.id.tolist() == ["b", "c"]
-    assert found.verdict.tolist() == ["direction confirmed", "not testable here"]
-    assert found.loc[0, ["claim", "page", "unit", "low"]].tolist() == ["claim b", "a_page", "points", 1]
-
-
-def test_a_question_without_a_claim_is_left_out():
-    found = answers(TOPICS, side_by_side({SHORT: judged(ABOVE)}))
-    assert found.question.tolist() == ["Is it so?"]
-    assert answers((), side_by_side({SHORT: judged(ABOVE)})).equals(pd.DataFrame())

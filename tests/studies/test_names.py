@@ -3,12 +3,12 @@
 import pytest
 
 from sameloss.studies.names import NAMES, display_name
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.experiment import PRESETS
 from sameloss.training.algorithms import ALGORITHMS, label
 
 
 def test_every_task_of_the_main_languages_and_every_algorithm_has_a_name_in_words():
-    tasks = {task for settings in PRESETS.values() for d in settings.domains.values() for task in d.tasks}
+    tasks = {task for preset in PRESETS.values() for setup in preset.setups for task in setup.tasks}
     for name in [*tasks, *map(label, ALGORITHMS)]:
         assert "-" not in display_name(name).replace("post-LN", "").partition(", ")[0], name
         assert not display_name(name)[0].isupper() or display_name(name)[:3] in ("SGD", "SAM", "Ada"), name

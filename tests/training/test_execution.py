@@ -1,14 +1,16 @@
 """Faster ways to execute a training give the same training."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from recorded.tiny_runs import trained
 
-from sameloss.book.studies import open_page
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.studies.config import replaced
+from sameloss.store.store import Store
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
@@ -75,12 +77,8 @@ def test_bfloat16_products_train_float32_weights():
 
 @pytest.mark.parametrize("algorithm", ["adversarial", "trace-penalty", "soft", "sam", "mask-rate", "dropout"])
 def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
-    given = {"preset": "smoke", "algorithm": algorithm, "steps": 4, "artifacts": str(tmp_path)}
-    page = open_page("02_existence", **given)
-    fast = Execution(autocast=True, by_length=True)
-    run = replaced(page.group, "settings.training.execution", fast).pretraining("1K", 0)
-    assert run.execution.autocast
-    assert len(page.store.get(run).history) == 4
+    run = replace(trained(algorithm), execution=Execution(autocast=True, by_length=True))
+    assert len(Store(tmp_path).get(run).history) == 12
 
 
 def test_impossible_executions():

@@ -20,7 +20,6 @@ from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
 from sameloss.studies.drawing import download, use_style
-from sameloss.studies.evidence import answers, strongest
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
@@ -109,20 +108,17 @@ def glue_verdicts(page: Page[Any], verdicts: pd.DataFrame) -> pd.DataFrame:
     return evidence
 
 
-def glue_findings(page: Page[Any], verdicts: pd.DataFrame, statements: pd.DataFrame) -> None:
+def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
     """Glue what the book found: `findings`, the same as `findings-front` for the first page, and counts.
 
     Args:
-        page: that has all claims.
-        verdicts: of all claims.
+        answers: to the questions of Part I, from `same_loss.tables.findings`.
         statements: of all studies, see `statement.statement_table`.
 
     """
-    evidence = page.evidence(verdicts)
-    answered = answers(page.topics, evidence)
-    glue("findings", HTML(verdict_table.findings(answered)), display=False)
-    glue("findings-front", HTML(verdict_table.findings(answered, "chapters/")), display=False)
-    glue("claim-counts", verdict_table.counted(strongest(evidence).verdict), display=False)
+    glue("findings", HTML(verdict_table.findings(answers)), display=False)
+    glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
+    glue("claim-counts", verdict_table.counted(answers.direction), display=False)
     glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
 
 

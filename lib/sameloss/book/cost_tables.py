@@ -1,7 +1,8 @@
 """Tables of the page on costs."""
 
 import json
-from typing import Any
+from dataclasses import asdict
+from typing import Any, cast
 
 import pandas as pd
 
@@ -11,25 +12,26 @@ from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import results_folder
 from sameloss.store.provenance import origin_of
 from sameloss.store.store import Store, with_ancestors
-from sameloss.studies.recorded import records
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.recorded import rows
-from sameloss.studies.same_loss.settings import PRESETS, Settings
+from sameloss.studies.recorded import recorded, records
+from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu", "paper")
 """Presets whose estimate is for an H200."""
 
 
-def estimated_and_measured(store: Store, group: Group) -> pd.DataFrame:
-    """Return, for each size, what one pre-training was estimated to take and what it took.
+def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame:
+    """Return, for each size, what its longest descent was estimated to take and what it took.
 
     `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
     those of this device's matrix products in the same time (%), unknown for runs of another device.
     """
     rows = []
-    for size in group.sizes:
-        runs = [run for (name, _), run in group.pretrainings().items() if name == size]
+    replicates = list(experiment.replicates())
+    for size in replicates[0].models:
+        trainings = (r.main(size) for r in replicates if size in r.models)
+        runs = [run for run in trainings if store.has(run)]
+        if not runs:
+            continue
         manifests = [store.manifest(run) for run in runs]
         took = sum(m["wall_s"] for m in manifests) / len(manifests)
         estimate = {"FLOPs": f"{training_flops(runs[0]):.2g}", "estimated_s": CORE.seconds(runs[0])}
@@ -63,17 +65,17 @@ def preset_costs(store: Store) -> pd.DataFrame:
     The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
     hours) of everything, from the store's manifests or from a record in `results/`.
     """
-    return pd.DataFrame([_preset_cost(settings, store) for settings in PRESETS.values()])
+    return pd.DataFrame([_preset_cost(experiment, store) for experiment in PRESETS.values()])
 
 
-def _preset_cost(settings: Settings, store: Store) -> dict[str, object]:
-    runs = WholeStudy("", settings, store).runs()
+def _preset_cost(experiment: Experiment, store: Store) -> dict[str, object]:
+    runs = [run for replicate in experiment.replicates() for run in replicate.runs()]
     trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
-    on_gpu = settings.name in ON_A_GPU
+    on_gpu = experiment.name in ON_A_GPU
     speed = H200 if on_gpu else CORE
-    origin = origin_of(store, runs) if all(map(store.has, runs)) else _of_complete_record(settings.name)
+    origin = origin_of(store, runs) if all(map(store.has, runs)) else _of_complete_record(experiment.name)
     return {
-        "preset": settings.name,
+        "preset": experiment.name,
         "trainings": len(trainings),
         "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
         "GB": max(map(training_bytes, trainings)) / 1e9,
@@ -86,7 +88,7 @@ def _preset_cost(settings: Settings, store: Store) -> dict[str, object]:
 
 def _of_complete_record(preset: str) -> dict[str, Any] | None:
     """Return where the record of a preset comes from, if there is one and nothing is left of it."""
-    parts = rows(preset, "parts")
+    parts = recorded("parts", preset)
     complete = parts.empty or not parts.left.any()
     return records().get(preset) if complete else None
 
@@ -94,7 +96,7 @@ def _of_complete_record(preset: str) -> dict[str, Any] | None:
 def recorded_parts() -> pd.DataFrame:
     """Return the parts of every record that tells them, from `costs.by_part`, with their `preset`."""
     results_folder()  # of no book, which is not for want of a record
-    tables = [rows(preset, "parts").assign(preset=preset) for preset in records()]
+    tables = [recorded("parts", preset).assign(preset=preset) for preset in records()]
     table = pd.concat([table for table in tables if len(table)])
     return table[["preset", *table.columns.drop("preset")]]
 
@@ -116,13 +118,18 @@ def told_in_words(parts: pd.DataFrame) -> str:
 
 
 def size_table() -> pd.DataFrame:
-    """Return every size of every preset on the grammar: shape, and true number of parameters."""
+    """Return every transformer of every preset on the grammar: shape, and true number of parameters."""
     rows = []
-    for settings in PRESETS.values():
-        domain = settings.domains["PCFG"]
-        for size in domain.sizes:
-            about = {"size": size, "parameters": domain.parameter_count(size), **domain.dimensions(size)}
-            rows.append({"preset": settings.name, **about})
+    for experiment in PRESETS.values():
+        setup = experiment.setups[0]
+        words, length = setup.language.words, setup.language.max_length
+        for size, shape in setup.models.items():
+            about = {
+                "size": size,
+                "parameters": shape.parameter_count(words, length),
+                **asdict(cast(Any, shape)),
+            }
+            rows.append({"preset": experiment.name, **about})
     table = pd.DataFrame(rows).drop_duplicates(["size"], keep="first")
     return table.reset_index(drop=True)
 

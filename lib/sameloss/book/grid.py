@@ -1,6 +1,6 @@
-"""A grid of runs, checked before anything starts: language x size x algorithm x number of seeds.
+"""A grid of runs, checked before anything starts: language x size x number of seeds.
 
-python -m sameloss.book.grid preset=gpu sizes=2M,5M algorithms=adamw,adversarial seeds=3
+python -m sameloss.book.grid preset=gpu sizes=5M,13M seeds=3
 
 prints as JSON what `lib/grid.smk` needs, or one sentence that says what is valid.
 """
@@ -13,13 +13,10 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from os.path import expanduser
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from sameloss.book.studies import open_page, study_of
 from sameloss.errors import BookError, ParameterError
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.pages import ComparisonPage
-from sameloss.training.algorithms import ALGORITHMS
 
 CHAPTER = "02_existence"
 """Whose parameters the axes are."""
@@ -33,9 +30,8 @@ class Grid:
     """
 
     preset: str = "laptop"
-    languages: str = "PCFG"
+    languages: str = "grammar"
     sizes: str = "all"  # each of the preset's on the language
-    algorithms: str = "adamw"
     seeds: str = "None"
     steps: str = "None"
     max_hours: str = "None"
@@ -78,19 +74,19 @@ def grid_of(words: Iterable[str]) -> Grid:
 
 
 def cells(grid: Grid) -> list[str]:
-    """Return the cells as `preset/language/size/algorithm/seeds-N`, each one a chapter can be run with.
+    """Return the cells as `preset/language/size/seeds-N`, each one a chapter can be run with.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
         StoreError: where the artifacts folder cannot be written.
 
     """
-    axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.algorithms, grid.seeds))
+    axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.seeds))
     found = (cell for values in product(*axes) for cell in _cells_at(grid, *values))
     return list(dict.fromkeys(found))
 
 
-def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) -> Iterator[str]:
+def _cells_at(grid: Grid, language: str, size: str, seeds: str) -> Iterator[str]:
     """Yield the cell of one size, or of all sizes of the language."""
     shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
     opened = open_page(
@@ -98,14 +94,12 @@ def _cells_at(grid: Grid, language: str, size: str, algorithm: str, seeds: str) 
         preset=grid.preset,
         language=language,
         size=size,
-        algorithm=algorithm,
         artifacts=grid.artifacts,
         **{name: _number(text) for name, text in shared.items()},
     )
-    page = cast(ComparisonPage, opened)
-    for one in page.group.sizes:
-        _check_trains(page.group, one)
-        yield f"{page.config.name}/{language}/{one}/{algorithm}/seeds-{page.group.seeds}"
+    replicates = list(opened.config.replicates())
+    for one in replicates[0].models:
+        yield f"{opened.config.name}/{language}/{one}/seeds-{len(replicates)}"
 
 
 def _number(text: str) -> Any:
@@ -114,23 +108,6 @@ def _number(text: str) -> Any:
         with suppress(ValueError):
             return kind(text)
     return None if text == "None" else text
-
-
-def _check_trains(group: Group, size: str) -> None:
-    """Refuse an algorithm that cannot train the size."""
-    fault = _fault(group, size)
-    if fault:
-        able = [n for n in ALGORITHMS if not _fault(replace(group, algorithm=n, strength=None), size)]
-        raise ParameterError(f"{fault.rstrip('.')}; algorithms for {size} are {', '.join(able)}.")
-
-
-def _fault(group: Group, size: str) -> str | None:
-    """Return why a group's algorithm cannot train a size."""
-    try:
-        group.pretraining(size, 0)
-    except ParameterError as fault:
-        return str(fault)
-    return None
 
 
 def main() -> None:

@@ -6,42 +6,42 @@ from typing import Any
 
 from sameloss.book.studies import all_studies
 from sameloss.store.store import Run
+from sameloss.studies.config import Config
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.same_loss import pages as same_loss
-from sameloss.studies.same_loss.pages import ComparisonPage, WholeStudy
+from sameloss.studies.parameters import MAX_HOURS, Parameter
 
 
 @dataclass
-class EveryStudy(WholeStudy):
-    """A page that reads everything: all claims of the main study, and every page of every study."""
+class BookPage(Page[Config]):
+    """A page that reads everything: every page of every study that has its preset."""
 
     @cached_property
     def pages(self) -> list[Page[Any]]:
-        """Return every page of every study that has the preset of this one."""
+        """Return all other pages."""
         return [
-            plan.page(name, self._settings_of(study), self.store)
+            plan.page(name, study.resolve({"preset": self.config.name}), self.store)
             for study in all_studies().values()
             for name, plan in study.plans.items()
             if study is not STUDY and self.config.name in study.presets
         ]
 
     @property
-    def part_two(self) -> list[Page[Any]]:
-        """Return the pages of other studies that judge claims."""
-        return [page for page in self.pages if page.topics and not isinstance(page, ComparisonPage)]
-
-    def _settings_of(self, study: Study[Any]) -> Any:
-        own = study is same_loss.STUDY
-        return self.config if own else study.resolve({"preset": self.config.name})
+    def judging(self) -> list[Page[Any]]:
+        """Return the pages that judge claims of Part II."""
+        return [page for page in self.pages if page.topics]
 
     def runs(self) -> list[Run]:
         """Return all runs of the book at this preset."""
-        return [*super().runs(), *(run for page in self.pages for run in page.runs())]
+        return [run for page in self.pages for run in page.runs()]
 
 
-PLANS = {
-    name: Plan(EveryStudy, f"preset seeds {same_loss.JUDGED} {same_loss.TRAINED}")
-    for name in ("verdicts", "costs")
-}
+PRESETS = {name: Config(name) for name in MAX_HOURS}
 
-STUDY = Study(same_loss.PRESETS, PLANS, same_loss.preset_of, same_loss.PARAMETERS, same_loss.finished)
+_PARAMETERS = "preset max_hours workers device artifacts"
+_PRESET = Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS))
+
+STUDY = Study(
+    PRESETS,
+    {name: Plan(BookPage, _PARAMETERS) for name in ("verdicts", "costs")},
+    parameters={"preset": _PRESET},
+)

@@ -4,6 +4,7 @@ A record grows over days and machines. Its runs are computed part by part; what 
 pool for all presets, and a store that has nothing takes it from there.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from sameloss.book.adopt import refuse_uncommitted, refuse_unknown_source
@@ -16,10 +17,10 @@ from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import WithRecord, forget_others, record_runs, take_recorded
 from sameloss.store.store import Run, Store
 from sameloss.studies.page import Page
-from sameloss.studies.parameters import choose
+from sameloss.studies.parameters import MAX_HOURS, choose
 from sameloss.studies.recorded import write_record
-from sameloss.studies.same_loss.record import StudyRecord
-from sameloss.studies.same_loss.settings import PRESETS
+from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
+from sameloss.studies.same_loss.pages import RecordPage
 
 PART_I = "verdicts"
 """The page whose record is of all comparisons of Part I."""
@@ -49,7 +50,7 @@ def keep(preset: str) -> None:
     refuse_unknown_source()
     book = open_page("costs", preset=preset)
     refuse_uncommitted_runs(book.store, book.runs())
-    forget_others(POOL, [run for name in PRESETS for run in open_page("costs", preset=name).runs()])
+    forget_others(POOL, [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()])
     print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
@@ -105,7 +106,8 @@ def recorded_pages(preset: str) -> tuple[str, ...]:
     """Return the pages that have a record of their own at a preset; that of Part I first."""
     studies = [study for study in all_studies().values() if preset in study.presets]
     plans = {name: plan for study in studies for name, plan in study.plans.items()}
-    return (PART_I, *(name for name, plan in plans.items() if plan.recorded))
+    part_one = (PART_I,) if preset in PART_I_PRESETS else ()
+    return (*part_one, *(name for name, plan in plans.items() if plan.recorded))
 
 
 def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
@@ -115,10 +117,12 @@ def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
         ParameterError: for a preset that is none, or a page that has no record.
 
     """
-    choose("preset", preset, PRESETS)
+    choose("preset", preset, MAX_HOURS)
     choose("page", name, recorded_pages(preset))
     page = open_page(name, preset=preset, max_hours=max_hours)
-    return StudyRecord(name, page.config, page.store) if name == PART_I else page
+    if name != PART_I:
+        return page
+    return RecordPage(name, replace(PART_I_PRESETS[preset], max_hours=max_hours), page.store)
 
 
 def _compute(page: Page[Any], *, finished: bool) -> None:
@@ -127,7 +131,8 @@ def _compute(page: Page[Any], *, finished: bool) -> None:
         if not finished:
             print(f"{name}: {announce(page, runs)}", flush=True)
             compute_all(page.store, runs, page.config.workers)
-        record_runs(page.store, runs, POOL)
+        if page.name != PART_I:  # whose table has all that was found; its loss curves would fill the pool
+            record_runs(page.store, runs, POOL)
 
 
 def _write(page: Page[Any]) -> None:

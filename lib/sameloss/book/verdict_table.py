@@ -20,6 +20,10 @@ LOOKS: dict[str, tuple[str, str]] = {
     Verdict.NOT_DECIDED: ("open", "?"),
     Verdict.CONTRADICTED: ("against", "✗"),
     Verdict.NOT_TESTABLE: ("open", "–"),
+    "supported": ("for", "✓"),
+    "unclear": ("open", "?"),
+    "against": ("against", "✗"),
+    "not testable": ("open", "–"),
     Judgement.HOLDS: ("for", "✓"),
     Judgement.CORRECTED: ("partly", "✎"),
     Judgement.FAILS: ("against", "✗"),
@@ -150,25 +154,27 @@ def _told(rows: pd.DataFrame, unit: str, paper: str) -> str:
     return "; ".join([*said, f"paper {paper}"])
 
 
-def findings(answered: pd.DataFrame, folder: str = "") -> str:
-    """Return what was found as a table: question, badge, and the evidence that answers it.
+def findings(answers: pd.DataFrame, folder: str = "") -> str:
+    """Return what was found as a table: question, language, badge, and the effect that answers it.
 
     Args:
-        answered: from `evidence.answers`.
+        answers: one row a question and language, with `question`, `page`, `language`, `direction`, `size`,
+            `effect` and `published`.
         folder: where the chapters are, seen from the page that shows it, such as `chapters/`.
 
     """
-    rows = "".join(_finding(row, folder) for row in answered.itertuples())
+    rows = "".join(_finding(row, folder) for row in answers.itertuples())
     head = '<thead><tr><th scope="col">question</th><th scope="col">found</th></tr></thead>'
     return f'<table class="dataframe findings">{head}<tbody>{rows}</tbody></table>'
 
 
 def _finding(row: Any, folder: str) -> str:
-    there = f"{folder}{row.page}.html#claim-{row.id}"
-    found = verdict_in_words(row, row.unit) + _unit(row, row.unit)
+    published = "" if row.published == "–" else f"; the paper: {row.published}"
+    why = f", {row.size}" if row.size else ""
     return (
-        f'<tr><th scope="row"><a href="{there}">{escape(row.question)}</a></th>'
-        f"<td>{found}<small>{escape(row.claim)} [{row.source}]</small></td></tr>"
+        f'<tr><th scope="row"><a href="{folder}{row.page}.html">{escape(row.question)}</a></th>'
+        f"<td>{badge(row.direction)}{escape(why)} <small>{escape(row.language)}: {escape(row.effect)}"
+        f"{escape(published)}</small></td></tr>"
     )
 
 

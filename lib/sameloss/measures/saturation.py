@@ -4,28 +4,15 @@ The loss is H + KL: the entropy of the true conditional plus the divergence of t
 Both are computed from the exact conditionals, so no label is sampled.
 """
 
-from typing import NamedTuple
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sameloss.languages import Language, Sentences, mask_one
-from sameloss.languages.entropy import entropies
-from sameloss.languages.enumeration import enumerate_sentences
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.languages import Sentences, mask_one
 
 CHUNK = 2048
 """Sentences that go through the model at once."""
-
-
-class Saturation(NamedTuple):
-    """Entropy of the language, divergence of the model from it, and their sum, in nats a masked token."""
-
-    entropy: Estimate
-    kl: Estimate
-    loss: Estimate
 
 
 @torch.no_grad()
@@ -71,64 +58,6 @@ def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Fl
     lengths = sentences.lengths.to(device) if ragged else None
     logits = model(mask_one(tokens, positions), positions, lengths)
     return logits.double().log_softmax(-1).cpu()
-
-
-def saturation(
-    model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
-) -> Saturation:
-    """Estimate entropy, KL and loss on sampled sentences (App. A.4).
-
-    Args:
-        model: a masked language model, called as `model(masked, positions, lengths)`.
-        sentences: independent sentences of the language; the sentence is the unit of error.
-        conditionals: Pr(. | x_-t) of every position.
-
-    Returns:
-        Means over the sentences with their errors, nats a masked token.
-
-    >>> from sameloss.languages import HMMSpec
-    >>> from sameloss.measures.flatness.trace import Unigram
-    >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
-    >>> sentences = language.sample(50, torch.Generator().manual_seed(0))
-    >>> found = saturation(Unigram([0.5, 0.5]), sentences, language.conditionals(sentences))
-    >>> [round(estimate.mean, 3) for estimate in found]  # any word costs a uniform model log 2
-    [0.362, 0.331, 0.693]
-
-    """
-    entropy = entropies(conditionals, sentences).cpu()
-    kl = divergences(model, sentences, conditionals)
-    return Saturation(*(Estimate.of(values) for values in (entropy, kl, entropy + kl)))
-
-
-def exact_saturation(model: nn.Module, language: Language) -> Saturation:
-    """Compute the entropy, KL and loss of the whole population by enumerating every sentence.
-
-    Args:
-        model: a masked language model, called as `model(masked, positions, lengths)`.
-        language: a language small enough, see `enumerable`.
-
-    Returns:
-        Expectations without an error, nats a masked token.
-
-    Raises:
-        LanguageError: for a language of too many sentences.
-
-    >>> from sameloss.languages import HMMSpec
-    >>> from sameloss.measures.flatness.trace import Unigram
-    >>> language = HMMSpec(1, 2, 3, 1, 1.0, 1.0).build()  # one state: words do not depend on each other
-    >>> saturated = Unigram(language.emission[0].tolist())
-    >>> abs(exact_saturation(saturated, language).kl.mean) < 1e-12
-    True
-
-    """
-    parts = []
-    for sentences in enumerate_sentences(language):
-        conditionals = language.conditionals(sentences)
-        entropy = entropies(conditionals, sentences)
-        kl = divergences(model, sentences, conditionals)
-        parts.append(torch.stack([language.log_prob(sentences).exp(), entropy, kl]))
-    weights, entropy, kl = torch.cat(parts, dim=1)
-    return Saturation(*(Estimate.weighted(values, weights) for values in (entropy, kl, entropy + kl)))
 
 
 # What a model is compared with: the bag of words.

@@ -2,26 +2,14 @@
 
 The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; every
 table of the book shows the true count beside the name. The sizes of the presets below `gpu` are ours
-and are named by their true count.
+and are named by their width.
 """
 
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 
 SIZES: dict[str, dict[str, EncoderShape]] = {
-    "smoke": {
-        "1K": EncoderShape(8, 1, 1, 16),
-        "3K": EncoderShape(16, 2, 1, 32),
-    },
-    "laptop": {
-        "10K": EncoderShape(16, 2, 3, 64),
-        "40K": EncoderShape(32, 2, 3, 128),
-        "155K": EncoderShape(64, 2, 3, 256),
-    },
-    "workstation": {
-        "2.8K": EncoderShape(8, 2, 3, 32),
-        "615K": EncoderShape(128, 2, 3, 512),
-    },
+    "laptop": {f"d{d}": EncoderShape(d, 2, 3, 4 * d) for d in (8, 16, 24, 32, 48, 64, 96)},
     "paper": {
         "2M": EncoderShape(64, 1, 1, 256),
         "5M": EncoderShape(128, 2, 4, 512),
@@ -37,8 +25,7 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
 """Transformers: the shapes by name, one dictionary for each family of presets."""
 
 LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
-    "smoke": {"L856": BiLSTMShape(8, 1)},
-    "laptop": {"L4K": BiLSTMShape(16, 2), "L15K": BiLSTMShape(32, 2), "L57K": BiLSTMShape(64, 2)},
+    "laptop": {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32, 64)},
     "paper": {
         "4M": BiLSTMShape(128, 4),
         "10M": BiLSTMShape(256, 6),
@@ -47,7 +34,7 @@ LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
         "135M": BiLSTMShape(1024, 16),
     },
 }
-"""Bidirectional LSTMs: the paper's names (it names no 29M) and ours, which count a vocabulary of 24 words."""
+"""Bidirectional LSTMs: the paper's names (it names no 29M), and ours by their width."""
 
 LADDER: dict[str, EncoderShape] = {
     f"d{d_model}": EncoderShape(d_model, heads, layers, 4 * d_model)

@@ -1,72 +1,28 @@
-"""Stored measurements of checkpoints: saturation, flatness."""
+"""Measures of flatness of checkpoints, and stored traces."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sameloss.languages.entropy import context_information
-from sameloss.languages.enumeration import enumerable
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.diagonal import group_diagonals
 from sameloss.measures.flatness.hessian import top_eigenvalue
-from sameloss.measures.flatness.hutchinson import fisher_gap
 from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
-from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace, relative_trace
-from sameloss.measures.saturation import exact_saturation, saturation
+from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
-from sameloss.models.enlarge import Tying, kind_of, trace_law
 from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.frames import Measurement, frame
-from sameloss.runs.held_out import HeldOutConditionals, held_out_conditionals, held_out_masked
+from sameloss.runs.held_out import held_out_masked
 from sameloss.seeds import generator_for
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
-
-# The run that measures how far checkpoints are from the best possible loss.
-
-
-@dataclass(frozen=True)
-class SaturationMeasurement(Measurement):
-    """Entropy, KL and loss of every checkpoint of a pre-training, on the same held-out sentences.
-
-    The parts of its frame are `entropy`, `kl`, `loss` and `context`, all there is to learn of the language,
-    in nats a masked token.
-    """
-
-    pretraining: TrainedRun
-    held_out: HeldOutConditionals
-
-    schema: ClassVar[int] = 3
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.7 * (1 + self.pretraining.shape.d_model**2 / 2000) * len(self.pretraining.checkpoints)
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure checkpoint after checkpoint; exactly where the language can be enumerated."""
-        language = self.pretraining.corpus.language.build()
-        checkpoints = store.get(self.pretraining)
-        sentences, conditionals = store.get(self.held_out)
-        context = context_information(language, sentences, conditionals)
-        if enumerable(language):
-            measure = partial(exact_saturation, language=language)
-        else:
-            measure = partial(saturation, sentences=sentences, conditionals=conditionals)
-        frames = []
-        for step in checkpoints.steps:
-            found = measure(checkpoints.model(step))
-            frames.append(frame({**found._asdict(), "context": context}, step))
-            report(len(frames) / len(checkpoints.steps), f"KL {found.kl.mean:.4f}")
-        self.save(frames, folder)
-
 
 # The runs that measure the flatness of checkpoints.
 
@@ -109,74 +65,11 @@ class LastCheckpointRun(Run):
         return generator_for(use, self.seed)
 
 
-@dataclass(frozen=True)
-class EnlargementMeasurement(LastCheckpointRun, Measurement):
-    """Fisher trace of a checkpoint: native, enlarged to a given width, and relative to its parameters.
-
-    Enlarged traces are the native ones times `trace_law`, so the large model is never made. The column
-    `form` of its frame is `native`, `paper`, `balanced` or `relative`; the parts are `total`, `without
-    embeddings` and the kinds of parameters, of `relative` the total alone.
-    """
-
-    labels: int
-    width: int  # d_model that the model is enlarged to
-
-    schema: ClassVar[int] = 2
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure once, then apply the laws."""
-        model = self.last_model(store)
-        trace = fisher_trace(
-            model,
-            self.masked("enlargement"),
-            labels=self.labels,
-            generator=self.generator("enlargement labels"),
-        )
-        forms = {"native": trace} | {tied: self._enlarged(trace, tied) for tied in get_args(Tying)}
-        frames = [frame(_with_total(t), self.step, form=form) for form, t in forms.items()]
-        relative = {"total": relative_trace(model, trace)}
-        self.save([*frames, frame(relative, self.step, form="relative")], folder)
-
-    def _enlarged(self, trace: EstimatedTrace, tied: Tying) -> EstimatedTrace:
-        """Return the trace that the model enlarged to the width has."""
-        ratio = self.width // self.pretraining.shape.d_model
-        return trace.scaled(partial(trace_law, ratio=ratio, tied=tied))
-
-
-def _with_total(trace: EstimatedTrace) -> dict[str, Estimate]:
-    """Return the total, the total without the tied embedding and positions, and each kind's part."""
-    rest = trace.by(lambda name: "embedding" if kind_of(name) == "embedding" else "without embeddings")
-    return {"total": trace.total, "without embeddings": rest["without embeddings"], **trace.by(kind_of)}
-
-
 @torch.no_grad()
 def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
     """Return f(x_-t), on the CPU."""
     masked = masked.to(next(model.parameters()).device)
     return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
-
-
-@dataclass(frozen=True)
-class FlatnessMeasurement(LastCheckpointRun, Measurement):
-    """The measures of flatness of the last checkpoint of a pre-training (chapter D compares them).
-
-    The parts of its frame are those of `MEASURES` that need no chain.
-    """
-
-    schema: ClassVar[int] = 2
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure in float64, all models on the same sentences."""
-        about = self.pretraining.corpus.language.build(), self.sentences, self.seed, "measures"
-        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
-        model = self.last_model(store).double()
-        found = flatness_measures(model, masked, truth, partial(self.generator, "measures"))
-        self.save([frame(dict(found), self.step)], folder)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return self.sentences * self.pretraining.shape.d_model / 2e3
 
 
 def flatness_measures(
@@ -249,37 +142,3 @@ class TraceMeasurement(Measurement):
         """Return a rough number of seconds."""
         pairs = self.sentences * self.labels * len(self.pretraining.checkpoints)
         return pairs * self.pretraining.shape.d_model / 6e5
-
-
-@dataclass(frozen=True)
-class HessianGapMeasurement(Measurement):
-    """Trace of the Hessian minus the Fisher trace, of every checkpoint of a pre-training.
-
-    Its frame has one part, `gap`.
-    """
-
-    pretraining: TrainedRun
-    sentences: int
-    batch: int  # sentences that share a random direction
-    seed: int
-
-    schema: ClassVar[int] = 2
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure checkpoint after checkpoint, on sentences that the trace did not use."""
-        language = self.pretraining.corpus.language.build()
-        about = language, self.sentences, self.seed, "gap"
-        masked, truth = held_out_masked(*about), held_out_conditionals(*about)
-        generator = generator_for("gap directions", self.seed)
-        checkpoints = store.get(self.pretraining)
-        frames = []
-        for step in checkpoints.steps:
-            gap = fisher_gap(checkpoints.model(step), masked, truth, batch=self.batch, generator=generator)
-            frames.append(frame({"gap": gap.total}, step))
-            report(len(frames) / len(checkpoints.steps), "")
-        self.save(frames, folder)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return self.sentences * len(self.pretraining.checkpoints) * self.pretraining.shape.d_model / 1e5

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
@@ -19,7 +19,7 @@ from sameloss.languages.labels import NO_LABEL, LabelKind, ceilings, labels
 from sameloss.seeds import generator_for
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
-from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, held_out_unseen, write_corpus
+from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
 
 # The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks.
 
@@ -70,7 +70,6 @@ class Downstream:
     test: int
     probe_seeds: int
     seed: int
-    unseen_test: bool = False  # test on distinct sentences that the pre-training corpus does not hold
 
     def __post_init__(self) -> None:
         """Refuse parts without sentences, and labels of no kind."""
@@ -94,7 +93,6 @@ class LabelledSampling(Run):
 
     language: LanguageSpec
     downstream: Downstream
-    corpus: CorpusSampling | None = None  # what an unseen test set must avoid
 
     schema: ClassVar[int] = 2
 
@@ -113,9 +111,8 @@ class LabelledSampling(Run):
         language, d = self.language.build(), self.downstream
         parts = {
             "probe training": self._draw(language, "probe training", d.train * d.probe_seeds),
-            "probe test": self._draw_unseen(language, store) if d.unseen_test
-            else self._draw(language, "probe test", d.test),
-        }  # fmt: skip
+            "probe test": self._draw(language, "probe test", d.test),
+        }
         for use, sentences in parts.items():
             np.savez(
                 folder / f"{use}.npz",
@@ -139,15 +136,6 @@ class LabelledSampling(Run):
             found.append(more.rows(self._labelled(language, more)))
             drawn += missing
         return Sentences.joined(found)
-
-    def _draw_unseen(self, language: Language, store: Store) -> Sentences:
-        """Draw labelled test sentences, each once, that the corpus does not hold."""
-        if self.corpus is None or self.corpus.sentences is None:
-            raise ParameterError("Unseen test sentences need a corpus of a fixed size to be absent from.")
-        generator = generator_for("unseen test", self.downstream.seed)
-        wanted = partial(self._labelled, language)
-        corpus = store.get(self.corpus)
-        return held_out_unseen(language, corpus, self.downstream.test, generator, wanted)
 
     def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
         return (self._labels(language, sentences) != NO_LABEL).all(1)

@@ -1,12 +1,11 @@
 """What several presets say of the same claims, side by side: the strongest evidence first."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
 from sameloss.studies.recorded import records
-from sameloss.studies.verdict import Claim, Topic
 
 SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
 """Families of presets: `laptop-long` has models and data of `laptop`, and more runs."""
@@ -79,25 +78,3 @@ def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
     """
     tested_first = evidence.assign(untested=evidence.low.isna()).sort_values("untested", kind="stable")
     return tested_first.drop(columns="untested").drop_duplicates("id").set_index("id")
-
-
-def answers(topics: Iterable[Topic[Any]], evidence: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a question: the first of its claims that could be tested, and the strongest evidence.
-
-    Args:
-        topics: questions with their claims, the most direct one first.
-        evidence: from `side_by_side`; a question of which it has no claim is left out.
-
-    """
-    best = strongest(evidence)
-    known = [(topic, [claim for claim in topic.claims if claim.id in best.index]) for topic in topics]
-    rows = [(topic.question, _first_tested(claims, best)) for topic, claims in known if claims]
-    return pd.DataFrame(
-        {"question": question, "claim": claim.text, "page": claim.page, "unit": claim.unit, "id": claim.id}
-        | dict(best.loc[claim.id])
-        for question, claim in rows
-    )
-
-
-def _first_tested(claims: list[Claim], best: pd.DataFrame) -> Claim:
-    return next((claim for claim in claims if pd.notna(best.low[claim.id])), claims[0])

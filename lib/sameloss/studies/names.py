@@ -5,7 +5,7 @@ import re
 NAMES = {
     "root": "task A",
     "span16": "task B",  # the symbol above the first half of a sentence, at the paper's scale
-    "span4": "task B",  # and at the laptop's
+    "span2": "task B",  # and at the laptop's
     "span8": "task C",
     "adamw": "AdamW",
     "sgd": "SGD",
@@ -40,8 +40,8 @@ _UNITS = {"s": "(s)", "ms": "(ms)", "h": "(h)", "gb": "(GB)"}
 def display_name(name: str) -> str:
     """Return what readers are shown for a task or an algorithm; what has no other name is shown as it is.
 
-    >>> [display_name(name) for name in ("span4", "state5", "adversarial, λ = 0.3", "10K")]
-    ['task B', 'state 5', 'adversary, λ = 0.3', '10K']
+    >>> [display_name(name) for name in ("root", "state5", "adversarial, λ = 0.3", "235M")]
+    ['task A', 'state 5', 'adversary, λ = 0.3', '235M']
     """
     first, comma, strength = name.partition(", ")
     return (
@@ -52,7 +52,7 @@ def display_name(name: str) -> str:
 def column_head(name: str) -> str:
     """Return what stands over a column: its name in words, its unit behind.
 
-    >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span4", "d_model")]
+    >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span2", "d_model")]
     ['measured (s)', 'peak (GB)', 'error few', 'task B', 'd_model']
     """
     if name in NAMES:

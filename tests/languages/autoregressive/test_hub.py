@@ -18,10 +18,7 @@ from sameloss.languages import LanguageSpec
 from sameloss.languages.autoregressive import hub as languages
 from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
 from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
-from sameloss.studies.config import replaced
-from sameloss.studies.same_loss.languages import measurements
-from sameloss.studies.same_loss.settings import SMOKE
-from sameloss.studies.same_loss.tables.languages import describe_opt
+from sameloss.studies.same_loss.languages import describe_opt, measurements
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
 CORPUS = "the cat is the cat\na dog\na a a cat </s>\nwho is a mat\nunheard\n"
@@ -155,9 +152,9 @@ def test_the_chapter_measures_and_describes_a_real_model(spec, tmp_path, capsys)
         write_jsonl(tmp_path / f"sst2_{split}.jsonl", sentence=texts, label=labels)
     given = {"sentences": 30, "artifacts": str(tmp_path / "artifacts")}
     page = open_page("a1_datasets", preset="smoke", **given)
-    domains = {**SMOKE, "OPT": replace(SMOKE["OPT"], language=spec, tasks=())}
-    page.config = replaced(replaced(page.config, "domains", domains), "evaluation.glue", str(tmp_path))
-    table = describe_opt(page)
+    setups = [s._replace(language=spec, tasks=()) if s.name == "opt" else s for s in page.config.setups]
+    page.config = replace(page.config, setups=tuple(setups), glue=str(tmp_path))
+    table = describe_opt(page.config)
     assert len(table) == 4
     assert set(" ".join(table.sentence).split()) <= {"a", "cat", "is", "the"}
     printed = capsys.readouterr().out

@@ -1,17 +1,14 @@
 """Random hierarchies: one derivation a sentence, and what they refuse."""
 
 from dataclasses import replace
-from importlib import resources
 
 import pytest
 import torch
 from enumeration import enumerated
 
 from sameloss.errors import LanguageError
-from sameloss.languages import PCFG, HierarchySpec, Sentences
+from sameloss.languages import HierarchySpec, Sentences
 from sameloss.languages.enumeration import enumerate_sentences
-from sameloss.languages.grammars.formats import read_grammar
-from sameloss.studies.same_loss.settings import LAPTOP_LANGUAGE
 
 SPEC = HierarchySpec(levels=3, symbols=4, rules=3, smoothing=0.1, seed=2)
 
@@ -30,7 +27,7 @@ def test_dimensions_are_as_asked():
     assert [language.classes(task) for task in language.tasks] == [4, 4, 4]
 
 
-@pytest.mark.parametrize("spec", [SPEC, replace(SPEC, rules=4), LAPTOP_LANGUAGE])
+@pytest.mark.parametrize("spec", [SPEC, replace(SPEC, rules=4)])
 def test_no_right_side_occurs_twice_in_a_level(spec):
     """Not even where all pairs are used; each symbol has as many, of the level below."""
     rules = spec.grammar().rules
@@ -87,16 +84,6 @@ def test_seeds_give_other_rules():
     first, same, other = (replace(SPEC, seed=seed).grammar() for seed in (0, 0, 1))
     assert torch.equal(first.rules, same.rules)
     assert not torch.equal(first.rules, other.rules)
-
-
-def test_the_text_file_is_the_laptops_language():
-    text = resources.files("sameloss.languages.grammars").joinpath("laptop.txt").read_text()
-    written, language = PCFG(read_grammar(text)), LAPTOP_LANGUAGE.build()
-    assert written.grammar.vocabulary == language.grammar.vocabulary
-    sentences = language.sample(200, seeded())
-    torch.testing.assert_close(written.log_prob(sentences), language.log_prob(sentences), rtol=1e-12, atol=0)
-    for task in language.tasks:
-        torch.testing.assert_close(written.posterior(sentences, task), language.posterior(sentences, task))
 
 
 @pytest.mark.parametrize(

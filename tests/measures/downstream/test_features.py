@@ -8,7 +8,6 @@ from sameloss.languages import Sentences
 from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import (
     contextual_features,
-    lookup_features,
     one_hot_features,
     random_expansion,
 )
@@ -34,13 +33,6 @@ def test_a_model_that_diverged_tells_a_probe_nothing(tiny_model, tiny_language, 
     labels = torch.tensor([0, 1, 1, 1] * (train // 4))[None, :, None]
     probes = OptimalProbe().fit(features[None], labels, [2], seed=0)
     assert (probes.predict(features[None]) == 1).all()
-
-
-def test_lookup_features_are_the_conditionals(tiny_language):
-    sentences = tiny_language.sample(5, torch.Generator().manual_seed(0))
-    features = lookup_features(tiny_language, sentences).unflatten(1, (4, 3))
-    torch.testing.assert_close(features, tiny_language.conditionals(sentences).float())
-    torch.testing.assert_close(features.sum(-1), torch.ones(5, 4))
 
 
 def test_one_hot_features(tiny_language):

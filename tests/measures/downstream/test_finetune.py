@@ -8,8 +8,8 @@ import torch
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages import Sentences
-from sameloss.measures.downstream.adamw_probe import AdamWProbe
 from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
+from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import contextual_features
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
@@ -47,8 +47,7 @@ def parameters(tuned):
 def test_it_learns_what_the_frozen_first_token_cannot_show(model):
     sentences, labels = make_data()
     first = contextual_features(model, sentences)[:, :8]
-    settings = AdamWProbe(epochs=20, batch=100, lr=0.03)
-    probes = settings.fit(first[None], labels[None, :, None], [3], seed=0)
+    probes = OptimalProbe().fit(first[None], labels[None, :, None], [3], seed=0)
     assert probes.correct(first, labels[:, None]).float().mean() < 0.5
     tuned = finetune(model, sentences, labels, 3, LEARNING, seed=0)
     other, other_labels = make_data(500)
@@ -129,7 +128,7 @@ def test_unusable_labels_are_refused(model, classifier, labels, classes, sentenc
     features = torch.ones(1, len(labels), 2)
     train = {
         "fine-tuned": lambda: finetune(model, make_data(len(labels))[0], labels, classes, QUICK, seed=0),
-        "probe": lambda: AdamWProbe().fit(features, labels[None, :, None], [classes], seed=0),
+        "probe": lambda: OptimalProbe().fit(features, labels[None, :, None], [classes], seed=0),
     }
     with pytest.raises(ParameterError, match=sentence):
         train[classifier]()
@@ -141,8 +140,7 @@ def test_a_task_of_one_class_by_definition_is_trivial(model):
     assert tuned.correct(sentences, torch.zeros_like(labels)).all()
 
 
-@pytest.mark.parametrize("settings", [FinetuneSettings, AdamWProbe])
 @pytest.mark.parametrize("nothing", [{"epochs": 0}, {"batch": 0}, {"lr": 0.0}])
-def test_a_training_of_nothing_is_refused(settings, nothing):
+def test_a_training_of_nothing_is_refused(nothing):
     with pytest.raises(ParameterError, match=f"{next(iter(nothing))} must be .*; got 0"):
-        settings(**nothing)
+        FinetuneSettings(**nothing)

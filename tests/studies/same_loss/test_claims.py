@@ -1,214 +1,224 @@
-"""Every published claim has an effect that supports it, a page that judges it, and a verdict."""
+"""Planted tables: a true effect, a ceiling, a confound of the rate and one of the width are told apart."""
 
-from pathlib import Path
+from itertools import product
 
 import numpy as np
+import pandas as pd
 import pytest
-from made_up import SATURATED, changed, made_up
 
-from sameloss.statistics.association import UNDEFINED
-from sameloss.studies.same_loss import claims as module
-from sameloss.studies.same_loss.claims import (
-    CLAIMS,
-    LITTLE_ACCURACY,
-    LITTLE_LOG_KL,
-    ArmClaim,
-    adversary_gain,
-    adversary_trace,
-    enlarged_trace,
-    entropy,
-    little_change,
-)
-from sameloss.studies.same_loss.effects import Compared, arm_gain
-from sameloss.studies.same_loss.groups import ADVERSARIAL, ARMS, COOLED, Arm
-from sameloss.studies.same_loss.results import enlarged_totals, final
-from sameloss.studies.verdict import Verdict, judge
+from sameloss.studies.same_loss.claims import answers
 
-CHAPTERS = Path(__file__).parents[3] / "chapters"
-BY_ID = {claim.id: claim for claim in CLAIMS}
+WIDTHS = (24, 32, 48, 64, 96)
+STEPS = (312, 625, 1250, 2500)
+LRS = (0.005, 0.00125)
+REPLICATES = 8
 
 
-def test_every_claim_is_known_by_its_id():
-    assert len(BY_ID) == len(CLAIMS)
+def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, tokens=60.0, noise=0.3):
+    """Return a table in which a doubling of the width adds `size` points however a model is read.
+
+    `width` more are added where a model's own features are read, `level` is where accuracies lie, and
+    the log trace has the `slope` on the log rate and nothing else.
+    """
+    rng = np.random.default_rng(0)
+    rows = []
+
+    def add(replicate, model, stage, lr, steps, d, kl, accuracy, trace):
+        own = {"language": "grammar", "replicate": replicate, "model": model, "stage": stage, "lr": lr}
+        own |= {"steps": steps, "parameters": 36.0 * d * d}
+        readings = {
+            "expanded": accuracy,
+            "features": accuracy - 5 + width * np.log2(d / 24),
+            **dict.fromkeys(("projected to 96", "expanded to 384", "128 labels", "500 labels"), accuracy),
+            **dict.fromkeys(("8000 labels", "expanded, unseen", "fine-tuned"), accuracy),
+        }
+        rows.append(own | {"quantity": "kl", "task": "", "reading": "", "value": kl})
+        for quantity in ("trace", "relative trace", "enlarged trace"):
+            rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": trace})
+        for task, (reading, value) in product(("root", "span2"), readings.items()):
+            value = min(99.9, value + noise * rng.standard_normal())
+            rows.append(own | {"quantity": "accuracy", "task": task, "reading": reading, "value": value})
+
+    for replicate in range(REPLICATES):
+        draw = rng.standard_normal()
+        for d in WIDTHS:
+            model, accuracy = f"d{d}", level + draw + size * np.log2(d / 24)
+            add(replicate, model, "untrained", LRS[0], 0, d, 1.0, 55 + draw, 1.0)
+            for lr, steps in product(LRS, STEPS):
+                trace = 100 * (lr / LRS[0]) ** slope * np.exp(0.05 * rng.standard_normal())
+                add(replicate, model, "descent", lr, steps, d, 40 / (steps * d), accuracy, trace)
+            for stage, steps in product(("plateau", "cooled"), (1250, 7500)):
+                kl = 0.03 * (plateau_kl if (stage, steps) == ("plateau", 7500) else 1.0)
+                add(replicate, model, stage, 0.001, steps, d, kl, accuracy, 1e5 / steps)
+        own = {"language": "grammar", "replicate": replicate, "model": "none", "stage": "baseline"}
+        own |= {"lr": 0.0, "steps": 0, "parameters": 0}
+        for name, value in {"tokens": tokens, "lookup": 65.0}.items():
+            for task in ("root", "span2"):
+                row = own | {"quantity": "accuracy", "task": task, "reading": f"{name}, expanded"}
+                rows.append(row | {"value": value + draw})
+    return pd.DataFrame(rows)
 
 
-@pytest.mark.parametrize("claim", CLAIMS, ids=list(BY_ID))
-def test_a_claim_stands_in_a_chapter_that_compares_its_arms(claim):
-    assert (CHAPTERS / f"{claim.page}.py").exists()
-    assert set(claim.arms) <= set(ARMS[claim.page])
-    assert claim.value is None or claim.value > 0  # effects are turned so that the claim is positive
-    assert 0 < claim.tolerance < 1
+def ask(table, question, row="main", model=None):
+    found = answers(table)
+    found = found[(found.question == question) & (found.row == row)]
+    found = found if model is None else found[found.model == model]
+    assert len(found) == 1
+    return found.iloc[0]
 
 
-@pytest.fixture
-def arms(page):
-    """Made-up results of each arm of a claim, all alike."""
-    return lambda claim: [made_up(arm.group(page.config), page.store) for arm in claim.arms]
+def test_a_true_effect_of_size_is_supported_with_its_number():
+    found = ask(planted(size=3.0), "size")
+    assert found.direction == "supported"
+    assert found["mean"] == pytest.approx(3.0 * 2, abs=0.3)
+    assert found.low < found["mean"] < found.high
 
 
-WITH_RUNS = {"fig5-enlarged"}
-"""Claims whose effects read a measurement that made-up results do not have."""
+def test_without_an_effect_none_is_claimed():
+    assert ask(planted(), "size").direction == "unclear"
+    assert ask(planted(), "size")["size"] == "smaller"  # a precise null
 
 
-@pytest.mark.parametrize("claim", [c for c in CLAIMS if c.id not in WITH_RUNS], ids=lambda claim: claim.id)
-def test_every_effect_is_an_interval_around_its_value(claim, arms):
-    value, low, high = claim.compute(arms(claim))
-    assert np.isnan([value, low, high]).all() or low <= value <= high
+def test_a_worse_large_model_speaks_against():
+    assert ask(planted(size=-1.0), "size").direction == "against"
 
 
-TRUE = (
-    "entropy",
-    "entropy-hmm",
-    "fig1",
-    "fig2",
-    "fig2-opt",
-    "fig9-hmm",
-    "size-matched",
-    "size-matched-hmm",
-    "fig3-trace-adamw",
-    "fig5-trace",
-)
+def test_at_a_ceiling_nothing_is_judged():
+    found = ask(planted(size=3.0, level=98.0), "size")
+    assert found.direction == "not testable"
+    assert "room" in found.reason
 
 
-@pytest.mark.parametrize("name", TRUE)
-def test_effects_support_the_claims_that_are_true_of_what_was_made_up(name, arms):
-    """Larger models are better and flatter, and so are those with more steps."""
-    assert BY_ID[name].compute(arms(BY_ID[name])).low > 0
+def test_where_no_model_beats_its_tokens_nothing_is_judged():
+    found = ask(planted(size=1.0, tokens=75.0), "size")
+    assert found.direction == "not testable"
+    assert "tokens" in found.reason
 
 
-def test_a_claim_is_about_one_of_the_tasks(page):
-    """The paper's A, B and C; the last that there is, where there are fewer."""
-    main = made_up(page.group, page.store)
-    claims = [ArmClaim("", "", "", "", (Arm(),), adversary_gain, task=task) for task in (0, 1, 2)]
-    assert [claim.task_name(main.group) for claim in claims] == ["root", "span2", "span2"]
-    assert BY_ID["entropy"].task_name(main.group) is None
+def test_features_of_a_width_are_no_effect_of_size():
+    """The capacity of the probe grows with the width: read with as many features, no effect is left."""
+    table = planted(width=3.0)
+    assert ask(table, "size", "features as they are").direction == "supported"
+    assert ask(table, "size").direction == "unclear"
 
 
-def test_the_effect_gets_the_task_and_the_results_of_all_arms(page):
-    seen = []
-
-    def effect(*results, **given):
-        seen.append((results, given))
-        return UNDEFINED
-
-    main = made_up(page.group, page.store)
-    ArmClaim("", "", "", "", (Arm("adamw"), Arm("sam")), effect, task=1).compute([main, main])
-    ArmClaim("", "", "", "", (Arm(),), effect).compute([main])
-    assert seen == [((main, main), {"task": "span2"}), ((main,), {})]
+def test_a_rate_that_falls_with_the_width_is_told_from_the_width():
+    """As in the first record: a lower rate alone makes the wide model sharper."""
+    table = planted(slope=-1.0)
+    assert ask(table, "flatness by size", "rate falls as 1 / d").direction == "against"
+    assert ask(table, "flatness by size").direction == "unclear"
+    assert ask(table, "flatness by rate")["mean"] == pytest.approx(-1.0, abs=0.1)
 
 
-def test_without_one_of_its_arms_a_claim_has_no_effect(page):
-    """A preset may leave out the algorithm it is about, but not all of a sweep."""
-    main = made_up(page.group, page.store)
-    for claim in (BY_ID["sam-accuracy"], BY_ID["noise-trace"], BY_ID["tab1-adversarial-A"]):
-        assert claim.compute([main]) == UNDEFINED
-    assert BY_ID["entropy"].compute([]) == UNDEFINED
-    assert np.isfinite(BY_ID["tab1-adversarial-A"].compute([main, main]).low)
+def test_steps_are_compared_at_one_kl_alone():
+    same, moved = planted(), planted(plateau_kl=0.7)
+    assert ask(same, "flatness by steps", "plateau", "d24").direction == "supported"
+    assert ask(same, "flatness by steps", "plateau", "d24")["mean"] == pytest.approx(6.0)
+    found = ask(moved, "flatness by steps", "plateau", "d24")
+    assert found.direction == "not testable"
+    assert "KL changes" in found.reason
+    assert ask(moved, "flatness by steps", "cooled", "d24").direction == "supported"
 
 
-@pytest.mark.parametrize("name", ["entropy", "entropy-hmm", "entropy-opt", "mask15-kl"])
-def test_a_training_that_is_too_short_contradicts_no_entropy(name, arms):
-    """Its KL is far above any limit; a longer one might reach it."""
-    claim = BY_ID[name]
-    (found,) = arms(claim)
-    short = changed(found, found.checkpoints.assign(kl_mean=1.0, saturated=False))
-    assert judge(claim.compute([found]), claim) == Verdict.DIRECTION
-    assert judge(claim.compute([short]), claim) == Verdict.NOT_TESTABLE
+def test_the_comparison_is_at_the_smallest_kl_that_both_reach():
+    """Here accuracy follows KL alone, so the larger model is better at its end and no better at one KL."""
+    table = planted(noise=0.0)
+    descents = table[table.stage == "descent"]
+    kl = descents[descents.quantity == "kl"].set_index(["replicate", "model", "lr", "steps"]).value
+    right = (table.stage == "descent") & (table.quantity == "accuracy")
+    keys = pd.MultiIndex.from_frame(table[right][["replicate", "model", "lr", "steps"]])
+    table.loc[right, "value"] = 60 - 5 * np.log(kl.loc[keys].to_numpy())
+    assert ask(table, "size")["mean"] == pytest.approx(0.0, abs=1e-6)
+    assert ask(table, "size").kl == pytest.approx(40 / (2500 * 24))
 
 
-def test_log_kl_levels_off_where_it_falls_by_less_than_a_tenth(arms):
-    """What was made up falls by ln 1.5 as the steps double; where it hardly falls, the claim holds."""
-    claim = BY_ID["logkl"]
-    (found,) = arms(claim)
-    assert claim.compute([found]).value == pytest.approx(LITTLE_LOG_KL - np.log(1.5))
-    assert judge(claim.compute([found]), claim) == Verdict.CONTRADICTED
-    slow = found.checkpoints.assign(kl_mean=0.005 * found.checkpoints.step**-0.05)
-    level = claim.compute([changed(found, slow)])
-    assert level.value == pytest.approx(0.1 - 0.05 * np.log(2))
-    assert judge(level, claim) == Verdict.DIRECTION
+def test_one_replicate_is_no_evidence():
+    table = planted(size=3.0)
+    found = ask(table[table.replicate == 0], "size")
+    assert found.direction == "not testable"
 
 
-def test_the_treatments_are_compared_at_their_ends_where_kls_are_equal(arms):
-    """Label noise, flatter and more accurate; a sharpened one, the opposite; at another KL, nothing."""
-    trace, accuracy, sharpened = (BY_ID[name] for name in NOISE_CLAIMS)
-    untreated, other = arms(trace)
-    rng = np.random.default_rng(3)
-    probes = {key: rng.random((1, 3, 400, 2)) < 0.9 for key in other.probes}
-    table = other.checkpoints.assign(trace=untreated.checkpoints.trace / 2)
-    noisy = changed(other, table, probes=probes)
-    assert trace.compute([untreated, noisy]).value == pytest.approx(1)
-    assert accuracy.compute([noisy, untreated]).value == pytest.approx(20, abs=3)
-    assert sharpened.compute([untreated, noisy]).value == pytest.approx(-20, abs=3)
-    far = changed(noisy, table.assign(kl_mean=table.kl_mean + 0.1))
-    assert trace.compute([untreated, far]) == accuracy.compute([far, untreated]) == UNDEFINED
+# What is trained in another way
 
 
-NOISE_CLAIMS = ("noise-trace", "noise-accuracy", "sharpened-accuracy")
+def with_stages(stages, kl=None):
+    """Return the planted table with more of d48: for each stage a gain in points, and a ratio of traces."""
+    table = planted(noise=0.05)
+    own = table[(table.model == "d48") & (table.stage == "descent") & (table.lr == LRS[0])]
+    parts = [table]
+    for stage, (gain, ratio) in stages.items():
+        more = (
+            own.assign(stage=stage)
+            if stage.startswith("descent")
+            else own[own.steps == 2500].assign(stage=stage)
+        )
+        right, trace = more.quantity == "accuracy", more.quantity.str.endswith("trace")
+        more.loc[right, "value"] += gain
+        more.loc[trace, "value"] *= ratio
+        more.loc[more.quantity == "kl", "value"] *= (kl or {}).get(stage, 1.0)
+        parts.append(more)
+    return pd.concat(parts, ignore_index=True)
 
 
-def test_a_dose_is_claimed_of_all_treatments(arms):
-    """A factor e of the trace costs one point of task A, in every seed."""
-    claim = BY_ID["dose-A"]
-    treated = arms(claim)
-    assert len(treated) == len(COOLED) == 8
-    doses = np.linspace(-1, 1, len(treated))
-    pairs = zip(treated, doses, strict=True)
-    moved = [changed(r, r.checkpoints.assign(trace=np.exp(d), root=50 - d)) for r, d in pairs]
-    assert claim.compute(moved) == pytest.approx((1, 1, 1))
-    assert claim.compute(moved[:1]) == UNDEFINED
+def test_the_adversary_that_is_judged_is_the_strongest_that_ends_near_the_loss():
+    stages = {"descent: adversarial, λ = 0.003": (-1.0, 1.1), "descent: adversarial, λ = 0.05": (-9.0, 3.0)}
+    table = with_stages(stages, kl={"descent: adversarial, λ = 0.05": 4.0})
+    found = ask(table, "adversary")
+    assert (found.model, found.direction) == ("adversarial, λ = 0.003", "supported")
+    assert found["mean"] == pytest.approx(1.0, abs=0.2)
+    assert ask(table, "adversary", "one strength", "adversarial, λ = 0.05")["mean"] > 5
+    assert ask(table, "flatness by adversary")["mean"] == pytest.approx(1.1, abs=0.1)
+    far = with_stages(stages, kl=dict.fromkeys(stages, 4.0))
+    assert ask(far, "adversary").reason == "no adversary's models come near AdamW's loss"
 
 
-def test_the_entropy_is_the_largest_sizes_alone(results):
-    table = results.checkpoints.copy()
-    table.loc[table["size"] == "1K", ["kl_mean", "saturated"]] = 1.0, False
-    assert entropy(changed(results, table)).value == pytest.approx(SATURATED - 0.02 / 6)
-    assert np.isnan(BY_ID["mask15-kl"].compute([changed(results, table)]).low)
+def test_a_regulariser_that_flattens_is_told_from_one_that_helps():
+    table = with_stages(
+        {"descent: sam, radius = 0.05": (0.0, 0.5), "descent: dropout, rate = 0.1": (2.0, 1.0)}
+    )
+    assert ask(table, "flatness by regularisers").direction == "supported"
+    assert ask(table, "flatness by regularisers")["mean"] == pytest.approx(2.0, rel=0.1)
+    assert ask(table, "accuracy by regularisers").direction != "supported"
+    assert ask(table, "accuracy by regularisers", "other").direction == "supported"
 
 
-def test_the_strongest_adversary_that_saturates_is_judged(results):
-    """Weaker ones, and stronger ones that do not reach the loss, do not count."""
-    rng = np.random.default_rng(3)
-
-    def attacked(accuracy, trace, *, saturated=True):
-        probes = {key: rng.random((6, 3, 400, 2)) < accuracy for key in results.probes}
-        table = results.checkpoints.assign(trace=trace * results.checkpoints.trace, saturated=saturated)
-        return changed(results, table, probes=probes)
-
-    sweep = attacked(0.6, 1.5), attacked(0.3, 3.0), attacked(0.1, 9.0, saturated=False)
-    assert len(sweep) == len(ADVERSARIAL)
-    gain = adversary_gain(results, *sweep, task="root")
-    assert gain == arm_gain(results, sweep[1], "root")
-    assert gain.value == pytest.approx(40, abs=3)  # (80 + 60) / 2 - 30
-    matched = adversary_gain(results, *sweep, task="root", compared=Compared.EQUAL_KL)
-    assert matched == arm_gain(results, sweep[1], "root", Compared.EQUAL_KL)
-    assert adversary_trace(results, *sweep).value == pytest.approx(2)
-    assert adversary_gain(results, sweep[2], task="root") == UNDEFINED
-    assert adversary_trace(results, sweep[2]) == UNDEFINED
+@pytest.mark.parametrize(("gain", "direction"), [(0.1, "supported"), (2.0, "unclear"), (-5.0, "against")])
+def test_a_little_change_is_one_within_its_margin(gain, direction):
+    assert (
+        ask(with_stages({"descent: mask-rate, rate = 0.15": (gain, 1.0)}), "mask rate").direction == direction
+    )
 
 
-def test_little_change_is_within_two_points_in_either_direction(results):
-    assert little_change(results, results, "root").value == LITTLE_ACCURACY
-    rng = np.random.default_rng(3)
-    probes = {key: rng.random((6, 3, 400, 2)) < 0.3 for key in results.probes}
-    other = changed(results, results.checkpoints, probes=probes)
-    for pair in ((results, other), (other, results)):
-        assert little_change(*pair, "root").high < -30
+TREATED = {
+    "cooled: sgd-noise, s = 0": (0.0, 1.0),
+    "cooled: sgd-noise, s = 1": (3.0, 0.3),
+    "cooled: sharpen-after, μ = 0.03": (-3.0, 3.0),
+}
 
 
-def test_the_enlarged_trace_is_the_papers_way(results, monkeypatch):
-    """Of the ways to compare sizes, the one whose embedding is divided by k, in all its parts."""
-    ways = {"native": 1.0, "paper": 2.0, "balanced": 4.0, "relative": 8.0}
-    last = final(results)
-    rows = [
-        {"size": row["size"], "seed": row.seed, "step": row.step, "form": form, "part": part,
-         "mean": row.trace ** (factor * scale), "standard_error": 0.01, "count": 1}
-        for _, row in last.iterrows()
-        for form, factor in ways.items()
-        for part, scale in {"total": 1.0, "without embeddings": 3.0}.items()
-    ]  # fmt: skip
-    traces = type(last)(rows)
-    monkeypatch.setattr(module, "enlarged_totals", lambda _: enlarged_totals(traces))
-    monkeypatch.setattr(type(results), "frame", lambda *_: traces)
-    small, large = (last[last["size"] == size].trace for size in results.sizes)
-    ratio = np.exp(np.mean(2 * np.log(small.to_numpy()) - 2 * np.log(large.to_numpy())))
-    assert enlarged_trace(results).value == pytest.approx(ratio - 1)
+def cause(stages, spread=1.0):
+    """Return the verdict on flatness as a cause; `spread` is by how much traces of sizes differ."""
+    table = with_stages(stages)
+    wide = (table.model == "d96") & table.quantity.str.endswith("trace") & (table.stage == "descent")
+    table.loc[wide, "value"] /= spread
+    return ask(table, "flatness as a cause")
+
+
+def test_flatness_that_causes_is_told_from_flatness_that_does_not():
+    found = cause(TREATED)
+    assert found.direction == "supported"
+    assert found["mean"] == pytest.approx(3 / np.log(3.15), rel=0.1)
+    flat = {name: (0.0, ratio) for name, (_, ratio) in TREATED.items()}
+    assert cause(flat).direction == "unclear"
+
+
+def test_treatments_that_disagree_say_nothing_of_flatness():
+    found = cause(TREATED | {"cooled: sharpen-after, μ = 0.03": (3.0, 3.0)})
+    assert found.direction == "not testable"
+    assert "disagree" in found.reason
+
+
+def test_treatments_that_move_the_trace_less_than_sizes_do_say_nothing_of_flatness():
+    found = cause(TREATED, spread=1000.0)
+    assert found.direction == "not testable"
+    assert "less than half" in found.reason

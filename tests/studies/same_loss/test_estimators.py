@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -9,8 +11,12 @@ from sameloss.book.studies import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
 from sameloss.runs.flatness import MEASURES
+from sameloss.studies import drawing
+from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.estimators import (
     ESTIMATORS,
+    TINY_LANGUAGE,
+    TINY_SHAPE,
     EstimatorComparison,
     ReparametrisationMeasurement,
     _contest,
@@ -18,17 +24,20 @@ from sameloss.studies.same_loss.estimators import (
     _three_traces,
     estimator_comparison,
     estimator_runs,
+    estimator_table,
     everything_masked,
     identity,
+    measured_values,
     reparametrisation,
+    reparametrisation_table,
+    variances,
 )
-from sameloss.studies.same_loss.settings import TINY_LANGUAGE, TINY_SHAPE
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     artifacts = str(tmp_path_factory.mktemp("artifacts"))
-    return open_page("b1_trace", preset="smoke", steps=20, seeds=1, artifacts=artifacts)
+    return open_page("b1_trace", preset="smoke", steps=20, artifacts=artifacts)
 
 
 def seeded():
@@ -53,8 +62,8 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    again = EstimatorComparison(page.group.pretraining("3K", 0), 1024, 0)
-    assert again.key == estimator_comparison(page.group).key
+    again = EstimatorComparison(page.replicate.main("d16"), 1024, 0)
+    assert again.key == estimator_comparison(page.replicate).key
     table = page.store.get(again)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]
     assert table["mean"].notna().all()
@@ -66,23 +75,23 @@ def test_every_estimator_is_measured_against_the_known_trace(page):
 
 def test_estimators_stand_in_data_under_their_own_names(page):
     """Readers see others; both are the keys and values of one table."""
-    run = estimator_comparison(page.group)
+    run = estimator_comparison(page.replicate)
     model, population = run.last_model(page.store), run.masked("estimators")
-    names = [name for name, *_ in _contest(model, population, torch.ones(1024, 6) / 6, seeded())]
+    names = [name for name, *_ in _contest(model, population, torch.ones(1024, 32) / 32, seeded())]
     assert names == list(ESTIMATORS)
 
 
 def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
-    group = opened("b1_trace", preset="laptop").group
-    compared, moved = estimator_comparison(group), reparametrisation(group)
-    assert compared.pretraining == group.pretraining("40K", 0)
-    assert moved.pretraining == group.pretraining("40K", 0)
+    replicate = opened("b1_trace", preset="laptop").replicate
+    compared, moved = estimator_comparison(replicate), reparametrisation(replicate)
+    assert compared.pretraining == replicate.main("d96")
+    assert moved.pretraining == replicate.main("d24")
     assert (compared.sentences, moved.sentences, moved.chain_steps) == (4096, 50, 30)
-    assert estimator_runs(group) == [identity(), compared, moved]
+    assert estimator_runs(replicate) == [identity(), compared, moved]
 
 
 def test_reparametrisations_move_the_parameters_and_not_the_function(page):
-    run = ReparametrisationMeasurement(page.group.pretraining("1K", 0), 20, 0, 2)
+    run = ReparametrisationMeasurement(page.replicate.main("d8"), 20, 0, 2)
     table = page.store.get(run)
     model = page.store.get(run.pretraining).last().double()
     assert table.form.unique().tolist() == [name for name, _ in _forms(model, seeded())]
@@ -114,3 +123,71 @@ def test_three_traces_come_together_as_a_tiny_model_saturates(page):
     assert abs(table.true_labels[300] / table.fisher[300] - 1) < abs(
         table.true_labels[0] / table.fisher[0] - 1
     )
+
+
+# Tables
+
+
+def test_estimators_share_a_known_target(page):
+    table = estimator_table(page.replicate, page.store)
+    assert len(table) == 10
+    assert (table.off.abs() < 5).all()
+    assert (table[["seconds", "error_at_budget", "count"]] > 0).all(axis=None)
+    errors = table.set_index("estimator").error_percent
+    assert errors["sampled-1"] < errors["minibatch-64"]
+    assert table.label.tolist() == [*ESTIMATORS.values()]
+    assert table.known.nunique() == 1
+    parts = variances(table)
+    assert min(parts.between, parts.within, parts.backward) > 0
+    assert parts.error_paper < parts.error_one_label
+
+
+def test_at_equal_cost_four_times_the_seconds_are_twice_the_error(page):
+    ratio = (
+        estimator_table(page.replicate, page.store, 10.0).error_at_budget
+        / estimator_table(page.replicate, page.store, 40.0).error_at_budget
+    )
+    np.testing.assert_allclose(ratio, 2)
+
+
+def test_best_number_of_labels_by_hand():
+    """Variances 0.01 between and 0.03 within; a sentence costs 1 ms forward and 1 ms a label."""
+    table = pd.DataFrame(
+        {
+            "estimator": ["exact", "sampled-1", "sampled-50"],
+            "standard_error": [0.01, 0.02, 0.01],
+            "count": 100,
+            "seconds": [1.0, 0.2, 5.1],
+            "known": 1.0,
+        }
+    )
+    parts = variances(table)
+    found = [parts.between, parts.within, parts.forward, parts.backward]
+    np.testing.assert_allclose(found, [0.01, 0.03, 1e-3, 1e-3])
+    assert parts.best_labels == pytest.approx(3**0.5)
+    best = (0.01 + 0.03 / 3**0.5) * (1 + 3**0.5) * 1e-3
+    assert parts.one_beside_best == pytest.approx(0.04 * 0.002 / best)
+    assert parts.times_dearer == pytest.approx((0.01 + 0.03 / 50) * 0.051 / (0.04 * 0.002))
+    assert parts.error_one_label == pytest.approx(100 * (0.04 / 10_000) ** 0.5)
+    assert parts.error_50_sentences == pytest.approx(100 * ((0.01 + 0.03 / 50) / 50) ** 0.5)
+    assert parts.error_50_sentences == pytest.approx(parts.error_paper * (10_000 / 50) ** 0.5)
+
+
+def test_measures_under_reparametrisations(page):
+    table = reparametrisation_table(page.replicate, page.store).set_index("form")
+    assert table.moved.max() < 1e-6
+    assert list(table.columns[1:]) == list(MEASURES.values())
+    permuted = table.loc["neurons permuted", ["trace", "top eigenvalue", "relative trace"]]
+    np.testing.assert_allclose(permuted.astype(float), 1, rtol=1e-2)
+    assert table.trace["width × 2, as the paper"] > 1.05
+    assert table["relative trace"]["width × 2, as the paper"] == pytest.approx(1, rel=1e-4)
+    assert measured_values(page.replicate, page.store)["mean"].gt(0).all()
+
+
+def test_figures_draw_their_tables(page):
+    (ax,) = drawing.panels(1)
+    ratios = reparametrisation_table(page.replicate, page.store)[["form", *MEASURES.values()]]
+    assert figures.ratios(ratios, ax) is ax
+    (ax,) = drawing.panels(1)
+    drawn = figures.estimators_at_equal_cost(estimator_table(page.replicate, page.store), 10.0, ax)
+    assert len(drawn.get_yticks()) == 10

@@ -1,105 +1,57 @@
-"""What is recorded of a preset can be read again, with what is finished of it."""
+"""What the record answers follows from its one table, by a few lines of another hand."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from sameloss.statistics.bootstrap import Interval
-from sameloss.studies import recorded
-from sameloss.studies.same_loss.claims import CLAIMS
-from sameloss.studies.same_loss.groups import ADAMW, EVERYTHING, HMM, MAIN, NOISE, OPT
-from sameloss.studies.same_loss.pages import WholeStudy
-from sameloss.studies.same_loss.record import COMPARED, TABLES
-from sameloss.studies.same_loss.results import KEYS, final
-from sameloss.studies.same_loss.tables import causal
-from sameloss.studies.verdict import judge
+from sameloss.store.location import results_folder
+from sameloss.studies.same_loss.pages import recorded_answers
+
+TABLE = results_folder() / "workstation" / "measurements.csv"
+MAIN_LR = {"grammar": 0.005, "hmm": 0.00125}
 
 
-@pytest.fixture
-def whole(record_of):
-    return record_of()
+def by_hand(language, quantity, change):
+    """Interpolate both sizes' complete trainings in log KL to the smallest one that both reach."""
+    found, table = [], pd.read_csv(TABLE)
+    rows = table[(table.language == language) & (table.stage == "descent") & (table.lr == MAIN_LR[language])]
+    for _, own in rows.groupby("replicate"):
+        read = own[(own.quantity == quantity) & own.reading.isin(["expanded", np.nan])]
+        value = change(read.groupby(["steps", "model"]).value.mean().unstack())[::-1]
+        kl = np.log(own[own.quantity == "kl"].pivot(index="steps", columns="model", values="value"))[::-1]
+        target = max(kl.d24.min(), kl.d96.min())
+        small, large = (np.interp(target, kl[m].cummax(), value[m]) for m in ("d24", "d96"))
+        found.append(large - small)
+    return np.mean(found)
 
 
-def test_the_effect_of_size_is_there_of_every_language_and_reading(whole):
-    """Each with its own tasks, trained, untrained and net."""
-    table = TABLES["control"](whole).set_index(["language", "task", "protocol"])
-    readings = ("solved", "solved, 16 dimensions", "AdamW")
-    tasks = {"PCFG": ("root", "span2"), "HMM": ("state2", "state3"), "OPT": ("topic",)}
-    assert list(table.index) == [
-        (language, task, name) for language, own in tasks.items() for task in own for name in readings
-    ]
-    np.testing.assert_allclose(table.value, table.trained - table.untrained, atol=1e-9)
-    assert (table.untrained == 0).all()  # as it was made up
-    assert table.trained.tolist() == pytest.approx(len(table) * [20], abs=3)
+@pytest.fixture(scope="module")
+def answers():
+    found = recorded_answers()
+    return found[found.row == "main"].set_index(["question", "language"])
 
 
-def test_every_checkpoint_of_every_group_is_there_once(whole):
-    """Also where two groups have a size in common."""
-    table = TABLES["checkpoints"](whole)
-    known = {
-        (arm.language, arm.label, *row)
-        for arm in whole.arms
-        for row in whole.of(arm).checkpoints[KEYS].itertuples(index=False)
-    }
-    assert len(table) == len(known)
-    assert not table.duplicated(["language", "algorithm", *KEYS]).any()
-    assert len(whole.arms) == len({arm.of(whole.config.shown) for arm in EVERYTHING})
-    noisy = table[table.algorithm == "sgd-noise, s = 1"]
-    assert set(noisy.steps) == {320}  # twice as long as the others
-    assert set(table[table.language == "HMM"].steps) == {160}
+def test_the_gain_of_size(answers):
+    ours = by_hand("grammar", "accuracy", lambda accuracy: accuracy)
+    assert ours == pytest.approx(answers.loc[("size", "grammar")]["mean"], abs=1e-6)
 
 
-def test_algorithms_are_compared_with_adamw_and_noises_with_none(whole):
-    table = TABLES["differences"](whole)
-    assert set(table.reference) == {"adamw", "sgd-noise, s = 0"}
-    assert set(table[table.reference == "adamw"].algorithm) == {arm.label for arm in COMPARED[1:]}
-    assert set(table[table.reference != "adamw"].algorithm) == {"sgd-noise, s = 0.5", "sgd-noise, s = 1"}
-    assert COMPARED[0].label == "adamw"
+def test_the_ratio_of_traces(answers):
+    ours = np.exp(-by_hand("grammar", "trace", np.log))
+    assert ours == pytest.approx(answers.loc[("flatness by size", "grammar")]["mean"], rel=1e-6)
 
 
-def test_what_was_recorded_is_read_again(whole, home):
-    recorded.write_record(whole.record_tables(), {"seeds": whole.seeds}, home / "results" / "smoke")
-    assert recorded.records() == {"smoke": {"seeds": 3}}
-    verdicts = recorded.recorded("verdicts", "smoke").set_index("id")
-    assert set(verdicts.index) == {claim.id for claim in whole.claims()}
-    by_id = {claim.id: claim for claim in CLAIMS}
-    for row in verdicts.itertuples():
-        assert row.verdict == judge(Interval(row.ours, row.low, row.high), by_id[row.Index])
-    algorithms = recorded.recorded("algorithms", "smoke").set_index("algorithm")
-    adamw = final(whole.of(COMPARED[0]))
-    assert algorithms.root["adamw"] == pytest.approx(adamw.root.mean(), rel=1e-5)
-    assert recorded.recorded("treated", "smoke").steps.tolist() == [20]
-    ours, found = recorded.recorded("bought", "smoke"), causal.bought_flatness(whole, whole.tasks)
-    assert ours.way.tolist() == found.way.tolist()
-    assert ours.value.tolist() == pytest.approx(found.value.tolist(), rel=1e-5)
-    for name in ("checkpoints", "control", "doses", "labels", "correlations", "matched", "differences"):
-        assert len(recorded.recorded(name, "smoke")) == len(TABLES[name](whole))
+def test_the_change_along_the_plateau(answers):
+    table = pd.read_csv(TABLE)
+    rows = table[(table.language == "grammar") & (table.stage == "plateau")]
+    read = rows[(rows.quantity == "accuracy") & (rows.reading == "expanded")]
+    mean = read.groupby("steps").value.mean()
+    assert mean[7500] - mean[1250] == pytest.approx(answers.loc[("steps", "grammar")]["mean"], abs=1e-6)
 
 
-def test_a_record_that_is_not_complete_has_what_is_finished(record_of):
-    """And judges no claim on what is not, nor reads anything of it."""
-    page = record_of(MAIN, HMM)
-    tables = page.record_tables()
-    assert set(tables["checkpoints"].language) == {"PCFG", "HMM"}
-    assert set(tables["control"].language) == {"PCFG", "HMM"}
-    assert tables["algorithms"].algorithm.tolist() == ["adamw"] * len(tables["algorithms"])
-    assert not {"differences", "treated", "bought", "doses", "rates"} & set(tables)
-    judged = [claim for claim in page.claims() if claim.id in set(tables["verdicts"].id)]
-    known = {arm.of(page.config.shown) for arm in (MAIN, HMM)}
-    assert judged
-    assert {arm.of(page.config.shown) for claim in judged for arm in claim.arms} <= known
-
-
-def test_an_algorithm_is_compared_only_with_what_is_finished(record_of):
-    page = record_of(ADAMW, *NOISE[:2])
-    table = TABLES["differences"](page)
-    assert set(table.algorithm) == {"sgd-noise, s = 0.5"}
-    assert TABLES["checkpoints"](page).algorithm.unique().tolist() == ["adamw", *(n.label for n in NOISE[:2])]
-    assert TABLES["differences"](record_of(*NOISE[1:])).empty
-
-
-def test_parts_are_those_of_the_whole_preset_and_runs_those_of_the_finished(record_of):
-    page = record_of(OPT)
-    settings, store = page.config, page.store
-    assert list(page.parts()) == list(WholeStudy("verdicts", settings, store).parts())
-    assert set(page.runs()) == set(page.read_by(OPT.of(settings.shown)))
-    assert page.seeds == settings.training.seeds
+def test_the_gain_over_the_lookup_table(answers):
+    table = pd.read_csv(TABLE).query("language == 'grammar' and quantity == 'accuracy'")
+    lookup = table[table.reading == "lookup, expanded"].value.mean()
+    ends = table[(table.stage == "descent") & (table.lr == 0.005) & (table.steps == 2500)]
+    worst = ends[ends.reading == "expanded"].groupby("model").value.mean().min()
+    assert worst - lookup == pytest.approx(answers.loc[("lookup", "grammar")]["mean"], abs=1e-6)

@@ -65,8 +65,7 @@ def _check_task(labels: Int[Tensor, "*seed example"], classes: int, name: str) -
 
 # Linear probes: softmax regression on frozen features (Section 2.1, App. A.4).
 #
-# How one is fitted is a protocol of its own: `OptimalProbe` solves it, `AdamWProbe` trains it as the paper
-# does.
+# `OptimalProbe` solves it; the paper trains it with AdamW for 100 epochs.
 
 SMALLEST_SPREAD = 1e-6
 """Features that vary less than this are constant: they are centred, not scaled."""
@@ -259,11 +258,6 @@ def random_expansion(
     generator = generator_for("random expansion", before, width)
     weights = torch.randn(before, width - before, generator=generator) / before**0.5
     return torch.cat([features, (features @ weights.to(features)).relu()], 1)
-
-
-def lookup_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:
-    """Represent each token by its true conditional: the lookup table of Section 2.3 and App. A.4."""
-    return language.conditionals(sentences).float().flatten(1)
 
 
 def one_hot_features(language: Language, sentences: Sentences) -> Float[Tensor, "sentence seq_word"]:

@@ -1,7 +1,6 @@
-"""Liu, Xie, Li and Ma (2023) on real trainings: Sections 1, 2 and 4, Appendices A, B, D and E.
+"""At one pre-training loss, are larger, longer trained and flatter models better (Sections 1, 2, 4; Appendices)?
 
-The question: among masked language models of the same pre-training loss, which does better downstream,
-and does flatness tell? Models of several sizes, trained by several algorithms on languages whose best
-possible loss is known, are compared at equal KL by the trace of their Hessian and by their accuracy
-downstream. Pages 01, 02, 04, a1, a2, a3, a4, b1, b2, d and e read it.
+`experiment.py` says what is trained and measured, `claims.py` what follows from the one table of measurements;
+`languages.py`, `models.py`, `estimators.py` and `enlargement.py` have the subjects of Appendices A and B. The pages
+01, 02, 04, a1 to a4, b1, b2, d and e read it; the page on the protocol fixes its comparisons.
 """

@@ -1,276 +1,565 @@
-"""The paper's claims: each with its place, its number, its tolerance, and the effect by which it is judged.
+"""The questions of Part I, answered from one table: effects, their controls, and verdicts of two words.
 
-O is the OpenReview text, I the ICML text. Tolerances are fixed before the runs that they judge.
+Every effect is a difference between two models of one replicate. The rules, and what each row is for, stand
+in `chapters/protocol.md`.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
+from typing import Any, NamedTuple
 
-from sameloss.statistics.bootstrap import UNDEFINED, Interval
-from sameloss.studies.same_loss import effects
-from sameloss.studies.same_loss.effects import Compared, arm_gain, arm_trace_excess, equivalence
-from sameloss.studies.same_loss.groups import (
-    ADAMW,
-    ADVERSARIAL,
-    COOLED,
-    HMM,
-    MAIN,
-    MASK_RATE,
-    NOISY,
-    ONE_MASK,
-    OPT,
-    SAM,
-    SGD_AFTER_ADAMW,
-    SGD_AFTER_ADAMW_HMM,
-    SHARPENED,
-    UNTREATED,
-    Arm,
-    Group,
-)
-from sameloss.studies.same_loss.results import Results, enlarged_totals
-from sameloss.studies.verdict import Claim, Topic
+import numpy as np
+import pandas as pd
+from scipy.special import logit
 
-POINTS, NATS, EXCESS, R2 = "accuracy points", "nats", "relative excess", "signed r²"
-SLOPE = "points a factor e"
+from sameloss.errors import UnreachableKL
+from sameloss.statistics.equal_kl import common_kl, weights_at
+from sameloss.statistics.paired import Paired, holm_levels, paired
+from sameloss.training.algorithms import NO_TREATMENT, label
 
+TOLERANCE = 0.25
+"""A published effect is met where the whole interval lies within this fraction of it."""
+
+MOST_KL_CHANGE = 0.2
+"""Two models of a plateau have one KL where theirs differ by no more than this fraction."""
+
+EXPANDED = "expanded"
 LITTLE_ACCURACY = 2.0
-"""What "does not change much" may be (App. E), in accuracy points."""
+"""What "does not change much" may be (App. E), in points of accuracy."""
 
-LITTLE_LOG_KL = 0.1
-"""By how much a log KL that has levelled off may still fall where the steps double."""
+MOST_ADVERSARIAL_KL = 2.0
+"""An adversary's models have AdamW's loss where their KL ends at no more than this multiple of it."""
 
-OURS = "this book"
-"""In the place of a claim that the paper does not publish, but that follows from what it says."""
+POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
+RATE_SLOPE = "log trace by log rate"
 
+PAPER_DOUBLINGS = 6.0
+PUBLISHED = {
+    ("size", "grammar"): 6.9,  # Figure 2a
+    ("size", "hmm"): 4.5,  # Figure 2b
+    ("flatness by size", "grammar"): float(np.log(2.68 / 1.54)),  # Figure 5
+    ("lookup", "grammar"): 14.1,  # Table 1: the mean of 18.7 and 9.5
+    ("adversary", "grammar"): 6.85,  # Table 1: the mean of 6.8 and 6.9
+    ("flatness by adversary", "grammar"): float(np.log(19.34 / 8.01)),  # Table 2 (ICML)
+}
+"""Published effects, of sizes over `PAPER_DOUBLINGS`: points, of traces the log of their ratio."""
 
-@dataclass(frozen=True)
-class ArmClaim(Claim):
-    """A claim about groups of models, judged where a page has them as the paper means them."""
-
-    arms: tuple[Arm, ...]  # what it is about; the first has the task
-    effect: Callable[..., Interval]  # of the results of the arms and, where there is one, of the task
-    task: int | None = field(default=None, kw_only=True)
-    """Which of its tasks: 0, 1, 2 for the paper's A, B, C; the last where it has fewer."""
-
-    def compute(self, results: list[Results]) -> Interval:
-        """Return the effect; undefined where one of the arms it needs is not there."""
-        needed = 1 + (len(self.arms) > 1)
-        if len(results) < needed:
-            return UNDEFINED
-        return self.effect(
-            *results, **({} if self.task is None else {"task": self.task_name(results[0].group)})
-        )
-
-    def task_name(self, group: Group) -> str | None:
-        """Return the name of the task in a group of models."""
-        tasks = group.tasks
-        return None if self.task is None else tasks[min(self.task, len(tasks) - 1)]
+PUBLISHED_LOG_ODDS = {"grammar": float(logit(0.503) - logit(0.432)) / PAPER_DOUBLINGS}
+"""The gain of size a doubling, from the accuracies of Figure 5."""
 
 
-def adversary_gain(
-    ordinary: Results, *sweep: Results, task: str, compared: Compared = Compared.ENDS
-) -> Interval:
-    """Return AdamW's gain over the strongest adversary that still saturates, in points."""
-    attacked = effects.strongest_saturated(sweep)
-    return UNDEFINED if attacked is None else arm_gain(ordinary, attacked, task, compared)
+class Model(NamedTuple):
+    """A model of a replicate: what it is, and how it was trained."""
+
+    model: str
+    stage: str = "descent"
+    lr: float | None = None
+    steps: int | None = None
 
 
-def adversary_trace(ordinary: Results, *sweep: Results, compared: Compared = Compared.ENDS) -> Interval:
-    """Return trace(adversarial) / trace(AdamW) - 1 of that adversary."""
-    attacked = effects.strongest_saturated(sweep)
-    return UNDEFINED if attacked is None else arm_trace_excess(attacked, ordinary, compared)
+class Measurements:
+    """One language of the table, with its models and rates."""
+
+    def __init__(self, table: pd.DataFrame) -> None:
+        """Take the rows of one language."""
+        self.table = table
+        trained = table[table.stage == "untrained"].drop_duplicates("model")
+        self.models = trained.sort_values("parameters").model.tolist()
+        families = [[n for n in self.models if n.startswith("lstm") == lstm] for lstm in (False, True)]
+        self.family, self.others = sorted(families, key=len, reverse=True)
+        self.small, self.large = (*self.family[:1], *self.family[-1:])
+        self.lr = float(trained.lr.iloc[0])
+        descents = table[table.stage == "descent"]
+        self.lrs = sorted(descents.lr.unique(), reverse=True)
+        self.steps = int(descents.steps.max())
+        self.replicates = sorted(table.replicate.unique())
+
+    def values(self, of: Model, quantity: str, reading: str = "") -> pd.DataFrame:
+        """Return a quantity of a model by replicate and number of steps; of accuracies the tasks' mean."""
+        t = self.table
+        rows = t[(t.model == of.model) & (t.stage == of.stage) & (t.quantity == quantity)]
+        rows = rows[rows.reading == reading] if quantity == "accuracy" else rows
+        rows = rows if of.lr is None else rows[rows.lr == of.lr]
+        rows = rows if of.steps is None else rows[rows.steps == of.steps]
+        return rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
+
+    def value(self, of: Model, quantity: str, reading: str = "") -> pd.Series:
+        """Return a quantity of one checkpoint, by replicate."""
+        return self.values(of, quantity, reading).iloc[:, 0]
+
+    def at_equal_kl(
+        self, first: Model, second: Model, value: Callable[[Model], pd.DataFrame]
+    ) -> pd.DataFrame:
+        """Return what two models' complete descents have at the smallest KL that both reach.
+
+        Args:
+            first: one of them; its number of steps is left open.
+            second: the other.
+            value: by replicate and number of steps.
+
+        Returns:
+            One row a replicate: kl, first, second; without those whose descents have no KL in common.
+
+        """
+        kls = [self.values(model, "kl") for model in (first, second)]
+        given = [value(model) for model in (first, second)]
+        rows = {}
+        for replicate in kls[0].index.intersection(kls[1].index):
+            own = [kl.loc[replicate].to_numpy() for kl in kls]
+            try:
+                target = common_kl(own)
+            except UnreachableKL:
+                continue
+            ends = (
+                weights_at(k, target) @ v.loc[replicate].to_numpy() for k, v in zip(own, given, strict=True)
+            )
+            rows[replicate] = (target, *ends)
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["kl", "first", "second"])
+
+    def doublings(self) -> float:
+        """Return how many times the parameters double from the smallest to the largest transformer."""
+        parameters = self.table.drop_duplicates("model").set_index("model").parameters
+        return float(np.log2(parameters[self.large] / parameters[self.small]))
 
 
-def entropy(results: Results) -> Interval:
-    """Return by how much the KL of the largest size stays below the limit of saturation."""
-    return effects.reaches_entropy(results, results.saturated_kl, results.sizes[-1:])
+# Rows of the table of answers.
+
+COLUMNS = [
+    *(
+        "question",
+        "language",
+        "row",
+        "model",
+        "unit",
+        "mean",
+        "low",
+        "high",
+        "p",
+        "replicates",
+        "kl",
+        "published",
+    ),
+    *("direction", "size", "reason", "primary"),
+]
 
 
-def enlarged_trace(results: Results) -> Interval:
-    """Return trace(smallest) / trace(largest) - 1 with all models enlarged to one width as in App. B.1."""
-    totals = enlarged_totals(results.frame("enlargement"))
-    return effects.smallest_over_largest(results, totals[totals.way == "enlarged"])
+def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd.DataFrame:
+    """Return one row for every effect, the main one of each question and language first.
+
+    Args:
+        table: of measurements, see `experiment.Replicate.table`, with a column `language`.
+        questions: of `QUESTIONS`; all where None. A question that the table has no models for has no row.
+
+    """
+    rows = [
+        row | {"question": question, "language": language}
+        for language, own in table.groupby("language", sort=False)
+        for question, ask in QUESTIONS.items()
+        if questions is None or question in questions
+        for row in ask(Measurements(own), str(language))
+    ]
+    if not rows:
+        return pd.DataFrame(columns=COLUMNS)
+    found = pd.DataFrame(rows).reindex(columns=COLUMNS)
+    primary = found.primary.fillna(False).astype(bool)
+    levels = iter(holm_levels(found[primary].p.tolist()))
+    judged = [
+        row | _judged(row, next(levels) if first else 0.95) for row, first in zip(rows, primary, strict=True)
+    ]
+    return pd.DataFrame(judged).reindex(columns=COLUMNS)
 
 
-def little_change(first: Results, second: Results, task: str) -> Interval:
-    """Return by how much the difference of two arms stays below what counts as little."""
-    return equivalence(arm_gain(first, second, task), LITTLE_ACCURACY)
+def _row(name: str, differences: pd.Series, unit: str, **more: Any) -> dict[str, Any]:
+    """Return a row of an effect, in the unit's own scale: of ratios the logarithm until it is judged."""
+    return {"row": name, "differences": differences.dropna().to_numpy(), "unit": unit, **more} | paired(
+        differences.dropna().to_numpy()
+    )._asdict()
 
 
-ATTACK = (ADAMW, *ADVERSARIAL)
-adversary_gain_matched = partial(adversary_gain, compared=Compared.EQUAL_KL)
-adversary_trace_matched = partial(adversary_trace, compared=Compared.EQUAL_KL)
-noise_trace = partial(arm_trace_excess, compared=Compared.COOLED)
-noise_gain = partial(arm_gain, compared=Compared.COOLED)
+def _judged(row: dict[str, Any], level: float) -> dict[str, Any]:
+    """Return the interval at a level and the two words; of ratios the numbers as ratios."""
+    effect = paired(row["differences"], level)
+    shown = effect._asdict() | verdict(effect, row.get("published"), row.get("reason"), row.get("margin"))
+    if not row.get("judged", True):
+        shown |= {"direction": "not judged", "size": None, "reason": None}
+    if row["unit"] == RATIO:
+        shown |= {name: float(np.exp(shown[name])) for name in ("mean", "low", "high")}
+        if row.get("published") is not None:
+            shown["published"] = float(np.exp(row["published"]))
+    return shown
 
 
-def log_kl_levels_off(results: Results) -> Interval:
-    """Return `LITTLE_LOG_KL` less the fall of log KL over the last doubling of the steps, all sizes' mean."""
-    return effects.less_than(LITTLE_LOG_KL, effects.last_fall_of_log_kl(results))
+def verdict(
+    effect: Paired, published: float | None, reason: str | None, margin: float | None = None
+) -> dict[str, str | None]:
+    """Return direction and size of an effect that is positive where the paper is right.
+
+    Args:
+        effect: with its interval.
+        published: the effect in the paper; None: it has a direction only.
+        reason: why the effect could not have shown, where that is so.
+        margin: of a claim that there is no effect: the whole interval has to lie within it.
+
+    >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
+    'supported'
+    >>> verdict(Paired(0.5, -4.0, 5.0, 0.8, 8), 6.9, None)["reason"]
+    'the interval is wider than the published effect'
+
+    """
+    if reason is None and np.isnan(effect.low):
+        reason = "there are fewer than two replicates"
+    across = effect.low <= 0 <= effect.high
+    if reason is None and margin is not None:
+        little = -margin < effect.low and effect.high < margin
+        large = effect.low > margin or effect.high < -margin
+        return {
+            "direction": "supported" if little else "against" if large else "unclear",
+            "size": None,
+            "reason": None,
+        }
+    if reason is None and published is not None and across and effect.high - effect.low > abs(published):
+        reason = "the interval is wider than the published effect"
+    if reason is not None:
+        return {"direction": "not testable", "size": None, "reason": reason}
+    direction = "unclear" if across else "supported" if effect.low > 0 else "against"
+    if published is None:
+        return {"direction": direction, "size": None, "reason": None}
+    edges = sorted([published * (1 - TOLERANCE), published * (1 + TOLERANCE)])
+    if effect.high < edges[0]:
+        size = "smaller"
+    elif effect.low > edges[1]:
+        size = "larger"
+    else:
+        size = "as published" if edges[0] <= effect.low and effect.high <= edges[1] else "imprecise"
+    return {"direction": direction, "size": size, "reason": None}
 
 
-def every_size_saturates(results: Results) -> Interval:
-    """Return by how much the KL of the size that is furthest from the entropy stays below saturation."""
-    return effects.reaches_entropy(results, results.saturated_kl)
+# The questions.
+
+NAMES = {"features": "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
+"""Of some readings in the table of answers; others are called there as in that of measurements."""
 
 
-def slope_of_treatments(*treated: Results, task: str) -> Interval:
-    """Return the points gained where a treatment makes the trace fall by a factor e, at equal KL."""
-    return effects.dose_response(treated, task)
+def controls(m: Measurements) -> list[str]:
+    """Return the other ways in which the two models of the size effect were read."""
+    read = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")].reading.unique()
+    main = {EXPANDED, *(name for name in read if name.endswith(", unseen"))} - NAMES.keys()
+    return [name for name in read if name not in main]
 
 
-def not_computed(results: Results) -> Interval:
-    """Return an undefined effect: of SST-2, which needs the real OPT."""
-    return UNDEFINED
+def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether larger models are better."""
+    if len(m.family) < 2:
+        return
+    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
+    accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
+    main = m.at_equal_kl(small, large, accuracy)
+    published = PUBLISHED.get(("size", language))
+    reason = _not_testable(m, main, published)
+    gain = partial(_gain, m, unit=POINTS)
+    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
+    yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=scaled,
+               kl=main.kl.mean(), primary=True)  # fmt: skip
+    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
+    odds_published = PUBLISHED_LOG_ODDS.get(language)
+    yield _row("main, log-odds", odds, LOG_ODDS, reason=reason, published=odds_published)
+    cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
+    if all(len(m.values(model, "kl")) for model in cooled):
+        ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
+        yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason)
+    for lr in m.lrs:
+        if lr != m.lr:
+            yield gain("other rate", small._replace(lr=lr), large._replace(lr=lr), reason=reason)
+    if len(m.lrs) > 1:
+        falling = small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1])
+        yield gain("rate falls as 1 / d", *falling, reason=reason)
+        tuned = [Model(name, lr=_best_lr(m, name)) for name in (m.small, m.large)]
+        yield gain("best rate of each", *tuned, reason=reason)
+    for reading in controls(m):
+        yield gain(NAMES.get(reading, reading), small, large, reading=reading)
+    untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
+    yield _row("untrained", untrained[1] - untrained[0], POINTS)
+    for name in m.family[1:-1]:
+        yield gain(f"{name} over {m.small}", small, Model(name, lr=m.lr))
+    if len(m.others) > 1:
+        yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
 
 
-# fmt: off
-TOPICS: tuple[Topic[ArmClaim], ...] = (
-    Topic("Do models reach the best possible loss?", (
-        ArmClaim("entropy", "§2.3", "PCFG: with size, the loss reaches the entropy",
-                 "02_existence", (MAIN,), entropy, unit=NATS),
-        ArmClaim("entropy-hmm", "§2.3", "HMM: with size, the loss reaches the entropy",
-                 "02_existence", (HMM,), entropy, unit=NATS),
-        ArmClaim("entropy-opt", "§2.3", "OPT text: with size, the loss reaches the entropy",
-                 "02_existence", (OPT,), entropy, unit=NATS),
-        ArmClaim("logkl", "I, Fig. 10", "log KL levels off: it falls by less than a tenth as steps double",
-                 "02_existence", (MAIN,), log_kl_levels_off, unit="log KL"),
-    )),
-    Topic("At the same loss, are larger models better?", (
-        ArmClaim("fig2", "Fig. 2a", "larger models are more accurate, net of untrained ones (task B)",
-                 "02_existence", (MAIN,), effects.size_gain, task=1, value=6.9, unit=POINTS),
-        ArmClaim("fig9", "Fig. 9", "larger models more accurate on PCFG task A, net of untrained ones",
-                 "02_existence", (MAIN,), effects.size_gain, task=0, unit=POINTS),
-        ArmClaim("size-matched", OURS, "at exactly equal KL, larger models are more accurate (task B)",
-                 "02_existence", (MAIN,), effects.size_gain_matched, task=1, unit=POINTS),
-        ArmClaim("fig2-hmm", "Fig. 2b",
-                 "larger models more accurate on the HMM, net of untrained ones (task-10)",
-                 "02_existence", (HMM,), effects.size_gain, task=1, value=4.5, unit=POINTS),
-        ArmClaim("fig9-hmm", "Fig. 9",
-                 "larger models more accurate on the HMM, net of untrained ones (task-6)",
-                 "02_existence", (HMM,), effects.size_gain, task=0, unit=POINTS),
-        ArmClaim("size-matched-hmm", OURS,
-                 "at exactly equal KL, larger models are more accurate on the HMM (task-10)",
-                 "02_existence", (HMM,), effects.size_gain_matched, task=1, unit=POINTS),
-        ArmClaim("fig2-opt", "Fig. 2c",
-                 "larger models more accurate on OPT text, net of untrained ones (QNLI)",
-                 "02_existence", (OPT,), effects.size_gain, task=0, value=2.0, unit=POINTS),
-        ArmClaim("fig9-opt", "Fig. 9",
-                 "larger models more accurate on OPT text, net of untrained ones (SST-2)",
-                 "02_existence", (OPT,), not_computed, unit=POINTS),
-    )),
-    Topic("Once the loss has converged, do more steps make models better?", (
-        ArmClaim("fig1", "Fig. 1a", "after the loss has converged, more steps raise accuracy (task C)",
-                 "02_existence", (MAIN,), effects.step_gain, task=2, unit=POINTS),
-        ArmClaim("fig1-matched", OURS, "at equal KL, accuracy rises with each doubling of the steps (task C)",
-                 "02_existence", (MAIN,), effects.step_gain_matched, task=2, unit=POINTS),
-        ArmClaim("fig3-accuracy", "Fig. 3", "SGD: accuracy rises as the trace falls (task C)",
-                 "04_flatness", (SGD_AFTER_ADAMW,), effects.step_gain, task=2, value=1.6, unit=POINTS),
-        ArmClaim("fig3-hmm", "Fig. 3", "SGD on the HMM: accuracy rises as the trace falls (task-10)",
-                 "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_gain, task=1, value=4.0, unit=POINTS),
-        ArmClaim("fig1-opt", "Fig. 1b",
-                 "after the loss has converged, more steps raise accuracy on OPT text (QNLI)",
-                 "02_existence", (OPT,), effects.step_gain, task=0, unit=POINTS),
-    )),
-    Topic("Is a lookup table, whose loss is perfect, worse?", (
-        ArmClaim("tab1-lookup-A", "Tab. 1", "a lookup table probes worse than trained models (task A)",
-                 "02_existence", (MAIN,), effects.trained_over_baseline, task=0, value=18.7, unit=POINTS),
-        ArmClaim("tab1-lookup-B", "Tab. 1", "a lookup table probes worse than trained models (task B)",
-                 "02_existence", (MAIN,), effects.trained_over_baseline, task=1, value=9.5, unit=POINTS),
-    )),
-    Topic("Are larger models flatter?", (
-        ArmClaim("fig5-trace", "Fig. 5", "larger models have a smaller trace",
-                 "04_flatness", (MAIN,), effects.trace_falls_with_size, value=2.68 / 1.54 - 1, unit=EXCESS),
-        ArmClaim("fig5-trace-matched", OURS, "larger models have a smaller trace at exactly equal KL",
-                 "04_flatness", (MAIN,), effects.trace_falls_with_size_matched,
-                 value=2.68 / 1.54 - 1, unit=EXCESS),
-        ArmClaim("fig5-enlarged", "Fig. 5 (I)",
-                 "enlarged to one architecture, larger models have a smaller trace",
-                 "b2_enlargement", (MAIN,), enlarged_trace, value=19.8 / 12.6 - 1, unit=EXCESS),
-    )),
-    Topic("Once the loss has converged, do more steps make models flatter?", (
-        ArmClaim("fig3-trace", "Fig. 3", "SGD: after convergence, more steps lower the trace",
-                 "04_flatness", (SGD_AFTER_ADAMW,), effects.trace_falls_with_steps, unit=EXCESS),
-        ArmClaim("fig3-trace-adamw", "Fig. 3", "AdamW: after convergence, more steps lower the trace",
-                 "04_flatness", (MAIN,), effects.trace_falls_with_steps, unit=EXCESS),
-        ArmClaim("fig3-trace-hmm", "Fig. 3", "SGD on the HMM: after convergence, more steps lower the trace",
-                 "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.trace_falls_with_steps, unit=EXCESS),
-    )),
-    Topic("Is the flatter model the more accurate one?", (
-        ArmClaim("fig5-r2", "Fig. 5", "across sizes, accuracy falls as the trace rises: signed r²",
-                 "04_flatness", (MAIN,), effects.size_correlation, task=1, value=0.92, unit=R2),
-        ArmClaim("fig5-hmm", "Fig. 5",
-                 "across sizes on the HMM, accuracy falls as the trace rises: signed r²",
-                 "04_flatness", (HMM,), effects.size_correlation, task=1, value=0.94, unit=R2),
-        ArmClaim("fig5-opt", "Fig. 5",
-                 "across sizes on OPT text, accuracy falls as the trace rises: signed r²",
-                 "04_flatness", (OPT,), effects.size_correlation, task=0, value=0.87, unit=R2),
-        ArmClaim("fig10-A", "Fig. 10", "SGD: accuracy falls as the trace rises (task A): signed r²",
-                 "04_flatness", (SGD_AFTER_ADAMW,), effects.step_correlation, task=0, unit=R2),
-        ArmClaim("fig10-B", "Fig. 10", "SGD: accuracy falls as the trace rises (task B): signed r²",
-                 "04_flatness", (SGD_AFTER_ADAMW,), effects.step_correlation, task=1, unit=R2),
-        ArmClaim("fig10-hmm", "Fig. 10",
-                 "SGD on the HMM: accuracy falls as the trace rises (task-6): signed r²",
-                 "04_flatness", (SGD_AFTER_ADAMW_HMM,), effects.step_correlation, task=0, unit=R2),
-    )),
-    Topic("Does label noise flatten?", (
-        ArmClaim("noise-trace", "§3",
-                 "SGD's label noise lowers the trace, from one saturated point to one loss",
-                 "a4_algorithms", (UNTREATED, NOISY), noise_trace, unit=EXCESS),
-    )),
-    Topic("Does flatness itself cause better transfer?", (
-        ArmClaim("dose-A", OURS,
-                 "at equal KL, the flatter a treatment makes a model, the more accurate (task A)",
-                 "a4_algorithms", COOLED, slope_of_treatments, task=0, unit=SLOPE),
-        ArmClaim("dose-B", OURS,
-                 "at equal KL, the flatter a treatment makes a model, the more accurate (task B)",
-                 "a4_algorithms", COOLED, slope_of_treatments, task=1, unit=SLOPE),
-        ArmClaim("noise-accuracy", "§3, §4",
-                 "SGD's label noise raises accuracy, from one saturated point to one loss (task A)",
-                 "a4_algorithms", (NOISY, UNTREATED), noise_gain, task=0, unit=POINTS),
-        ArmClaim("sharpened-accuracy", OURS, "a model that is made sharper is less accurate (task A)",
-                 "a4_algorithms", (UNTREATED, SHARPENED), noise_gain, task=0, unit=POINTS),
-    )),
-    Topic("At the same loss, is an adversary's model worse?", (
-        ArmClaim("tab1-adversarial-A-matched", OURS,
-                 "adversarial pre-training probes worse at equal KL (task A)",
-                 "a4_algorithms", ATTACK, adversary_gain_matched, task=0, value=6.8, unit=POINTS),
-        ArmClaim("tab1-adversarial-B-matched", OURS,
-                 "adversarial pre-training probes worse at equal KL (task B)",
-                 "a4_algorithms", ATTACK, adversary_gain_matched, task=1, value=6.9, unit=POINTS),
-        ArmClaim("tab1-adversarial-A", "Tab. 1", "adversarial pre-training probes worse (task A)",
-                 "a4_algorithms", ATTACK, adversary_gain, task=0, value=6.8, unit=POINTS),
-        ArmClaim("tab1-adversarial-B", "Tab. 1", "adversarial pre-training probes worse (task B)",
-                 "a4_algorithms", ATTACK, adversary_gain, task=1, value=6.9, unit=POINTS),
-        ArmClaim("tab2-accuracy", "Tab. 2 (I)",
-                 "adversarial pre-training probes worse (task C, which is inferred)",
-                 "04_flatness", ATTACK, adversary_gain, task=2, value=5.5, unit=POINTS),
-    )),
-    Topic("Is an adversary's model sharper?", (
-        ArmClaim("tab2-trace-matched", OURS, "adversarial pre-training has a larger trace at equal KL",
-                 "04_flatness", ATTACK, adversary_trace_matched, value=19.34 / 8.01 - 1, unit=EXCESS),
-        ArmClaim("tab2-trace", "Tab. 2 (I)", "adversarial pre-training has a larger trace",
-                 "04_flatness", ATTACK, adversary_trace, value=19.34 / 8.01 - 1, unit=EXCESS),
-    )),
-    Topic("Does SAM find flatter models?", (
-        ArmClaim("sam-trace", "App. D", "SAM finds flatter models",
-                 "d_practice", (ADAMW, SAM), arm_trace_excess, unit=EXCESS),
-        ArmClaim("sam-accuracy", "App. D", "SAM finds more accurate models (task B)",
-                 "d_practice", (SAM, ADAMW), arm_gain, task=1, unit=POINTS),
-    )),
-    Topic("Does it stay so with the usual 15 % of masks?", (
-        ArmClaim("mask15", "App. E", f"15 % masking changes accuracy by less than {LITTLE_ACCURACY:g} points",
-                 "e_mask_rate", (MASK_RATE, ONE_MASK), little_change, task=1, unit=POINTS),
-        ArmClaim("mask15-kl", "App. E", "with 15 % masking, models saturate",
-                 "e_mask_rate", (MASK_RATE,), every_size_saturates, unit=NATS),
-        ArmClaim("mask15-size", "Fig. 11", "with 15 % masking, larger models more accurate, net of untrained",
-                 "e_mask_rate", (MASK_RATE,), effects.size_gain, task=1, unit=POINTS),
-        ArmClaim("mask15-r2", "Fig. 11", "with 15 % masking, accuracy falls as the trace rises: signed r²",
-                 "e_mask_rate", (MASK_RATE,), effects.size_correlation, task=1, unit=R2),
-    )),
+def _gain(
+    m: Measurements, name: str, small: Model, large: Model, unit: str, reading: str = EXPANDED, **more: Any
+) -> dict[str, Any]:
+    accuracy = partial(m.values, quantity="accuracy", reading=reading)
+    found = m.at_equal_kl(small, large, accuracy)
+    return _row(name, found["second"] - found["first"], unit, kl=found.kl.mean(), **more)
+
+
+def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) -> str | None:
+    """Return why a difference between sizes could not have shown, or None."""
+    if main.empty:
+        return "the sizes have no KL in common"
+    room = 100 - float(main["first"].mean())
+    lower_edge = 0.0 if published is None else published * m.doublings() / PAPER_DOUBLINGS * (1 - TOLERANCE)
+    if room < lower_edge:
+        return f"the smaller model leaves {room:.1f} points of room"
+    tokens = m.value(Model("none", "baseline"), "accuracy", f"tokens, {EXPANDED}")
+    beyond = paired((main[["first", "second"]].max(axis=1) - tokens).dropna().to_numpy())
+    if not beyond.low > 0:
+        return "no trained model is read better than its bare tokens"
+    return None
+
+
+def _last_plateau(m: Measurements) -> int:
+    return int(m.table[m.table.stage == "plateau"].steps.max()) if (m.table.stage == "plateau").any() else 0
+
+
+def _best_lr(m: Measurements, name: str) -> float:
+    """Return the rate with the smallest KL after the longest descent, averaged in log over replicates."""
+    ends = {lr: np.log(m.value(Model(name, lr=lr, steps=m.steps), "kl")).mean() for lr in m.lrs}
+    return min(ends, key=lambda lr: float(ends[lr]))
+
+
+def steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether more steps help once the loss has converged."""
+    yield from _along_plateau(m, lambda model: m.value(model, "accuracy", EXPANDED), POINTS)
+
+
+def _along_plateau(
+    m: Measurements, value: Callable[[Model], pd.Series], unit: str
+) -> Iterator[dict[str, Any]]:
+    """Yield last less first checkpoint of every plateau, and of both once they are cooled."""
+    kept = sorted(m.table[m.table.stage == "plateau"].steps.unique())
+    if len(kept) < 2:
+        return
+    exact = m.table[m.table.stage == "plateau, exact labels"].model.unique().tolist()
+    shown = m.table[m.table.stage == "plateau"].model.unique().tolist()
+    cooled = m.table[m.table.stage == "cooled"].model.unique().tolist()
+    for stage, names in {"plateau": shown, "cooled": cooled, "plateau, exact labels": exact}.items():
+        changes, moves = {}, {}
+        for name in names:
+            early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
+            changes[name] = value(late) - value(early)
+            moves[name] = float(np.log(m.value(late, "kl") / m.value(early, "kl")).abs().mean())
+            yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]))
+        own = [name for name in m.family if name in changes]
+        if stage == "plateau" and own:
+            mean = pd.concat([changes[name] for name in own], axis=1).mean(axis=1)
+            reason = _moved(float(np.mean([moves[name] for name in own])))
+            yield _row("main", mean, unit, model="all", reason=reason, primary=True)
+
+
+def _moved(change: float) -> str | None:
+    """Return that two models of a plateau differ in KL, where they do; the change is of its logarithm."""
+    return f"KL changes by {100 * np.expm1(change):.0f} %" if change > np.log1p(MOST_KL_CHANGE) else None
+
+
+def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether larger models are flatter."""
+    if len(m.family) < 2:
+        return
+    published = PUBLISHED.get(("flatness by size", language))
+    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
+    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
+    yield _flatter(m, "main", small, large, published=scaled, primary=True)
+    for lr in m.lrs:
+        if lr != m.lr:
+            yield _flatter(m, "other rate", small._replace(lr=lr), large._replace(lr=lr))
+    if len(m.lrs) > 1:
+        yield _flatter(m, "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]))
+    forms = {"relative to squared weights": "relative", "enlarged to one width": "enlarged"}
+    for name, quantity in forms.items():
+        if (m.table[m.table.model == m.small].quantity == f"{quantity} trace").any():
+            yield _flatter(m, name, small, large, quantity=f"{quantity} trace")
+    if len(m.others) > 1:
+        yield _flatter(m, "LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
+
+
+def _flatter(
+    m: Measurements, name: str, first: Model, second: Model, quantity: str = "trace", **more: Any
+) -> dict[str, Any]:
+    """Return the log ratio of the traces of two models, the first over the second, at one KL."""
+    found = m.at_equal_kl(first, second, lambda model: np.log(m.values(model, quantity)))
+    return _row(name, found["first"] - found["second"], RATIO, kl=found.kl.mean(), **more)
+
+
+def flatness_by_steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what tells whether models that were trained for longer are flatter."""
+    yield from _along_plateau(m, lambda model: -np.log(m.value(model, "trace")), RATIO)
+
+
+def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield the slope of log trace on log peak rate, at one size and KL."""
+    if len(m.lrs) < 2:
+        return
+    low, high = m.lrs[-1], m.lrs[0]
+    slopes = []
+    for name in m.models:
+        pair = Model(name, lr=high), Model(name, lr=low)
+        found = m.at_equal_kl(*pair, lambda model: np.log(m.values(model, "trace")))
+        slope = (found["first"] - found["second"]) / np.log(high / low)
+        slopes.append(slope)
+        yield _row("one size", slope, RATE_SLOPE, model=name, kl=found.kl.mean(), judged=False)
+    yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all", judged=False)
+
+
+def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what trained models gain over the lookup table, the worst size first."""
+    table = m.value(Model("none", "baseline"), "accuracy", f"lookup, {EXPANDED}")
+    if len(m.family) < 2:  # which is worst cannot be asked of one
+        return
+    ends = {name: m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.family}
+    worst = min(ends, key=lambda name: float(ends[name].mean()))
+    published = PUBLISHED.get(("lookup", language))
+    yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
+    for name, end in ends.items():
+        yield _row("one size", end - table, POINTS, model=name)
+
+
+UNTREATED, NOISE, REWARD = (
+    label(*how) for how in (NO_TREATMENT, ("sgd-noise", 1.0), ("sharpen-after", 0.03))
 )
-# fmt: on
-"""The questions that the claims are about, each with its claims, the most direct one first."""
 
-CLAIMS: tuple[ArmClaim, ...] = tuple(claim for topic in TOPICS for claim in topic.claims)
+
+def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield the points gained for each factor e by which a treatment makes one model flatter, at one KL."""
+    cooled = m.table[m.table.stage.str.startswith("cooled: ")]
+    slopes: list[pd.Series] = []
+    reasons: list[str] = []
+    for name in cooled.model.unique():
+        base = Model(name, f"cooled: {UNTREATED}")
+        flatter, gained = {}, {}
+        for stage in cooled[cooled.model == name].stage.unique():
+            treatment = stage.removeprefix("cooled: ")
+            if treatment == UNTREATED:
+                continue
+            own = Model(name, stage)
+            flatter[treatment] = -np.log(m.value(own, "trace") / m.value(base, "trace"))
+            gained[treatment] = m.value(own, "accuracy", EXPANDED) - m.value(base, "accuracy", EXPANDED)
+            moved = float(np.log(m.value(own, "kl") / m.value(base, "kl")).abs().mean())
+            reasons += [f"{name}, {treatment}: {reason}" for reason in [_moved(moved)] if reason]
+            yield _row(f"flatter by: {treatment}", flatter[treatment], RATIO, model=name, judged=False)
+            yield _row(f"gained by: {treatment}", gained[treatment], POINTS, model=name, judged=False)
+        x, y = pd.DataFrame(flatter), pd.DataFrame(gained)
+        slopes.append((x * y).sum(axis=1) / (x**2).sum(axis=1))
+        reasons += _unlike(m, x, y)
+        yield _row("one model", slopes[-1], SLOPE, model=name)
+    if slopes:
+        mean = pd.concat(slopes, axis=1).mean(axis=1)
+        yield _row("main", mean, SLOPE, model="all", reason="; ".join(dict.fromkeys(reasons)) or None,
+                   primary=True)  # fmt: skip
+
+
+def _unlike(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> list[str]:
+    """Return why the treatments of a model say nothing of flatness, where that is so."""
+    ends = [np.log(m.value(Model(name, lr=m.lr, steps=m.steps), "trace")).mean() for name in m.family]
+    treated = [0.0, *flatter.mean()]
+    found = []
+    if np.ptp(treated) < np.ptp(ends) / 2:
+        found.append("treatments change the trace by less than half of what sizes do")
+    if {NOISE, REWARD} <= set(flatter):
+        slopes = [paired((gained[name] / flatter[name]).dropna().to_numpy()) for name in (NOISE, REWARD)]
+        if max(slope.low for slope in slopes) > 0 > min(slope.high for slope in slopes):
+            found.append("label noise and the reward for a large trace disagree")
+    return found
+
+
+def _beside_adamw(
+    m: Measurements, algorithms: Collection[str], quantity: str
+) -> dict[str, tuple[pd.Series, float]]:
+    """Return what other algorithms' models have less AdamW's, at one KL, and that KL: the log of a trace."""
+    stages = m.table[m.table.stage.str.startswith("descent: ")].drop_duplicates(["model", "stage"])
+    found = {}
+    for row in stages.itertuples():
+        name = row.stage.removeprefix("descent: ")
+        if name.partition(",")[0] in algorithms:
+            pair = Model(row.model, lr=m.lr), Model(row.model, row.stage)
+            ends = m.at_equal_kl(*pair, partial(_of_checkpoints, m, quantity))
+            found[name] = (ends["second"] - ends["first"], float(ends.kl.mean()))
+    return found
+
+
+def _of_checkpoints(m: Measurements, quantity: str, model: Model) -> pd.DataFrame:
+    return (
+        m.values(model, quantity, EXPANDED) if quantity == "accuracy" else np.log(m.values(model, quantity))
+    )
+
+
+def adversary(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield by how much an adversary's models are worse than AdamW's."""
+    yield from _adversaries(m, "accuracy", POINTS, -1, PUBLISHED.get(("adversary", language)))
+
+
+def flatness_by_adversary(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield by how much an adversary's models are sharper than AdamW's."""
+    yield from _adversaries(m, "trace", RATIO, 1, PUBLISHED.get(("flatness by adversary", language)))
+
+
+def _adversaries(
+    m: Measurements, quantity: str, unit: str, sign: int, published: float | None
+) -> Iterator[dict[str, Any]]:
+    """Yield a row for each strength; the main one is the strongest that ends near AdamW's loss."""
+    found = _beside_adamw(m, ["adversarial"], quantity)
+    if not found:
+        return
+    (model,) = m.table[m.table.stage.str.startswith("descent: adversarial")].model.unique()
+    own = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), "kl") for name in found}
+    ordinary = m.value(Model(model, lr=m.lr, steps=m.steps), "kl")
+    near = [n for n, kl in own.items() if np.log(kl / ordinary).mean() <= np.log(MOST_ADVERSARIAL_KL)]
+    if near:
+        differences, kl = found[near[-1]]
+        yield _row("main", sign * differences, unit, model=near[-1], kl=kl, published=published, primary=True)
+    else:
+        reason = "no adversary's models come near AdamW's loss"
+        yield _row("main", pd.Series(dtype=float), unit, reason=reason, primary=True)
+    for name, (differences, kl) in found.items():
+        yield _row("one strength", sign * differences, unit, model=name, kl=kl)
+
+
+REGULARISERS = ("sam", "trace-penalty", "dropout", "weight-decay")
+
+
+def flatness_by_regularisers(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield by how much regularised models are flatter than AdamW's; SAM's is the main row."""
+    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "trace").items():
+        main = name.startswith("sam")
+        yield _row("main" if main else "other", -differences, RATIO, model=name, kl=kl, primary=main)
+
+
+def accuracy_by_regularisers(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield by how much regularised models are more accurate than AdamW's; SAM's is the main row."""
+    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "accuracy").items():
+        main = name.startswith("sam")
+        yield _row("main" if main else "other", differences, POINTS, model=name, kl=kl, primary=main)
+
+
+def mask_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what training with 15 % of masks changes, which is claimed to be little."""
+    for name, (differences, kl) in _beside_adamw(m, ["mask-rate"], "accuracy").items():
+        yield _row("main", differences, POINTS, model=name, kl=kl, margin=LITTLE_ACCURACY, primary=True)
+    for name, (differences, kl) in _beside_adamw(m, ["mask-rate"], "trace").items():
+        yield _row("trace", -differences, RATIO, model=name, kl=kl, judged=False)
+
+
+def post_ln(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
+    """Yield what LayerNorm behind each residual sum changes."""
+    for name, (differences, kl) in _beside_adamw(m, ["post-ln"], "accuracy").items():
+        yield _row("main", differences, POINTS, model=name, kl=kl, judged=False)
+    for name, (differences, kl) in _beside_adamw(m, ["post-ln"], "trace").items():
+        yield _row("trace", -differences, RATIO, model=name, kl=kl, judged=False)
+
+
+QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = {
+    "size": size,
+    "steps": steps,
+    "flatness by size": flatness_by_size,
+    "flatness by steps": flatness_by_steps,
+    "flatness by rate": flatness_by_rate,
+    "flatness as a cause": flatness_as_a_cause,
+    "lookup": lookup,
+    "adversary": adversary,
+    "flatness by adversary": flatness_by_adversary,
+    "flatness by regularisers": flatness_by_regularisers,
+    "accuracy by regularisers": accuracy_by_regularisers,
+    "mask rate": mask_rate,
+    "post-LN": post_ln,
+}
+"""The questions by name, in the order of the protocol."""

@@ -1,18 +1,20 @@
 """The runs that compare ways to measure flatness on one checkpoint (Appendix B, B.1)."""
 
+import math
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
+from sameloss.languages import Language, LanguageSpec, PCFGSpec, Sentences, mask_one
 from sameloss.languages.enumeration import enumerate_sentences
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.gradient_norms import recordings
@@ -23,13 +25,30 @@ from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace, minib
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
-from sameloss.runs.flatness import LastCheckpointRun, flatness_measures, predictions
+from sameloss.runs.flatness import MEASURES, LastCheckpointRun, flatness_measures, predictions
 from sameloss.runs.held_out import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
 from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Report, Run, Store
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.settings import TINY_LANGUAGE, TINY_SHAPE
+from sameloss.studies.same_loss.experiment import Replicate
+
+TINY_LANGUAGE = PCFGSpec(
+    levels=2,
+    start_symbols=2,
+    symbols=2,
+    start_rules=2,
+    rules=3,
+    words=3,
+    words_per_symbol=2,
+    rule_concentration=1.0,
+    emission_concentration=1.0,
+    smoothing=0.1,
+    seed=3,
+)
+"""Four tokens of three words: everything it can mask, 108 sentences, is a population."""
+
+TINY_SHAPE = EncoderShape(d_model=8, heads=2, layers=1, d_inter=16)
+"""A model whose dense Hessian takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -255,21 +274,104 @@ def identity() -> IdentityMeasurement:
     return IdentityMeasurement(TINY_LANGUAGE, TINY_SHAPE, (0, 30, 100, 300, 1000, 3000), 1e-2, 0)
 
 
-def estimator_comparison(group: Group) -> EstimatorComparison:
-    """Return the comparison of estimators on the size that algorithms are compared at, or a middle one."""
-    compared = group.domain.compared
-    size = compared if compared in group.sizes else group.sizes[len(group.sizes) // 2]
-    sentences = group.settings.evaluation.flatness.comparison_sentences
-    return EstimatorComparison(group.pretraining(size, 0), sentences, 0)
+def estimator_comparison(replicate: Replicate) -> EstimatorComparison:
+    """Return the comparison of estimators on a model of middle size."""
+    size = replicate.models[len(replicate.models) // 2]
+    return EstimatorComparison(replicate.main(size), replicate.experiment.estimator_sentences, 0)
 
 
-def reparametrisation(group: Group) -> ReparametrisationMeasurement:
-    """Return all measures of the smallest size of a group under reparametrisations."""
-    much = group.settings.evaluation.flatness
-    run = group.pretraining(group.sizes[0], 0)
-    return ReparametrisationMeasurement(run, much.measure_sentences, 0, much.chain_steps)
+def reparametrisation(replicate: Replicate) -> ReparametrisationMeasurement:
+    """Return all measures of the smallest model under reparametrisations."""
+    e, run = replicate.experiment, replicate.main(replicate.models[0])
+    return ReparametrisationMeasurement(run, e.flatness_sentences, 0, e.chain_steps)
 
 
-def estimator_runs(group: Group) -> list[Run]:
+def estimator_runs(replicate: Replicate) -> list[Run]:
     """Return what compares ways to measure flatness."""
-    return [identity(), estimator_comparison(group), reparametrisation(group)]
+    return [identity(), estimator_comparison(replicate), reparametrisation(replicate)]
+
+
+# Tables of Appendix B.
+
+
+def estimator_table(replicate: Replicate, store: Store, budget: float = 10.0) -> pd.DataFrame:
+    """Return the estimators of the trace on one checkpoint, and their error at equal cost.
+
+    `off` is the distance from the known trace in standard errors; `error_at_budget` the standard
+    error, in per cent of the trace, that `budget` seconds on this machine would buy.
+    """
+    table = store.get(estimator_comparison(replicate))
+    known, *_ = table["mean"]
+    table = table.iloc[1:].reset_index(drop=True)
+    table["off"] = (table["mean"] - known) / table.standard_error
+    table["error_percent"] = 100 * table.standard_error / known
+    table["error_at_budget"] = table.error_percent * np.sqrt(table.seconds / budget)
+    return table.assign(known=known, label=table.estimator.map(ESTIMATORS))
+
+
+class Variances(NamedTuple):
+    """What the error of K sampled labels of n sentences is made of, relative to the trace.
+
+    `between`/n + `within`/(K n) is the squared error, and n (`forward` + K `backward`) the seconds it
+    takes; their product, the cost of a given error, is least at `best_labels` labels.
+    """
+
+    between: float
+    within: float
+    forward: float
+    backward: float
+    best_labels: float
+    one_beside_best: float  # ratio of the costs of one label and of the best number
+    error_one_label: float  # per cent, with the paper's number of sentences
+    error_paper: float  # per cent, with the paper's labels and sentences
+    error_50_sentences: float  # per cent, with the paper's labels of 50 sentences
+    times_dearer: float  # ratio of the costs of the paper's labels and of one
+
+
+def variances(table: pd.DataFrame) -> Variances:
+    """Return what the error of sampled labels is made of, from the estimators of `estimator_table`."""
+    rows = table.set_index("estimator")
+    exact, one, many = (rows.loc[name] for name in ("exact", "sampled-1", "sampled-50"))
+    between, total = ((row.standard_error / row.known) ** 2 * row["count"] for row in (exact, one))
+    within = total - between
+    single, all_labels = (row.seconds / row["count"] for row in (one, many))
+    backward = (all_labels - single) / (PAPERS_LABELS - 1)
+    forward = single - backward
+    papers = between + within / PAPERS_LABELS
+    best = max(1.0, math.sqrt(within / between * max(0.0, forward) / backward))
+    least = (between + within / best) * (forward + best * backward)
+    return Variances(
+        between=between,
+        within=within,
+        forward=forward,
+        backward=backward,
+        best_labels=best,
+        one_beside_best=total * single / least,
+        error_one_label=100 * math.sqrt(total / PAPERS_SENTENCES),
+        error_paper=100 * math.sqrt(papers / PAPERS_SENTENCES),
+        error_50_sentences=100 * math.sqrt(papers / 50),
+        times_dearer=papers * all_labels / (total * single),
+    )
+
+
+PAPERS_LABELS, PAPERS_SENTENCES = 50, 10_000
+"""Appendix B: 50 labels of 10,000 masked sentences."""
+
+
+def reparametrisation_table(replicate: Replicate, store: Store) -> pd.DataFrame:
+    """Return each measure in each form relative to the model as trained: one row a form.
+
+    A column holds the ratio; `moved` is the largest change of a probability.
+    """
+    table = store.get(reparametrisation(replicate))
+    wide = table.pivot(index="form", columns="measure", values="mean").loc[table.form.unique(), [*MEASURES]]
+    ratios = (wide / wide.iloc[0]).rename(columns=MEASURES)
+    ratios.insert(0, "moved", table.groupby("form").moved.first())
+    return ratios.reset_index()
+
+
+def measured_values(replicate: Replicate, store: Store) -> pd.DataFrame:
+    """Return the measures of the model as trained, with their errors."""
+    table = store.get(reparametrisation(replicate))
+    trained = table[table.form == table.form.iloc[0]]
+    return trained[["measure", "mean", "standard_error", "count"]].replace({"measure": MEASURES})

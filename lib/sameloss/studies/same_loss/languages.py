@@ -1,36 +1,38 @@
-"""The runs that measure the languages of this study (Appendix A.1), and the search for one."""
+"""What the languages are like, beside what the paper says of its own (Appendices A.1 and A.2)."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, NamedTuple
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
+import torch
+from torch import Tensor
 
-from sameloss.languages import HierarchySpec, LanguageSpec, TeacherSpec
-from sameloss.languages.entropy import context_information
+from sameloss.errors import LanguageError
+from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, substituted_conditionals
+from sameloss.languages.autoregressive.autoregressive import FILLINGS, fillings, sum_of_fillings
+from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
+from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
-from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.probing import BaselineProbing
-from sameloss.runs.sampling import Calibration, LabelledSampling, LanguageMeasurement
+from sameloss.runs.sampling import Calibration, LanguageMeasurement
+from sameloss.seeds import generator_for
 from sameloss.store.store import Run, Store
-from sameloss.studies.same_loss.groups import MEASUREMENTS, Group
-from sameloss.studies.same_loss.results import wide
-from sameloss.studies.same_loss.settings import PAPER, Evaluation, Settings
+from sameloss.studies.same_loss.experiment import PAPER, Experiment, Setup
 
-# Published facts that are no claims.
+if TYPE_CHECKING:
+    from sameloss.languages.autoregressive.hub import HubTeacher, HubTeacherSpec
 
-ENTROPY = {"PCFG": 3.196, "HMM": 3.758, "OPT": 1.865}
+ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
 """Masked entropy of the paper's languages, nats a token: the best possible loss (Section 2.3)."""
 
-MEAN_LENGTH = {"PCFG": 17.0, "HMM": 16.0, "OPT": 16.0}
+MEAN_LENGTH = {"grammar": 17.0, "hmm": 16.0, "OPT": 16.0}
 """Mean tokens of a sentence, from the numbers of tokens and sentences (App. A.1).
 
 For the HMM the paper prints 1.6e7 tokens in 1e7 sentences of 16 tokens: a slip for 1.6e8.
 """
 
-
-# The runs that measure the languages of this study themselves (Appendix A.1).
+LANGUAGES = {"grammar": "grammar", "hmm": "HMM"}
+"""Languages that can sum over all words, as tables call them."""
 
 MOST_OF_A_REAL_OPT = 100
 """Sentences on which a real OPT is measured, at most: it scores 2,000 candidates for each."""
@@ -38,169 +40,240 @@ MOST_OF_A_REAL_OPT = 100
 MOST_CALIBRATING = 5000
 """Sentences of each step of a calibration, at most."""
 
-
-def opt_name(settings: Settings) -> str:
-    """Return the honest name of the autoregressive language."""
-    spec = settings.domains["OPT"].language
-    return "OPT stand-in" if isinstance(spec, TeacherSpec) else str(getattr(spec, "model", "OPT"))
+# What is measured.
 
 
-def measurements(settings: Settings) -> dict[str, LanguageMeasurement]:
+def setups(experiment: Experiment) -> dict[str, Setup]:
+    """Return the languages of a preset by name, each as its first replicate has it."""
+    return {s.name: s._replace(language=experiment.replicate(s).language) for s in experiment.setups}
+
+
+def measurements(experiment: Experiment) -> dict[str, LanguageMeasurement]:
     """Return the measurements of the preset's languages and of the calibrated ones, by name."""
-    domains = settings.domains
-    chosen = {"PCFG": domains["PCFG"], "HMM": domains["HMM"], opt_name(settings): domains["OPT"]}
-    for name in ("PCFG", "HMM"):
-        if domains[name].language != PAPER[name].language:
-            chosen[f"{name}, paper's shape"] = PAPER[name]
+    own = setups(experiment)
+    chosen = {LANGUAGES.get(name) or opt_name(setup.language): setup for name, setup in own.items()}
+    chosen |= {
+        f"{shown}, paper's shape": setup
+        for name, shown in LANGUAGES.items()
+        for setup in PAPER.setups
+        if setup.name == name and setup.language != own[name].language
+    }
     return {
-        name: LanguageMeasurement(d.language, d.tasks, _sentences(settings, d.language), 0)
-        for name, d in chosen.items()
+        name: LanguageMeasurement(s.language, s.tasks, _sentences(experiment, s.language), 0)
+        for name, s in chosen.items()
     }
 
 
-def _sentences(settings: Settings, language: LanguageSpec) -> int:
+def opt_name(spec: LanguageSpec) -> str:
+    """Return the honest name of an autoregressive language."""
+    return "OPT stand-in" if isinstance(spec, TeacherSpec) else str(getattr(spec, "model", "OPT"))
+
+
+def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
     """Return on how many sentences a language is measured: few where each costs a minute."""
-    wanted = settings.evaluation.language_sentences
-    real = language is settings.domains["OPT"].language and not isinstance(language, TeacherSpec)
-    return min(wanted, MOST_OF_A_REAL_OPT) if real else wanted
+    most = MOST_OF_A_REAL_OPT if hasattr(spec, "corpus") else experiment.language_sentences
+    return min(experiment.language_sentences, most)
 
 
-def calibrations(settings: Settings) -> dict[str, Calibration]:
+def calibrations(experiment: Experiment) -> dict[str, Calibration]:
     """Return the searches that gave the paper's shapes their published entropy."""
-    sentences = min(settings.evaluation.language_sentences, MOST_CALIBRATING)
-    pcfg = (PAPER_SHAPE, ENTROPY["PCFG"], MEAN_LENGTH["PCFG"], (0.05, 1.0))
-    hmm = (PAPER_HMM_SHAPE, ENTROPY["HMM"], None, (0.05, 1.0))
-    return {"PCFG": Calibration(*pcfg, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
+    sentences = min(experiment.language_sentences, MOST_CALIBRATING)
+    grammar = (PAPER_SHAPE, ENTROPY["grammar"], MEAN_LENGTH["grammar"], (0.05, 1.0))
+    hmm = (PAPER_HMM_SHAPE, ENTROPY["hmm"], None, (0.05, 1.0))
+    return {"grammar": Calibration(*grammar, sentences, 0), "HMM": Calibration(*hmm, sentences, 0)}
 
 
-def language_runs(settings: Settings) -> list[Run]:
+def language_runs(experiment: Experiment) -> list[Run]:
     """Return what is measured of languages alone."""
-    return [*measurements(settings).values(), *calibrations(settings).values()]
+    return [*measurements(experiment).values(), *calibrations(experiment).values()]
 
 
-# The search for languages that discriminate: context tells much of a token, tokens little of what is hidden.
-#
-# On other languages nothing can be seen: where bare tokens are read as well as any model, no model is better
-# than another. The search looks at languages, at bare tokens, and at how close models come; it looks at no
-# accuracy of a model, at no difference between sizes and at no trace.
-
-CANDIDATES = tuple(
-    HierarchySpec(levels=3, symbols=symbols, rules=rules, smoothing=0.03, seed=seed)
-    for symbols, rules in ((3, 2), (4, 2), (4, 3), (5, 3))
-    for seed in range(20)
-)
-"""Random hierarchies of eight tokens in the order in which they are looked at: the cheapest to learn
-first."""
+# Tables of Appendix A.1.
 
 
-@dataclass(frozen=True)
-class Criteria:
-    """What a language has to have."""
-
-    context: float = 0.5  # nats that the other tokens tell about a masked one, at least
-    headroom: float = 20.0  # points by which a probe of bare tokens misses a perfect one, at least
-    tasks: int = 2  # in which it does
-    sizes: int = 3  # that end saturated with every seed; all, where a preset has fewer
+def _published(spec: LanguageSpec) -> str:
+    """Return which of the paper's languages, if any, a language stands for: a calibrated one, or OPT-125M."""
+    names = [setup.name for setup in PAPER.setups if setup.name in LANGUAGES and spec == setup.language]
+    return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else "")
 
 
-class Appraisal(NamedTuple):
-    """What a language is like before anything was trained on it."""
+def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
+    """Return entropy (nats a masked token) with its 95 % interval and mean length, paper beside ours.
 
-    context: float  # nats
-    one_hot: dict[str, float]  # accuracy (%) of the probe of bare tokens, by task
-
-    def meets(self, criteria: Criteria) -> bool:
-        """Tell whether models are worth training."""
-        roomy = [task for task, accuracy in self.one_hot.items() if 100 - accuracy >= criteria.headroom]
-        return self.context >= criteria.context and len(roomy) >= criteria.tasks
-
-
-def appraisal_runs(
-    spec: LanguageSpec, tasks: tuple[str, ...], evaluation: Evaluation
-) -> tuple[HeldOutConditionals, BaselineProbing]:
-    """Return the runs that an appraisal reads: sentences with conditionals, and the probe of bare tokens."""
-    downstream = replace(evaluation.downstream, tasks=tasks, probe_seeds=1)
-    probing = BaselineProbing("one-hot tokens", LabelledSampling(spec, downstream), evaluation.optimal_probe)
-    return HeldOutConditionals(spec, evaluation.saturation_sentences, 0), probing
-
-
-def appraised(store: Store, spec: LanguageSpec, tasks: tuple[str, ...], evaluation: Evaluation) -> Appraisal:
-    """Measure a language's context, and how well its bare tokens are read."""
-    held_out, probing = appraisal_runs(spec, tasks, evaluation)
-    accuracies = 100 * store.get(probing).correct.mean((0, 1, 2))
-    context = context_information(spec.build(), *store.get(held_out))
-    return Appraisal(context.mean, dict(zip(tasks, accuracies.tolist(), strict=True)))
-
-
-def saturated_sizes(store: Store, group: Group, spec: LanguageSpec, enough: int) -> int:
-    """Train a group's models on a language; count the sizes that end saturated with every seed.
-
-    It stops where too few sizes are left to make enough.
-    """
-    own = replace(group.domain, language=spec)
-    settings = replace(group.settings, domains={**group.settings.domains, group.language: own})
-    moved, good = replace(group, settings=settings), 0
-    for left, size in reversed(list(enumerate(reversed(group.sizes)))):
-        good += all(_saturated(store, moved, size, seed) for seed in range(group.seeds))
-        if good + left < enough:
-            break
-    return good
-
-
-def _saturated(store: Store, group: Group, size: str, seed: int) -> bool:
-    """Tell whether a model ends saturated."""
-    run = MEASUREMENTS["saturation"](group, group.pretraining(size, seed))
-    (last,) = wide(store.get(run).assign(size=size, seed=seed)).tail(1).itertuples()
-    return last.kl_mean <= group.settings.evaluation.saturated_share * last.context_mean
-
-
-def looked_at(language: LanguageSpec) -> tuple[LanguageSpec, ...]:
-    """Return the candidates up to a language, if it is one of them."""
-    return CANDIDATES[: CANDIDATES.index(language) + 1] if language in CANDIDATES else ()
-
-
-def search_runs(group: Group) -> list[Run]:
-    """Return what the search for a group's language read before it trained anything."""
-    evaluation = group.settings.evaluation
-    specs = looked_at(group.domain.language)
-    return [run for spec in specs for run in appraisal_runs(spec, group.tasks, evaluation)]
-
-
-def search(
-    candidates: Iterable[LanguageSpec],
-    appraise: Callable[[Any], Appraisal],
-    saturating: Callable[[Any], int],
-    criteria: Criteria,
-) -> pd.DataFrame:
-    """Look at languages one by one up to the first that meets all criteria.
-
-    Args:
-        candidates: in the order in which they are looked at.
-        appraise: measures one.
-        saturating: trains models on one, and returns how many sizes end saturated; asked only where the
-            appraisal meets its criteria.
-        criteria: what is looked for.
-
-    Returns:
-        One row a language that was looked at: `candidate`, `context` (nats), the accuracy of bare tokens in
-        each task (%), `sizes` that end saturated (NaN where nothing was trained) and `found`.
-
+    A language has a published number only where it has the paper's shape.
     """
     rows = []
-    for spec in candidates:
-        seen = appraise(spec)
-        sizes = saturating(spec) if seen.meets(criteria) else float("nan")
-        found = sizes >= criteria.sizes
-        about = {"candidate": spec, "context": seen.context, **seen.one_hot}
-        rows.append({**about, "sizes": sizes, "found": found})
-        if found:
-            break
+    for name, run in measurements(experiment).items():
+        found, kind = store.get(run), _published(run.language)
+        half = 1.96 * found.entropy.standard_error
+        rows.append(
+            {
+                "language": name,
+                "words": run.language.words,
+                "published": ENTROPY.get(kind),
+                "entropy": found.entropy.mean,
+                "low": found.entropy.mean - half,
+                "high": found.entropy.mean + half,
+                "context tells": found.blind - found.entropy.mean,
+                "published length": MEAN_LENGTH.get(kind),
+                "mean length": found.mean_length,
+            }
+        )
     return pd.DataFrame(rows)
 
 
-def repeated(store: Store, group: Group) -> pd.DataFrame:
-    """Repeat the search that found a group's language, up to it; no row where it was not found by one."""
-    criteria = Criteria(sizes=min(Criteria.sizes, len(group.sizes)))
-    appraise = partial(appraised, store, tasks=group.tasks, evaluation=group.settings.evaluation)
-    saturating = partial(saturated_sizes, store, group, enough=criteria.sizes)
-    return search(looked_at(group.domain.language), appraise, saturating, criteria)
+def ceiling_table(experiment: Experiment, store: Store) -> pd.DataFrame:
+    """Return majority shares and ceilings of every task, in per cent; see `Ceilings`."""
+    parts = [
+        store.get(run).ceilings.assign(language=name)
+        for name, run in measurements(experiment).items()
+        if run.tasks
+    ]
+    table = pd.concat(parts, ignore_index=True)
+    shares = [column for column in table if column not in ("language", "task", "classes")]
+    table[shares] *= 100
+    return table[["language", "task", "classes", *shares]].rename(columns=lambda name: name.replace("_", " "))
+
+
+def describe_opt(experiment: Experiment) -> pd.DataFrame:
+    """Return a few sentences of the autoregressive language, and say where it is a stand-in.
+
+    With a real OPT the sentences are text, and the coverage of its words and of GLUE is printed.
+    """
+    spec = setups(experiment)["opt"].language
+    language, generator = spec.build(), torch.Generator().manual_seed(0)
+    sentences = language.sample(4, generator)
+    rows = [row[:length] for row, length in zip(*(x.tolist() for x in sentences), strict=True)]
+    if not isinstance(spec, TeacherSpec):
+        real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
+        texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
+        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}")
+        print(_glue_coverage(experiment.glue, real).to_string(index=False))
+        return pd.DataFrame({"sentence": texts})
+    print(STAND_IN_NOTE)
+    table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})
+    posterior = language.posterior(sentences, "topic")
+    for topic, column in enumerate(posterior.T.tolist()):
+        table[f"Pr(topic {topic} | sentence)"] = column
+    return table
+
+
+def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
+    from sameloss.languages.autoregressive.hub import glue_task  # transformers takes seconds
+
+    rows = []
+    for name in ("qnli", "sst2"):
+        task = glue_task(name, language.tokenizer, language.allowed, language.max_length, source)
+        for split, part in task._asdict().items():
+            shares = {k: getattr(part, k) for k in ("tokens_known", "tokens_kept", "kept_whole", "empty")}
+            rows.append({"task": name, "split": split, "examples": len(part.labels), **shares})
+    return pd.DataFrame(rows)
+
+
+# Tables of Appendix A.2.
+
+
+def _languages(experiment: Experiment) -> dict[str, Language]:
+    own = setups(experiment)
+    return {shown: own[name].language.build() for name, shown in LANGUAGES.items()}
+
+
+def definition_and_pass(experiment: Experiment, sentences: int) -> pd.DataFrame:
+    """Compare conditionals by substitution with those of the one pass, and what both took."""
+    languages, opt = _languages(experiment), setups(experiment)["opt"].language
+    if isinstance(opt, TeacherSpec):
+        languages[opt_name(opt)] = opt.build()
+    rows = []
+    for name, language in languages.items():
+        sample = language.sample(sentences, torch.Generator().manual_seed(0))
+        by_definition, slow = _timed(lambda: substituted_conditionals(language, sample))  # noqa: B023
+        by_pass, fast = _timed(lambda: language.conditionals(sample))  # noqa: B023
+        difference = float((by_definition - by_pass).abs().max())
+        passes = int(sample.lengths.max()) * language.words
+        rows.append(
+            {
+                "language": name,
+                "passes": passes,
+                "definition_ms": slow,
+                "pass_ms": fast,
+                "times faster": slow / fast,
+                "difference": difference,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def masks_summed_both_ways(experiment: Experiment, most: int, sentences: int) -> pd.DataFrame:
+    """Compare log Pr(visible tokens), in nats, with 1 to `most` masks: every filling, and inside the pass.
+
+    Numbers of masks with more than `FILLINGS` fillings are left out.
+    """
+    rows = []
+    for name, language in _languages(experiment).items():
+        generator = torch.Generator().manual_seed(0)
+        sample = language.sample(sentences, generator)
+        for masks in range(1, most + 1):
+            if language.words**masks > FILLINGS:
+                break
+            masked = mask_some(sample, masks, generator)
+            filled, slow = _timed(lambda: _by_filling(language, masked))  # noqa: B023
+            direct, fast = _timed(lambda: language.log_prob(masked))  # noqa: B023
+            difference = float((filled - direct).abs().max())  # nats
+            rows.append(
+                {
+                    "language": name,
+                    "masks": masks,
+                    "fillings": language.words**masks,
+                    "filling_ms": slow,
+                    "pass_ms": fast,
+                    "times faster": slow / fast,
+                    "difference": difference,
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def _by_filling(language: Language, masked: Sentences) -> Tensor:
+    filled, owners = fillings(masked, language.words)
+    return sum_of_fillings(language.log_prob(filled)[:, None], owners, len(masked.lengths)).squeeze(1)
+
+
+def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
+    """Return a result with its milliseconds, the second time it is computed: the first plans."""
+    work()
+    started = time.perf_counter()
+    return work(), 1000 * (time.perf_counter() - started)
+
+
+def attainable(experiment: Experiment) -> pd.DataFrame:
+    """Say of the grammars and HMMs whether a model can attain the best possible loss, or why not."""
+    chosen = _languages(experiment)
+    chosen |= {f"{name}, paper's shape": language for name, language in _languages(PAPER).items()}
+    rows = []
+    for name, language in chosen.items():
+        try:
+            check_attainable(language, language.sample(200, torch.Generator().manual_seed(0)))
+            rows.append({"language": name, "attainable": "yes", "because": "no zero among 200 sentences"})
+        except LanguageError as fault:
+            rows.append({"language": name, "attainable": "no", "because": str(fault)})
+    return pd.DataFrame(rows)
+
+
+def entropy_by_masks(experiment: Experiment, sentences: int) -> pd.DataFrame:
+    """Return the exact entropy of a masked token (nats) for every number of masks."""
+    rows = []
+    for name, language in _languages(experiment).items():
+        generator = generator_for("masks", 0)
+        sample = language.sample(sentences, generator)
+        for masks in range(1, language.max_length + 1):
+            found = entropy_under_masks(language, mask_some(sample, masks, generator))
+            rows.append(
+                {
+                    "language": name,
+                    "words": language.words,
+                    "masks": masks,
+                    "entropy": found.mean,
+                    "standard_error": found.standard_error,
+                }
+            )
+    return pd.DataFrame(rows)

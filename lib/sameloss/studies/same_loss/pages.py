@@ -1,267 +1,270 @@
-"""The pages of this study: what each may set, which groups it compares, and what else it reads."""
+"""The pages of this study: what each may set, and which models it compares."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from sameloss.errors import ParameterError
-from sameloss.models.encoder import EncoderShape
+from sameloss.device import usable_workers
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.languages import LanguageSpec
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.same_loss.claims import CLAIMS, TOPICS, ArmClaim
+from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
+from sameloss.studies.recorded import recorded
+from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.estimators import estimator_runs
-from sameloss.studies.same_loss.groups import (
-    ARMS,
-    COOLED,
-    EVERYTHING,
-    EVERYWHERE,
-    HMM,
-    MAIN,
-    NOISY,
-    OPT,
-    RECORDED,
-    SEARCHED,
-    UNTREATED,
-    Arm,
-    Group,
-    lstms,
-    protocol_runs,
-    readings,
-)
-from sameloss.studies.same_loss.languages import language_runs, search_runs
-from sameloss.studies.same_loss.rate_search import rate_runs
-from sameloss.studies.same_loss.recorded import evidence_on
-from sameloss.studies.same_loss.results import Results, collect, label_budget_runs
-from sameloss.studies.same_loss.settings import PARAMETERS, PRESETS, Settings, Shown, finished, preset_of
-from sameloss.studies.verdict import Judged, Topic, verdict_table
+from sameloss.studies.same_loss.experiment import PRESETS, Experiment, Replicate
+from sameloss.studies.same_loss.languages import language_runs
+from sameloss.studies.same_loss.tables import PAGES
+
+RECORD = "workstation"
+"""The preset whose measurements `results/` has."""
+
+SIZES = {"algorithms": (), "treated_models": ()}
+BY_ALGORITHM: dict[str, Any] = {
+    "plateau_steps": (),
+    "peak_lrs": None,
+    "controls": False,
+    "treated_models": (),
+}
+COMPARED: dict[str, dict[str, Any]] = {
+    "02_existence": SIZES,
+    "04_flatness": SIZES,
+    "a4_algorithms": {k: v for k, v in BY_ALGORITHM.items() if k != "treated_models"},
+    "d_practice": BY_ALGORITHM,
+    "e_mask_rate": BY_ALGORITHM,
+    "a3_models": BY_ALGORITHM,
+}
+"""What pages leave out of the experiment."""
+
+ALGORITHMS = {
+    "a4_algorithms": ("adversarial",),
+    "d_practice": ("sam", "trace-penalty", "dropout", "weight-decay"),
+    "e_mask_rate": ("mask-rate",),
+    "a3_models": ("post-ln",),
+}
+"""Which algorithms pages compare with AdamW."""
 
 
 @dataclass
-class ComparisonPage(Page[Settings]):
-    """A page that compares groups of models; the results of each are gathered once."""
+class ExperimentPage(Page[Experiment]):
+    """A page on models of the experiment, or on one of its languages."""
 
-    _found: dict[Arm, Results] = field(default_factory=dict)
-
-    @property
-    def listed(self) -> tuple[Arm, ...]:
-        """Return what the page compares by default."""
-        return ARMS.get(self.name, ())
-
-    @cached_property
-    def arms(self) -> list[Arm]:
-        """Return what the page compares, as it shows it.
-
-        A page about all sizes that is asked for one of them shows ordinary training of that one alone.
-        """
-        alone = MAIN in self.listed and self.config.shown.size is not None
-        return self.present([MAIN] if alone else self.listed)
-
-    def present(self, arms: Iterable[Arm]) -> list[Arm]:
-        """Return those of the arms that the preset does not leave out, as the page shows them.
-
-        What a page was asked for in the place of ordinary training is shown, whatever the preset compares.
-        """
-        kept = (arm for arm in arms if not arm.left_out(self.config))
-        return list(dict.fromkeys(arm.of(self.config.shown) for arm in kept))
-
-    def others(self, *arms: Arm) -> list[Arm]:
-        """Return those of the arms that the page compares beside its main one."""
-        main = MAIN.of(self.config.shown)
-        return [arm for arm in self.present(arms) if arm in self.arms and arm != main]
+    def __post_init__(self) -> None:
+        """Leave out what the page does not compare."""
+        e = replace(self.config, **COMPARED.get(self.name, {}))
+        if self.name in ALGORITHMS:
+            size = e.algorithm_model if e.size == "all" else e.size
+            treated = (size,) if e.treated_models and e.size != "all" else e.treated_models
+            chosen = tuple(how for how in e.algorithms if how[0] in ALGORITHMS[self.name])
+            e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated,
+                        descent_models=(size, *treated))  # fmt: skip
+        self.config = e
 
     @property
-    def group(self) -> Group:
-        """Return the page's main group: ordinary training, or what was asked for in its place."""
-        return MAIN.group(self.config)
-
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        """Return the downstream tasks that the page shows."""
-        task = self.config.shown.task
-        return self.config.domain.tasks if task is None else (task,)
-
-    def of(self, arm: Arm) -> Results:
-        """Return the results of an arm."""
-        arm = arm.of(self.config.shown)
-        if arm not in self._found:
-            self._found[arm] = collect(self.store, arm.group(self.config))
-        return self._found[arm]
+    def replicate(self) -> Replicate:
+        """Return the first replicate."""
+        return next(self.config.replicates())
 
     def runs(self) -> list[Run]:
-        """Return what all arms and everything beside them read."""
-        compared = [run for arm in self.arms for run in arm.group(self.config).runs()]
-        return [*compared, *BESIDE.get(self.name, lambda page: ())(self)]
+        """Return what the page reads."""
+        if self.name in ("a1_datasets", "a2_conditionals"):
+            return language_runs(self.config) if self.name == "a1_datasets" else []
+        if self.name == "b1_trace":
+            return estimator_runs(self.replicate)
+        if self.name == "b2_enlargement":
+            return [self.replicate.main(self.replicate.models[0])]
+        if self.name not in COMPARED:
+            return []
+        return [run for replicate in self.config.replicates() for run in replicate.runs()]
 
-    def claims(self) -> list[ArmClaim]:
-        """Return the claims of this page that are about what it shows.
+    @cached_property
+    def table(self) -> pd.DataFrame:
+        """Return all measurements as one tidy table."""
+        return self.config.table(self.store)
 
-        A claim is about a language and an algorithm; a page that was asked for others does not judge it.
-        """
-        pages = {self.name, *QUOTED.get(self.name, ())}
-        return [claim for claim in CLAIMS if claim.page in pages and self._shows(claim)]
-
-    def _shows(self, claim: ArmClaim) -> bool:
-        if meant := self._meant(claim):
-            return set(meant) <= set(self.arms)
-        return set(claim.arms) <= set(self.listed) and self.config.shown.size is None
-
-    def _meant(self, claim: ArmClaim) -> list[Arm]:
-        """Return the arms that a claim is about, less those that the preset leaves out, unless asked for."""
-        meant = {arm.of(Shown()): arm.left_out(self.config) for arm in claim.arms}
-        return [arm for arm, left_out in meant.items() if not left_out or arm in self.arms]
-
-    def verdicts(self) -> pd.DataFrame:
-        """Return paper beside ours, one row a claim."""
-        judged = []
-        for claim in self.claims():
-            results = [self.of(arm) for arm in self._meant(claim)]
-            task = claim.task_name(claim.arms[0].of(Shown()).group(self.config))
-            judged.append(Judged(claim, claim.compute(results), task))
-        return verdict_table(judged, self.config.evaluation.tolerance)
-
-    @property
-    def topics(self) -> tuple[Topic[ArmClaim], ...]:
-        """Return the questions that the claims are about."""
-        return TOPICS
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return the page's verdicts beside those of every record."""
-        return evidence_on(verdicts, self.config)
+    @cached_property
+    def answers(self) -> pd.DataFrame:
+        """Return what the runs of this page answer."""
+        return answers(self.table, PAGES[self.name])
 
     @property
     def about(self) -> str:
-        """Return preset and sizes."""
-        return f"preset {self.config.name}, size {', '.join(self.group.sizes)}"
+        """Return preset, languages and sizes."""
+        shown = {r.setup.name: ", ".join(r.models) for r in self.config.replicates()}
+        return f"preset {self.config.name}" + "".join(f", {name}: {models}" for name, models in shown.items())
 
 
-@dataclass
-class EncoderPage(ComparisonPage):
-    """A page about maps from one model to another that only transformers have."""
+class RecordPage(ExperimentPage):
+    """The record of Part I: everything that is compared, replicate by replicate."""
 
-    def __post_init__(self) -> None:
-        """Refuse sizes of another kind before anything is trained.
-
-        Raises:
-            ParameterError: for an LSTM's size.
-
-        """
-        for size in lstms(self.group):
-            shapes = self.group.domain.shapes.items()
-            known = [name for name, shape in shapes if isinstance(shape, EncoderShape)]
-            raise ParameterError(
-                f"Size {size} is an LSTM, and {self.name} is about maps that only transformers have; "
-                f"choose one of {', '.join(known)}."
-            )
-
-
-class WholeStudy(ComparisonPage):
-    """A page on which every claim of the study is judged."""
-
-    @property
-    def listed(self) -> tuple[Arm, ...]:
-        """Return all groups that some page compares, or a record has."""
-        return EVERYTHING + RECORDED
-
-    def claims(self) -> list[ArmClaim]:
-        """Return all claims."""
-        return [claim for claim in CLAIMS if self._shows(claim)]
-
-    def runs(self) -> list[Run]:
-        """Return what all comparisons read."""
-        return [run for part in self.parts().values() for run in part]
+    def finished(self) -> list[Replicate]:
+        """Return the replicates of which every measurement is there."""
+        return [r for r in self.config.replicates() if all(map(self.store.has, r.runs()))]
 
     def parts(self) -> dict[str, list[Run]]:
-        """Return the search of rates, and then what each comparison reads: see `Page.parts`."""
-        searched = [run for arm in self.present(SEARCHED) for run in rate_runs(arm.group(self.config))]
-        parts: dict[str, list[Run]] = {"learning rates": searched} if searched else {}
-        for arm in self.present(self.listed):
-            parts.setdefault(arm.group(self.config).about, []).extend(self.read_by(arm))
-        return parts
+        """Return the runs of each replicate."""
+        return {f"{r.setup.name}, draw {r.seed}": r.runs() for r in self.config.replicates()}
 
-    def read_by(self, arm: Arm) -> list[Run]:
-        """Return what a group is compared by: sizes under every protocol, the main group in all ways."""
-        group, shown = arm.group(self.config), self.config.shown
-        sizes = _read(self, arm) if arm in {other.of(shown) for other in EVERYWHERE + RECORDED} else []
-        main = arm == MAIN.of(shown)
-        beside = [*group.measured("enlargement").values(), *label_budget_runs(group)] if main else []
-        return [*group.runs(), *sizes, *beside]
+    def runs(self) -> list[Run]:
+        """Return the runs of finished replicates."""
+        return [run for replicate in self.finished() for run in replicate.runs()]
 
+    @property
+    def seeds(self) -> int:
+        """Return the number of finished replicates."""
+        return len(self.finished())
 
-def _also(kind: str) -> Callable[[ComparisonPage], Iterable[Run]]:
-    """Return the runs of a measurement of the main group."""
-    return lambda page: page.group.measured(kind).values()
+    def record_tables(self) -> dict[str, pd.DataFrame]:
+        """Return the one table from which every answer follows."""
+        tables = [replicate.table(self.store) for replicate in self.finished()]
+        return {"measurements": pd.concat(tables, ignore_index=True)}
 
 
-def _read(page: ComparisonPage, arm: Arm) -> list[Run]:
-    group = arm.group(page.config)
-    return protocol_runs(group, readings(group))
+def recorded_measurements() -> pd.DataFrame:
+    """Return the measurements of the record, see `experiment.COLUMNS`."""
+    return recorded("measurements", RECORD).fillna({"task": "", "reading": ""})
 
 
-def _measures(page: ComparisonPage, arms: Iterable[Arm]) -> list[Run]:
-    return [run for arm in arms for run in arm.group(page.config).measured("measures").values()]
+def recorded_answers() -> pd.DataFrame:
+    """Return what the record answers."""
+    return answers(recorded_measurements())
 
 
-BESIDE: dict[str, Callable[[ComparisonPage], Iterable[Run]]] = {
-    "01_introduction": lambda page: _read(page, MAIN),
-    "02_existence": lambda page: [
-        *protocol_runs(page.group),
-        *(run for other in page.others(HMM, OPT) for run in _read(page, other)),
-        *page.group.measured("finetuning").values(),
-        *search_runs(page.group),
-        *label_budget_runs(page.group),
-    ],
-    "04_flatness": lambda page: [
-        *_also("gap")(page),
-        *(() if lstms(page.group) else _also("enlargement")(page)),
-    ],
-    "a1_datasets": lambda page: [*language_runs(page.config), page.group.corpus],
-    "b1_trace": lambda page: estimator_runs(page.group),
-    "b2_enlargement": _also("enlargement"),
-    "a4_algorithms": lambda page: [
-        *_measures(page, page.present(COOLED)),
-        *(run for arm in (UNTREATED, NOISY) for run in label_budget_runs(arm.group(page.config))),
-    ],
-    "d_practice": lambda page: _measures(page, page.arms),
+# What a page may set.
+
+
+def preset_of(values: Mapping[str, Any]) -> str:
+    """Return the preset that a size brings along."""
+    size = values.get("size") or "all"
+    if size == "all":
+        return "laptop"
+    holders = [name for name, preset in PRESETS.items() if any(size in s.models for s in preset.setups)]
+    if not holders:
+        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(_sizes())}.")
+    order = ("laptop", "workstation", "paper", "gpu", "smoke")
+    return min(holders, key=order.index)
+
+
+def _sizes() -> dict[str, None]:
+    return dict.fromkeys(
+        name for preset in PRESETS.values() for setup in preset.setups for name in setup.models
+    )
+
+
+def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
+    """Put in a reader's languages, and refuse a language and a size that the preset does not have."""
+    if values.get("processes") and values.get("workers") is None:
+        config = replace(config, workers=max(1, usable_workers() // values["processes"]))
+    config = _with_languages(config, values)
+    names = [setup.name for setup in config.setups]
+    if config.language not in ("all", *names):
+        raise ParameterError(
+            f"Language {config.language} is not in preset {config.name}; choose all or {', '.join(names)}."
+        )
+    shown = [name for replicate in config.replicates() for name in replicate.models]
+    if not shown:
+        has = [setup.name for setup in config.setups if config.size in setup.models]
+        where = f"it goes with language {has[0]}" if has else f"choose one of all, {', '.join(_sizes())}"
+        raise ParameterError(
+            f"Size {config.size} is not on {config.language} at preset {config.name}; {where}."
+        )
+    return config
+
+
+REAL_OPT = "stand-in"
+"""The value of `opt` that asks for the small teacher made here."""
+
+LONGEST_GRAMMAR = 10_000_000  # bytes
+
+
+def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment:
+    """Put a reader's grammar and a real OPT in the place of the preset's."""
+    grammar, opt = values.get("grammar"), values.get("opt", REAL_OPT)
+    for name, other in {"length_limit": "grammar", "opt_corpus": "opt", "glue": "opt"}.items():
+        if values.get(name) is not None and values.get(other) in (None, REAL_OPT):
+            raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
+    if opt != REAL_OPT:
+        from sameloss.languages.autoregressive.hub import HubTeacherSpec  # transformers takes seconds
+
+        config = _replaced(
+            config, "opt", HubTeacherSpec.of(opt, values.get("opt_corpus")), ()
+        )  # it is tested on GLUE
+    if grammar and config.language not in ("grammar", "all"):
+        raise ParameterError(
+            f"grammar stands in the place of the preset's, and language = {config.language} shows another; "
+            "leave one of them out."
+        )
+    if grammar:
+        own = _own_grammar(grammar, values.get("length_limit"))
+        config = _replaced(config, "grammar", own, own.build().tasks)
+    return config
+
+
+def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tuple[str, ...]) -> Experiment:
+    """Put another language in the place of one of the preset's; it is drawn once, and trained on samples."""
+    setups = (
+        s._replace(language=language, tasks=tasks, exact=False) if s.name == name else s
+        for s in config.setups
+    )
+    return replace(config, setups=tuple(setups))
+
+
+def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
+    from sameloss.languages.grammars.formats import GrammarText
+
+    file = Path(path)
+    if file.exists() and not (file.is_file() and 0 < file.stat().st_size <= LONGEST_GRAMMAR):
+        raise ParameterError(  # in /proc there are files of 0 bytes whose end never comes
+            f"{path} is no file of a grammar, which is text of 1 to {LONGEST_GRAMMAR:,} bytes."
+        )
+    try:
+        text = file.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"The grammar file {path} cannot be read as UTF-8 ({error}).") from None
+    spec = GrammarText(text, length_limit)
+    try:
+        spec.build()
+    except LanguageError as error:
+        raise LanguageError(f"In {path}: {error}") from None
+    return spec
+
+
+PARAMETERS = {
+    "preset": replace(
+        OF_EVERY_PAGE["preset"], text=f"auto, {', '.join(PRESETS)}", choices=("auto", *PRESETS)
+    ),
+    "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
+    "length_limit": Parameter(
+        "longest sentence (tokens) of it; a recursive grammar needs it",
+        int | None,
+        most=128,  # a chart of more takes minutes
+    ),
+    "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=REAL_OPT),
+    "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
 }
-"""What a page reads beside its comparisons."""
 
+_GRAMMAR, _HERE = "grammar length_limit", "max_hours workers device artifacts"
+_TRAINED = "micro_batch max_hours workers processes device artifacts"
+_MODELS = f"preset language size seeds steps labels probe_seeds trace_sentences {_GRAMMAR} {_TRAINED}"
+_ALGORITHMS = f"preset language size seeds steps probe_seeds {_TRAINED}"
 
-QUOTED = {"01_introduction": ("02_existence", "04_flatness", "a4_algorithms")}
-"""Pages whose claims another page quotes."""
-
-
-def _plan(names: str, page: type[ComparisonPage] = ComparisonPage, **defaults: Any) -> Plan[Settings]:
-    return Plan(page, names, defaults)
-
-
-_SHOWN = "preset size task language algorithm strength"
-_GRAMMAR = "grammar length_limit"
-_HERE = "max_hours workers device artifacts"
-JUDGED = "saturated_share tolerance"
-TRAINED = "max_hours workers processes micro_batch device artifacts"
-
-PLANS: dict[str, Plan[Settings]] = {
-    "01_introduction": _plan(f"preset seeds {JUDGED} {TRAINED}"),
-    "02_existence": _plan(
-        f"{_SHOWN} labels steps seeds probe_seeds {_GRAMMAR} corpus test_sentences {JUDGED} {TRAINED}"
-    ),
-    "04_flatness": _plan(
-        f"{_SHOWN} steps seeds probe_seeds trace_sentences {_GRAMMAR} corpus test_sentences {JUDGED} "
-        f"{TRAINED}"
-    ),
-    "a1_datasets": _plan(f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
-    "a2_conditionals": _plan(f"preset sentences {_GRAMMAR} {_HERE}", sentences=2000),
-    "a3_models": _plan(f"preset size seeds {TRAINED}"),
-    "a4_algorithms": _plan(f"preset size task steps seeds probe_seeds {JUDGED} {TRAINED}"),
-    "b1_trace": _plan(f"preset size steps seeds {_GRAMMAR} corpus {TRAINED}", EncoderPage),
-    "b2_enlargement": _plan(
-        f"preset size steps seeds trace_sentences {_GRAMMAR} corpus {JUDGED} {TRAINED}", EncoderPage
-    ),
-    "d_practice": _plan(f"preset size task steps seeds {JUDGED} {TRAINED}"),
-    "e_mask_rate": _plan(f"preset task steps seeds {JUDGED} {TRAINED}"),
+PLANS: dict[str, Plan[Experiment]] = {
+    "01_introduction": Plan(ExperimentPage, f"preset {_HERE}"),
+    "02_existence": Plan(ExperimentPage, _MODELS),
+    "04_flatness": Plan(ExperimentPage, _MODELS),
+    "a1_datasets": Plan(ExperimentPage, f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
+    "a2_conditionals": Plan(ExperimentPage, f"preset sentences {_GRAMMAR} {_HERE}", {"sentences": 2000}),
+    "a3_models": Plan(ExperimentPage, f"preset size seeds steps {_TRAINED}"),
+    "a4_algorithms": Plan(ExperimentPage, _ALGORITHMS),
+    "b1_trace": Plan(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
+    "b2_enlargement": Plan(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
+    "d_practice": Plan(ExperimentPage, _ALGORITHMS),
+    "e_mask_rate": Plan(ExperimentPage, _ALGORITHMS),
 }
 
 STUDY = Study(PRESETS, PLANS, preset_of, PARAMETERS, finished)

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 
 from sameloss.device import best_device
-from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
+from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences, TeacherSpec
 from sameloss.languages.entropy import context_information
 from sameloss.languages.labels import LabelKind
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
@@ -21,14 +21,14 @@ from sameloss.measures.downstream.optimal_probe import OptimalProbe
 from sameloss.measures.downstream.probe import contextual_features, one_hot_features, random_expansion
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.measures.saturation import bag_of_words_kl, divergences
-from sameloss.models import sizes
-from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
+from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
 from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.held_out import HeldOutConditionals, held_out_masked
+from sameloss.runs.flatness import MEASURES, flatness_measures
+from sameloss.runs.held_out import HeldOutConditionals, held_out_conditionals, held_out_masked
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling, LabelledSentences
 from sameloss.runs.stage import stage
@@ -37,7 +37,7 @@ from sameloss.statistics.bootstrap import Estimate
 from sameloss.store.store import Run, Store
 from sameloss.studies.config import Config, param
 from sameloss.studies.parameters import MOST_SEEDS
-from sameloss.training.algorithms import EXACT, label, recipe
+from sameloss.training.algorithms import EXACT, NO_TREATMENT, label, recipe
 from sameloss.training.execution import PLAIN, Execution
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import ORDINARY, Objective
@@ -66,17 +66,33 @@ HMM = HMMSpec(
     emission_concentration=1.0,
     smoothing=0.1,
 )
-SIZES: dict[str, Shape] = {f"d{d}": EncoderShape(d, 2, 3, 4 * d) for d in (8, 16, 24, 32, 48, 64, 96)}
-LSTMS: dict[str, Shape] = {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32, 64)}
-PAPER_SIZES: dict[str, Shape] = dict(sizes.SIZES["paper"])
-PAPER_LSTMS: dict[str, Shape] = dict(sizes.LSTM_SIZES["paper"])
-LADDER = {name: SIZES[name] for name in ("d24", "d32", "d48", "d64", "d96")}
+STAND_IN = TeacherSpec(scale=0.5, logit_scale=0.7)
+"""A small autoregressive transformer in the place of OPT-125M."""
 
+Algorithm = tuple[str, float | None]
+"""Name and strength in `training.algorithms`."""
 
-UNTREATED = ("sgd-noise", 0.0)
-TREATMENTS = (UNTREATED, ("sgd-noise", 1.0), ("penalty-after", 0.01), ("sharpen-after", 0.03))
-"""Algorithms and strengths of `training.algorithms`: plain SGD without label noise, with it, with a penalty
-on the log trace, and with a reward for it."""
+TREATMENTS: tuple[Algorithm, ...] = (
+    NO_TREATMENT,
+    ("sgd-noise", 1.0),
+    ("penalty-after", 0.01),
+    ("sharpen-after", 0.03),
+)
+"""From one saturated model: plain SGD without label noise, with it, with a penalty on the log trace, and with
+a reward for it."""
+
+ALGORITHMS: tuple[Algorithm, ...] = (
+    ("adversarial", 0.003),
+    ("adversarial", 0.012),
+    ("adversarial", 0.05),
+    ("sam", 0.05),
+    ("trace-penalty", 1e-4),
+    ("dropout", 0.1),
+    ("weight-decay", 0.1),
+    ("mask-rate", 0.15),
+    ("post-ln", None),
+)
+"""In the place of AdamW, from the first step on."""
 
 
 class Setup(NamedTuple):
@@ -88,6 +104,7 @@ class Setup(NamedTuple):
     models: Mapping[str, Shape]  # smallest first in each family
     lr: float  # the peak rate of the main comparison
     seeds: tuple[int, ...]  # of the replicates
+    exact: bool = True  # whether descents have exact conditionals as labels
 
 
 @dataclass(frozen=True)
@@ -107,7 +124,9 @@ class Measures:
 class Experiment(Config):
     """Everything that decides the runs: what a reader can set, and what a preset does."""
 
-    language: str = param("grammar or hmm; all: both, where the preset has both", default="grammar", kind=str)
+    language: str = param(
+        "grammar, hmm or opt; all: every one that the preset has", default="grammar", kind=str
+    )
     size: str = param(
         "all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's",
         default="all",
@@ -131,14 +150,16 @@ class Experiment(Config):
     setups: tuple[Setup, ...] = ()
     descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
     complete: bool = True  # each descent is a training of its own; else a checkpoint of the longest
-    exact_labels: bool = True  # of descents
+    descent_models: tuple[str, ...] | None = None  # None: all
     peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: the main one alone
     plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
     plateau_models: tuple[str, ...] | None = None  # None: all
     plateau_lr: float = 0.001
     controls: bool = True  # whether the smallest and the widest model are read in all ways
+    algorithm_model: str = "d48"  # trained by other algorithms
+    algorithms: tuple[Algorithm, ...] = ()
     treated_models: tuple[str, ...] = ()  # made flatter and sharper from the longest descent
-    treatments: tuple[tuple[str, float], ...] = TREATMENTS
+    treatments: tuple[Algorithm, ...] = TREATMENTS
     treatment_steps: int = 2000
     cooling_steps: int = 2000  # at most
     cooling_lr: float = 0.0005
@@ -146,10 +167,21 @@ class Experiment(Config):
     treated_cooling_lr: float = 0.0002
     treated_target_fraction: float = 1.05  # of the KL of the untreated model
     batch: int = 256
+    corpus_sentences: int | None = None  # None: every batch is sampled afresh
     execution: Execution = PLAIN
     held_out: int = 4000  # sentences on which KL is measured
     test: int = 20_000  # labelled sentences
     measured: Measures = Measures()
+    flatness_sentences: int = 150  # on which all measures of flatness are compared
+    chain_steps: int = 60  # of Langevin dynamics, for the learning coefficient
+    estimator_sentences: int = 8192  # on which estimators of the trace are compared
+    language_sentences: int = param(
+        "sentences that statistics of languages are taken on", default=20_000, name="sentences",
+        most=1_000_000, least=2, example="5000",
+    )  # fmt: skip
+    glue: str = param(
+        "of a real OPT: folder of QNLI and SST-2, or their name", default="nyu-mll/glue", kind=str
+    )
 
     @property
     def measures(self) -> Measures:
@@ -167,6 +199,10 @@ class Experiment(Config):
         for setup in self.setups:
             if self.language in ("all", setup.name):
                 yield from (Replicate(self, setup, seed) for seed in _some(setup.seeds, self.seeds))
+
+    def replicate(self, setup: Setup) -> "Replicate":
+        """Return the first draw of a language."""
+        return Replicate(self, setup, setup.seeds[0])
 
     def table(self, store: Store) -> pd.DataFrame:
         """Return all measurements as one tidy table."""
@@ -208,11 +244,17 @@ class Replicate:
         """Sentences on which KL is reported."""
         return HeldOutConditionals(self.language, self.experiment.held_out, self.seed)
 
-    def descent(self, size: str, lr: float, steps: int) -> Pretraining:
+    def descent(
+        self, size: str, lr: float, steps: int, algorithm: Algorithm = ("adamw", None)
+    ) -> Pretraining:
         """Train a new model, by the protocol on exact labels and with the whole decay of the rate."""
-        e = self.experiment
-        objective, last = EXACT if e.exact_labels else ORDINARY, steps if e.complete else e.lengths[-1]
-        run = self._training(size, self.seed, Optimisation(last, e.batch, lr), objective)
+        e, chosen = self.experiment, recipe(*algorithm)
+        objective = replace(chosen.objective, label_noise=0.0) if self.setup.exact else chosen.objective
+        optimisation = Optimisation(steps if e.complete else e.lengths[-1], e.batch, lr)
+        optimisation = replace(optimisation, **chosen.optimisation)
+        known = self.labelled if objective.adversary else None
+        changed: dict[str, Any] = {"norm": chosen.norm, "dropout": chosen.dropout, "downstream": known}
+        run = self._training(size, self.seed, optimisation, objective, **changed)
         return run if e.complete else replace(run, checkpoints=e.lengths, resume_every=2500)
 
     def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
@@ -222,7 +264,7 @@ class Replicate:
         own = self._training(size, self.seed + PLATEAU, optimisation, objective, self.main(size))
         return replace(own, checkpoints=e.plateau_steps)
 
-    def treated(self, size: str, algorithm: str, strength: float) -> Pretraining:
+    def treated(self, size: str, algorithm: str, strength: float | None) -> Pretraining:
         """Go on from the longest descent with an algorithm of `training.algorithms`."""
         chosen, steps = recipe(algorithm, strength), self.experiment.treatment_steps
         optimisation = replace(_constant(steps, self.experiment.batch, 1.0), **chosen.optimisation)
@@ -233,10 +275,10 @@ class Replicate:
         e = self.experiment
         return self._cooled(origin, step, size, self.main(size), e.cooling_lr, e.target_fraction)
 
-    def treated_and_cooled(self, size: str, algorithm: str, strength: float) -> CoolDown:
+    def treated_and_cooled(self, size: str, algorithm: str, strength: float | None) -> CoolDown:
         """Bring a treated model to the KL of the untreated one."""
         e = self.experiment
-        origin, untreated = (self.treated(size, *how) for how in ((algorithm, strength), UNTREATED))
+        origin, untreated = (self.treated(size, *how) for how in ((algorithm, strength), NO_TREATMENT))
         last = e.treatment_steps
         return self._cooled(origin, last, size, untreated, e.treated_cooling_lr, e.treated_target_fraction)
 
@@ -263,10 +305,11 @@ class Replicate:
         optimisation: Optimisation,
         objective: Objective,
         origin: Pretraining | None = None,
+        **changed: Any,
     ) -> Pretraining:
         e, shape = self.experiment, self.setup.models[size]
         return Pretraining(
-            CorpusSampling(self.language, None, seed),
+            CorpusSampling(self.language, e.corpus_sentences, seed),
             shape,
             optimisation,
             seed,
@@ -275,14 +318,21 @@ class Replicate:
             resume_every=1000,
             objective=objective,
             origin=origin,
-            execution=replace(e.execution, processes=e.processes).for_shape(shape),
+            execution=self._execution(shape, objective),
+            **changed,
         )
+
+    def _execution(self, shape: Shape, objective: Objective) -> Execution:
+        """Return the preset's execution, or what the objective and the shape allow of it."""
+        wanted = replace(self.experiment.execution, processes=self.experiment.processes).for_shape(shape)
+        return wanted if objective == ORDINARY else wanted.eager_in_one_process()
 
     @property
     def models(self) -> list[str]:
         """The names of the models that the page shows."""
-        size = self.experiment.size
-        return [name for name in self.setup.models if size in ("all", name)]
+        e = self.experiment
+        shown = [name for name in self.setup.models if e.size in ("all", name)]
+        return [name for name in shown if e.descent_models is None or name in e.descent_models]
 
     def points(self) -> Iterator["Point"]:
         """Yield every model that is measured, the cheapest first."""
@@ -298,15 +348,24 @@ class Replicate:
         for size in self.models if e.plateau_steps else ():
             if e.plateau_models is None or size in e.plateau_models:
                 yield from self._after_descent(size)
-        if e.plateau_steps and e.plateau_models is None and transformers:
+        if e.plateau_steps and e.plateau_models is None and transformers and self.setup.exact:
             middle = transformers[len(transformers) // 2]
             exact = self.plateau(middle, EXACT)
             for steps in e.plateau_steps:
                 yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, exact, steps)
 
         for size in self.models:
-            if size in e.treated_models:
+            if size in e.treated_models and self.setup.exact:
                 yield from self._treatments(size)
+        if e.algorithm_model in self.models:
+            yield from self._algorithms(e.algorithm_model)
+
+    def _algorithms(self, size: str) -> Iterator["Point"]:
+        e, lr = self.experiment, self.setup.lr
+        for algorithm in e.algorithms:
+            for steps in e.lengths:
+                run = self.descent(size, lr, steps, algorithm)
+                yield Point(size, f"descent: {label(*algorithm)}", lr, steps, run, steps)
 
     def _treatments(self, size: str) -> Iterator["Point"]:
         e = self.experiment
@@ -322,7 +381,7 @@ class Replicate:
         e, plateau = self.experiment, self.plateau(size)
         for steps in e.plateau_steps:
             yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
-        for steps in (e.plateau_steps[0], e.plateau_steps[-1]):
+        for steps in (e.plateau_steps[0], e.plateau_steps[-1]) if self.setup.exact else ():
             cooled = self.cooled(plateau, steps, size)
             yield Point(size, "cooled", e.cooling_lr, steps, cooled, e.cooling_steps)
 
@@ -335,19 +394,33 @@ class Replicate:
         about = self.labelled, self.held_out, self.experiment.measures, point.controls
         return model_measurement(point.training, point.step, *about)
 
+    def flatness(self, point: "Point") -> Run:
+        """Return other measures of flatness than the trace, of a model."""
+        return flatness_measurement(point.training, point.step, self.experiment.flatness_sentences, self.seed)
+
+    def compared_by_algorithm(self) -> list["Point"]:
+        """Return the models of one architecture that other algorithms ended with, the ordinary one first."""
+        e, longest = self.experiment, self.experiment.lengths[-1]
+        own = [p for p in self.points() if p.model == e.algorithm_model and p.lr == self.setup.lr]
+        return [p for p in own if p.stage.startswith("descent") and p.steps == longest]
+
     def runs(self) -> list[Run]:
         """Return all measurements."""
-        return [self.baselines(), *map(self.measurement, self.points())]
+        flatness = map(self.flatness, self.compared_by_algorithm() if self.experiment.algorithms else ())
+        return [self.baselines(), *map(self.measurement, self.points()), *flatness]
 
     def table(self, store: Store) -> pd.DataFrame:
         """Return all measurements of this replicate as one tidy table."""
         none = {"model": "none", "parameters": 0, "stage": "baseline", "lr": 0.0, "steps": 0}
         parts = [store.get(self.baselines()).assign(**none)]
-        for point in self.points():
+        measured = [(point, self.measurement(point)) for point in self.points()]
+        if self.experiment.algorithms:
+            measured += [(point, self.flatness(point)) for point in self.compared_by_algorithm()]
+        for point, run in measured:
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
             spec, shape = self.language, point.training.shape
             labels["parameters"] = shape.parameter_count(spec.words, spec.max_length)
-            parts.append(store.get(self.measurement(point)).assign(**labels))
+            parts.append(store.get(run).assign(**labels))
         found = pd.concat(parts, ignore_index=True).assign(language=self.setup.name, replicate=self.seed)
         return found[COLUMNS].fillna({"task": "", "reading": ""})
 
@@ -517,6 +590,21 @@ def model_measurement(
     return pd.DataFrame(rows)
 
 
+@stage("FlatnessMeasures", seconds=lambda run: run.sentences * run.training.shape.d_model / 1e3)
+def flatness_measurement(
+    training: TrainedRun, step: int, sentences: int, seed: int, store: Store
+) -> pd.DataFrame:
+    """Measure a checkpoint's flatness in other ways than by its trace, in float64."""
+    about = training.corpus.language.build(), sentences, seed, "measures"
+    masked, truth = held_out_masked(*about), held_out_conditionals(*about)
+    model = store.get(training).model(step).double()
+    found = flatness_measures(model, masked, truth, partial(generator_for, "measures", seed))
+    return pd.DataFrame([row(MEASURES[name], *value[:2]) for name, value in found if name not in MEASURED])
+
+
+MEASURED = ("trace", "relative_trace")
+"""What `model_measurement` has, of more sentences."""
+
 FINETUNING = FinetuneSettings(epochs=30, lr=1e-3, warmup_steps=50)
 """At the paper's rate of 1e-4 ten epochs of so few sentences leave a small model below the majority class."""
 
@@ -583,19 +671,30 @@ def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
 
 # The presets.
 
+LADDER: dict[str, Shape] = {name: SIZES["laptop"][name] for name in ("d24", "d32", "d48", "d64", "d96")}
+LSTMS: dict[str, Shape] = dict(LSTM_SIZES["laptop"])
+PAPER_SIZES: dict[str, Shape] = dict(SIZES["paper"])
+
 _GRAMMAR = Setup("grammar", GRAMMAR, ("root", "span2"), LADDER, 0.005, (4, 5, 6, 8, 9, 11, 12, 13))
 _HMM = Setup("hmm", HMM, ("state3", "state5"), LADDER | LSTMS, 0.00125, (1, 2, 3))
-_ENDS = {name: SIZES[name] for name in ("d24", "d96")}
-_PAPER_GRAMMAR = Setup("grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,))
-_PAPER_HMM = Setup("hmm", PAPER_HMM, ("state6", "state10"), PAPER_LSTMS, 1e-3, (1,))
+_OPT = Setup("opt", STAND_IN, ("topic",), LADDER, 0.005, (1, 2), exact=False)
+_ENDS = {name: LADDER[name] for name in ("d24", "d96")}
+_PAPER_GRAMMAR = Setup(
+    "grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,), exact=False
+)
+_PAPER_HMM = Setup(
+    "hmm", PAPER_HMM, ("state6", "state10"), dict(LSTM_SIZES["paper"]), 1e-3, (0,), exact=False
+)
+_PAPER_OPT = Setup("opt", STAND_IN, ("topic",), PAPER_SIZES, 1e-3, (1,), exact=False)
 
 WORKSTATION = Experiment(
     name="workstation",
     language="all",
     setups=(_GRAMMAR, _HMM),
+    algorithms=ALGORITHMS,
     treated_models=("d32", "d64", "lstm32"),
 )
-"""What the protocol asks for, and `results/` records: about 18 core-hours, estimated."""
+"""What the protocol asks for, and `results/` records."""
 
 LAPTOP = replace(
     WORKSTATION,
@@ -604,18 +703,26 @@ LAPTOP = replace(
     setups=(
         _GRAMMAR._replace(models=_ENDS, seeds=(4, 5)),
         _HMM._replace(models=_ENDS | LSTMS, seeds=(1, 2)),
+        _OPT._replace(models=_ENDS),
     ),
     descent_steps=(312, 625, 1250),
     peak_lrs=None,
     plateau_steps=(625, 2500),
     plateau_models=("d24",),
     controls=False,
-    treated_models=(),
+    algorithm_model="d24",
+    algorithms=(("adversarial", 0.012), ("sam", 0.05), ("mask-rate", 0.15)),
+    treated_models=("d24",),
+    treatment_steps=500,
     held_out=2000,
     test=5000,
     probe_sets=2,
     trace_sentences=2000,
     measured=Measures(many_labels=4000),
+    flatness_sentences=50,
+    chain_steps=30,
+    estimator_sentences=4096,
+    language_sentences=10_000,
 )
 """The same at the smallest scale that shows it: two sizes, two draws, half as many steps, no controls."""
 
@@ -623,13 +730,17 @@ SMOKE = replace(
     LAPTOP,
     name="smoke",
     setups=(
-        _GRAMMAR._replace(models={name: SIZES[name] for name in ("d8", "d16")}, seeds=(4, 5)),
+        _GRAMMAR._replace(models={name: SIZES["laptop"][name] for name in ("d8", "d16")}, seeds=(4, 5)),
         _HMM._replace(models={"lstm16": LSTMS["lstm16"]}, seeds=(1, 2)),
+        _OPT._replace(
+            language=replace(STAND_IN, words=6, max_length=4), models={"d8": SIZES["laptop"]["d8"]}
+        ),
     ),
     descent_steps=(10, 20, 40),
     plateau_steps=(10, 20),
     plateau_models=("d8",),
     controls=True,
+    algorithm_model="d8",
     treated_models=("d8",),
     treatment_steps=10,
     cooling_steps=20,
@@ -637,22 +748,28 @@ SMOKE = replace(
     held_out=100,
     test=300,
     trace_sentences=100,
-    measured=Measures(features=128, width=16, train=100, few_labels=(32,), many_labels=200),
+    measured=Measures(features=128, width=16, train=100, few_labels=(32,), many_labels=256),
+    flatness_sentences=40,
+    chain_steps=10,
+    estimator_sentences=1024,
+    language_sentences=500,
 )
 
 PAPER = replace(
     WORKSTATION,
     name="paper",
     language="grammar",
-    setups=(_PAPER_GRAMMAR, _PAPER_HMM),
+    setups=(_PAPER_GRAMMAR, _PAPER_HMM, _PAPER_OPT),
     descent_steps=(1875, 3750, 7500, 15_000, 22_500, 30_000),
     complete=False,
-    exact_labels=False,
     peak_lrs=None,
     plateau_steps=(),
     controls=False,
+    algorithm_model="235M",
+    algorithms=(("adversarial", 0.003), ("mask-rate", 0.15)),
     treated_models=(),
     batch=4096,
+    corpus_sentences=20_000_000,
     micro_batch=512,
     execution=Execution(autocast=True, compiled=True, by_length=True),
     held_out=20_000,
@@ -660,15 +777,21 @@ PAPER = replace(
     probe_sets=1,
     trace_sentences=10_000,
     measured=Measures(features=None, train=20_000, many_labels=20_000),
+    language_sentences=100_000,
 )
 """The paper's languages, sizes and length of training, on sampled labels: one training a size."""
 
 GPU = replace(
     PAPER,
     name="gpu",
-    setups=(_PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),),
+    setups=(
+        _PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
+        _PAPER_HMM._replace(models={"4M": LSTM_SIZES["paper"]["4M"]}),
+    ),
     descent_steps=(625, 1250, 2500, 5000, 7500, 10_000),
+    algorithm_model="13M",
     batch=1024,
+    corpus_sentences=4_000_000,
     micro_batch=1024,
 )
 

@@ -9,16 +9,27 @@ from matplotlib import pyplot as plt
 from sameloss.errors import ParameterError
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.store import with_ancestors
-from sameloss.studies.comparison import experiment, figures
-from sameloss.studies.comparison.claims import answers
-from sameloss.studies.comparison.experiment import PRESETS, UNTREATED, WORKSTATION, accepted
-from sameloss.studies.comparison.figures import accuracy_against_kl
-from sameloss.studies.comparison.pages import STUDY
-from sameloss.studies.comparison.tables import QUESTIONS, answer_table, control_table, model_table
+from sameloss.studies.same_loss import experiment, figures
+from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.experiment import ALGORITHMS, PRESETS, SMOKE, WORKSTATION, accepted
+from sameloss.studies.same_loss.figures import accuracy_against_kl
+from sameloss.studies.same_loss.pages import STUDY
+from sameloss.studies.same_loss.tables import (
+    PAGES,
+    QUESTIONS,
+    algorithm_table,
+    answer_table,
+    control_table,
+    descents_by_task,
+    findings,
+    model_table,
+    predictor_table,
+)
+from sameloss.training.algorithms import NO_TREATMENT
 
 
 def opened(store="unused", **given):
-    return STUDY.open("comparison", {"artifacts": str(store), **given})
+    return STUDY.open("02_existence", {"artifacts": str(store), **given})
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +59,7 @@ def test_the_record_is_the_protocols():
 def test_parts_of_a_training_have_batches_of_their_own():
     replicate = next(WORKSTATION.replicates())
     main, plateau = replicate.main("d24"), replicate.plateau("d24")
-    cooled, treated = replicate.cooled(plateau, 1250, "d24"), replicate.treated("d24", *UNTREATED)
+    cooled, treated = replicate.cooled(plateau, 1250, "d24"), replicate.treated("d24", *NO_TREATMENT)
     assert len({run.seed for run in (main, plateau, cooled, treated)}) == 4
     assert (plateau.origin, cooled.origin, cooled.origin_step) == (main, plateau, 1250)
     assert replicate.treated_and_cooled("d24", "sgd-noise", 1.0).reference == treated
@@ -74,9 +85,9 @@ def test_a_size_brings_its_preset_and_its_language_is_named():
     with pytest.raises(ParameterError, match=r"Unknown size '9K'; choose one of all, d8, "):
         opened(size="9K")
     with pytest.raises(
-        ParameterError, match=r"Language opt is not in preset laptop; choose all or grammar, hmm\."
+        ParameterError, match=r"Language dutch is not in preset laptop; choose all or grammar, hmm, opt\."
     ):
-        opened(language="opt")
+        opened(language="dutch")
 
 
 def test_a_reader_changes_the_runs():
@@ -111,10 +122,12 @@ def test_from_languages_to_answers(page):
     assert list(table.columns) == experiment.COLUMNS
     assert table.value.notna().all()
     stages = set(table[table.language == "grammar"].stage)
-    assert {"baseline", "untrained", "descent", "plateau", "cooled"} < stages
-    assert "cooled: sgd-noise, s = 1" in stages
+    assert stages == {"baseline", "untrained", "descent", "plateau", "cooled"}
     found = answers(table)
-    assert set(found[found.language == "grammar"].question) == set(QUESTIONS) - {"flatness by rate"}
+    assert set(found[found.language == "grammar"].question) == set(
+        PAGES["02_existence"] + PAGES["04_flatness"]
+    ) - {"flatness by rate"}
+    assert set(table[table.language == "opt"].stage) == {"baseline", "untrained", "descent", "plateau"}
     grammar = table[table.language == "grammar"]
     _, axes = plt.subplots(1, 6)
     accuracy_against_kl(grammar, axes[0])
@@ -126,4 +139,52 @@ def test_from_languages_to_answers(page):
     plt.close()
     assert len(answer_table(found, QUESTIONS)) >= 6
     assert len(control_table(found, "size", "grammar")) >= 8
-    assert list(model_table(table)["model"]) == ["d = 8", "d = 16", "LSTM, d = 16"]
+    assert list(model_table(table)["model"]) == ["d = 8", "d = 16", "LSTM, d = 16", "d = 8"]
+
+
+def test_from_algorithms_to_answers(page):
+    """Treatments and algorithms of the same store, with the figures and tables of their pages."""
+    everything = replace(
+        SMOKE, algorithms=ALGORITHMS, descent_models=("d8",), plateau_steps=(), controls=False
+    )
+    table = everything.table(page.store)
+    found = answers(table)
+    asked = {q for name in ("a4_algorithms", "d_practice", "e_mask_rate", "a3_models") for q in PAGES[name]}
+    assert asked <= set(found.question)
+    _, axes = plt.subplots(1, 3)
+    figures.treatments(found[found.question == "flatness as a cause"], axes[0])
+    figures.by_algorithm(table, "accuracy", axes[1])
+    figures.effects(found[found.question == "flatness by regularisers"], axes[2])
+    plt.close()
+    assert len(algorithm_table(table)) == 1 + len(ALGORITHMS)
+    predictors = predictor_table(table)
+    assert {"KL", "trace", "top eigenvalue", "relative trace", "adaptive sharpness"} <= set(
+        predictors.predictor
+    )
+    assert predictors.correlation.between(-1, 1).all()
+    assert set(findings(found)) == {
+        "question",
+        "page",
+        "language",
+        "effect",
+        "published",
+        "direction",
+        "size",
+    }
+
+
+def test_an_algorithm_changes_what_its_recipe_says_and_keeps_the_exact_labels():
+    replicate = next(SMOKE.replicates())
+    adversary = replicate.descent("d8", 0.005, 10, ("adversarial", 0.1))
+    assert (adversary.objective.label_noise, adversary.objective.adversary.weight) == (0.0, 0.1)
+    assert adversary.downstream == replicate.labelled
+    assert replicate.descent("d8", 0.005, 10, ("post-ln", None)).norm == "post"
+    assert replicate.descent("d8", 0.005, 10, ("adamw", None)) == replicate.descent("d8", 0.005, 10)
+
+
+def test_descents_by_task_have_what_a_movable_figure_reads(page):
+    table = page.table
+    wide = descents_by_task(table[table.language == "grammar"])
+    assert {"size", "seed", "step", "kl_mean", "trace", "root", "span2"} <= set(wide)
+    assert list(wide["size"].unique()) == ["d = 8", "d = 16"]
+    assert len(wide) == 2 * 2 * 3

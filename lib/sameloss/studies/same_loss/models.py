@@ -4,20 +4,20 @@ from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import get_args
+from typing import Any, cast, get_args
 
 import pandas as pd
 import torch
 from torch import nn
 from transformers import AutoModelForMaskedLM, PreTrainedModel
 
+from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.export import HuggingFaceModel, export_model
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.sizes import LSTM_SIZES, SIZES
-from sameloss.studies.same_loss.groups import Group
-from sameloss.studies.same_loss.settings import PAPER
+from sameloss.studies.same_loss.experiment import Replicate
 
 BERT_IDS, BERT_POSITIONS, BERT_TYPES = 30_522, 512, 2
 """Rows of BERT's three embeddings, which the paper's size names count."""
@@ -74,10 +74,10 @@ def transformer_sizes() -> pd.DataFrame:
 
     `off` is by how many per cent the paper's name is above the count.
     """
-    paper, rows = PAPER["PCFG"], []
+    words, length, rows = PAPER_LANGUAGE.words, PAPER_LANGUAGE.max_length, []
     for name, shape in SIZES["paper"].items():
         parts = bert_parts(shape.d_model, shape.layers * block_parameters(shape))
-        counts = {**parts, "as BERT": sum(parts.values()), "here": paper.parameter_count(name)}
+        counts = {**parts, "as BERT": sum(parts.values()), "here": shape.parameter_count(words, length)}
         rows.append(
             {"size": name, **asdict(shape), **_millions(counts), "off": _off(name, counts["as BERT"])}
         )
@@ -90,7 +90,7 @@ def lstm_sizes() -> pd.DataFrame:
     Both have BERT's parts around them; `here` is what this book builds for the paper's HMM. Each
     `off` is by how many per cent the paper's name is above the count.
     """
-    hmm, rows = PAPER["HMM"].language, []
+    hmm, rows = PAPER_HMM, []
     for name, shape in LSTM_SIZES["paper"].items():
         with torch.device("meta"):
             model = BiLSTM(shape, hmm.words, hmm.max_length)
@@ -115,15 +115,14 @@ def _off(name: str, count: int) -> float:
     return float("nan") if name == NAMED_HERE else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
 
 
-def own_sizes(group: Group) -> pd.DataFrame:
-    """Return a group's sizes: shape, and parameters by part of the model."""
-    words, length = group.domain.language.words, group.domain.language.max_length
-    rows = []
-    for name in group.sizes:
+def own_sizes(replicate: Replicate) -> pd.DataFrame:
+    """Return the models that a page shows: shape, and parameters by part of the model."""
+    language, rows = replicate.language, []
+    for name in replicate.models:
+        shape = replicate.setup.models[name]
         with torch.device("meta"):
-            model = group.domain.shapes[name].build(words, length)
-        about = {"size": name, **group.domain.dimensions(name)}
-        rows.append({**about, **_parts(model), "all": model.parameter_count})
+            model = shape.build(language.words, language.max_length)
+        rows.append({"size": name, **asdict(cast(Any, shape)), **_parts(model), "all": model.parameter_count})
     return pd.DataFrame(rows)
 
 

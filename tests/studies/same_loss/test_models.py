@@ -8,7 +8,7 @@ from transformers.models.bert.modeling_bert import BertPooler
 
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.studies.same_loss.tables.models import (
+from sameloss.studies.same_loss.models import (
     agreement_table,
     bert_parts,
     block_parameters,
@@ -79,12 +79,13 @@ def test_lstm_counts_are_pytorchs():
         assert row["two directions"] == pytest.approx(total / 1e6, rel=1e-12)
 
 
-@pytest.mark.parametrize("size", ["40K", "L15K", "235M"])
-def test_own_sizes_by_part(opened, size):
-    group = opened("a3_models", preset="auto", size=size).group
-    (row,) = own_sizes(group).to_dict("records")
+@pytest.mark.parametrize(("size", "language"), [("d32", "grammar"), ("lstm32", "hmm"), ("235M", "grammar")])
+def test_own_sizes_by_part(opened, size, language):
+    replicate = opened("02_existence", preset="auto", size=size, language=language).replicate
+    (row,) = own_sizes(replicate).to_dict("records")
     assert row["embeddings"] + row["blocks"] + row["head"] == row["all"]
-    assert row["all"] == group.domain.parameter_count(size)
+    spec = replicate.language
+    assert row["all"] == replicate.setup.models[size].parameter_count(spec.words, spec.max_length)
 
 
 def test_agreement_with_transformers():

@@ -1,0 +1,241 @@
+"""Tables and sentences of the comparisons."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from sameloss.runs.flatness import MEASURES
+from sameloss.statistics.paired import paired
+from sameloss.studies.names import display_name
+from sameloss.studies.same_loss.claims import EXPANDED, LOG_ODDS, POINTS, RATIO
+
+QUESTIONS = {
+    "size": "At one loss, are larger models better?",
+    "steps": "Once the loss has converged, do more steps make models better?",
+    "flatness by size": "At one loss, are larger models flatter?",
+    "flatness by steps": "Once the loss has converged, do more steps make models flatter?",
+    "flatness by rate": "What does the learning rate alone do to the trace?",
+    "flatness as a cause": "At one loss, is a model that is made flatter more accurate?",
+    "lookup": "Is a lookup table, whose loss is perfect, worse than every trained model?",
+    "adversary": "At one loss, is an adversary's model worse?",
+    "flatness by adversary": "At one loss, is an adversary's model sharper?",
+    "flatness by regularisers": "Does SAM find flatter models?",
+    "accuracy by regularisers": "Does SAM find more accurate models?",
+    "mask rate": "Does a mask rate of 15 % change accuracy by little?",
+    "post-LN": "What does post-LN change?",
+}
+
+PAGES = {
+    "02_existence": ("size", "steps", "lookup"),
+    "04_flatness": ("flatness by size", "flatness by steps", "flatness by rate"),
+    "a4_algorithms": ("flatness as a cause", "adversary", "flatness by adversary"),
+    "d_practice": ("flatness by regularisers", "accuracy by regularisers"),
+    "e_mask_rate": ("mask rate",),
+    "a3_models": ("post-LN",),
+}
+"""Which page asks which questions."""
+
+LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
+
+
+def model_name(name: str) -> str:
+    """Return what readers see of a model's name: its width.
+
+    >>> model_name("d24"), model_name("lstm16"), model_name("235M")
+    ('d = 24', 'LSTM, d = 16', '235M')
+    """
+    if name.startswith("lstm"):
+        return f"LSTM, d = {name[4:]}"
+    return f"d = {name[1:]}" if name[1:].isdigit() else display_name(name)
+
+
+def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
+    """Return one row a model and checkpoint of a replicate: KL, traces and the tasks' mean accuracy."""
+    chosen = table[(table.quantity != "accuracy") | (table.reading == reading)]
+    keys = ["language", "replicate", "model", "parameters", "stage", "lr", "steps"]
+    return chosen.groupby([*keys, "quantity"]).value.mean().unstack("quantity").reset_index()
+
+
+def main_lr(table: pd.DataFrame) -> float:
+    """Return the peak rate of the main comparison of one language."""
+    return float(table[table.stage == "untrained"].lr.iloc[0])
+
+
+def effect_in_words(row: pd.Series) -> str:
+    """Return an effect with its interval in its unit, and its verdict.
+
+    >>> row = pd.Series({"mean": 3.1, "low": 2.0, "high": 4.2, "unit": "points", "replicates": 8})
+    >>> effect_in_words(row)
+    '+3.1 points (2.0 to 4.2; 8 draws)'
+    """
+    forms = {POINTS: "{:+.1f}", RATIO: "{:.2f}", LOG_ODDS: "{:+.2f}"}
+    form, unit = forms.get(row.unit, "{:.2f}"), {RATIO: "times", POINTS: "points"}.get(row.unit, row.unit)
+    plain = form.replace("+", "")
+    if np.isnan(row["mean"]):
+        return "not computed"
+    ends = f"{plain.format(row.low)} to {plain.format(row.high)}; " if np.isfinite(row.low) else ""
+    draws = "draw" if row.replicates == 1 else "draws"
+    return f"{form.format(row['mean'])} {unit} ({ends}{int(row.replicates)} {draws})"
+
+
+def verdict_in_words(row: pd.Series) -> str:
+    """Return the two words of a verdict, or why there is none."""
+    if row.direction == "not testable":
+        return f"not testable: {row.reason}"
+    return row.direction if not isinstance(row["size"], str) else f"{row.direction}, {row['size']}"
+
+
+def findings(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the main answer to each question on each language in words, with the page that has it.
+
+    Returns:
+        question, page, language, effect, published, `direction`, and `size`, the second word of the verdict
+        or why there is none.
+
+    """
+    page_of = {question: page for page, own in PAGES.items() for question in own}
+    chosen = answers[(answers.row == "main") & (answers.direction != "not judged")]
+    return pd.DataFrame(
+        {
+            "question": chosen.question.map(QUESTIONS),
+            "page": chosen.question.map(page_of),
+            "language": chosen.language.map(LANGUAGES),
+            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
+            "published": [published_in_words(row) for _, row in chosen.iterrows()],
+            "direction": chosen.direction,
+            "size": chosen["size"].fillna(chosen.reason).fillna(""),
+        }
+    )
+
+
+def published_in_words(row: pd.Series) -> str:
+    """Return a published effect in its unit."""
+    if pd.isna(row.published):
+        return "–"
+    return f"{row.published:.2f}" if row.unit == RATIO else f"{row.published:+.1f}"
+
+
+def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
+    """Return the main answers to some questions as readers see them, one line a question and language."""
+    chosen = answers[(answers.row == "main") & answers.question.isin(list(questions))]
+    return pd.DataFrame(
+        {
+            "question": chosen.question.map(QUESTIONS),
+            "language": chosen.language.map(LANGUAGES),
+            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
+            "paper": [published_in_words(row) for _, row in chosen.iterrows()],
+            "verdict": [verdict_in_words(row) for _, row in chosen.iterrows()],
+        }
+    )
+
+
+def control_table(answers: pd.DataFrame, question: str, language: str) -> pd.DataFrame:
+    """Return every effect of a question on one language, as far as there are models for it."""
+    chosen = answers[
+        (answers.question == question) & (answers.language == language) & answers["mean"].notna()
+    ]
+    return pd.DataFrame(
+        {
+            "comparison": [
+                row.row if not isinstance(row.model, str) else f"{row.row}: {model_name(row.model)}"
+                for row in chosen.itertuples()
+            ],
+            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
+            "KL": chosen.kl.to_numpy(),
+            "verdict": [verdict_in_words(row) for _, row in chosen.iterrows()],
+        }
+    )
+
+
+def model_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the models after their longest descent at the main rate, means over replicates.
+
+    `of the bag's` is the KL over that of a bag of words; accuracies are the tasks' mean, read as the features
+    are, and with as many for all models.
+    """
+    as_is, expanded = checkpoints(table, "features"), checkpoints(table)
+    rows = []
+    for language, own in table.groupby("language", sort=False):
+        bag = own[own.quantity == "bag-of-words kl"].value.mean()
+        longest = own[own.stage == "descent"].steps.max()
+        for model, part in (
+            expanded[expanded.language == language].sort_values("parameters").groupby("model", sort=False)
+        ):
+            end = part[(part.stage == "descent") & (part.lr == main_lr(own)) & (part.steps == longest)]
+            if end.empty:
+                continue
+            same = as_is.loc[end.index]
+            rows.append(
+                {
+                    "language": LANGUAGES[str(language)],
+                    "model": model_name(str(model)),
+                    "parameters": int(end.parameters.iloc[0]),
+                    "KL": end.kl.mean(),
+                    "of the bag's (%)": 100 * end.kl.mean() / bag,
+                    "trace": end.trace.mean(),
+                    "accuracy as is": same.accuracy.mean(),
+                    "with as many features": end.accuracy.mean(),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def descents_by_task(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the complete trainings at the main rate on one language, with the accuracy of each task.
+
+    Returns:
+        size, seed, step, kl_mean (nats a masked token), trace, and the tasks' accuracies (%).
+
+    """
+    own = table[(table.stage == "descent") & (table.lr == main_lr(table))]
+    own = own[(own.quantity != "accuracy") | (own.reading == EXPANDED)]
+    name = own.task.where(own.quantity == "accuracy", own.quantity)
+    keys = ["model", "replicate", "steps", "parameters"]
+    wide = own.assign(name=name).pivot_table(index=keys, columns="name", values="value").reset_index()
+    wide = wide.sort_values(["parameters", "replicate", "steps"]).assign(size=wide.model.map(model_name))
+    return wide.rename(columns={"replicate": "seed", "steps": "step", "kl": "kl_mean"})
+
+
+def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return the models of one architecture that each algorithm ended with, means over replicates."""
+    return (
+        _by_algorithm(table)
+        .groupby(["language", "algorithm"], sort=False)[["kl", "trace", "accuracy"]]
+        .mean()
+        .reset_index()
+        .replace({"language": LANGUAGES})
+        .rename(columns={"kl": "KL"})
+    )
+
+
+def _by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for the end of each algorithm in each replicate; a measure of flatness is a column."""
+    wide = checkpoints(table)
+    (model,) = wide[wide.stage.str.startswith("descent: ")].model.unique()
+    lr = wide.language.map({name: main_lr(own) for name, own in table.groupby("language")})
+    ends = wide[(wide.model == model) & (wide.lr == lr) & wide.stage.str.startswith("descent")]
+    ends = ends[ends.steps == ends.steps.max()]
+    name = ends.stage.str.removeprefix("descent: ").replace("descent", "adamw")
+    return ends.assign(algorithm=name)
+
+
+def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
+    """Return how accuracy goes with candidate predictors over what all algorithms ended with.
+
+    Returns:
+        One row a language and predictor: the rank correlation within a replicate, its mean over replicates
+        with the 95 % interval. Positive: *less* of the predictor goes with *more* accuracy.
+
+    """
+    ends, rows = _by_algorithm(table), []
+    measures = [name for name in ends if name in ("kl", *MEASURES.values()) and ends[name].notna().any()]
+    for language, own in ends.groupby("language", sort=False):
+        for name in measures:
+            each = own.groupby("replicate")[[name, "accuracy"]].apply(
+                lambda part: -part.corr("spearman").iloc[0, 1]
+            )
+            found = paired(each.dropna().to_numpy())
+            rows.append({"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL"),
+                         "correlation": found.mean, "low": found.low, "high": found.high})  # fmt: skip
+    return pd.DataFrame(rows)
