@@ -26,7 +26,7 @@ from sameloss.statistics.bootstrap import UNDEFINED, Interval
 from sameloss.store.location import HOME
 from sameloss.studies.page import Page
 from sameloss.studies.same_loss.pages import STUDY
-from sameloss.studies.verdict import Claim, Judged, chance_in_words, verdict_table
+from sameloss.studies.verdict import Claim, Judged, Topic, chance_in_words, verdict_table
 
 
 @pytest.fixture
@@ -174,12 +174,15 @@ LONE = Claim("lone", "Fig. 9", "not asked", "ii_a", unit="accuracy points")
 class Judging(Page):
     """A page that judges two claims."""
 
+    topics = (Topic("Is it so?", (BIG, LONE)),)
+
     def verdicts(self):
         return verdict_table([Judged(BIG, Interval(9, 8.7, 10)), Judged(LONE, UNDEFINED)])
 
 
 def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
-    page = Judging("ii_a", opened("05_dyck").config, None)
+    own = opened("05_dyck")
+    page = Judging("ii_a", own.config, own.store)
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
     table, chance = (part.data for part in shown["displayed"])

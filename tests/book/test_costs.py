@@ -145,7 +145,7 @@ def computed(tmp_path_factory):
 def test_costs_are_recorded(computed):
     table = measured(computed.store, computed.runs())
     assert set(table.stage) >= {"Pretraining", "ModelMeasurement", "LanguageBaselines"}
-    assert (table.core_s > 0).all()
+    assert (table.core_s >= 0).all()
     assert (table.peak_gb > 0.01).all()
     assert "runs to compute" in announce(computed)  # the others
 

@@ -103,7 +103,7 @@ REFUSALS = [
         {"languages": "grammar,dutch"},
         "Language dutch is not in preset smoke; choose all or grammar, hmm, ",
     ),
-    ({"sizes": "d8,9K"}, "Unknown size '9K'; choose one of all, d8, d16, lstm16, "),
+    ({"sizes": "d8,9K"}, "Size 9K is not on grammar at preset smoke; choose one of all, d8, "),
     ({"sizes": "2M"}, "Size 2M is not on grammar at preset smoke; choose one of all, d8, "),
     (
         {"preset": "paper", "sizes": "2M", "languages": "hmm"},
@@ -193,16 +193,6 @@ def test_what_is_handed_to_the_shell_is_quoted():
     command = (ROOT / "lib" / "grid.smk").read_text().partition("    shell:")[2]
     fields = re.findall(r"{(.*?)}", command)
     assert [field for field in fields if not field.endswith(":q")] == ["threads"]
-
-
-def test_an_algorithm_that_cannot_train_a_size_is_refused_with_those_that_can(tmp_path):
-    with pytest.raises(ParameterError) as refused:
-        cells_of(tmp_path, preset="smoke", sizes="L856", algorithms="post-ln")
-    able = str(refused.value).partition("algorithms for L856 are ")[2].rstrip(".").split(", ")
-    assert "adamw" in able
-    assert "post-ln" not in able
-    for algorithm in able:
-        assert cells_of(tmp_path, preset="smoke", sizes="L856", algorithms=algorithm)
 
 
 def test_the_defaults_are_a_grid_of_the_laptop(tmp_path):

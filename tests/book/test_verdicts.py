@@ -20,7 +20,7 @@ class Proved(Page):
 
 def test_statements_of_all_pages_stand_under_each_other_with_their_page(opened):
     """Pages without any add nothing."""
-    plain = opened("05_dyck")
+    plain = opened("a2_conditionals")
     about = plain.config, plain.store
     pages = [Proved("one", *about, ("a", "b")), plain, Proved("none", *about), Proved("two", *about, ("c",))]
     table = all_statements(pages)

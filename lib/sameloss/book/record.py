@@ -104,6 +104,7 @@ def record(
 
 def recorded_pages(preset: str) -> tuple[str, ...]:
     """Return the pages that have a record of their own at a preset; that of Part I first."""
+    choose("preset", preset, MAX_HOURS)
     studies = [study for study in all_studies().values() if preset in study.presets]
     plans = {name: plan for study in studies for name, plan in study.plans.items()}
     part_one = (PART_I,) if preset in PART_I_PRESETS else ()
@@ -117,7 +118,6 @@ def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
         ParameterError: for a preset that is none, or a page that has no record.
 
     """
-    choose("preset", preset, MAX_HOURS)
     choose("page", name, recorded_pages(preset))
     page = open_page(name, preset=preset, max_hours=max_hours)
     if name != PART_I:

@@ -132,7 +132,7 @@ PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
 """The presets of the book, from a test to the paper's protocol; each study says what they are to it."""
 
 MAX_HOURS = {
-    "smoke": 1.5,
+    "smoke": 1.0,
     "laptop": 5.0,
     "laptop-long": 60.0,
     "workstation": 200.0,
