@@ -90,7 +90,7 @@ from sameloss.studies.same_loss.experiment import (
 )
 from sameloss.studies.stability.experiment import AllSwaps, RidgeSwaps, TwinTraining
 from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
-from sameloss.training.algorithms import ALGORITHMS, recipe
+from sameloss.training.algorithms import ALGORITHMS, EXACT, recipe
 from sameloss.training.execution import Execution
 from sameloss.training.loop import Optimisation
 
@@ -150,15 +150,24 @@ def trained(algorithm: str = "adamw", shape: EncoderShape | BiLSTMShape = SHAPE)
         norm=changed.norm,
         dropout=changed.dropout,
         downstream=LABELLED if changed.objective.adversary else None,
-        origin=trained(changed.origin) if changed.origin else None,
+        origin=exactly_trained() if algorithm in TREATMENTS else None,
     )
+
+
+TREATMENTS = ("sgd-noise", "penalty-after", "sharpen-after")
+"""Algorithms that go on from a saturated model."""
+
+
+def exactly_trained() -> Pretraining:
+    """Return a training on exact labels."""
+    return replace(trained(), objective=EXACT)
 
 
 def cooled(target_share: float) -> CoolDown:
     """Return what goes on from label noise until its KL is that low, a dozen steps at most."""
-    run = replace(trained("soft"), origin=trained("sgd-noise"), checkpoints=(12,))
+    run = replace(exactly_trained(), origin=trained("sgd-noise"), checkpoints=(12,))
     given = {field.name: getattr(run, field.name) for field in fields(run)}
-    about = {"held_out": held_out(TINY), "reference": trained("soft"), "look_every": 4}
+    about = {"held_out": held_out(TINY), "reference": exactly_trained(), "look_every": 4}
     return CoolDown(**given, **about, target_share=target_share)
 
 
@@ -204,6 +213,7 @@ def trainings() -> dict[str, Run]:
     """Return a training by every algorithm, and some of other models, sentences and executions."""
     return {
         **{f"training, {RENAMED.get(name, name)}": trained(name) for name in ALGORITHMS},
+        "training, exact labels": exactly_trained(),
         "training, cooled": cooled(1e-3),
         "training, cooled early": cooled(100.0),
         "training, LSTM": trained(shape=BiLSTMShape(d_model=8, layers=1)),

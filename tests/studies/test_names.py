@@ -22,7 +22,7 @@ def test_no_two_algorithms_have_one_name_with_their_strength():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("sgd-noise, s = 0.5, cooled", "label noise, s = 0.5, cooled"),
+        ("sgd-noise, s = 0.5", "label noise, s = 0.5"),
         ("root", "task A"),
         ("root mean square", "root mean square"),
         ("05_dyck", "05_dyck"),

@@ -75,7 +75,9 @@ def test_bfloat16_products_train_float32_weights():
     assert rough != exact
 
 
-@pytest.mark.parametrize("algorithm", ["adversarial", "trace-penalty", "soft", "sam", "mask-rate", "dropout"])
+@pytest.mark.parametrize(
+    "algorithm", ["adversarial", "trace-penalty", "sharpen-after", "sam", "mask-rate", "dropout"]
+)
 def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
     run = replace(trained(algorithm), execution=Execution(autocast=True, by_length=True))
     assert len(Store(tmp_path).get(run).history) == 12

@@ -5,17 +5,11 @@ import re
 NAMES = {
     "root": "task A",
     "span16": "task B",  # the symbol above the first half of a sentence, at the paper's scale
-    "span2": "task B",  # and at the laptop's
+    "span4": "task B",  # and in sentences of eight tokens
     "span8": "task C",
     "adamw": "AdamW",
-    "sgd": "SGD",
     "adversarial": "adversary",
-    "soft": "exact labels",
-    "sgd-after": "SGD after AdamW",
     "sgd-noise": "label noise",
-    "noise-rate": "label noise",
-    "noise-batch": "label noise",
-    "sam-after": "SAM afterwards",
     "penalty-after": "flattened",
     "sharpen-after": "sharpened",
     "sam": "SAM",
@@ -52,7 +46,7 @@ def display_name(name: str) -> str:
 def column_head(name: str) -> str:
     """Return what stands over a column: its name in words, its unit behind.
 
-    >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span2", "d_model")]
+    >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span4", "d_model")]
     ['measured (s)', 'peak (GB)', 'error few', 'task B', 'd_model']
     """
     if name in NAMES:

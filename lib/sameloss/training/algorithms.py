@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from sameloss.errors import ParameterError
 from sameloss.models.masked_model import Norm
 from sameloss.training.objectives import ORDINARY, Adversary, Objective, TracePenalty
-
-Length = Literal["ordinary", "saturating", "treated"]
-"""How long a training is: as the ordinary ones, or by a factor that a preset gives where it makes the
-saturated point, or goes on from it."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +17,6 @@ class Recipe:
     optimisation: dict[str, Any] = field(default_factory=dict)  # fields of `Optimisation`
     norm: Norm = "pre"
     dropout: float = 0.0
-    origin: str | None = None  # the algorithm whose last checkpoint this one starts from
-    length: Length = "ordinary"
 
     def __post_init__(self) -> None:
         """Refuse a dropout rate that is none."""
@@ -40,13 +34,10 @@ class Algorithm:
     symbol: str = ""  # what the strength is
 
 
-CONSTANT_SGD = {"optimiser": "sgd", "schedule": "constant"}
-
-
-def _from_saturation(objective: Objective, **optimisation: Any) -> Recipe:
-    """Return plain SGD at a constant rate that goes on after exact labels, a saturated point."""
-    changed = {**CONSTANT_SGD, "warmup": 0.0, "lr": 0.3, **optimisation}
-    return Recipe(objective, changed, origin="soft", length="treated")
+def _treatment(objective: Objective, **optimisation: Any) -> Recipe:
+    """Return plain SGD at a constant rate, which goes on from a saturated model."""
+    constant = {"optimiser": "sgd", "schedule": "constant", "warmup": 0.0, "lr": 0.3}
+    return Recipe(objective, constant | optimisation)
 
 
 EXACT = Objective(label_noise=0.0)
@@ -63,61 +54,27 @@ def _penalised(weight: float) -> Objective:
 
 ALGORITHMS: dict[str, Algorithm] = {
     "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
-    "sgd": Algorithm(
-        "plain SGD, 12 % warm-up, then a constant rate (Figure 3)",
-        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.12, "lr": lr}),
-        0.5,
-        "learning rate",
-    ),
     "adversarial": Algorithm(
         "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
         lambda weight: Recipe(Objective(adversary=Adversary(weight) if weight else None)),
         0.003,
         "λ",
     ),
-    "soft": Algorithm(
-        "AdamW on the exact conditionals, no label noise, up to a saturated point",
-        lambda _: Recipe(EXACT, length="saturating"),
-    ),
-    "sgd-after": Algorithm(
-        "from the end of AdamW, plain SGD at a constant rate",
-        lambda lr: Recipe(optimisation={**CONSTANT_SGD, "warmup": 0.0, "lr": lr}, origin="adamw"),
-        0.1,
-        "learning rate",
-    ),
     "sgd-noise": Algorithm(
-        "after exact labels, plain SGD at a constant rate, label noise scaled by s",
-        lambda scale: _from_saturation(Objective(label_noise=scale)),
+        "from a saturated model, plain SGD at a constant rate, label noise scaled by s",
+        lambda scale: _treatment(Objective(label_noise=scale)),
         1.0,
         "s",
     ),
-    "noise-rate": Algorithm(
-        "the same with s = 1, at another rate",
-        lambda lr: _from_saturation(ORDINARY, lr=lr),
-        0.1,
-        "learning rate",
-    ),
-    "noise-batch": Algorithm(
-        "the same with s = 1, of other batches",
-        lambda batch: _from_saturation(ORDINARY, batch=round(batch)),
-        128,
-        "batch",
-    ),
-    "sam-after": Algorithm(
-        "after exact labels, SGD without label noise on the gradient a radius uphill",
-        lambda radius: _from_saturation(EXACT, sam_radius=radius),
-        0.1,
-        "radius",
-    ),
     "penalty-after": Algorithm(
-        "after exact labels, SGD without label noise plus μ times the log Fisher trace, batches of 64",
-        lambda weight: _from_saturation(_penalised(weight), batch=64),
+        "from a saturated model, SGD without label noise plus μ times the log Fisher trace, batches of 64",
+        lambda weight: _treatment(_penalised(weight), batch=64),
         2e-3,
         "μ",
     ),
     "sharpen-after": Algorithm(
-        "after exact labels, SGD without label noise minus μ times the log Fisher trace, batches of 64",
-        lambda weight: _from_saturation(_penalised(-weight), batch=64),
+        "from a saturated model, SGD without label noise minus μ times the log Fisher trace, batches of 64",
+        lambda weight: _treatment(_penalised(-weight), batch=64),
         2e-3,
         "μ",
     ),
@@ -176,13 +133,13 @@ def recipe(name: str, strength: float | None = None) -> Recipe:
     return algorithm.recipe(0.0 if chosen is None else chosen)  # an algorithm without strength reads none
 
 
-def label(name: str, strength: float | None = None, *, cooled: bool = False) -> str:
-    """Return the name of an algorithm, with its strength where it has one, and whether it is cooled.
+def label(name: str, strength: float | None = None) -> str:
+    """Return the name of an algorithm, with its strength where it has one.
 
-    >>> label("adversarial", 0.3), label("soft", cooled=True)
-    ('adversarial, λ = 0.3', 'soft, cooled')
+    >>> label("adversarial", 0.3), label("post-ln")
+    ('adversarial, λ = 0.3', 'post-ln')
     """
     algorithm = ALGORITHMS[name]
     strength = algorithm.strength if strength is None else strength
     strong = [] if strength is None else [f"{algorithm.symbol} = {strength:g}"]
-    return ", ".join([name, *strong, *(["cooled"] if cooled else [])])
+    return ", ".join([name, *strong])
