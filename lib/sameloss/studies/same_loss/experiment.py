@@ -343,8 +343,10 @@ class Replicate:
             yield Point(size, "untrained", lr, 0, self.main(size), 0)
             for rate in (lr, *(other for other in e.peak_lrs or () if other != lr)):
                 for steps in e.lengths:
-                    run = self.descent(size, rate, steps)
-                    yield Point(size, "descent", rate, steps, run, steps, controls and rate == lr)
+                    run, main = self.descent(size, rate, steps), rate == lr
+                    compared = main and size == e.algorithm_model and steps == e.lengths[-1]
+                    flatness = compared and bool(e.algorithms)
+                    yield Point(size, "descent", rate, steps, run, steps, controls and main, flatness)
         for size in self.models if e.plateau_steps else ():
             if e.plateau_models is None or size in e.plateau_models:
                 yield from self._after_descent(size)
@@ -364,8 +366,8 @@ class Replicate:
         e, lr = self.experiment, self.setup.lr
         for algorithm in e.algorithms:
             for steps in e.lengths:
-                run = self.descent(size, lr, steps, algorithm)
-                yield Point(size, f"descent: {label(*algorithm)}", lr, steps, run, steps)
+                run, name = self.descent(size, lr, steps, algorithm), f"descent: {label(*algorithm)}"
+                yield Point(size, name, lr, steps, run, steps, all_flatness=steps == e.lengths[-1])
 
     def _treatments(self, size: str) -> Iterator["Point"]:
         e = self.experiment
@@ -389,34 +391,24 @@ class Replicate:
         """Return the measurement of what needs no model."""
         return language_baselines(self.labelled, self.held_out, self.experiment.measures)
 
-    def measurement(self, point: "Point") -> Run:
-        """Return the measurement of a model."""
-        about = self.labelled, self.held_out, self.experiment.measures, point.controls
-        return model_measurement(point.training, point.step, *about)
-
-    def flatness(self, point: "Point") -> Run:
-        """Return other measures of flatness than the trace, of a model."""
-        return flatness_measurement(point.training, point.step, self.experiment.flatness_sentences, self.seed)
-
-    def compared_by_algorithm(self) -> list["Point"]:
-        """Return the models of one architecture that other algorithms ended with, the ordinary one first."""
-        e, longest = self.experiment, self.experiment.lengths[-1]
-        own = [p for p in self.points() if p.model == e.algorithm_model and p.lr == self.setup.lr]
-        return [p for p in own if p.stage.startswith("descent") and p.steps == longest]
+    def measurements(self) -> Iterator[tuple["Point", Run]]:
+        """Yield every measurement, with the model that it is of."""
+        e = self.experiment
+        for point in self.points():
+            about = self.labelled, self.held_out, e.measures, point.controls
+            yield point, model_measurement(point.training, point.step, *about)
+            if point.all_flatness:
+                yield point, flatness_measurement(point.training, point.step, e.flatness_sentences, self.seed)
 
     def runs(self) -> list[Run]:
         """Return all measurements."""
-        flatness = map(self.flatness, self.compared_by_algorithm() if self.experiment.algorithms else ())
-        return [self.baselines(), *map(self.measurement, self.points()), *flatness]
+        return [self.baselines(), *(run for _, run in self.measurements())]
 
     def table(self, store: Store) -> pd.DataFrame:
         """Return all measurements of this replicate as one tidy table."""
         none = {"model": "none", "parameters": 0, "stage": "baseline", "lr": 0.0, "steps": 0}
         parts = [store.get(self.baselines()).assign(**none)]
-        measured = [(point, self.measurement(point)) for point in self.points()]
-        if self.experiment.algorithms:
-            measured += [(point, self.flatness(point)) for point in self.compared_by_algorithm()]
-        for point, run in measured:
+        for point, run in self.measurements():
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
             spec, shape = self.language, point.training.shape
             labels["parameters"] = shape.parameter_count(spec.words, spec.max_length)
@@ -441,7 +433,8 @@ class Point(NamedTuple):
     steps: int  # of the descent or of the plateau
     training: Pretraining
     step: int  # the checkpoint
-    controls: bool = False
+    controls: bool = False  # whether it is read in all ways
+    all_flatness: bool = False  # whether it has every measure of flatness
 
 
 PLATEAU, COOLING, TREATMENT = 1000, 2000, 3000
