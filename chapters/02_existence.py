@@ -163,6 +163,11 @@ axes = drawing.panels(len(groups), width=6)
 for (name, rows), ax in zip(groups.items(), axes, strict=True):
     figures.effects(rows, ax, tables.LANGUAGES[name])
 
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+Markdown(tables.answer_in_words(answers, "size"))
+
 # %%
 render(tables.control_table(answers, "size", "grammar"), decimals=4)
 
@@ -189,6 +194,9 @@ figures.along_plateau(grammar, "kl", "KL (nats a masked token)", left)
 figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
 drawing.legend(left)
 
+# %% tags=["remove-input"]
+Markdown(tables.answer_in_words(answers, "steps"))
+
 # %%
 render(tables.control_table(answers, "steps", "grammar"), decimals=4)
 
@@ -197,6 +205,9 @@ render(tables.control_table(answers, "steps", "grammar"), decimals=4)
 #
 # Represent each token by its true log conditionals and probe that. Nothing predicts masked words better, so if the loss
 # decided downstream performance nothing would be read better.
+
+# %% tags=["remove-input"]
+Markdown(tables.answer_in_words(answers, "lookup"))
 
 # %%
 render(tables.control_table(answers, "lookup", "grammar"), decimals=4)
@@ -213,8 +224,6 @@ questions = tables.PAGES["02_existence"]
 render(tables.answer_table(answers, questions))
 
 # %% tags=["remove-input"]
-from IPython.display import Markdown
-
 from sameloss.studies.recorded import record_in_words
 
 Markdown(record_in_words("workstation"))

@@ -142,6 +142,11 @@ axes = drawing.panels(len(groups), width=6)
 for (name, rows), ax in zip(groups.items(), axes, strict=True):
     figures.effects(rows, ax, tables.LANGUAGES[name])
 
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+Markdown(tables.answer_in_words(answers, "flatness by size"))
+
 # %%
 render(tables.control_table(answers, "flatness by size", "grammar"), decimals=4)
 
@@ -164,6 +169,9 @@ left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
 figures.along_plateau(grammar, "kl", "KL (nats a masked token)", right)
 drawing.legend(left)
+
+# %% tags=["remove-input"]
+Markdown(tables.answer_in_words(answers, "flatness by steps"))
 
 # %%
 render(tables.control_table(answers, "flatness by steps", "grammar"), decimals=4)
@@ -190,8 +198,6 @@ questions = tables.PAGES["04_flatness"]
 render(tables.answer_table(answers, questions))
 
 # %% tags=["remove-input"]
-from IPython.display import Markdown
-
 from sameloss.studies.recorded import record_in_words
 
 Markdown(record_in_words("workstation"))

@@ -130,6 +130,11 @@ rows = (
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+Markdown(tables.answer_in_words(answers, "adversary"))
+
 # %%
 render(tables.control_table(answers, "adversary", "grammar"), decimals=4)
 
@@ -169,6 +174,9 @@ from myst_nb import glue
 told = "Difference in accuracy against the ratio of traces, one marker a treatment and model."
 glue("figure-bought", screens.picture(ax.figure, told), display=False)
 
+# %% tags=["remove-input"]
+Markdown(tables.answer_in_words(answers, "flatness as a cause"))
+
 # %%
 render(tables.control_table(page.answers, "flatness as a cause", "grammar"), decimals=4)
 
@@ -184,8 +192,6 @@ questions = tables.PAGES["a4_algorithms"]
 render(tables.answer_table(answers, questions))
 
 # %% tags=["remove-input"]
-from IPython.display import Markdown
-
 from sameloss.studies.recorded import record_in_words
 
 Markdown(record_in_words("workstation"))

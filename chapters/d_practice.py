@@ -99,6 +99,11 @@ rows = rows if len(rows) else page.answers[page.answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
+# %% tags=["remove-input"]
+from IPython.display import Markdown
+
+Markdown(tables.answer_in_words(answers, "flatness by regularisers"))
+
 # %%
 render(tables.control_table(answers, asked, "grammar"), decimals=4)
 
@@ -134,8 +139,6 @@ render(tables.predictor_table(several))
 render(tables.answer_table(answers, tables.PAGES["d_practice"]))
 
 # %% tags=["remove-input"]
-from IPython.display import Markdown
-
 from sameloss.studies.recorded import record_in_words
 
 Markdown(record_in_words("workstation"))

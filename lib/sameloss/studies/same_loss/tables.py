@@ -109,6 +109,23 @@ def findings(answers: pd.DataFrame) -> pd.DataFrame:
     )
 
 
+def answer_in_words(answers: pd.DataFrame, question: str) -> str:
+    """Return the main answer to a question on each language, as Markdown."""
+    found = findings(answers[answers.question == question])
+    said = [
+        f"{row.language}, {row.effect}"
+        + (f", the paper {row.published}" if row.published != "–" else "")
+        + f": *{row.direction}*"
+        + (f" ({row.size})" if row.size else "")
+        for row in found.itertuples()
+    ]
+    return (
+        "**Found**: "
+        + ("; ".join(said) or "nothing yet, for no model of the record was trained for it")
+        + "."
+    )
+
+
 def published_in_words(row: pd.Series) -> str:
     """Return a published effect in its unit."""
     if pd.isna(row.published):
