@@ -95,18 +95,29 @@ tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 # anew, the grammar included. Here is one of them, from the language to a probe:
 
 # %%
+from sameloss.measures.downstream.probe import contextual_features
 from sameloss.measures.saturation import divergences
 from sameloss.studies.same_loss.experiment import ProbeData, Replicate
 
 replicate: Replicate = page.replicate
 language = replicate.language.build()  # a draw of the grammar
 size = replicate.models[0]  # the smallest model
-training = replicate.main(size)  # AdamW on the exact conditionals, the rate falling to zero
-model = page.store.whole.get(training).last()  # trained once; read from the store from then on
+training = replicate.main(size)  # AdamW on the exact conditionals
+model = page.store.whole.get(training).last()  # trained once, then read
 sentences, conditionals = page.store.get(replicate.held_out)
-labelled = ProbeData.of(replicate.labelled, page.store)  # sentences with the posterior label of each task
+kl = divergences(model, sentences, conditionals).mean()
 print(f"{size}: {model.parameter_count:,} parameters, {training.optimisation.steps} steps")
-print(f"KL {divergences(model, sentences, conditionals).mean():.4f} nats a masked token")
+print(f"KL {kl:.4f} nats a masked token")
+
+# %% [markdown]
+# A linear probe reads the hidden symbols from the features of all tokens:
+
+# %%
+data = ProbeData.of(replicate.labelled, page.store)  # sentences and labels
+features = data.features(lambda sentences: contextual_features(model, sentences))
+for row in data.accuracies(features, "features", labels=2000, sets=1):
+    if row["reading"] == "features":
+        print(f"{row['task']}: {row['value']:.1f} % of the test sentences")
 
 # %% [markdown]
 # Everything that is measured of every model lies in one table, a row a number:

@@ -112,9 +112,11 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # %%
 from sameloss.studies import drawing, screens
 from sameloss.studies.same_loss import figures, tables
-from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
+from sameloss.studies.same_loss.pages import recorded_answers
 
-record, answers = recorded_measurements(), recorded_answers()
+answers = recorded_answers()
+if not (answers.question == "adversary").any():  # the record is not complete
+    answers = page.answers
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% [markdown]
@@ -123,10 +125,7 @@ render(tables.algorithm_table(page.table), decimals=3)
 # how many times larger the adversary's trace is.
 
 # %% mystnb={"figure": {"caption": "AdamW beside adversaries of several strengths, at one KL, with 95 % intervals over replicates: points of accuracy that the adversary costs. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row a strength."}}
-rows = answers[(answers.question == "adversary") & answers["mean"].notna()]
-rows = (
-    rows if len(rows) else page.answers[(page.answers.question == "adversary") & page.answers["mean"].notna()]
-)
+rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
@@ -163,7 +162,6 @@ render(tables.control_table(answers, "flatness by adversary", "grammar"), decima
 
 # %% mystnb={"figure": {"caption": "What flatness does to accuracy at one KL, by how it was brought about: the trace relative to the untreated model, against the points gained, with 95 % intervals over replicates where there are several. If flatness decided, all points would lie on one line that falls through the crossing of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker a treatment and model, with error bars."}}
 treated = answers[answers.question == "flatness as a cause"]
-treated = treated if len(treated) else page.answers[page.answers.question == "flatness as a cause"]
 (ax,) = drawing.panels(1, width=7)
 figures.treatments(treated[treated.language == treated.language.iloc[0]], ax)
 drawing.legend(ax)
@@ -178,10 +176,10 @@ glue("figure-bought", screens.picture(ax.figure, told), display=False)
 Markdown(tables.answer_in_words(answers, "flatness as a cause"))
 
 # %%
-render(tables.control_table(page.answers, "flatness as a cause", "grammar"), decimals=4)
+render(tables.control_table(answers, "flatness as a cause", "grammar"), decimals=4)
 
 # %% [markdown]
-# (This page's runs. The *slope* is points of accuracy for each factor e by which the trace falls.)
+# (The *slope* is points of accuracy for each factor e by which the trace falls.)
 #
 # ## Paper beside ours
 #

@@ -90,12 +90,13 @@ from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
 record, answers = recorded_measurements(), recorded_answers()
+asked = "flatness by regularisers"
+if not (answers.question == asked).any():  # the record is not complete
+    record, answers = page.table, page.answers
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row a regulariser."}}
-asked = "flatness by regularisers"
 rows = answers[answers.question == asked]
-rows = rows if len(rows) else page.answers[page.answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
@@ -118,8 +119,7 @@ render(tables.control_table(answers, "accuracy by regularisers", "grammar"), dec
 # positive where *less* of the measure goes with *more* accuracy. KL is the loss itself; {ref}`trace` defines the measures.
 
 # %%
-several = record if record.stage.str.startswith("descent: ").any() else page.table
-render(tables.predictor_table(several))
+render(tables.predictor_table(record))
 
 # %% [markdown]
 # ## What later papers found

@@ -179,7 +179,7 @@ def test_a_regulariser_that_flattens_is_told_from_one_that_helps():
     assert ask(table, "flatness by regularisers").direction == "supported"
     assert ask(table, "flatness by regularisers")["mean"] == pytest.approx(2.0, rel=0.1)
     assert ask(table, "accuracy by regularisers").direction != "supported"
-    assert ask(table, "accuracy by regularisers", "other").direction == "supported"
+    assert ask(table, "accuracy by regularisers", "one regulariser").direction == "supported"
 
 
 @pytest.mark.parametrize(("gain", "direction"), [(0.1, "supported"), (2.0, "unclear"), (-5.0, "against")])

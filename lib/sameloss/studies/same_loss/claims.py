@@ -280,7 +280,7 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
     yield _row("untrained", untrained[1] - untrained[0], POINTS)
     for name in m.family[1:-1]:
-        yield gain(f"{name} over {m.small}", small, Model(name, lr=m.lr))
+        yield gain(f"over {m.small}", small, Model(name, lr=m.lr), model=name)
     if len(m.others) > 1:
         yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
 
@@ -521,14 +521,18 @@ def flatness_by_regularisers(m: Measurements, language: str) -> Iterator[dict[st
     """Yield by how much regularised models are flatter than AdamW's; SAM's is the main row."""
     for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "trace").items():
         main = name.startswith("sam")
-        yield _row("main" if main else "other", -differences, RATIO, model=name, kl=kl, primary=main)
+        yield _row(
+            "main" if main else "one regulariser", -differences, RATIO, model=name, kl=kl, primary=main
+        )
 
 
 def accuracy_by_regularisers(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield by how much regularised models are more accurate than AdamW's; SAM's is the main row."""
     for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "accuracy").items():
         main = name.startswith("sam")
-        yield _row("main" if main else "other", differences, POINTS, model=name, kl=kl, primary=main)
+        yield _row(
+            "main" if main else "one regulariser", differences, POINTS, model=name, kl=kl, primary=main
+        )
 
 
 def mask_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:

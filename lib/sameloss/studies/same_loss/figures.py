@@ -12,7 +12,7 @@ from matplotlib.ticker import NullFormatter
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
 from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import EXPANDED, RATIO
-from sameloss.studies.same_loss.tables import checkpoints, main_lr, model_name
+from sameloss.studies.same_loss.tables import checkpoints, main_lr, model_name, row_name
 
 if TYPE_CHECKING:
     from nltk import Tree
@@ -118,10 +118,7 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ends = [[row.mean - row.low], [row.high - row.mean]]
         colour = COLOURS.get(row.direction, "0.35")
         ax.errorbar(row.mean, -at, xerr=ends, fmt="o", color=colour, capsize=3)
-    names = [
-        row.row if not isinstance(row.model, str) else f"{row.row}: {model_name(row.model)}"
-        for row in rows.itertuples()
-    ]
+    names = [row_name(row) for row in rows.itertuples()]
     ax.set_yticks(range(0, -len(rows), -1), names)
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")

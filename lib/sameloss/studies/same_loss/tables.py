@@ -1,6 +1,8 @@
 """Tables and sentences of the comparisons."""
 
+import re
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -48,6 +50,19 @@ def model_name(name: str) -> str:
     if name.startswith("lstm"):
         return f"LSTM, d = {name[4:]}"
     return f"d = {name[1:]}" if name[1:].isdigit() else display_name(name)
+
+
+def row_name(row: Any) -> str:
+    """Return what readers see of a row of answers: the comparison, and the model where it is of one.
+
+    >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
+    'over d = 24: d = 96'
+    """
+    if row.row.startswith("one "):  # of several, told by its name
+        return model_name(row.model)
+    words = row.row.replace("main", "main comparison", 1).split(" ")
+    name = " ".join(model_name(word) if re.fullmatch(r"(d|lstm)\d+", word) else word for word in words)
+    return f"{name}: {model_name(row.model)}" if isinstance(row.model, str) else name
 
 
 def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
@@ -154,10 +169,7 @@ def control_table(answers: pd.DataFrame, question: str, language: str) -> pd.Dat
     ]
     return pd.DataFrame(
         {
-            "comparison": [
-                row.row if not isinstance(row.model, str) else f"{row.row}: {model_name(row.model)}"
-                for row in chosen.itertuples()
-            ],
+            "comparison": [row_name(row) for row in chosen.itertuples()],
             "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
             "KL": chosen.kl.to_numpy(),
             "verdict": [verdict_in_words(row) for _, row in chosen.iterrows()],
@@ -168,7 +180,7 @@ def control_table(answers: pd.DataFrame, question: str, language: str) -> pd.Dat
 def model_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the models after their longest descent at the main rate, means over replicates.
 
-    `of the bag's` is the KL over that of a bag of words; accuracies are the tasks' mean, read as the features
+    Accuracies are the tasks' mean, read as the features
     are, and with as many for all models.
     """
     as_is, expanded = checkpoints(table, "features"), checkpoints(table)
@@ -189,7 +201,7 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
                     "model": model_name(str(model)),
                     "parameters": int(end.parameters.iloc[0]),
                     "KL": end.kl.mean(),
-                    "of the bag's (%)": 100 * end.kl.mean() / bag,
+                    "KL over bag of words (%)": 100 * end.kl.mean() / bag,
                     "trace": end.trace.mean(),
                     "accuracy as is": same.accuracy.mean(),
                     "with as many features": end.accuracy.mean(),
