@@ -66,7 +66,7 @@ drawing.legend(axes[0])
 
 # %% [markdown]
 # **Move the line.** All trainings are compared where the dashed line is: drag it, or use the slider, and read in the table
-# what models of exactly that loss reach. Points tell their replicate, steps and trace when the pointer rests on them.
+# what models of exactly that loss reach. Hover over a point to see its replicate, steps and trace.
 
 # %% tags=["hide-input"]
 from sameloss.book.movable_accuracy import Panel, movable_accuracy
@@ -98,7 +98,7 @@ drawing.legend(axes[0])
 render(tables.answer_table(answers, tables.PAGES["04_flatness"]))
 
 # %% [markdown]
-# The learning rate moves the trace as much as the size does, so sizes are compared at one rate. How parameters of
+# The learning rate moves the trace more than the size does, so sizes are compared at one rate. How parameters of
 # different sizes are made comparable decides as well: {ref}`enlargement`. Details: {ref}`flatness`.
 #
 # ## Noise, steps, and the algorithm

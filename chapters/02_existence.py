@@ -115,12 +115,13 @@ print(f"KL {kl:.4f} nats a masked token")
 # %%
 data = ProbeData.of(replicate.labelled, page.store)  # sentences and labels
 features = data.features(lambda sentences: contextual_features(model, sentences))
-for row in data.accuracies(features, "features", labels=2000, sets=1):
+labels = page.config.measures.train
+for row in data.accuracies(features, "features", labels, sets=1):
     if row["reading"] == "features":
         print(f"{row['task']}: {row['value']:.1f} % of the test sentences")
 
 # %% [markdown]
-# Everything that is measured of every model lies in one table, a row a number:
+# Everything that is measured of every model lies in one table, one row per number:
 
 # %%
 from sameloss.book.chapter import render
@@ -159,7 +160,7 @@ drawing.legend(axes[0])
 # %% [markdown]
 # **Is it the model, or the probe?** A wider model gives its probe more features to read, and random features of the
 # sentence alone can do the same. So the main comparison expands the features of all models to one number, and the
-# others stand beside it: the features as they are, all projected to the width of the smallest model, the smaller
+# others stand beside it: the features as they are, all projected to as many as the smallest has, the smaller
 # model's expanded to as many as the larger one's, fewer and more labels, sentences that no probe was fitted to,
 # fine-tuning, and untrained models. None of them is subtracted.
 
@@ -214,8 +215,8 @@ render(tables.control_table(answers, "steps", "grammar"), decimals=4)
 # %% [markdown]
 # ## Is a perfect loss enough? (Table 1)
 #
-# Represent each token by its true log conditionals and probe that. Nothing predicts masked words better, so if the loss
-# decided downstream performance nothing would be read better.
+# Represent each token by its true log conditionals and probe that. Nothing predicts masked words better, so if loss alone
+# decided downstream performance, no representation would probe better.
 
 # %% tags=["remove-input"]
 Markdown(tables.answer_in_words(answers, "lookup"))
@@ -240,7 +241,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same of the runs of this page, which are fewer:
+# The same, from this page's smaller set of runs:
 
 # %%
 render(tables.answer_table(page.answers))

@@ -203,7 +203,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same of the runs of this page, which are fewer:
+# The same, from this page's smaller set of runs:
 
 # %%
 render(tables.answer_table(page.answers))

@@ -17,8 +17,8 @@
 # which of several models of equal loss is the better one. The paper leaves both untested.
 #
 # **What you will see**: pre-training with SAM and with an explicit penalty on the trace, beside other
-# regularisers; which measure predicts accuracy across all models of this book; and what later papers
-# found, beside our own numbers.
+# regularisers; which measure predicts accuracy across algorithms; and what later papers found, beside our own
+# numbers.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -93,6 +93,7 @@ record, answers = recorded_measurements(), recorded_answers()
 asked = "flatness by regularisers"
 if not (answers.question == asked).any():  # the record is not complete
     record, answers = page.table, page.answers
+language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row a regulariser."}}
@@ -106,10 +107,10 @@ from IPython.display import Markdown
 Markdown(tables.answer_in_words(answers, "flatness by regularisers"))
 
 # %%
-render(tables.control_table(answers, asked, "grammar"), decimals=4)
+render(tables.control_table(answers, asked, language), decimals=4)
 
 # %%
-render(tables.control_table(answers, "accuracy by regularisers", "grammar"), decimals=4)
+render(tables.control_table(answers, "accuracy by regularisers", language), decimals=4)
 
 # %% [markdown]
 # ## Which measure predicts accuracy?
@@ -144,7 +145,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same of the runs of this page, which are fewer:
+# The same, from this page's smaller set of runs:
 
 # %%
 render(tables.answer_table(page.answers))
@@ -158,7 +159,7 @@ print("SAM is compared:", page.answers.model.str.startswith("sam").any())
 #
 # - The paper has no experiment here, so there is no number to reproduce: effects are ours, and what it suggests is
 #   a direction.
-# - One strength of each regulariser, chosen by the loss alone: each leaves the models saturated.
+# - One strength of each regulariser, chosen by KL and trace of single pilot runs ({ref}`protocol`).
 #
 # ## Exercises
 #

@@ -16,8 +16,8 @@
 # 15 % instead of one mask a sentence changes neither the loss (measured with one mask) nor downstream
 # accuracy much, and what was said of size and flatness still holds.
 #
-# **What you will see**: one size trained both ways for the same number of steps, measured in the same way, and the
-# difference with its interval beside what was declared to be "little" beforehand.
+# **What you will see**: one size trained both ways, measured in the same way, and the difference at one KL with its
+# interval beside what was declared to be "little" beforehand.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -105,7 +105,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same of the runs of this page, which are fewer:
+# The same, from this page's smaller set of runs:
 
 # %%
 render(tables.answer_table(page.answers))

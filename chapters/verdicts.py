@@ -54,10 +54,9 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %%
-untestable = answers[(answers.row == "main") & (answers.direction == "not testable")]
-print(
-    f"{len(untestable)} of {(answers.row == 'main').sum()} are not testable, for the reasons that stand beside them."
-)
+judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
+untestable = judged.direction.eq("not testable").sum()
+print(f"{untestable} of {len(judged)} are not testable, for the reasons that stand beside them.")
 
 # %% [markdown]
 # ## Part II

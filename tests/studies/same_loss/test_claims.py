@@ -116,7 +116,7 @@ def test_steps_are_compared_at_one_kl_alone():
     assert ask(same, "flatness by steps", "plateau", "d24")["mean"] == pytest.approx(6.0)
     found = ask(moved, "flatness by steps", "plateau", "d24")
     assert found.direction == "not testable"
-    assert "KL changes" in found.reason
+    assert "KLs differ 1.4-fold" in found.reason
     assert ask(moved, "flatness by steps", "cooled", "d24").direction == "supported"
 
 
@@ -222,3 +222,20 @@ def test_treatments_that_move_the_trace_less_than_sizes_do_say_nothing_of_flatne
     found = cause(TREATED, spread=1000.0)
     assert found.direction == "not testable"
     assert "less than half" in found.reason
+
+
+def test_sizes_that_were_cooled_to_unequal_kls_are_not_compared():
+    table = planted(size=3.0)
+    assert ask(table, "size", "with label noise, cooled").direction == "supported"
+    apart = (table.stage == "cooled") & (table.model == "d96") & (table.quantity == "kl")
+    table.loc[apart, "value"] /= 3
+    found = ask(table, "size", "with label noise, cooled")
+    assert (found.direction, found.reason) == ("not testable", "their KLs differ 3.0-fold")
+
+
+def test_where_tokens_say_all_no_question_of_accuracy_is_judged():
+    table = planted(tokens=75.0)
+    found = answers(table)
+    accuracy = found[found.unit == "points"]
+    assert set(accuracy.direction) == {"not testable"}
+    assert ask(table, "flatness by size").direction != "not testable"

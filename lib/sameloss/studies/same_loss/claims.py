@@ -65,14 +65,15 @@ class Measurements:
         self.table = table
         trained = table[table.stage == "untrained"].drop_duplicates("model")
         self.models = trained.sort_values("parameters").model.tolist()
-        families = [[n for n in self.models if n.startswith("lstm") == lstm] for lstm in (False, True)]
-        self.family, self.others = sorted(families, key=len, reverse=True)
+        transformers, lstms = (
+            [n for n in self.models if n.startswith("lstm") == lstm] for lstm in (False, True)
+        )
+        self.family, self.others = (transformers, lstms) if transformers else (lstms, transformers)
         self.small, self.large = (*self.family[:1], *self.family[-1:])
         self.lr = float(trained.lr.iloc[0])
         descents = table[table.stage == "descent"]
         self.lrs = sorted(descents.lr.unique(), reverse=True)
         self.steps = int(descents.steps.max())
-        self.replicates = sorted(table.replicate.unique())
 
     def values(self, of: Model, quantity: str, reading: str = "") -> pd.DataFrame:
         """Return a quantity of a model by replicate and number of steps; of accuracies the tasks' mean."""
@@ -151,13 +152,14 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
         questions: of `QUESTIONS`; all where None. A question that the table has no models for has no row.
 
     """
-    rows = [
-        row | {"question": question, "language": language}
-        for language, own in table.groupby("language", sort=False)
-        for question, ask in QUESTIONS.items()
-        if questions is None or question in questions
-        for row in ask(Measurements(own), str(language))
-    ]
+    rows = []
+    for language, own in table.groupby("language", sort=False):
+        m = Measurements(own)
+        blind = _no_better_than_tokens(m)
+        for question, ask in QUESTIONS.items():
+            for row in ask(m, str(language)) if questions is None or question in questions else ():
+                reason = row.get("reason") or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
+                rows.append(row | {"question": question, "language": language, "reason": reason})
     if not rows:
         return pd.DataFrame(columns=COLUMNS)
     found = pd.DataFrame(rows).reindex(columns=COLUMNS)
@@ -171,9 +173,15 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
 
 def _row(name: str, differences: pd.Series, unit: str, **more: Any) -> dict[str, Any]:
     """Return a row of an effect, in the unit's own scale: of ratios the logarithm until it is judged."""
-    return {"row": name, "differences": differences.dropna().to_numpy(), "unit": unit, **more} | paired(
-        differences.dropna().to_numpy()
-    )._asdict()
+    known = differences.dropna().to_numpy()
+    if not len(known):
+        more["reason"] = more.get("reason") or "the models have no KL in common"
+    effect = paired(known)
+    if margin := more.get("margin"):  # of two one-sided tests, against either end of the margin
+        effect = effect._replace(p=max(paired(known + margin).p, paired(known - margin).p))
+        inside = abs(effect.mean) < margin
+        effect = effect if inside else effect._replace(p=1.0)
+    return {"row": name, "differences": known, "unit": unit, **more} | effect._asdict()
 
 
 def _judged(row: dict[str, Any], level: float) -> dict[str, Any]:
@@ -237,7 +245,7 @@ def verdict(
 # The questions.
 
 NAMES = {"features": "features as they are", f"{EXPANDED}, unseen": "unseen test sentences"}
-"""Of some readings in the table of answers; others are called there as in that of measurements."""
+"""Display names of some readings; the rest keep theirs."""
 
 
 def controls(m: Measurements) -> list[str]:
@@ -256,7 +264,7 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     main = m.at_equal_kl(small, large, accuracy)
     published = PUBLISHED.get(("size", language))
     reason = _not_testable(m, main, published)
-    gain = partial(_gain, m, unit=POINTS)
+    gain = partial(_gain, m)
     scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
     yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=scaled,
                kl=main.kl.mean(), primary=True)  # fmt: skip
@@ -266,14 +274,16 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
     if all(len(m.values(model, "kl")) for model in cooled):
         ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
-        yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason)
+        kls = [m.value(model, "kl") for model in cooled]
+        moved = _moved(float(np.log(kls[1] / kls[0]).abs().mean()))
+        yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason or moved)
     for lr in m.lrs:
         if lr != m.lr:
             yield gain("other rate", small._replace(lr=lr), large._replace(lr=lr), reason=reason)
     if len(m.lrs) > 1:
         falling = small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1])
         yield gain("rate falls as 1 / d", *falling, reason=reason)
-        tuned = [Model(name, lr=_best_lr(m, name)) for name in (m.small, m.large)]
+        tuned = Model(m.small, lr=_best_lr(m, m.small)), Model(m.large, lr=_best_lr(m, m.large))
         yield gain("best rate of each", *tuned, reason=reason)
     for reading in controls(m):
         yield gain(NAMES.get(reading, reading), small, large, reading=reading)
@@ -286,11 +296,11 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
 
 
 def _gain(
-    m: Measurements, name: str, small: Model, large: Model, unit: str, reading: str = EXPANDED, **more: Any
+    m: Measurements, name: str, small: Model, large: Model, reading: str = EXPANDED, **more: Any
 ) -> dict[str, Any]:
     accuracy = partial(m.values, quantity="accuracy", reading=reading)
     found = m.at_equal_kl(small, large, accuracy)
-    return _row(name, found["second"] - found["first"], unit, kl=found.kl.mean(), **more)
+    return _row(name, found["second"] - found["first"], POINTS, kl=found.kl.mean(), **more)
 
 
 def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) -> str | None:
@@ -301,11 +311,15 @@ def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) 
     lower_edge = 0.0 if published is None else published * m.doublings() / PAPER_DOUBLINGS * (1 - TOLERANCE)
     if room < lower_edge:
         return f"the smaller model leaves {room:.1f} points of room"
-    tokens = m.value(Model("none", "baseline"), "accuracy", f"tokens, {EXPANDED}")
-    beyond = paired((main[["first", "second"]].max(axis=1) - tokens).dropna().to_numpy())
-    if not beyond.low > 0:
-        return "no trained model is read better than its bare tokens"
     return None
+
+
+def _no_better_than_tokens(m: Measurements) -> str | None:
+    """Return that the language is one on which trained models are read no better than bare tokens."""
+    tokens = m.value(Model("none", "baseline"), "accuracy", f"tokens, {EXPANDED}")
+    ends = [m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.family]
+    beyond = paired((max(ends, key=lambda end: float(end.mean())) - tokens).dropna().to_numpy())
+    return "no trained model is read better than its bare tokens" if beyond.low <= 0 else None
 
 
 def _last_plateau(m: Measurements) -> int:
@@ -348,8 +362,8 @@ def _along_plateau(
 
 
 def _moved(change: float) -> str | None:
-    """Return that two models of a plateau differ in KL, where they do; the change is of its logarithm."""
-    return f"KL changes by {100 * np.expm1(change):.0f} %" if change > np.log1p(MOST_KL_CHANGE) else None
+    """Return that two models differ in KL, where they do; the change is of its logarithm."""
+    return f"their KLs differ {np.exp(change):.1f}-fold" if change > np.log1p(MOST_KL_CHANGE) else None
 
 
 def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
@@ -411,7 +425,7 @@ def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     published = PUBLISHED.get(("lookup", language))
     yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
     for name, end in ends.items():
-        yield _row("one size", end - table, POINTS, model=name)
+        yield _row("one size", end - table, POINTS, model=name, published=published)
 
 
 UNTREATED, NOISE, REWARD = (
@@ -420,13 +434,13 @@ UNTREATED, NOISE, REWARD = (
 
 
 def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield the points gained for each factor e by which a treatment makes one model flatter, at one KL."""
+    """Yield the accuracy points gained per e-fold fall in the trace of one treated model, at one KL."""
     cooled = m.table[m.table.stage.str.startswith("cooled: ")]
     slopes: list[pd.Series] = []
     reasons: list[str] = []
     for name in cooled.model.unique():
         base = Model(name, f"cooled: {UNTREATED}")
-        flatter, gained = {}, {}
+        flatter, gained, own_reasons = {}, {}, list[str]()
         for stage in cooled[cooled.model == name].stage.unique():
             treatment = stage.removeprefix("cooled: ")
             if treatment == UNTREATED:
@@ -435,13 +449,14 @@ def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, An
             flatter[treatment] = -np.log(m.value(own, "trace") / m.value(base, "trace"))
             gained[treatment] = m.value(own, "accuracy", EXPANDED) - m.value(base, "accuracy", EXPANDED)
             moved = float(np.log(m.value(own, "kl") / m.value(base, "kl")).abs().mean())
-            reasons += [f"{name}, {treatment}: {reason}" for reason in [_moved(moved)] if reason]
+            own_reasons += [f"{name}, {treatment}: {reason}" for reason in [_moved(moved)] if reason]
             yield _row(f"flatter by: {treatment}", flatter[treatment], RATIO, model=name, judged=False)
             yield _row(f"gained by: {treatment}", gained[treatment], POINTS, model=name, judged=False)
         x, y = pd.DataFrame(flatter), pd.DataFrame(gained)
         slopes.append((x * y).sum(axis=1) / (x**2).sum(axis=1))
-        reasons += _unlike(m, x, y)
-        yield _row("one model", slopes[-1], SLOPE, model=name)
+        own_reasons += _unlike(m, x, y)
+        yield _row("one model", slopes[-1], SLOPE, model=name, reason="; ".join(own_reasons) or None)
+        reasons += own_reasons
     if slopes:
         mean = pd.concat(slopes, axis=1).mean(axis=1)
         yield _row("main", mean, SLOPE, model="all", reason="; ".join(dict.fromkeys(reasons)) or None,
@@ -483,20 +498,14 @@ def _of_checkpoints(m: Measurements, quantity: str, model: Model) -> pd.DataFram
     )
 
 
-def adversary(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield by how much an adversary's models are worse than AdamW's."""
-    yield from _adversaries(m, "accuracy", POINTS, -1, PUBLISHED.get(("adversary", language)))
-
-
-def flatness_by_adversary(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield by how much an adversary's models are sharper than AdamW's."""
-    yield from _adversaries(m, "trace", RATIO, 1, PUBLISHED.get(("flatness by adversary", language)))
-
-
 def _adversaries(
-    m: Measurements, quantity: str, unit: str, sign: int, published: float | None
+    m: Measurements, question: str, language: str, quantity: str, unit: str, sign: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield a row for each strength; the main one is the strongest that ends near AdamW's loss."""
+    """Yield by how much an adversary's models are worse, or sharper, than AdamW's, a row for each strength.
+
+    The main one is the strongest that ends near AdamW's loss.
+    """
+    published = PUBLISHED.get((question, language))
     found = _beside_adamw(m, ["adversarial"], quantity)
     if not found:
         return
@@ -517,22 +526,12 @@ def _adversaries(
 REGULARISERS = ("sam", "trace-penalty", "dropout", "weight-decay")
 
 
-def flatness_by_regularisers(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield by how much regularised models are flatter than AdamW's; SAM's is the main row."""
-    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "trace").items():
+def _regularisers(m: Measurements, quantity: str, unit: str, sign: int) -> Iterator[dict[str, Any]]:
+    """Yield by how much regularised models are flatter, or better, than AdamW's; SAM's is the main row."""
+    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, quantity).items():
         main = name.startswith("sam")
-        yield _row(
-            "main" if main else "one regulariser", -differences, RATIO, model=name, kl=kl, primary=main
-        )
-
-
-def accuracy_by_regularisers(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield by how much regularised models are more accurate than AdamW's; SAM's is the main row."""
-    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, "accuracy").items():
-        main = name.startswith("sam")
-        yield _row(
-            "main" if main else "one regulariser", differences, POINTS, model=name, kl=kl, primary=main
-        )
+        row = "main" if main else "one regulariser"
+        yield _row(row, sign * differences, unit, model=name, kl=kl, primary=main)
 
 
 def mask_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
@@ -559,10 +558,12 @@ QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = 
     "flatness by rate": flatness_by_rate,
     "flatness as a cause": flatness_as_a_cause,
     "lookup": lookup,
-    "adversary": adversary,
-    "flatness by adversary": flatness_by_adversary,
-    "flatness by regularisers": flatness_by_regularisers,
-    "accuracy by regularisers": accuracy_by_regularisers,
+    "adversary": lambda m, language: _adversaries(m, "adversary", language, "accuracy", POINTS, -1),
+    "flatness by adversary": lambda m, language: _adversaries(
+        m, "flatness by adversary", language, "trace", RATIO, 1
+    ),
+    "flatness by regularisers": lambda m, language: _regularisers(m, "trace", RATIO, -1),
+    "accuracy by regularisers": lambda m, language: _regularisers(m, "accuracy", POINTS, 1),
     "mask rate": mask_rate,
     "post-LN": post_ln,
 }

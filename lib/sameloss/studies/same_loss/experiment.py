@@ -236,7 +236,8 @@ class Replicate:
     def labelled(self) -> LabelledSampling:
         """Sentences with posterior labels: all sets that probes are fitted to, and the test set."""
         e = self.experiment
-        tasks = Downstream(self.setup.tasks, e.labels, e.measures.many_labels, e.test, 1, self.seed)
+        sentences = max(e.measures.many_labels, e.measures.train * e.measures.probe_sets)
+        tasks = Downstream(self.setup.tasks, e.labels, sentences, e.test, 1, self.seed)
         return LabelledSampling(self.language, tasks)
 
     @property
@@ -646,7 +647,7 @@ def _read(features: Features, measures: Measures) -> dict[str, Features]:
 
 
 MOST_MAJORITY, LEAST_ROOM = 50.0, 15.0
-"""What a draw of the grammar must have, in points: no larger class, and no better reading of bare tokens."""
+"""What a draw of the grammar is held to, in points: the largest class, and the room above bare tokens."""
 
 
 def accepted(baselines: pd.DataFrame) -> bool:
@@ -759,7 +760,7 @@ PAPER = replace(
     plateau_steps=(),
     controls=False,
     algorithm_model="235M",
-    algorithms=(("adversarial", 0.003), ("mask-rate", 0.15)),
+    algorithms=(("adversarial", 0.003), ("sam", 0.05), ("mask-rate", 0.15)),
     treated_models=(),
     batch=4096,
     corpus_sentences=20_000_000,

@@ -108,7 +108,7 @@ def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
 
 
 COLOURS = {"supported": "#1b7837", "against": "#b2182b", "unclear": "0.35", "not testable": "0.7"}
-"""Of intervals, by the direction that they support."""
+"""Interval colours, by verdict."""
 
 
 def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
@@ -227,7 +227,7 @@ SIDE_BY_SIDE = 90
 """So many characters stand side by side on the width of a page."""
 
 MOST_CHARACTERS = 16
-"""Of a word or a symbol, of which the rest is cut off."""
+"""Longer words and symbols are truncated."""
 
 
 def parse_tree(tree: "Tree", ax: Axes) -> Axes:

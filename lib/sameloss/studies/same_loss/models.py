@@ -111,7 +111,7 @@ def _millions(counts: dict[str, int]) -> dict[str, float]:
 
 
 def _off(name: str, count: int) -> float:
-    """Return by how many per cent a name such as 235M is above a count; nothing for a name of ours."""
+    """Return the percentage by which a size name such as 235M exceeds a count; NaN for our own."""
     return float("nan") if name == NAMED_HERE else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
 
 

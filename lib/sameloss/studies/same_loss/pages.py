@@ -64,6 +64,13 @@ class ExperimentPage(Page[Experiment]):
             e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated,
                         descent_models=(size, *treated))  # fmt: skip
         self.config = e
+        for replicate in e.replicates():
+            if not replicate.models:
+                sizes = ", ".join(replicate.setup.models)
+                raise ParameterError(
+                    f"{self.name} compares algorithms at one size, and {e.algorithm_model} is not on "
+                    f"{replicate.setup.name}; choose a size of {sizes}."
+                )
 
     @property
     def replicate(self) -> Replicate:
