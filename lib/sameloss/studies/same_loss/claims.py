@@ -15,6 +15,7 @@ from scipy.special import logit
 from sameloss.errors import UnreachableKL
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.statistics.paired import Paired, holm_levels, paired
+from sameloss.studies.same_loss.experiment import EXPANDED
 from sameloss.training.algorithms import NO_TREATMENT, label
 
 TOLERANCE = 0.25
@@ -23,7 +24,6 @@ TOLERANCE = 0.25
 MOST_KL_CHANGE = 0.2
 """Two models of a plateau have one KL where theirs differ by no more than this fraction."""
 
-EXPANDED = "expanded"
 LITTLE_ACCURACY = 2.0
 """What "does not change much" may be (App. E), in points of accuracy."""
 
@@ -121,6 +121,10 @@ class Measurements:
         """Return how many times the parameters double from the smallest to the largest transformer."""
         parameters = self.table.drop_duplicates("model").set_index("model").parameters
         return float(np.log2(parameters[self.large] / parameters[self.small]))
+
+    def scaled(self, published: float | None) -> float | None:
+        """Return a published effect of size in proportion to our doublings of the parameters."""
+        return None if published is None else published * self.doublings() / PAPER_DOUBLINGS
 
 
 # Rows of the table of answers.
@@ -262,11 +266,10 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
     accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
     main = m.at_equal_kl(small, large, accuracy)
-    published = PUBLISHED.get(("size", language))
-    reason = _not_testable(m, main, published)
+    published = m.scaled(PUBLISHED.get(("size", language)))
+    reason = _not_testable(main, published)
     gain = partial(_gain, m)
-    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
-    yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=scaled,
+    yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=published,
                kl=main.kl.mean(), primary=True)  # fmt: skip
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
     odds_published = PUBLISHED_LOG_ODDS.get(language)
@@ -275,7 +278,7 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     if all(len(m.values(model, "kl")) for model in cooled):
         ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
         kls = [m.value(model, "kl") for model in cooled]
-        moved = _moved(float(np.log(kls[1] / kls[0]).abs().mean()))
+        moved = _moved(_kl_change(*kls))
         yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason or moved)
     for lr in m.lrs:
         if lr != m.lr:
@@ -303,13 +306,12 @@ def _gain(
     return _row(name, found["second"] - found["first"], POINTS, kl=found.kl.mean(), **more)
 
 
-def _not_testable(m: Measurements, main: pd.DataFrame, published: float | None) -> str | None:
+def _not_testable(main: pd.DataFrame, published: float | None) -> str | None:
     """Return why a difference between sizes could not have shown, or None."""
     if main.empty:
         return "the sizes have no KL in common"
     room = 100 - float(main["first"].mean())
-    lower_edge = 0.0 if published is None else published * m.doublings() / PAPER_DOUBLINGS * (1 - TOLERANCE)
-    if room < lower_edge:
+    if published is not None and room < published * (1 - TOLERANCE):
         return f"the smaller model leaves {room:.1f} points of room"
     return None
 
@@ -352,13 +354,18 @@ def _along_plateau(
         for name in names:
             early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
             changes[name] = value(late) - value(early)
-            moves[name] = float(np.log(m.value(late, "kl") / m.value(early, "kl")).abs().mean())
+            moves[name] = _kl_change(m.value(early, "kl"), m.value(late, "kl"))
             yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]))
         own = [name for name in m.family if name in changes]
         if stage == "plateau" and own:
             mean = pd.concat([changes[name] for name in own], axis=1).mean(axis=1)
             reason = _moved(float(np.mean([moves[name] for name in own])))
             yield _row("main", mean, unit, model="all", reason=reason, primary=True)
+
+
+def _kl_change(first: pd.Series, second: pd.Series) -> float:
+    """Return by how much the logarithms of two models' KLs differ, the mean over replicates."""
+    return float(np.log(second / first).abs().mean())
 
 
 def _moved(change: float) -> str | None:
@@ -370,10 +377,9 @@ def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]
     """Yield what tells whether larger models are flatter."""
     if len(m.family) < 2:
         return
-    published = PUBLISHED.get(("flatness by size", language))
-    scaled = None if published is None else published * m.doublings() / PAPER_DOUBLINGS
+    published = m.scaled(PUBLISHED.get(("flatness by size", language)))
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
-    yield _flatter(m, "main", small, large, published=scaled, primary=True)
+    yield _flatter(m, "main", small, large, published=published, primary=True)
     for lr in m.lrs:
         if lr != m.lr:
             yield _flatter(m, "other rate", small._replace(lr=lr), large._replace(lr=lr))
@@ -448,8 +454,8 @@ def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, An
             own = Model(name, stage)
             flatter[treatment] = -np.log(m.value(own, "trace") / m.value(base, "trace"))
             gained[treatment] = m.value(own, "accuracy", EXPANDED) - m.value(base, "accuracy", EXPANDED)
-            moved = float(np.log(m.value(own, "kl") / m.value(base, "kl")).abs().mean())
-            own_reasons += [f"{name}, {treatment}: {reason}" for reason in [_moved(moved)] if reason]
+            if moved := _moved(_kl_change(m.value(base, "kl"), m.value(own, "kl"))):
+                own_reasons.append(f"{name}, {treatment}: {moved}")
             yield _row(f"flatter by: {treatment}", flatter[treatment], RATIO, model=name, judged=False)
             yield _row(f"gained by: {treatment}", gained[treatment], POINTS, model=name, judged=False)
         x, y = pd.DataFrame(flatter), pd.DataFrame(gained)
@@ -534,19 +540,11 @@ def _regularisers(m: Measurements, quantity: str, unit: str, sign: int) -> Itera
         yield _row(row, sign * differences, unit, model=name, kl=kl, primary=main)
 
 
-def mask_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what training with 15 % of masks changes, which is claimed to be little."""
-    for name, (differences, kl) in _beside_adamw(m, ["mask-rate"], "accuracy").items():
-        yield _row("main", differences, POINTS, model=name, kl=kl, margin=LITTLE_ACCURACY, primary=True)
-    for name, (differences, kl) in _beside_adamw(m, ["mask-rate"], "trace").items():
-        yield _row("trace", -differences, RATIO, model=name, kl=kl, judged=False)
-
-
-def post_ln(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what LayerNorm behind each residual sum changes."""
-    for name, (differences, kl) in _beside_adamw(m, ["post-ln"], "accuracy").items():
-        yield _row("main", differences, POINTS, model=name, kl=kl, judged=False)
-    for name, (differences, kl) in _beside_adamw(m, ["post-ln"], "trace").items():
+def _variant(m: Measurements, algorithm: str, **main: Any) -> Iterator[dict[str, Any]]:
+    """Yield what a variant of training changes: accuracy, judged as `main` says, and the trace."""
+    for name, (differences, kl) in _beside_adamw(m, [algorithm], "accuracy").items():
+        yield _row("main", differences, POINTS, model=name, kl=kl, **main)
+    for name, (differences, kl) in _beside_adamw(m, [algorithm], "trace").items():
         yield _row("trace", -differences, RATIO, model=name, kl=kl, judged=False)
 
 
@@ -562,9 +560,9 @@ QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = 
     "flatness by adversary": lambda m, language: _adversaries(
         m, "flatness by adversary", language, "trace", RATIO, 1
     ),
-    "flatness by regularisers": lambda m, language: _regularisers(m, "trace", RATIO, -1),
-    "accuracy by regularisers": lambda m, language: _regularisers(m, "accuracy", POINTS, 1),
-    "mask rate": mask_rate,
-    "post-LN": post_ln,
+    "flatness by regularisers": lambda m, _: _regularisers(m, "trace", RATIO, -1),
+    "accuracy by regularisers": lambda m, _: _regularisers(m, "accuracy", POINTS, 1),
+    "mask rate": lambda m, _: _variant(m, "mask-rate", margin=LITTLE_ACCURACY, primary=True),
+    "post-LN": lambda m, _: _variant(m, "post-ln", judged=False),
 }
 """The questions by name, in the order of the protocol."""
