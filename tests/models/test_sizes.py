@@ -5,11 +5,9 @@ import pytest
 from sameloss.models.sizes import LADDER, LSTM_SIZES, PRINTED_D_INTER, SIZES
 
 
-@pytest.mark.parametrize(("family", "words", "length"), [("smoke", 6, 4), ("laptop", 3, 8)])
-def test_names_of_ours_are_true_counts(family, words, length):
-    """Of models of the family's grammar, to a thousand."""
-    for name, shape in SIZES[family].items():
-        assert abs(shape.parameter_count(words, length) / 1000 - float(name.removesuffix("K"))) < 1, name
+def test_names_of_ours_are_widths():
+    assert all(name == f"d{shape.d_model}" for name, shape in SIZES["laptop"].items())
+    assert all(name == f"lstm{shape.d_model}" for name, shape in LSTM_SIZES["laptop"].items())
 
 
 def test_a_name_names_one_shape():
@@ -30,7 +28,7 @@ def test_the_ladder_is_printed_with_other_mlps():
     assert differing == [False, False, True, True, True, True, True]
 
 
-@pytest.mark.parametrize("family", ["smoke", "laptop", "paper"])
+@pytest.mark.parametrize("family", ["laptop", "paper"])
 @pytest.mark.parametrize("sizes", [SIZES, LSTM_SIZES])
 def test_sizes_grow(sizes, family):
     counts = [shape.parameter_count(16, 8) for shape in sizes[family].values()]

@@ -16,10 +16,10 @@ from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 KL_LABEL = "KL to the truth (nats a masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
-_RAISE = str.maketrans("-\N{MINUS SIGN}0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-RAISED = frozenset(_RAISE.values())
+RAISED = frozenset("⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 """The letters that an exponent is written in."""
+
+_RAISE = str.maketrans("-\N{MINUS SIGN}0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Style = dict[str, Any]
 """What several calls of matplotlib share: colour, marker and the like, by keyword."""
