@@ -1,7 +1,6 @@
 .DEFAULT_GOAL := help
 PRESET ?= laptop
-VERSION := $(shell sed -n 's/^requires-python = "==\(.*\)\.\*".*/\1/p' pyproject.toml)
-PYTHON ?= $(shell command -v python$(VERSION) || echo python3)
+PYTHON ?= $(or $(firstword $(shell command -v python3.13 python3.12 python3.11)),python3)
 BIN := .venv/bin
 RUN := exec env PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
@@ -11,15 +10,15 @@ LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
 
-# An environment of another Python, of one that is gone or from before its folder was moved is made from nothing:
+# An environment of an older Python, of one that is gone or from before its folder was moved is made from nothing:
 # `installed` says where it was made. What is right stays, so a reader may have made it. Pip since 25 takes half the
 # time of the one that Python 3.11 brings along, and half of the rest if .pyc files are left to the first import.
-IS_RIGHT := -c 'import sys; sys.exit("%d.%d" % sys.version_info[:2] != "$(VERSION)")' 2>/dev/null
+IS_RIGHT := -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 unfit = $(shell cd $(1) 2>/dev/null && test -e bin/pip && bin/python $(IS_RIGHT) \
 	&& { ! test -s installed || test "$$(cat installed)" = "$$(pwd -P)"; } || echo unfit)
 define new
-@"$(PYTHON)" $(IS_RIGHT) || { echo "Python $(VERSION) is needed, which $(PYTHON) is not; install it or say" \
-	"make $(MAKECMDGOALS) PYTHON=/path/to/python$(VERSION)" >&2; exit 1; }
+@"$(PYTHON)" $(IS_RIGHT) || { echo "Python 3.11 or newer is needed, which $(PYTHON) is not; install one or say" \
+	"make $(MAKECMDGOALS) PYTHON=/path/to/python3" >&2; exit 1; }
 "$(PYTHON)" -m venv --clear $(@D)
 endef
 QUIET := --disable-pip-version-check -q
