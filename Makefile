@@ -1,6 +1,6 @@
 .DEFAULT_GOAL := help
 PRESET ?= laptop
-PYTHON ?= $(or $(firstword $(shell command -v python3.13 python3.12 python3.11)),python3)
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11; do $$p -c "" 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
 RUN := exec env PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")

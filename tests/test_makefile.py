@@ -74,6 +74,23 @@ def test_an_older_python_is_refused_before_anything_is_made(make, clone):
     assert not (clone / ".venv").exists()
 
 
+def test_the_newest_python_that_runs_is_taken(clone, tmp_path):
+    """Not one that pyenv, say, has a name of and refuses to run."""
+    names, notes = tmp_path / "names", tmp_path / "notes"
+    names.mkdir()
+    for name, source in (
+        ("python3.13", "#!/bin/sh\nexit 127"),
+        ("python3.12", PYTHON),
+        ("python3.11", PYTHON),
+    ):
+        (names / name).write_text(source.replace("VERSION", name.removeprefix("python").replace(".", ", ")))
+        (names / name).chmod(0o755)
+    environment = {"PATH": f"{names}:/usr/bin:/bin", "NOTES": str(notes)}
+    done = subprocess.run(["make", "html"], cwd=clone, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "python3.12" in done.stdout
+
+
 @pytest.mark.parametrize("what", ["older", "gone", "moved", "no pip"])
 def test_an_environment_that_is_not_fit_is_made_again(make, clone, what):
     make("html")
