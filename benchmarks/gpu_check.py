@@ -28,11 +28,11 @@ import torch
 from pretrain import huggingface
 from racing import RESULTS, provenance
 
-from sameloss.book.studies import all_studies, open_page
+from sameloss.book.pages import all_studies, open_page
 from sameloss.device import use_device
 from sameloss.languages import PCFGSpec
 from sameloss.languages.paper import PAPER_LANGUAGE
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream import OptimalProbe
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
@@ -40,8 +40,7 @@ from sameloss.runs.checkpoints import Checkpoints
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.training.corpus import EndlessCorpus
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation, make_optimiser, pretrain
+from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 from sameloss.training.objectives import Objective, loss_of
 
 FOLDER = RESULTS / "gpu"

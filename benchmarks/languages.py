@@ -43,7 +43,7 @@ from torch import Tensor
 
 from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences
 from sameloss.languages.grammars import pcfg
-from sameloss.languages.grammars.formats import to_nltk
+from sameloss.languages.grammars.formats import to_lines
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.training.corpus import write_corpus
 
@@ -307,7 +307,15 @@ class NltkSampler:
 
     def __init__(self, grammar: Grammar, seed: int = 0) -> None:
         """Let nltk read the grammar."""
-        self.grammar = nltk.PCFG.fromstring(to_nltk(grammar))
+        lines = [line.split() for line in to_lines(grammar).splitlines()]
+        symbols = {parent: nltk.Nonterminal(parent) for parent, *_ in lines}
+        productions = [
+            nltk.ProbabilisticProduction(
+                symbols[parent], [symbols.get(c, c) for c in children], prob=float(p)
+            )
+            for parent, *children, p in lines
+        ]
+        self.grammar = nltk.PCFG(symbols[lines[0][0]], productions)
         self.numbers = {word: number for number, word in enumerate(grammar.vocabulary, 1)}
         self.random = random.Random(seed)
 

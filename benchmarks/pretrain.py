@@ -43,8 +43,7 @@ from sameloss.models.export import export_model
 from sameloss.models.sizes import SIZES
 from sameloss.runs.cost import flops_per_second
 from sameloss.training.corpus import EndlessCorpus
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation, make_optimiser, pretrain
+from sameloss.training.loop import Execution, Optimisation, make_optimiser, pretrain
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 RECORD = "pretrain" if DEVICE == "cpu" else "pretrain_cuda"

@@ -57,7 +57,7 @@ from sameloss.languages.paper import PAPER_LANGUAGE
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 from sameloss.training.corpus import EndlessCorpus
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
 

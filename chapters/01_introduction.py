@@ -69,7 +69,7 @@ drawing.legend(axes[0])
 # what models of exactly that loss reach. Hover over a point to see its replicate, steps and trace.
 
 # %% tags=["hide-input"]
-from sameloss.book.movable_accuracy import Panel, movable_accuracy
+from sameloss.book.movable import Panel, movable_accuracy
 
 panels = {}
 for name, own in languages.items():

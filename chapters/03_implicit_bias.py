@@ -38,9 +38,7 @@ from sameloss.studies.manifold_flow.pages import STUDY
 page = begin(globals(), STUDY, "03_implicit_bias")
 
 # %%
-tables = page.tables()
-sgd, adam, zeros = tables.sgd, tables.adam, tables.zeros
-path = page.store.get(page.landscape)
+sgd, adam, zeros, path = map(page.store.get, page.runs())
 
 # %% [markdown]
 # ## A model whose minimisers are known
@@ -88,11 +86,11 @@ from sameloss.studies.manifold_flow.theory import Population
 show_source(Population.covariance)
 
 # %% mystnb={"figure": {"caption": "Covariance of the stochastic gradient and Hessian of the loss at one point of Γ: the same matrix. The first 18 parameters are A, the last nine B. Colours are compressed by a square root.", "name": "fig-bartlett"}, "image": {"alt": "Two heat maps of 27 by 27 entries that look the same."}}
-from sameloss.studies.manifold_flow import figures
+from sameloss.studies.manifold_flow import show
 
-population, model = tables.run.population()
-start = tables.run.start()
-_ = figures.matrices({"covariance Σ": population.covariance(start), "Hessian ∇²L": population.hessian(start)})
+population, model = page.sgd.population()
+start = page.sgd.start()
+show.matrices({"covariance Σ": population.covariance(start), "Hessian ∇²L": population.hessian(start)})
 
 # %% [markdown]
 # Off $\Gamma$ the two part. Along random rays from a point of $\Gamma$ their distance grows in proportion to
@@ -101,11 +99,10 @@ _ = figures.matrices({"covariance Σ": population.covariance(start), "Hessian �
 
 # %% mystnb={"figure": {"caption": "Relative distance (Frobenius) of covariance and Hessian along eight random rays from a point of Γ.", "name": "fig-rays"}, "image": {"alt": "Straight lines of slope one half in double logarithmic axes."}}
 from sameloss.studies.drawing import panels
-from sameloss.studies.manifold_flow.tables import ray_table
 
-rays = ray_table(tables.run)
+rays = show.ray_table(page.sgd)
 (ax,) = panels(1, width=5)
-_ = figures.distance_from_saturation(rays, ax)
+show.distance_from_saturation(rays, ax)
 
 # %% [markdown]
 # ## Where Assumption 3.1 is empty
@@ -118,7 +115,7 @@ _ = figures.distance_from_saturation(rays, ax)
 
 # %% mystnb={"figure": {"caption": "Largest difference of two logits of one context along gradient flow on the exact loss, from left to right, for a language with zeros and for the same language smoothed.", "name": "fig-zeros"}, "image": {"alt": "With zeros the difference of logits grows with every decade of KL; without, it stops at a finite value."}}
 (ax,) = panels(1, width=5)
-_ = figures.logits_against_kl(zeros, ax)
+show.logits_against_kl(zeros, ax)
 
 # %% [markdown]
 # ## Theorem 3.3
@@ -144,7 +141,7 @@ show_source(velocity)
 # %% mystnb={"figure": {"caption": "Mean trace of SGD's replicas, at the minimisers close by, with its standard deviation over replicas as a band, for learning rates that halve. In the time η²k/B of the theorem all come to lie on the flow as η goes to zero.", "name": "fig-drift"}, "image": {"alt": "Traces against rescaled time for several rates and batch sizes; smaller rates lie closer to the flow."}}
 batches = sorted(sgd["trajectories"].batch.unique())
 for batch, ax in zip(batches, panels(len(batches)), strict=True):
-    figures.drift(sgd["trajectories"], sgd["flow"], batch, ax)
+    show.drift(sgd["trajectories"], sgd["flow"], batch, ax)
 
 # %% [markdown]
 # **The coefficient.** A flow with coefficient $c$ in the place of ¼ is the same flow in another time. For each
@@ -153,29 +150,25 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 # theorem's number in which the theorem was not used.
 
 # %% mystnb={"figure": {"caption": "Left: the coefficient that fits SGD at each rate and, left of zero, its limit at rate zero, with 95 % intervals, times the batch size. Right: how far SGD is from the flow; a slope of one is an error proportional to the rate.", "name": "fig-coefficient"}, "image": {"alt": "Left, coefficients fall to one quarter as the rate goes to zero for every batch size. Right, distances fall along lines of slope one."}}
-from sameloss.studies.manifold_flow.tables import coefficient_limits, gap_table, order_of
+from sameloss.studies.manifold_flow.statements import coefficient_limits, gap_table
 
 limits, gaps = coefficient_limits(sgd["coefficients"]), gap_table(sgd)
 axes = panels(2, width=4.5)
-figures.coefficients(sgd["coefficients"], limits, axes[0])
-_ = figures.gaps(gaps, axes[1])
-
-# %%
-from sameloss.book.chapter import render
-
-columns = {"coefficient": "coefficient × B", "standard_error": "s.e."}
-render(limits.rename(columns=columns), decimals=4)
+show.coefficients(sgd["coefficients"], limits, axes[0])
+show.gaps(gaps, axes[1])
 
 # %% tags=["remove-cell"]
+import numpy as np
 from myst_nb import glue
 
 first = limits.iloc[0]
-slope, half = order_of(gaps[gaps.batch == 1])
+interval = 1.96 * first.standard_error * np.array([-1, 1])
+slope, half = show.order_of(gaps[gaps.batch == 1])
 glue("coefficient", f"{first.coefficient:.4f}", display=False)
-glue("coefficient-interval", f"{first.low:.4f} to {first.high:.4f}", display=False)
+glue("coefficient-interval", "{:.4f} to {:.4f}".format(*first.coefficient + interval), display=False)
 glue("power", f"{0.25 / first.standard_error:.0f}", display=False)
 glue("slope", f"{slope:.2f} ± {half:.2f}", display=False)
-glue("spread-slope", f"{order_of(gaps[gaps.batch == 1], 'spread')[0]:.2f}", display=False)
+glue("spread-slope", f"{show.order_of(gaps[gaps.batch == 1], 'spread')[0]:.2f}", display=False)
 moved = (sgd["control"].trace - sgd["control"].trace.iloc[0]).abs().max()
 glue("control", f"{moved:.0e}", display=False)
 
@@ -193,7 +186,7 @@ glue("control", f"{moved:.0e}", display=False)
 
 # %% mystnb={"figure": {"caption": "The same as the first figure of this section, with the trace at SGD's iterates, which hover near Γ.", "name": "fig-iterates"}, "image": {"alt": "Traces against rescaled time with wider bands."}}
 for batch, ax in zip(batches, panels(len(batches)), strict=True):
-    figures.drift(sgd["trajectories"], sgd["flow"], batch, ax, measured="iterate")
+    show.drift(sgd["trajectories"], sgd["flow"], batch, ax, measured="iterate")
 
 # %% [markdown]
 # ## A rate that is not small
@@ -211,18 +204,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 
 # %% mystnb={"figure": {"caption": "Trace at SGD's iterates at one large rate: with ever larger batches it comes to lie on the flow for that rate, not on the flow of the theorem. Bars are 95 % intervals.", "name": "fig-finite"}, "image": {"alt": "Curves for growing batch sizes approach the dashed flow of the finite rate, which lies below the flow of the trace."}}
 (ax,) = panels(1, width=5.5)
-_ = figures.finite_rate(sgd["finite"], page.config.finite_rate, ax)
-
-# %%
-from sameloss.studies.manifold_flow.tables import finite_gaps, finite_limits
-
-wide = finite_gaps(sgd["finite"]).pivot(index="batch", columns="flow", values="gap").reset_index()
-limit = finite_limits(sgd["finite"]).set_index("flow").gap
-table = wide.astype({"batch": str})
-table.loc[len(table)] = ["∞, extrapolated", *(limit[name] for name in wide.columns[1:])]
-render(
-    table.rename(columns={"vanishing": "below the flow of ¼ Tr", "finite": "below the flow for this rate"}), 3
-)
+show.finite_rate(sgd["finite"], page.config.finite_rate, ax)
 
 # %% [markdown]
 # ## Adam
@@ -238,18 +220,12 @@ render(
 
 # %% mystnb={"figure": {"caption": "Adam's replicas (mean and 95 % interval, at minimisers close by) beside the flow above, with its ε. Right: the plane of both measures of flatness. SGD ends at the least trace, Adam at less Tr Diag(H)^½ and more trace.", "name": "fig-adam"}, "image": {"alt": "Left and middle, Adam's trace and Tr Diag(H) to the half follow its flow. Right, paths of SGD and Adam part and end near different stars."}}
 axes = panels(3, width=3.7)
-figures.adam_along_flow(adam, "trace", "trace of the Hessian", axes[0])
-figures.adam_along_flow(adam, "sharpness", "Tr Diag(H)^½", axes[1])
-_ = figures.two_measures(adam, axes[2])
-
-# %%
-from sameloss.studies.manifold_flow.tables import ends_table
-
-ends = ends_table(adam).rename(columns={"sharpness": "Tr Diag(H)^½"})
-render(ends, decimals=3)
+show.adam_along_flow(adam, "trace", "trace of the Hessian", axes[0])
+show.adam_along_flow(adam, "sharpness", "Tr Diag(H)^½", axes[1])
+show.two_measures(adam, axes[2])
 
 # %% tags=["remove-cell"]
-from sameloss.studies.manifold_flow.tables import adam_beside_trace_flow, adam_limit
+from sameloss.studies.manifold_flow.statements import adam_beside_trace_flow, adam_limit
 
 value, error = adam_limit(adam)
 glue("adam-coefficient", f"{value:.3f} ± {1.96 * error:.3f}", display=False)
@@ -272,8 +248,8 @@ glue("adam-beside", f"{-100 * adam_beside_trace_flow(adam):.0f}", display=False)
 # %% mystnb={"figure": {"caption": "Left: KL (grey, darker is larger), its minimisers Γ coloured by the trace of the Hessian, and two paths of SGD from the dots to the stars. Large model: down to Γ, then along it to the flat point. Small model, the dotted line: down to its only minimiser. Right: the trace along Γ.", "name": "fig-landscape"}, "image": {"alt": "Left, a curve of minimisers with two noisy paths; right, the trace along it with a minimum where the large model ends."}}
 landscape = page.landscape.population()
 axes = panels(2, width=4.8)
-figures.landscape(path, landscape, axes[0])
-_ = figures.trace_along_manifold(path, landscape, axes[1])
+show.landscape(path, landscape, axes[0])
+show.trace_along_manifold(path, landscape, axes[1])
 
 # %% [markdown]
 # **Set it yourself.** The same loss and start, with a rate, a batch and label noise of your own. Without noise the
@@ -281,7 +257,7 @@ _ = figures.trace_along_manifold(path, landscape, axes[1])
 # batch.
 
 # %% tags=["hide-input"]
-from sameloss.book.movable_landscape import movable_landscape
+from sameloss.book.movable import movable_landscape
 
 movable_landscape(page.landscape)
 
@@ -298,9 +274,9 @@ movable_landscape(page.landscape)
 # anything.
 
 # %%
-from sameloss.studies.manifold_flow.statements import checks
+from sameloss.book.chapter import render
 
-found = checks(tables)
+found = page.checks
 verdicts = page.statements()
 render(verdicts.drop(columns="id"))
 

@@ -92,7 +92,7 @@ round(fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.
 # From a language to the trace of a model trained on it, for one replicate of {ref}`existence`:
 
 # %%
-from sameloss.runs.held_out import held_out_masked
+from sameloss.runs.sampling import held_out_masked
 from sameloss.studies.same_loss.experiment import Replicate
 
 replicate: Replicate = page.replicate
@@ -148,7 +148,7 @@ from IPython.display import Markdown
 Markdown(tables.answer_in_words(answers, "flatness by size"))
 
 # %%
-render(tables.control_table(answers, "flatness by size", "grammar"), decimals=4)
+render(tables.control_table(answers, "flatness by size"), decimals=4)
 
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which scaling a tensor does not change;
@@ -158,7 +158,7 @@ render(tables.control_table(answers, "flatness by size", "grammar"), decimals=4)
 # The slope of log trace on log rate, at one size and one KL:
 
 # %%
-render(tables.control_table(answers, "flatness by rate", "grammar"), decimals=4)
+render(tables.control_table(answers, "flatness by rate"), decimals=4)
 
 # %% [markdown]
 # ## Are longer trained models flatter? (Figure 3)
@@ -174,12 +174,13 @@ drawing.legend(left)
 Markdown(tables.answer_in_words(answers, "flatness by steps"))
 
 # %%
-render(tables.control_table(answers, "flatness by steps", "grammar"), decimals=4)
+render(tables.control_table(answers, "flatness by steps"), decimals=4)
 
 # %% [markdown]
 # ## Does flatness explain accuracy? (Figure 5)
 #
-# Across sizes anything that grows with them correlates with anything else, so this correlation is shown and not judged.
+# Across sizes anything that grows with them correlates with anything else, so this correlation is shown and not judged:
+# its slope, in points for each factor e of the trace, and r² stand at the end of the table in {ref}`algorithms`.
 # {ref}`algorithms` changes the flatness of one model instead.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest descents at one rate, one point a replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter of probe accuracy against Fisher trace, one colour a size."}}
@@ -200,7 +201,9 @@ render(tables.answer_table(answers, questions))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(record_in_words("workstation"))
+Markdown(
+    f"{record_in_words('workstation')} {tables.chance_in_words(answers[answers.question.isin(questions)])}"
+)
 
 # %% [markdown]
 # The same, from this page's smaller set of runs:
@@ -220,8 +223,8 @@ render(tables.answer_table(page.answers))
 # variance vanish together at saturation.
 
 # %%
-from sameloss.measures.flatness.hutchinson import fisher_gap
-from sameloss.runs.held_out import held_out_conditionals
+from sameloss.measures.flatness.hessian import fisher_gap
+from sameloss.runs.sampling import held_out_conditionals
 
 truth = held_out_conditionals(replicate.language.build(), 500, replicate.seed, "trace")
 gap = fisher_gap(model, masked, truth, batch=50, generator=torch.Generator().manual_seed(0)).total

@@ -83,11 +83,10 @@ glue("dyck-p0", f"{theory.zero_probability(length):.4f}", display=False)
 
 # %%
 from sameloss.studies import drawing
-from sameloss.studies.dyck import figures as dyck_figures
-from sameloss.studies.dyck import tables as dyck_tables
+from sameloss.studies.dyck import show
 from sameloss.studies.dyck.theory import transferable_solution
 
-models = dyck_tables.solutions(length, page.config.width, page.config.generator("page"))
+models = show.solutions(inputs, page.config.width, page.config.generator("page"))
 two = dict(list(models.items())[:2])
 show_source(transferable_solution)
 
@@ -96,10 +95,10 @@ example = 7
 first_rows = two["solution (2), random features"]
 first_rows = first_rows._replace(value=first_rows.value[:8], head=first_rows.head[:8])
 left, right, below, walk = drawing.panels(4, width=4.6)
-dyck_figures.encoding(inputs, example, left)
-dyck_figures.values(two["solution (1)"], "V of solution (1)", right)
-dyck_figures.values(first_rows, "V of solution (2), first rows", below)
-_ = dyck_figures.contributions(two, inputs, example, walk)
+show.encoding(inputs, example, left)
+show.values(two["solution (1)"], "V of solution (1)", right)
+show.values(first_rows, "V of solution (2), first rows", below)
+show.contributions(two, inputs, example, walk)
 
 # %% [markdown]
 # Where the loss is zero, its Hessian is $2\,\mathbb E\,\nabla f\nabla f^\top$, so that the trace is a sum of squared
@@ -108,7 +107,7 @@ _ = dyck_figures.contributions(two, inputs, example, walk)
 # three conditions of Lemma F.1.
 
 # %%
-table = dyck_tables.solution_table(models, inputs)
+table = show.solution_table(models, inputs)
 shown = ["solution", "m", "loss", "trace", "trace / bound", "cancellation", "(3)", "(4)", "(5)"]
 render(table[shown].assign(loss=table.loss.map("{:.0e}".format)), decimals=3)
 
@@ -144,14 +143,14 @@ import pandas as pd
 
 *searches, transfer, features, training, checks = map(page.store.get, page.runs())
 found = pd.concat(searches, ignore_index=True)
-render(dyck_tables.search_table(found), decimals=4)
+render(show.search_table(found), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
 from sameloss.studies.dyck.theory import ZERO_LOSS
 
 (ax,) = drawing.panels(1, width=6)
 solved, fitted = found[found.loss <= ZERO_LOSS], features[features.loss <= ZERO_LOSS]
-_ = dyck_figures.traces_by_width(solved, fitted, length, ax)
+show.traces_by_width(solved, fitted, length, ax)
 
 # %% [markdown]
 # Nothing found is flatter than $4/(m\sqrt T)$, and restarts that come down to it have the neurons of solution (1): the
@@ -210,7 +209,7 @@ show_source(failure_probability)
 
 # %% mystnb={"figure": {"caption": "Probability that the smallest head that fits n downstream samples errs on some string: exact (lines), simulated with 95 % Clopper-Pearson intervals (markers), and as printed (dashed).", "name": "fig-dyck-failures"}, "image": {"alt": "Curves that fall with n, all well above the printed one; the kinked solution starts higher and falls faster."}}
 (ax,) = drawing.panels(1, width=6)
-_ = dyck_figures.failures(transfer, ax)
+show.failures(transfer, ax)
 
 # %%
 at_five = transfer[(transfer.samples == 5) & (transfer.length == length)].set_index("solution")
@@ -218,7 +217,6 @@ own, kinked_row = at_five.loc["solution (1)"], at_five.loc["kinked solution"]
 for name, value in {"exact": own.exact, "simulated": own.simulated, "kinked": kinked_row.exact}.items():
     glue(f"dyck-five-{name}", f"{value:.3f}", display=False)
 glue("dyck-five-printed", f"{own.printed:.3f}", display=False)
-render(transfer.drop(columns="repetitions"), decimals=4)
 
 # %% [markdown]
 # At $n = 5$: {glue:text}`dyck-five-exact` exactly, {glue:text}`dyck-five-simulated` simulated, against the printed
@@ -233,14 +231,12 @@ render(transfer.drop(columns="repetitions"), decimals=4)
 # space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.
 
 # %% mystnb={"figure": {"caption": "Random features by width, several draws each. Left: loss of the best head and of the proof's. Right: squared norms of heads, and a lower bound for every head whose loss is at most 0.1; T² is what the theorem prints up to a constant.", "name": "fig-dyck-features"}, "image": {"alt": "Losses fall with the width, the best head's to zero at a finite one; all norms grow in proportion to the width."}}
-from sameloss.studies.dyck.search import exact_width
-
 left, right = drawing.panels(2, width=4.6)
-dyck_figures.random_feature_losses(features, length, exact_width(inputs), left)
-_ = dyck_figures.head_norms(features, length, right)
+show.random_feature_losses(features, inputs, left)
+show.head_norms(features, length, right)
 
 # %%
-render(dyck_tables.width_table(features, (0.1, 0.01), length), decimals=2)
+render(show.width_table(features, (0.1, 0.01), length), decimals=2)
 
 # %% [markdown]
 # The widths measured are from a coarse grid. The norm is not $O(T^2)$: with the $1/m$ in $f$, every head with a small
@@ -270,23 +266,23 @@ render(medians.reset_index().rename(columns=names), decimals=4)
 
 # %% mystnb={"figure": {"caption": "SGD from the same random parameters with label noise and without: medians and middle halves of the seeds. Left: pre-training loss. Middle: trace over its lower bound. Right: downstream error of heads fitted on few strings.", "name": "fig-dyck-training"}, "image": {"alt": "Losses fall for all; the trace stays high without noise and comes down to a few times the bound with it, and the downstream error follows."}}
 left, middle, right = drawing.panels(3, width=3.7)
-dyck_figures.along_noisy_training(training, "loss", "pre-training loss", left)
-dyck_figures.along_noisy_training(training, "ratio", "trace / (4/(m√T))", middle)
-dyck_figures.along_noisy_training(training, "error_few", "downstream error", right)
+show.along_noisy_training(training, "loss", "pre-training loss", left)
+show.along_noisy_training(training, "ratio", "trace / (4/(m√T))", middle)
+show.along_noisy_training(training, "error_few", "downstream error", right)
 drawing.legend(left)
 
 # %% mystnb={"figure": {"caption": "Downstream error against the trace at the end of training, one point a model. The line is the smallest trace there can be.", "name": "fig-dyck-error"}, "image": {"alt": "Models with label noise have a tenth of the trace and of the downstream error of those without."}}
 (ax,) = drawing.panels(1, width=6)
-dyck_figures.error_against_trace(training, few, ax)
-_ = ax.legend(fontsize="small")
+last = training[training.step == training.step.max()]
+show.error_against_trace(last, few, ax)
 
 # %%
-ends = dyck_tables.trained_table(training)
+ends = show.trained_table(last)
 names = {"ratio": "trace / bound", "attention": "of it by Q, K", "off_direction": "sine to ∓[1; 0]"}
 render(ends.rename(columns=names), decimals=4)
 
 # %%
-effects = dyck_tables.noise_effects(training, ("loss", "trace", "error_few", "error_own"))
+effects = show.noise_effects(last, ("loss", "trace", "error_few", "error_own"))
 for row in effects[effects.noise == effects.noise.max()].itertuples():
     glue(f"dyck-{row.quantity}-factor", f"{row.factor:.2g}", display=False)
     glue(f"dyck-{row.quantity}-interval", f"{row.low:.2g} to {row.high:.2g}", display=False)
@@ -295,7 +291,7 @@ glue("dyck-most-noise", f"{ends.noise.iloc[-1]:g}", display=False)
 render(effects, decimals=3)
 
 # %%
-correlations = dyck_tables.rank_correlations(training)
+correlations = show.rank_correlations(last)
 render(correlations, decimals=3)
 
 # %% [markdown]

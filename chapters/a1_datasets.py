@@ -160,7 +160,7 @@ render(entropies, decimals=3)
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.languages.calibration import calibrate
+from sameloss.languages.paper import calibrate
 
 show_source(calibrate)
 

@@ -90,7 +90,7 @@ show_source(substituted_conditionals)
 # $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
 
 # %%
-from sameloss.languages.grammars.chart import inside, outside
+from sameloss.languages.grammars.pcfg import inside, outside
 
 show_source(inside)
 

@@ -302,7 +302,7 @@ print(type(opened).__name__, theirs[:4].detach().numpy().round(4), ours[:3].deta
 from sameloss.studies.same_loss import tables
 from sameloss.studies.same_loss.pages import recorded_answers
 
-render(tables.control_table(recorded_answers(), "post-LN", "grammar"), decimals=4)
+render(tables.control_table(recorded_answers(), "post-LN"), decimals=4)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

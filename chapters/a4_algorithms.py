@@ -96,7 +96,7 @@ round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 import pandas as pd
 
 from sameloss.book.chapter import render
-from sameloss.training.algorithms import ALGORITHMS
+from sameloss.training.objectives import ALGORITHMS
 
 summaries = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
 render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").reset_index())
@@ -110,7 +110,7 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # one that is judged is the strongest whose KL ends at no more than twice AdamW's, a rule that looks at the loss alone.
 
 # %%
-from sameloss.studies import drawing, screens
+from sameloss.studies import drawing, drawing as screens
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.pages import recorded_answers
 
@@ -136,10 +136,10 @@ from IPython.display import Markdown
 Markdown(tables.answer_in_words(answers, "adversary"))
 
 # %%
-render(tables.control_table(answers, "adversary", language), decimals=4)
+render(tables.control_table(answers, "adversary"), decimals=4)
 
 # %%
-render(tables.control_table(answers, "flatness by adversary", language), decimals=4)
+render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 
 # %% [markdown]
 # ## Does flatness cause transfer? One saturated point, treated in different ways
@@ -178,7 +178,7 @@ glue("figure-bought", screens.picture(ax.figure, told), display=False)
 Markdown(tables.answer_in_words(answers, "flatness as a cause"))
 
 # %%
-render(tables.control_table(answers, "flatness as a cause", language), decimals=4)
+render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 
 # %% [markdown]
 # (The *slope* is points of accuracy for each factor e by which the trace falls.)
@@ -194,7 +194,9 @@ render(tables.answer_table(answers, questions))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(record_in_words("workstation"))
+Markdown(
+    f"{record_in_words('workstation')} {tables.chance_in_words(answers[answers.question.isin(questions)])}"
+)
 
 # %% [markdown]
 # The same, from this page's smaller set of runs:

@@ -55,7 +55,7 @@ show_source(enlarge.divisor)
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.runs.held_out import held_out_masked
+from sameloss.runs.sampling import held_out_masked
 from sameloss.studies.same_loss import enlargement
 
 replicate = page.replicate
@@ -142,7 +142,7 @@ for (name, own), ax in zip(groups.items(), axes, strict=True):
     figures.effects(own, ax, tables.LANGUAGES[name])
 
 # %%
-render(tables.control_table(rows, "flatness by size", "grammar"), decimals=4)
+render(tables.control_table(rows, "flatness by size"), decimals=4)
 
 # %% [markdown]
 # So whether larger models are flatter depends on how their parameters are compared. Where the paper's way agrees with

@@ -42,7 +42,7 @@ page = begin(globals(), STUDY, "costs")
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.book.cost_tables import preset_costs
+from sameloss.book.costs import preset_costs
 
 render(preset_costs(page.store))
 
@@ -54,7 +54,7 @@ render(preset_costs(page.store))
 # share of the speed of this device's matrix products of that width (%) that they amount to.
 
 # %%
-from sameloss.book.cost_tables import estimated_and_measured
+from sameloss.book.costs import estimated_and_measured
 
 from sameloss.studies.same_loss.pages import PRESETS
 
@@ -92,13 +92,9 @@ print(*map(record_in_words, records()), sep="\n")
 # told for these and that they took, and what is told for the others. What an earlier part has is not counted again.
 
 # %%
-from sameloss.book.cost_tables import recorded_parts, told_in_words
+from sameloss.book.costs import recorded_parts
 
-recorded = recorded_parts()
-render(recorded)
-
-# %%
-print(told_in_words(recorded))
+render(recorded_parts())
 
 # %% [markdown]
 # ## What a fault costs
@@ -110,7 +106,7 @@ print(told_in_words(recorded))
 # interrupted. Recorded:
 
 # %%
-from sameloss.book.cost_tables import recorded_campaign
+from sameloss.book.costs import recorded_campaign
 
 campaign, campaign_record = recorded_campaign()
 render(campaign)
@@ -128,7 +124,7 @@ print(campaign_record)
 # minute for each shape, so the laptop's short trainings do without.
 
 # %%
-from sameloss.book.cost_tables import recorded_benchmark
+from sameloss.book.costs import recorded_benchmark
 
 training_benchmark, training_record = recorded_benchmark("pretrain")
 render(training_benchmark)
@@ -186,7 +182,7 @@ print(trace_record)
 # hundred. The true count is what this book builds.
 
 # %%
-from sameloss.book.cost_tables import size_table
+from sameloss.book.costs import size_table
 
 render(size_table())
 

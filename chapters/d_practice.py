@@ -93,7 +93,6 @@ record, answers = recorded_measurements(), recorded_answers()
 asked = "flatness by regularisers"
 if not (answers.question == asked).any():  # the record is not complete
     record, answers = page.table, page.answers
-language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row a regulariser."}}
@@ -107,10 +106,10 @@ from IPython.display import Markdown
 Markdown(tables.answer_in_words(answers, "flatness by regularisers"))
 
 # %%
-render(tables.control_table(answers, asked, language), decimals=4)
+render(tables.control_table(answers, asked), decimals=4)
 
 # %%
-render(tables.control_table(answers, "accuracy by regularisers", language), decimals=4)
+render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 
 # %% [markdown]
 # ## Which measure predicts accuracy?

@@ -82,9 +82,10 @@ from sameloss.studies.same_loss.pages import recorded_answers
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask and with 15 %: one point a complete training, means over replicates. Figure 11.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
+shown = page.table[page.table.language == page.replicate.setup.name]
 left, right = drawing.panels(2, width=4.5)
-figures.by_algorithm(page.table, "accuracy", left)
-figures.by_algorithm(page.table, "trace", right)
+figures.by_algorithm(shown, "accuracy", left)
+figures.by_algorithm(shown, "trace", right)
 drawing.legend(left)
 
 # %% [markdown]

@@ -62,17 +62,17 @@ page = begin(globals(), STUDY, "ii2_stability")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.stability.theory import swapped, visiting_order
+from sameloss.studies.stability.theory import Twins, visiting_order
 
 show_source(visiting_order)
 
 # %% [markdown]
-# **By hand.** A sample of three rows, and its second replaced by row 5:
+# **By hand.** A sample of three rows of a pool of eight, and its twin, whose second row is replaced by the first of the test set, row 8:
 
 # %%
 import torch
 
-swapped(torch.tensor([4, 2, 7]), 1, 5, rows=8)
+Twins(samples=torch.tensor([[4, 2, 7]]), replaced=torch.tensor([1]), by=torch.tensor([0])).rows(pool=8)
 
 # %% [markdown]
 # ## What is stable, and in which training
@@ -81,10 +81,10 @@ swapped(torch.tensor([4, 2, 7]), 1, 5, rows=8)
 
 # %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters go with the size m of the sample: exponents, blue where they fall, red where they do not, with a question mark where the 95 % interval over seeds holds zero; and the largest loss of accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row a kind of training, one column each for gap, β, total variation, distance and path."}}
 from sameloss.studies import drawing
-from sameloss.studies.stability import figures, tables
+from sameloss.studies.stability import show
 
-found = page.found
-_ = figures.summary(found, drawing.panels(1, width=8.5)[0])
+found = page.results
+_ = show.summary(found, drawing.panels(1, width=8.5)[0])
 
 # %% [markdown]
 # ## Gap, losses and parameters by size (Figures 2.1 to 2.3)
@@ -92,31 +92,26 @@ _ = figures.summary(found, drawing.panels(1, width=8.5)[0])
 # %% mystnb={"figure": {"caption": "Generalisation gap, β (both of the cross-entropy) and distance of parameters against the size of the sample: the largest of each seed's pairs (small) and its mean over seeds, over the mean at the smallest size.", "name": "fig-stability-decay"}, "image": {"alt": "One panel a kind of training, three falling or flat lines on logarithmic axes each, and a dashed line that falls as 1/m."}}
 axes = drawing.panels(len(found.kinds), width=3.6)
 for kind, ax in zip(found.kinds, axes, strict=True):
-    figures.decay(found, kind, ax)
+    show.decay(found, kind, ax)
 drawing.legend(axes[0])
 
 # %%
 from sameloss.book.chapter import render
 
-render(tables.level_table(found), decimals=3)
+render(show.level_table(found), decimals=3)
 
 # %% [markdown]
 # The exponent $b$ of $a\,m^b$, by least squares of logarithms, seed by seed, from the largest of a seed's pairs:
 
 # %%
-render(tables.exponent_table(found))
+render(show.exponent_table(found))
 
 # %% [markdown]
-# A maximum is an extreme of few pairs. Of a high quantile of them, which is the second largest of six,
+# A maximum is an extreme of few pairs. Beside it, the exponent of the mean over a seed's pairs; and $a\,m^b$ as the thesis fits
+# it, to the largest of all pairs with equal weights, so that the smallest sample decides:
 
 # %%
-render(tables.exponent_table(found, over="high"))
-
-# %% [markdown]
-# and from the mean over its pairs:
-
-# %%
-render(tables.exponent_table(found, over="mean"))
+render(show.other_exponents(found))
 
 # %% [markdown]
 # All intervals are over seeds, whose maxima are independent. Pairs of one seed share initialisation and order; and a
@@ -124,16 +119,17 @@ render(tables.exponent_table(found, over="mean"))
 # A resample of fewer pairs than there are (m out of n) would mend that for the largest of all pairs pooled, which no claim here is about.
 
 # %% [markdown]
-# The thesis fits the largest of all pairs with equal weights, so that the smallest sample decides:
-
-# %%
-render(tables.fit_table(found))
-
-# %% [markdown]
-# What survives of its own figures, which are of larger data and networks:
-
-# %%
-render(tables.PUBLISHED)
+# What survives of its own figures, which are of larger data and networks, in its text or follows from their axes:
+#
+# | training | of | exponent | also |
+# | --- | --- | --- | --- |
+# | logistic regression, MNIST | gap | about -1 to -1.13 | 0-1 gap: -0.82 |
+# | logistic regression, MNIST | β, distance | the same range | |
+# | 2a: ResNet-20, CIFAR-10 | gap | -0.48, -0.44, -0.42 to -0.45 | three trials; 0-1 gap: -0.40 to -0.49 |
+# | 2a: ResNet-20, CIFAR-10 | β | -0.05 to 0.03, -0.01, 0.02 to 0.11 | 27.8, 33.1 and 12.4 times m^b, in nats |
+# | 2b: with momentum | β | -0.17 | |
+# | 1a: ResNet-20, SVHN | gap, β | unreadable | a mild fall |
+# | 1a, 2a, 2b | distance | unreadable | 13 to 31, 24 to 50, 100 to 1,000 |
 
 # %% [markdown]
 # ## Bounded losses, and without the example itself
@@ -143,30 +139,32 @@ render(tables.PUBLISHED)
 # less steeply than the gap, if these differences stay above zero:
 
 # %% mystnb={"figure": {"caption": "By how much the exponent of β lies above that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
-ax = figures.losses(found, drawing.panels(1, width=7)[0])
+ax = show.losses(found, drawing.panels(1, width=7)[0])
 drawing.legend(ax)
 
 # %% [markdown]
 # ## Earlier and later (Figures A.5 to A.10)
 
 # %% mystnb={"figure": {"caption": "The same for the cross-entropy after half of the steps, all, and half as many again.", "name": "fig-stability-stops"}, "image": {"alt": "One line a kind of training, with intervals at three stops."}}
-ax = figures.stops(found, drawing.panels(1, width=6.5)[0])
+ax = show.stops(found, drawing.panels(1, width=6.5)[0])
 drawing.legend(ax)
-
-# %%
-render(tables.stop_table(found))
 
 # %% [markdown]
 # ## The line between twins (Figure 2.4)
 
 # %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, at 76 points, for the largest samples: the mean of all pairs, and their range.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
 left, right = drawing.panels(2, width=4.5)
-figures.paths(page.paths, found.deep, "test", left)
-figures.paths(page.paths, found.deep, "trained", right)
+deep = [kind for kind in found.kinds if not kind.network.convex]
+show.paths(page.paths, deep, "test", left)
+show.paths(page.paths, deep, "trained", right)
 drawing.legend(left)
 
+# %% [markdown]
+# The fall between the ends, in points, of the same pairs:
+
 # %%
-render(tables.barrier_table(found), decimals=1)
+largest = found.falls[found.falls["size"] == found.sizes[-1]]
+render(largest.groupby(["kind", "seen"], sort=False).barrier.agg(["mean", "max"]).reset_index(), decimals=1)
 
 # %% [markdown]
 # ## All swaps, and some
@@ -175,32 +173,39 @@ render(tables.barrier_table(found), decimals=1)
 # Of the largest change, random swaps see this much:
 
 # %% mystnb={"figure": {"caption": "The largest change of a loss (cross-entropy) that some random swaps make, over the largest of all swaps: median and 95 % of draws.", "name": "fig-stability-suprema"}, "image": {"alt": "Two rising series, of two sizes of samples, below 100 per cent."}}
-ax = figures.sampled_suprema(page.swaps, drawing.panels(1, width=6)[0])
+ax = show.sampled_suprema(page.swaps, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
-
-# %%
-render(tables.swap_table(page.swaps))
 
 # %% [markdown]
 # ## Bounds beside measurements
 #
 # Of convex problems theory has bounds without unknown constants. {cite}`hardt2016train` bound the distance of logistic regressions after
-# $t$ steps, {cite}`bousquet2002stability` the change of ridge regression, whose swaps have a closed form.
+# $t$ steps by $2L\eta t/m$, and that of the loss by $L$ times this, $L$ its `slope`; {cite}`bousquet2002stability` the change of ridge
+# regression, whose swaps have a closed form. Largest `distance` and `change` over all swaps, each before its bound:
 
 # %%
-render(tables.descent_table(page.swaps), decimals=3)
+first = (
+    page.swaps[page.swaps["loss"] == "cross-entropy"]
+    .drop_duplicates("size")
+    .rename(columns={"exact": "change"})
+)
+first["bound of change"] = first.slope * first.bound
+render(first[["size", "distance", "bound", "change", "bound of change"]], decimals=3)
 
 # %% mystnb={"figure": {"caption": "The largest change of the squared loss of kernel ridge regression over all swaps, for three sizes of samples and three strengths, against the bound.", "name": "fig-stability-ridge"}, "image": {"alt": "All points lie below the dashed line of equality, by orders of magnitude."}}
-ax = figures.ridge_bounds(page.ridge, drawing.panels(1, width=6)[0])
+ax = show.ridge_bounds(page.ridge, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
 # And the bound that the thesis starts from, (2.1) after {cite}`feldman2019high`: with probability $1 - \delta$ the gap of a loss in $[0, 1]$ is at
 # most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With 1 for the constant and $\delta = 0.05$, for the Brier score at the
-# largest size:
+# largest size; above 1 it says nothing:
 
 # %%
-render(tables.bound_table(found), decimals=3)
+from sameloss.studies.stability.claims import gap_bounds
+
+bounds = gap_bounds(found).query("loss == 'Brier' and m == @found.sizes[-1]")
+render(bounds.assign(ratio=bounds.bound / bounds.gap).rename(columns={"ratio": "bound over gap"}), decimals=3)
 
 # %% [markdown]
 # ## Five times as many seeds
@@ -211,16 +216,12 @@ render(tables.bound_table(found), decimals=3)
 from myst_nb import glue
 
 from sameloss.studies.recorded import record_in_words
-from sameloss.studies.stability.pages import found_by_record
 
-recorded = found_by_record("laptop-long")
+recorded = page.recorded("laptop-long")
 glue("record", record_in_words("laptop-long", page.name), display=False)
 
 # %% mystnb={"figure": {"caption": "The first figure of this page, recorded, over fifteen seeds and four sizes.", "name": "fig-stability-recorded"}, "image": {"alt": "A table of colours as above."}}
-_ = figures.summary(recorded, drawing.panels(1, width=8.5)[0])
-
-# %%
-render(tables.exponent_table(recorded))
+_ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
 
 # %% [markdown]
 # ## Thesis beside ours
@@ -252,7 +253,7 @@ render(page.checks[["text", "value", "target", "tolerance", "passed"]], decimals
 # {glue:}`verdict-stab-convex`.
 
 # %% tags=["remove-cell"]
-glue("summary", tables.in_words(found, page.swaps, verdicts), display=False)
+glue("summary", show.in_words(page.swaps, verdicts), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -285,4 +286,4 @@ print("no exact statement is refuted:", set(page.statements().verdict) == {"hold
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, tables.by_seed(found))
+close(page, show.by_seed(found))

@@ -56,7 +56,7 @@ page = begin(globals(), STUDY, "ii3_images")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.studies.local_signal_images.backgrounds import corners, placed
+from sameloss.studies.local_signal_images.theory import corners, placed
 
 show_source(placed)
 
@@ -71,9 +71,9 @@ placed(torch.ones(1, 1, 1, 1), at, torch.zeros(1, 1, 3, 3))
 
 # %% mystnb={"figure": {"caption": "One digit on its background, by placement and strength of noise.", "name": "fig-images-examples"}, "image": {"alt": "A grid of small grey pictures: a digit in a square that is even on the left and ever noisier to the right."}}
 from sameloss.studies import drawing
-from sameloss.studies.local_signal_images import figures, tables
+from sameloss.studies.local_signal_images import show
 
-_ = figures.examples(page.config.source, page.config.scenes, drawing.panels(1, width=6)[0])
+_ = show.examples(page.config.source, page.config.scenes, drawing.panels(1, width=6)[0])
 
 # %% [markdown]
 # ## The network and its kernel
@@ -90,8 +90,7 @@ _ = figures.examples(page.config.source, page.config.scenes, drawing.panels(1, w
 # It is solved, not trained. $\lambda$ is chosen by generalised cross-validation {cite}`golub1979generalized`, which sees no test image.
 
 # %%
-from sameloss.studies.local_signal_images.kernels import cross_validation, fits
-from sameloss.studies.local_signal_images.kernels import jacobian
+from sameloss.studies.local_signal_images.theory import cross_validation, fits, jacobian
 
 show_source(jacobian)
 
@@ -112,22 +111,22 @@ fits(kernel, torch.zeros(3), torch.tensor([-1.0, 1.0]), (1e-9,))[0].outputs
 # ## Accuracy and noise (Tables 3.1 and B.1)
 
 # %% mystnb={"figure": {"caption": "Accuracy on the test set against the noise of the background, means over seeds with 95 % intervals; dotted: always the more frequent class. Placements but the first are measured at the ends only where the preset says so.", "name": "fig-images-accuracy"}, "image": {"alt": "Three panels, one a placement: all lines fall with the noise, that of the network least."}}
-found = page.found
+found = page.results
 axes = drawing.panels(len(page.config.placements), width=3.6)
 for placement, ax in zip(page.config.placements, axes, strict=True):
-    figures.accuracy(found, placement, ax)
+    show.accuracy(found, placement, ax)
 drawing.legend(axes[0])
 
 # %%
 from sameloss.book.chapter import render
 
-render(tables.accuracy_table(found))
+render(show.accuracy_table(found))
 
 # %% [markdown]
 # The network fits its sample nearly whole, and λ, in units of the kernel's mean eigenvalue, grows with the noise:
 
 # %%
-render(tables.sample_table(found))
+render(show.ridge_table(found))
 
 # %% [markdown]
 # ## What is kept
@@ -137,15 +136,15 @@ render(tables.sample_table(found))
 
 # %% mystnb={"figure": {"caption": "Accuracy at most noise over that at none, by placement and size (image on background), means over seeds with 95 % intervals: raw, and after the share of the more frequent class was taken off both.", "name": "fig-images-kept"}, "image": {"alt": "Two panels of intervals: the network's lie to the right of the kernel's in each row."}}
 left, right = drawing.panels(2, width=4.8)
-figures.kept(found, left)
-figures.kept(found, right, above_chance=True)
+show.kept(found, left)
+show.kept(found, right, above_chance=True)
 drawing.legend(left)
 
 # %%
-render(tables.kept_by(found))
+render(show.kept_table(found))
 
 # %%
-render(tables.kept_by(found, above_chance=True))
+render(show.kept_table(found, above_chance=True))
 
 # %% [markdown]
 # **Controls.** The best λ is chosen on the test set, and bounds what any choice of λ could give this kernel. The trained kernel starts
@@ -159,15 +158,15 @@ render(tables.kept_by(found, above_chance=True))
 
 # %% mystnb={"figure": {"caption": "Share of active neurons on the test set, over all units, pixels and images of a layer, before and after training, with 95 % intervals over seeds: without noise, and at most noise.", "name": "fig-images-activity"}, "image": {"alt": "Two panels, two lines of three layers each."}}
 left, right = drawing.panels(2, width=4)
-figures.activity(found, page.config.noises[0], left)
-figures.activity(found, page.config.noises[-1], right)
+show.activity(found, page.config.noises[0], left)
+show.activity(found, page.config.noises[-1], right)
 drawing.legend(left)
 
 # %% [markdown]
 # By so many points the share falls:
 
 # %%
-render(tables.activity_table(found))
+render(show.activity_table(found))
 
 # %% [markdown]
 # ## Lazy training
@@ -177,11 +176,11 @@ render(tables.activity_table(found))
 # the linearised network after the same steps of SGD: the first is what its features could do, the second what this training makes of them.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band below which it ends, near a dotted one."}}
-ax = figures.lazy(found, drawing.panels(1, width=6)[0])
+ax = show.lazy(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %%
-render(tables.lazy_table(found))
+render(show.lazy_table(found))
 
 # %% [markdown]
 # ## Width
@@ -190,11 +189,11 @@ render(tables.lazy_table(found))
 # {cite}`jacot2018neural`. So narrower networks, each beside its own kernel, should be further above it than the widest.
 
 # %% mystnb={"figure": {"caption": "Accuracy of networks of several widths and of their tangent kernels, means over seeds with 95 % intervals.", "name": "fig-images-width"}, "image": {"alt": "Two lines against the number of channels, the network's above its kernel's."}}
-ax = figures.width(found, drawing.panels(1, width=6)[0])
+ax = show.width(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %%
-render(tables.width_table(found))
+render(show.width_table(found))
 
 # %% [markdown]
 # All widths are trained for the same number of steps, and a narrow network fits its own sample less. So this compares
@@ -206,18 +205,22 @@ render(tables.width_table(found))
 # Table 3.1, of the accuracy without noise what is kept at most noise (%), one run each:
 
 # %%
-render(tables.table_3_1())
+import pandas as pd
+
+from sameloss.studies.local_signal_images.claims import TABLE_3_1
+
+render(pd.DataFrame(TABLE_3_1))
 
 # %% [markdown]
 # Table B.1, accuracies on CIFAR-2 (%), whose larger class has 60 %, and what is kept:
 
 # %%
-render(tables.published_table(), decimals=1)
+render(show.table_b_1(), decimals=1)
 
 # %% mystnb={"figure": {"caption": "Table B.1: accuracy of WRN-10-10 and of its linearisation against the noise, for three placements and two sizes.", "name": "fig-images-published"}, "image": {"alt": "Two panels: three nearly flat lines of the WRN above three falling ones of the NTK."}}
 left, right = drawing.panels(2, width=4.5)
-figures.published("16-on-32", left)
-figures.published("32-on-64", right)
+show.published("16-on-32", left)
+show.published("32-on-64", right)
 drawing.legend(left)
 
 # %% [markdown]
@@ -249,15 +252,13 @@ render(page.checks[["text", "value", "target", "tolerance", "printed", "passed"]
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-glue("summary", tables.in_words(found), display=False)
+glue("summary", show.in_words(found), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.local_signal_images.published import best_columns, columns_of
-
-whole = columns_of(("fixed corner", "random corner", "random place"))
-print("columns of Table B.1 in the order that its text says, of 16:", whole)
-print("columns in which the fixed corner is the best:", best_columns("fixed corner"))
+counts = page.checks.set_index("text").value.astype(int)
+print("columns of Table B.1 in the order that its text says, of 16:", counts["columns of 16 in this order"])
+print("columns in which the fixed corner is the best:", counts["in which the fixed corner is the best"])
 
 # %% [markdown]
 # ## Deviations
@@ -284,4 +285,4 @@ print("columns in which the fixed corner is the best:", best_columns("fixed corn
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, tables.by_seed(found))
+close(page, found.table)

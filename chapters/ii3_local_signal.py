@@ -56,11 +56,11 @@ page = begin(globals(), STUDY, "ii3_local_signal")
 
 # %% mystnb={"figure": {"caption": "What a filter along the signal answers to each row of one image with 1,000 rows of noise: without a threshold, and with one.", "name": "fig-signal-image"}, "image": {"alt": "Two panels of bars: many grey ones and a red one; on the right nearly all grey ones are gone."}}
 from sameloss.studies import drawing
-from sameloss.studies.local_signal import figures, tables
+from sameloss.studies.local_signal import show
 
 left, right = drawing.panels(2, width=4.5)
-figures.one_image(figures.WITHOUT, left)
-figures.one_image(figures.WITH, right)
+show.one_image(0.0, left)
+show.one_image(-0.6, right)
 drawing.legend(left)
 
 # %%
@@ -90,7 +90,8 @@ from sameloss.studies.local_signal.theory import population
 show_source(population)
 
 # %% mystnb={"figure": {"caption": "How often a filter along the signal is right, against its threshold; the best one of each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
-ax = figures.thresholds((100, 300, 1000, 3000), drawing.panels(1, width=6)[0])
+ax = drawing.panels(1, width=6)[0]
+show.thresholds((100, 300, 1000, 3000), ax)
 drawing.legend(ax)
 
 # %% [markdown]
@@ -101,16 +102,8 @@ drawing.legend(ax)
 # k$, as in the text. The flow is exact; stochastic descent is exact in law, as only rows that survive the threshold are drawn.
 
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
-found = page.found
-axes = drawing.panels(3, width=3.6)
-figures.parameters(found, axes[0]).legend()
-figures.ratio(found, axes[1])
-_ = figures.training_accuracy(found, axes[2])
-
-# %%
-from sameloss.book.chapter import render
-
-render(tables.training_table(found), decimals=3)
+found = page.results
+show.training(found, drawing.panels(3, width=3.6))
 
 # %% [markdown]
 # ## How many rows, how many steps
@@ -119,18 +112,16 @@ render(tables.training_table(found), decimals=3)
 
 # %% mystnb={"figure": {"caption": "Left: what the best filter and the linear model reach. Right: accuracy along the exact flow, by k; dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Left: the best filter rises from 63 per cent to one, the linear model falls to one half. Right: rising curves, earlier for larger k."}}
 left, right = drawing.panels(2, width=4.5)
-figures.how_large(found, left)
-left.legend(fontsize="small")
-_ = figures.how_long(found, right)
-
-# %%
-render(tables.best_table(found), decimals=4)
+show.how_large(found, left)
+show.how_long(found, right)
 
 # %% [markdown]
 # Steps of $\eta_w$ = {glue:text}`lr` until the flow is right so often:
 
 # %%
-render(tables.steps_table(found), decimals=3)
+from sameloss.book.chapter import render
+
+render(show.steps_table(found), decimals=3)
 
 # %% tags=["remove-cell"]
 from myst_nb import glue
@@ -143,19 +134,20 @@ glue("lr", f"{page.config.descent.lr:g}", display=False)
 # Accuracies by the number of rows and the strength of the noise. What the best filter could do, what a linear model could, and where training is:
 
 # %% mystnb={"figure": {"caption": "Per cent of images that are right: of the best filter, and of the linear model.", "name": "fig-signal-best"}, "image": {"alt": "Two tables of colours: the filter's is bright except at upper left, the linear model's dark everywhere."}}
-left, right = drawing.panels(2, width=5)
-figures.best_phase(found, "network", left)
-_ = figures.best_phase(found, "linear", right)
+for (model, name), ax in zip(
+    (("network", "best filter"), ("linear", "linear model")), drawing.panels(2, width=5), strict=True
+):
+    show.phase(found.best.pivot(index="multiplier", columns="noise", values=model), name, ax)
 
 # %% mystnb={"figure": {"caption": "Per cent of images that the exact flow has right after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Three tables of colours which become brighter with the steps, from the lower right."}}
 for steps, ax in zip((1e3, 1e5, page.config.horizon), drawing.panels(3, width=3.6), strict=True):
-    figures.phase_at(found, steps, ax)
+    show.phase(show.reached_at(found.phase, steps), f"after {steps:,.0f} steps", ax)
 
 # %% [markdown]
 # Move the step:
 
 # %%
-from sameloss.book.movable_phase import movable_phase
+from sameloss.book.movable import movable_phase
 
 movable_phase(found.phase)
 
@@ -167,9 +159,7 @@ movable_phase(found.phase)
 # learns. With a filter for each the noise has $r$ times as many rows, which a threshold removes. What equal weights on the best number of features reach, and one common threshold, both exactly (the last $r$ is $1/\sigma^2$):
 
 # %%
-from sameloss.studies.local_signal.features import feature_table
-
-render(feature_table(), decimals=4)
+render(show.feature_table(), decimals=4)
 
 # %% [markdown]
 # Whether descent finds a filter for each is not computed here.
@@ -183,7 +173,7 @@ render(feature_table(), decimals=4)
 # around each $c^0$: how many in a hundred end there, by $\eta_w$ in units of $|c^0|/k$:
 
 # %%
-render(tables.dead_table(found), decimals=0)
+render(show.dead_table(found), decimals=0)
 
 # %% tags=["remove-cell"]
 glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
@@ -196,12 +186,12 @@ glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 # further filter, and stays far from what one trained filter can do in the end:
 
 # %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by their number of filters, means over starts with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
+from sameloss.studies.local_signal.tangent import PATCHES
 from sameloss.studies.local_signal.theory import best_threshold
-from sameloss.studies.local_signal.tangent import figures as kernels
 
-patches = page.config.tangent_rows.patches
-ax = kernels.errors_by_filters(page.tangent, patches, drawing.panels(1, width=7)[0])
-ax.axhline(1 - best_threshold(patches)[1], color="0.2", ls="-.", lw=1)
+ax = drawing.panels(1, width=7)[0]
+show.errors_by_filters(found.tangent, ax)
+ax.axhline(1 - best_threshold(PATCHES)[1], color="0.2", ls="-.", lw=1)
 drawing.legend(ax)
 
 # %% [markdown]
@@ -217,13 +207,11 @@ render(page.checks[["text", "value", "target", "tolerance", "passed"]], decimals
 # **What it shows.** {glue:text}`summary`
 
 # %% tags=["remove-cell"]
-glue("summary", tables.in_words(found, page.tangent), display=False)
+glue("summary", show.training_in_words(found), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.studies.local_signal.theory import Patches
-
-print("best accuracy of one filter at k = 1,000:", f"{best_threshold(Patches(1000))[1]:.4f}")
+print("best accuracy of one filter at k = 1,000:", f"{best_threshold(PATCHES)[1]:.4f}")
 
 # %% [markdown]
 # ## Deviations

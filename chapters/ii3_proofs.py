@@ -44,20 +44,14 @@ page = begin(globals(), STUDY, "ii3_proofs")
 #
 # The moments of $Z$ given $Z \ge -b$ are printed with $\alpha = |b|/s$. That is right for $b \le 0$; for $b > 0$ it has to be $-b/s$:
 
-# %%
-from sameloss.book.chapter import render
-from sameloss.studies.local_signal.proofs import tables as shown
-
-render(shown.moment_table(), decimals=3)
-
 # %% mystnb={"figure": {"caption": "E[Z | Z ≥ −b]/s, as printed and as it is (left). The noise's part of the gradient along w*, at every state with b ≤ 0, under the bound in the proof of Lemma 3.1 and under ours (right).", "name": "fig-proofs-truncated"}, "image": {"alt": "Left: two curves that agree for b below zero and part above. Right: points just under the lower of two curves."}}
 from sameloss.studies import drawing
-from sameloss.studies.local_signal.proofs import figures
+from sameloss.studies.local_signal import proofs, show
 
-found = page.proofs
+found = page.results
 left, right = drawing.panels(2, width=4.5)
-figures.truncated_means(left)
-_ = figures.noise_parts(found, right)
+show.truncated_means(left)
+show.noise_parts(found, right)
 
 # %% [markdown]
 # The error is harmless where $b$ is positive only for a short time. (B.4) and (B.5), the share of $Z_i$ that is along $w^*$, and the bounds (B.6) on Mills' ratio hold.
@@ -74,12 +68,14 @@ _ = figures.noise_parts(found, right)
 # Each is about the moment at which a filter's error falls to 1 %. Along $w^*$, $v = 0$, that depends on $|b|/c$ alone:
 
 # %%
-render(shown.invariant_table(found), decimals=3)
+from sameloss.book.chapter import render
+
+render(show.invariant_table(found), decimals=3)
 
 # %% mystnb={"figure": {"caption": "The threshold α = |b|/s at which the error is 1 %, Lemma B.5's limit, and where the signal itself does not pass (left). The gradient by b at an error of 1 %; dotted: its form for small c (right).", "name": "fig-proofs-along"}, "image": {"alt": "Left: a flat curve near 3 under a slowly rising one, crossed by a steep one at k about 1,600. Right: curves that rise through zero, later the smaller c is."}}
 left, right = drawing.panels(2, width=4.5)
-figures.thresholds(found, left)
-_ = figures.bias_gradients(found, right)
+show.alphas_along(found, left)
+show.bias_gradients(found, right)
 
 # %% [markdown]
 # - **B.5**, $\alpha \le 2\sqrt{\log k}$. With room to spare, if the signal passes the threshold. If $|b| > c$ it does not, $f$ is 0 nearly always, and the error is 1:
@@ -106,12 +102,8 @@ _ = figures.bias_gradients(found, right)
 # ## Lemma 3.3: when b falls
 #
 # $\nabla_b \ge C$ once $c \ge C_2/\log^4 k$. As printed it is false for every $k$: where noise is thresholded out, only the signal is left, which pulls $b$ up. With an error
-# above 1 % it is true from some $k$ on. At an error of 1 %:
-
-# %%
-render(shown.bias_table(found), decimals=3)
-
-# %% [markdown]
+# above 1 % it is true from some $k$ on; at an error of 1 % the figure above shows from which (right).
+#
 # At $k$ = 1,000 and $c = 1$ the sign changes at an error of {glue:text}`turn` %: below it $b$ rises again unless $c$ grows. For small $c$ the gradient is
 # $\tfrac12[\sqrt k \log k\, c\,(\varphi(\alpha) - \alpha\Phi^c(\alpha)) - 1]$, and that shows more than is printed: $c \ge 10\sigma = 10 \log k/\sqrt k$ is enough from $k = 10^5$ on, far below $1/\log^4 k$
 # for large $k$, and far above it before.
@@ -119,13 +111,13 @@ render(shown.bias_table(found), decimals=3)
 # ## States at which lemmas are false
 
 # %%
-render(shown.example_table(found), decimals=3)
+render(show.example_table(found), decimals=3)
 
 # %% [markdown]
 # ## From which k on
 
 # %%
-render(shown.turn_table(found))
+render(show.turn_table(found))
 
 # %% [markdown]
 # ## Lemma B.10 (Littlewood and Offord) and B.11
@@ -134,7 +126,7 @@ render(shown.turn_table(found))
 # the middle sums. With $s - 1 \le \Delta < s$ it holds without the $o(1)$, because Erdős' exact maximum, the $s$ largest binomial coefficients, is below $s$ times the central one:
 
 # %%
-render(shown.small_ball_table(), decimals=3)
+render(show.small_ball_table(), decimals=3)
 
 # %% [markdown]
 # Lemma B.11's last step, that two slabs are at least as likely together as if they were independent, is Šidák's inequality; the thesis does not name it.
@@ -144,7 +136,7 @@ render(shown.small_ball_table(), decimals=3)
 # Over starts, sets of gates that are open to the signal, and the best and random $W$:
 
 # %%
-render(shown.several_table(found), decimals=4)
+render(show.several_table(found), decimals=4)
 
 # %% [markdown]
 # ## Theorem 3.2: the best of tangent kernels
@@ -155,49 +147,32 @@ render(shown.several_table(found), decimals=4)
 #
 # $$\text{error} = \Phi(-\sqrt\rho), \qquad \rho = \frac{1}{\log^2 k} \Big[\frac{1 - t^2}{p} + \frac{t^2}{q}\Big], \quad p = P[|N| \ge D],\; q = E[N^2; |N| \ge D].$$
 
-# %%
-from sameloss.studies.local_signal.tangent import figures as kernels
-from sameloss.studies.local_signal.tangent import tables as tangent
-
-render(tangent.one_filter_table(), decimals=5)
-
 # %% mystnb={"figure": {"caption": "Error of the best W by the number of filters at k = 1,000, means over starts with 95 % intervals; dotted: the linear error, dashed: 0.1 (left). Share of one filter's starts that are better than 0.1, by k; dashed: .001 (right).", "name": "fig-proofs-kernel"}, "image": {"alt": "Left: errors that fall with the number of filters, except at b = 0, where they stay near the linear one. Right: a share that falls slowly with k, through .001 at 5e10."}}
 left, right = drawing.panels(2, width=4.8)
-kernels.errors_by_filters(found.tangent, found.patches, left)
+show.errors_by_filters(found.tangent, left)
 left.legend(fontsize="x-small")
-kernels.shares_by_rows(right)
-_ = right.legend()
+show.shares_by_rows(right)
 
 # %% [markdown]
 # At the thesis' own start, $b = 0$, every indicator is one and the kernel is the linear model, with any number of filters. The kernel leaves out the gradient by $b$; with it the error is
 # a little lower. For several filters thresholds at the signal are not the best: a gate that is closed to the signal by a hair lets the same noise through, and subtracts it.
-
-# %%
-render(tangent.tangent_table(found.tangent), decimals=3)
-
-# %% [markdown]
-# On drawn images, whose rows' sums are what they are, beside the errors by moments:
-
-# %%
-render(tangent.held_out_table(found.tangent), decimals=4)
-
-# %% [markdown]
+# "Held out" are errors on drawn images, whose rows' sums are what they are.
+#
 # ## The statements, judged
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 from math import log
 
-from sameloss.studies.local_signal.proofs.lemmas import gaussian_alpha, least_rows
-from sameloss.studies.local_signal.tangent.rows import rows_for_linear_error
+from sameloss.studies.local_signal.tangent import rows_for_linear_error
 
-print("least k at which a filter has an error of 1 %:", least_rows())
+print("least k at which a filter has an error of 1 %:", proofs.least_rows())
 print("least k at which the linear error is .49:", f"{rows_for_linear_error(0.49):.2e}")
-print("α at an error of 1 %, k = 10¹²:", round(gaussian_alpha(log(1e12)), 2))
+print("α at an error of 1 %, k = 10¹²:", round(proofs.gaussian_alpha(log(1e12)), 2))
 
 # %%
 judged = page.statements()
-render(shown.judged_table(judged, found))
+render(judged[["place", "statement", "verdict", "correction"]])
 
 # %%
 render(page.checks[["of", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
@@ -210,18 +185,12 @@ from math import exp
 
 from myst_nb import glue
 
-from sameloss.studies.local_signal.proofs.lemmas import (
-    error_where_bias_turns,
-    log_large_entries,
-    loss_bound_on_c,
-)
-
-glue("summary", shown.in_words(found, judged), display=False)
-glue("no-large", shown.rows_in_words(found.turns[found.turns.of == "lemB4"].decades.iloc[0]), display=False)
-glue("large", f"{exp(log_large_entries(log(1000), 500, 10)):.0f}", display=False)
-glue("bound-1000", f"{loss_bound_on_c(1000):,.0f}", display=False)
-glue("bound-10000", f"{loss_bound_on_c(10_000):,.0f}", display=False)
-glue("turn", f"{100 * error_where_bias_turns(1000):.1f}", display=False)
+glue("summary", show.proofs_in_words(found, judged), display=False)
+glue("no-large", show.rows_in_words(found.turns[found.turns.of == "lemB4"].decades.iloc[0]), display=False)
+glue("large", f"{exp(proofs.log_large_entries(log(1000))):.0f}", display=False)
+glue("bound-1000", f"{proofs.loss_bound_on_c(1000):,.0f}", display=False)
+glue("bound-10000", f"{proofs.loss_bound_on_c(10_000):,.0f}", display=False)
+glue("turn", f"{100 * proofs.error_where_bias_turns(1000):.1f}", display=False)
 
 # %% [markdown]
 # ## Deviations

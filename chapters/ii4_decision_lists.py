@@ -54,16 +54,10 @@ page = begin(globals(), STUDY, "ii4_decision_lists")
 # $a$ itself occurs, it is its own default. The lists are those of the thesis' figure.
 
 # %% mystnb={"figure": {"caption": "One sequence: a row for each of its tokens (the first 14), with the token's list. Tokens that occur in the sequence are filled; the first of them in each list, blue, determines the label.", "name": "fig-lists-one-sequence"}, "image": {"alt": "Rows of list tokens; in most rows only the last one, the token itself, occurs and is blue."}}
-
-from sameloss.seeds import generator_for
-from sameloss.studies import drawing
-from sameloss.studies.decision_lists import figures
-from sameloss.studies.decision_lists.theory import draw_sequences
+from sameloss.studies.decision_lists import show
 
 lists = page.config
-task = lists.task.build()
-sequence = draw_sequences(task.words, lists.task.length, 1, generator_for("lists shown", 0))[0]
-_ = figures.one_sequence(task, sequence, drawing.panels(1, width=6.5)[0])
+show.one_sequence(lists)
 
 # %% [markdown]
 # As printed, the lists take numbers from 1 to 200 modulo 201, and that is no map of the vocabulary onto itself:
@@ -108,18 +102,13 @@ print((column.first_step() * 16).round(4))
 # default grows alone, then the other tokens of the list overtake it, the head first.
 
 # %% mystnb={"figure": {"caption": "Scores of one token's column along the exact flow, a panel a read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
-tables = page.tables
-names = ["theorem", *(f"{readout:g}" for readout in lists.shown[:3])]
-axes = drawing.panels(len(names), width=4.5)
-for name, ax in zip(names, axes, strict=True):
-    figures.scores_along(tables, name, ax)
-drawing.legend(axes[0])
+tables = page.results
+show.scores_along(tables)
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.decision_lists import tables as shown
 
-render(shown.event_table(tables))
+render(show.event_table(tables))
 
 # %% [markdown]
 # The table has the scaled times $(c/n)^2 t$ of the next section, from which scores have an order. While the default is highest, a token is classified exactly if it decides its own label: the accuracy stands still at {glue:text}`plateau` %. In the order of
@@ -127,19 +116,19 @@ render(shown.event_table(tables))
 
 # %% tags=["remove-cell"]
 from myst_nb import glue
+from sameloss.studies.decision_lists.statements import uniform_bound
 
-exact = lists.task.column(1.0)
-first = tables.descent
+exact, first = lists.task.column(1.0), tables.everywhere.iloc[0]
 glue("plateau", f"{100 * exact.plateau:.2f}", display=False)
 glue("critical", f"{exact.critical_readout:.2f}", display=False)
-glue("theorem-readout", f"{lists.task.theorem_readout:.3g}", display=False)
+glue("theorem-readout", f"{first.readout:.3g}", display=False)
 glue("steps-taken", f"{first.steps:,.0f}", display=False)
 glue("steps-promised", f"{first.promised:.3g}", display=False)
 glue("attention-there", f"{first.attention:.6f}", display=False)
 glue("attention-end", f"{first.attention_at_end:.6f}", display=False)
 glue("uniform", f"{1 / first.length:.6f}", display=False)
 glue("scores-end", f"{first.largest_at_end:.2g}", display=False)
-bound = shown.uniform_bound(lists)
+bound = uniform_bound(lists)
 glue("bound", f"{100 * bound.mean:.1f} ± {100 * bound.standard_error:.1g}", display=False)
 glue("difference", f"{first.length * first.attention - 1:.1e}", display=False)
 
@@ -147,7 +136,7 @@ glue("difference", f"{first.length * first.attention - 1:.1e}", display=False)
 # Move the time, and see what the token attends to in every kind of sequence:
 
 # %%
-from sameloss.book.movable_lists import movable_lists
+from sameloss.book.movable import movable_lists
 
 movable_lists(tables)
 
@@ -158,7 +147,7 @@ movable_lists(tables)
 # $1/\lambda$: {glue:text}`steps-promised`. Gradient descent on the exact loss needs {glue:text}`steps-taken`.
 
 # %%
-render(shown.descent_table(tables), decimals=6)
+render(show.descent_table(tables), decimals=6)
 
 # %% [markdown]
 # At that moment the mean attention on the label-determining token is {glue:text}`attention-there`, where uniform attention pays {glue:text}`uniform`; at the end of
@@ -169,9 +158,7 @@ render(shown.descent_table(tables), decimals=6)
 # $(c/n)^2 t$ have a limit.
 
 # %% mystnb={"figure": {"caption": "Along the exact flow: attention on the label-determining token (left; dotted: uniform attention, bars: perfect from here on), and accuracy (right).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time by read-out: flat at the theorem's, growing at practical ones; accuracies rise in the same steps."}}
-left, right = drawing.panels(2, width=4.5)
-figures.attention_along(tables, left)
-_ = figures.accuracy_along(tables, right)
+show.attention_along(tables)
 
 # %% [markdown]
 # ## How large must the read-out be?
@@ -181,26 +168,13 @@ _ = figures.accuracy_along(tables, right)
 # lists of four it is about $\log L + \log 2$:
 
 # %% mystnb={"figure": {"caption": "The critical read-out by vocabulary (left), and the time to perfection half a unit below it, at it and above it (right; points that are missing: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "The read-out c* grows with the logarithm of L; below it times explode."}}
-left, right = drawing.panels(2, width=4.5)
-figures.critical_readouts(tables, left)
-_ = figures.escape_times(tables, right)
-
-# %%
-render(shown.critical_table(tables), decimals=2)
+show.critical(tables)
 
 # %% [markdown]
 # ## How the time grows
 
-# %% mystnb={"figure": {"caption": "Scaled time to perfection at the theorem's read-out: by vocabulary at fixed densities and lengths of sequences (left), and by the length of lists (right).", "name": "fig-lists-scaling"}, "image": {"alt": "Straight lines on logarithmic axes; a slow rise with the length of lists."}}
-left, right = drawing.panels(2, width=4.5)
-figures.scaling(tables, left)
-_ = figures.by_rules(tables, right)
-
-# %% [markdown]
-# Exponents from each vocabulary to the next; $(L^2/n) \log L$ would have ones that fall to 1 where $n$ grows with $L$, and to 2 where it does not:
-
-# %%
-render(shown.slope_table(tables), decimals=2)
+# %% mystnb={"figure": {"caption": "Scaled time to perfection at the theorem's read-out: by vocabulary at fixed densities and lengths of sequences (left; dotted: proportional to $(L^2/n) \\log L$, through the last point), and by the length of lists (right).", "name": "fig-lists-scaling"}, "image": {"alt": "Straight lines on logarithmic axes; a slow rise with the length of lists."}}
+show.scaling(tables)
 
 # %% [markdown]
 # ## One step on V (Figure 4.1)
@@ -210,18 +184,10 @@ render(shown.slope_table(tables), decimals=2)
 # thesis drew is not said.
 
 # %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on drawn sequences; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Images of V: a bright shifted diagonal with weaker bands, in noise that shrinks with the number of sequences."}}
-from sameloss.studies.decision_lists.theory import exact_step, sampled_step
-
-rate, length = float(task.words**2), lists.task.length
-counts = lists.drawn[:3:2]
-axes = drawing.panels(1 + len(counts), width=4.2)
-figures.one_step_map(exact_step(task, length, rate), "exactly", axes[0])
-for count, ax in zip(counts, axes[1:], strict=True):
-    read_out = sampled_step(task, length, rate, count, generator_for("lists shown step", count))
-    figures.one_step_map(read_out, f"{count:,} sequences", ax)
+show.one_step(lists)
 
 # %%
-render(shown.step_table(tables), decimals=2)
+render(tables.steps.drop(columns="seed").groupby("count").mean().reset_index(), decimals=2)
 
 # %% [markdown]
 # ## SGD beside the exact flow
@@ -233,16 +199,15 @@ render(shown.step_table(tables), decimals=2)
 glue("sgd-readout", f"{lists.readout:g}", display=False)
 
 # %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from nothing (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-lists-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
-axes = drawing.panels(3)
-figures.sgd_beside_flow(tables, axes[0])
-figures.both_along(tables, axes[1])
-_ = figures.readout_along(tables, axes[2])
+show.along_sgd(tables)
 
 # %%
-render(shown.sgd_table(tables), decimals=3)
+from sameloss.studies.decision_lists.statements import joint_table, sgd_table
+
+render(sgd_table(tables), decimals=3)
 
 # %%
-render(shown.joint_by_vocabulary(tables), decimals=3)
+render(joint_table(tables), decimals=3)
 
 # %% [markdown]
 # ## A fixed sample
@@ -250,18 +215,13 @@ render(shown.joint_by_vocabulary(tables), decimals=3)
 # The theorems are about the population loss. Trained on a fixed sample until all of it is classified, how often does $W$ err on new sequences?
 
 # %% mystnb={"figure": {"caption": "Error on new sequences by the size of the sample (left), and the size that an error takes (right, every seed), beside 1/δ.", "name": "fig-lists-samples"}, "image": {"alt": "Errors fall with the sample; the size needed grows with L far more slowly than 1/δ."}}
-left, right = drawing.panels(2, width=4.5)
-figures.sample_errors(tables, left)
-_ = figures.samples_needed(tables, right)
-
-# %%
-render(shown.sample_table(tables), decimals=0)
+show.samples(tables)
 
 # %% [markdown]
 # ## Without each assumption
 
 # %% mystnb={"figure": {"caption": "What the assumptions are for: repeated tokens (4.1), a start off zero, a read-out off cP, and rare sets (4.3).", "name": "fig-lists-departures"}, "image": {"alt": "Four panels: times with repeated tokens fall as 1/c; far starts take longer than promised; accuracy falls with the distance from cP; times grow as heads get rare."}}
-figures.departures(tables, drawing.panels(4, width=4.5))
+show.departures(tables)
 
 # %% [markdown]
 # The first panel's task has nine tokens and sequences of three; with repeated ones $W$ has to move by $2 \log 2$ at every read-out. In the third, distances are relative to $c$,
@@ -272,7 +232,7 @@ figures.departures(tables, drawing.panels(4, width=4.5))
 # The library's encoder, with embeddings, LayerNorms, residual stream and Adam, without positions, with and without its MLP; before training and after:
 
 # %%
-render(shown.block_table_in_words(tables), decimals=3)
+render(tables.blocks.drop(columns="seed").groupby(["layers", "mlp", "step"]).mean().reset_index(), decimals=3)
 
 # %% [markdown]
 # ## The statements, judged
@@ -288,19 +248,28 @@ from sameloss.studies.decision_lists.proofs import sketch_slope
 print(round(sketch_slope((0.05, 0.90, 0.03, 0.02), readout=50.0, absent=4), 5))
 
 # %%
-from sameloss.studies.decision_lists.statements import STATEMENTS
-
 judged = page.statements()
 render(judged[["place", "statement", "verdict", "correction"]])
 
 # %%
-render(shown.checks_in_words(page.checks, STATEMENTS))
+render(page.checks[["of", "text", "value", "target", "tolerance", "printed", "passed"]], decimals=4)
 
 # %% [markdown]
-# **What it shows.** {glue:text}`summary`
+# **What it shows.** In the regime of Theorem 4.3 attention is not learnt: at perfection it pays {glue:text}`attention-there` to the token that decides, uniform
+# attention {glue:text}`uniform`. The statements, by verdict: {glue:text}`verdicts`. The theorem's steps are {glue:text}`excess` times those that it takes. From nothing
+# both matrices reach {glue:text}`joint` %; the plateau ends after {glue:text}`plateau-end` steps.
 
 # %% tags=["remove-cell"]
-glue("summary", shown.in_words(tables, judged), display=False)
+joint = joint_table(tables).query("`vocabulary L` == @lists.vocabulary")
+end = joint["plateau to step"].median()
+glue(
+    "verdicts",
+    ", ".join(f"{v} ({count})" for v, count in judged.verdict.value_counts().items()),
+    display=False,
+)
+glue("excess", f"{first.promised / first.steps:.1e}", display=False)
+glue("joint", f"{100 * joint['accuracy at the end'].mean():.1f}", display=False)
+glue("plateau-end", f"{end:,.0f}" if end > 0 else "no", display=False)
 
 # %% [markdown]
 # ## Deviations

@@ -59,7 +59,7 @@ page = begin(globals(), STUDY, "ii5_growing")
 
 # %%
 from sameloss.book.chapter import show_source
-from sameloss.models.grow import repeated
+from sameloss.models.enlarge import repeated
 
 show_source(repeated)
 
@@ -72,10 +72,10 @@ print(repeated(6, 3, index=1, block=1), repeated(6, 3, index=1, block=3), sep="\
 
 # %% mystnb={"figure": {"caption": "The maps of this page: which layer of the shallow model stands at each place of the grown one, or is repeated there (blue: new).", "name": "fig-maps"}, "image": {"alt": "One row a map, with the numbers of the shallow model's layers in the order of the grown one."}}
 from sameloss.studies import drawing
-from sameloss.studies.growing import figures
+from sameloss.studies.growing import show
 
-grown = page.grown
-_ = figures.layer_maps(grown, drawing.panels(1, width=6)[0])
+grown = page.results
+show.layer_maps(grown, drawing.panels(1, width=6)[0])
 
 # %% [markdown]
 # ## Is there depth to gain?
@@ -98,29 +98,27 @@ render(locality, decimals=4)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.growing import tables
-
-glue("headroom", tables.headroom_in_words(grown.headroom()), display=False)
-glue("ceiling", tables.ceiling_in_words(grown), display=False)
-glue("transition", tables.transition_in_words(grown), display=False)
-glue("lag", str(page.growing.lag), display=False)
-glue("steps", str(page.growing.steps), display=False)
+glue("headroom", show.headroom_in_words(grown.headroom()), display=False)
+glue("ceiling", show.ceiling_in_words(grown), display=False)
+glue("transition", show.transition_in_words(grown), display=False)
+glue("lag", str(page.settings.lag), display=False)
+glue("steps", str(page.settings.steps), display=False)
 
 # %% mystnb={"figure": {"caption": "KL after growing, mean over the shallow models, one line an operator. At step 0 copies have disrupted the function; the others have preserved it, exactly or nearly.", "name": "fig-after-growing"}, "image": {"alt": "KL against steps after growing on logarithmic axes; copies begin above the others and fall fastest."}}
 (ax,) = drawing.panels(1, width=6)
-figures.after_growing(grown, ax)
+show.after_growing(grown, ax)
 drawing.legend(ax)
 
 # %%
-render(tables.operator_table(grown), decimals=4)
+render(show.operator_table(grown), decimals=4)
 
 # %% [markdown]
 # ## The first loss, the early loss, the last (Figure 5.2)
 
 # %% mystnb={"figure": {"caption": "Figure 5.2: the final KL of every operator against the KL right after growing (left) and after 5 % of the steps (right), each over the mean of its shallow model's candidates.", "name": "fig-early-final"}, "image": {"alt": "Two scatter plots of the final KL, coloured by how new layers begin."}}
 axes = drawing.panels(2, width=4.5)
-figures.early_against_final(grown, 0, "right after growing", axes[0])
-figures.early_against_final(grown, grown.early, f"after {grown.steps[grown.early]} steps", axes[1])
+show.early_against_final(grown, 0, "right after growing", axes[0])
+show.early_against_final(grown, grown.early, f"after {grown.steps[grown.early]} steps", axes[1])
 drawing.legend(axes[0])
 
 # %% [markdown]
@@ -128,7 +126,7 @@ drawing.legend(axes[0])
 # are ordered one way and those that begin alike another way, the pooled number is about the ways and not about the loss:
 
 # %%
-render(tables.correlation_table(grown))
+render(show.correlation_table(grown))
 
 # %% [markdown]
 # ## How early? (Figure 5.3)
@@ -136,53 +134,45 @@ render(tables.correlation_table(grown))
 # {glue:text}`transition`.
 
 # %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL; the correlation between any two looks, and where later ones begin to agree (lines); how often the best operator is among the first; and the relative regret of choosing then. Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Four panels against the steps after growing: correlation, a map of correlations between looks, recall, and relative regret."}}
-curve = figures.how_early(grown, drawing.panels(4, width=4.5))
+curve = show.how_early(grown, drawing.panels(4, width=4.5))
 
 # %% [markdown]
 # {glue:text}`ceiling`. Move the step to see what one would choose then:
 
 # %%
-from sameloss.book.movable_growth import movable_growth
-from sameloss.studies.growing.claims import found_by_record
+from sameloss.book.movable import movable_growth
 from sameloss.studies.recorded import record_in_words, recorded
 
-thirty = found_by_record("ii5_growing", "laptop-long")
+thirty = page.recorded("laptop-long")
 movable_growth({f"preset {page.config.name}": grown, "recorded, thirty operators": thirty})
 
 # %% [markdown]
 # ## What LAG chooses, and what it costs (Tables 5.1 and 5.2)
 #
 # LAG trains all candidates for {glue:text}`lag` of {glue:text}`steps` steps, and goes on with the best. What each way to choose ends
-# with, over what the best operator ends with:
-
-# %% mystnb={"figure": {"caption": "Final KL of each way to choose over that of the best operator of the same shallow model, with 95 % intervals over shallow models.", "name": "fig-choices"}, "image": {"alt": "One row a way to choose, with its interval."}}
-choices = tables.choice_table(grown)
-_ = figures.final_losses(choices, drawing.panels(1, width=7)[0])
+# with, over what the best operator of the same shallow model ends with (95 % intervals over shallow models):
 
 # %%
-render(choices, decimals=4)
+render(show.choice_table(grown), decimals=4)
 
 # %% [markdown]
 # The thesis' numbers, from one trial an operator (losses in nats a token of natural text):
 
 # %%
-render(tables.PUBLISHED_CHOICES, decimals=4)
+render(show.PUBLISHED_CHOICES, decimals=4)
 
 # %% [markdown]
 # Trying has a price, which the thesis does not count: with its 30 operators LAG@200 takes 5.8 % of the 100,000 steps that
 # follow, LAG@2000 takes 58 %.
-
-# %%
-render(tables.flops_table(page.growing), decimals=1)
-
-# %% [markdown]
+#
 # The thesis sets $k$ by eye, some steps after looks begin to agree. Two rules need no eye: *halving* {cite}`jamieson2016best` drops the worse half
 # at a first step, at twice that, and so on; *when settled* waits until the same candidate has been best for half of the
 # steps taken.
 
 # %% mystnb={"figure": {"caption": "Relative regret of each way to choose, with 95 % intervals over shallow models, against what trying the others costs.", "name": "fig-regret-by-cost"}, "image": {"alt": "Regret against cost on a logarithmic axis: a curve for LAG by its step, points for halving and for waiting."}}
-selection = tables.selection_table(grown)
-ax = figures.regret_by_cost(selection, grown.by_lot().mean(), drawing.panels(1, width=6.5)[0])
+selection = show.selection_table(grown)
+(ax,) = drawing.panels(1, width=6.5)
+show.regret_by_cost(selection, grown.by_lot().mean(), ax)
 drawing.legend(ax)
 
 # %%
@@ -196,7 +186,7 @@ render(selection, decimals=2)
 # one trial: 28.18, 25.23, 21.82, 21.59 and 21.82 % on TyDi QA for oracle, LAG, LAG@0, last and random on top.
 
 # %%
-render(tables.downstream_table(grown, page.tables["downstream"]), decimals=2)
+render(show.downstream_table(grown, page.tables()["downstream"]), decimals=2)
 
 # %% [markdown]
 # ## Does the landscape tell as much?
@@ -205,7 +195,7 @@ render(tables.downstream_table(grown, page.tables["downstream"]), decimals=2)
 # flatter ends better.
 
 # %%
-render(tables.landscape_table(grown))
+render(show.landscape_table(grown))
 
 # %% [markdown]
 # ## Thirty operators, and how the picture fades
@@ -217,43 +207,42 @@ render(tables.landscape_table(grown))
 # {glue:text}`ceiling-thirty`.
 
 # %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation, recall and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Four panels against the steps after growing, for thirty operators."}}
-_ = figures.how_early(thirty, drawing.panels(4, width=4.5))
+_ = show.how_early(thirty, drawing.panels(4, width=4.5))
 
 # %%
-render(tables.choice_table(thirty), decimals=4)
+render(show.choice_table(thirty), decimals=4)
 
 # %% [markdown]
 # With nine maps a way, correlations within each way to begin say more than with two; and again the landscape, and what the models
 # know:
 
 # %%
-render(tables.correlation_table(thirty))
+render(show.correlation_table(thirty))
 
 # %%
-render(tables.landscape_table(thirty))
+render(show.landscape_table(thirty))
 
 # %%
-render(tables.downstream_table(thirty, recorded("downstream", "laptop-long", "ii5_growing")), decimals=2)
+render(show.downstream_table(thirty, recorded("downstream", "laptop-long", "ii5_growing")), decimals=2)
 
 # %% tags=["remove-cell"]
 glue("record", record_in_words("laptop-long", "ii5_growing"), display=False)
-glue("ages", tables.ages_in_words(thirty), display=False)
-glue("ceiling-thirty", tables.ceiling_in_words(thirty), display=False)
-glue("headroom-thirty", tables.headroom_in_words(thirty.headroom()), display=False)
+glue("ceiling-thirty", show.ceiling_in_words(thirty), display=False)
+glue("headroom-thirty", show.headroom_in_words(thirty.headroom()), display=False)
 
 # %% [markdown]
 # The thesis grows after 83 % and 75 % of the pre-training. Here other shallow models of this page's shape, and on its language, are grown at several ages,
-# up to sixteen times as long: towards saturation, where a model has learnt what it can hold. {glue:text}`ages`.
+# up to sixteen times as long: towards saturation, where a model has learnt what it can hold.
 
 # %% mystnb={"figure": {"caption": "Recorded: by the steps of the shallow models, what depth gains and how much operators differ at the end (left), and when the end can be told (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line an age."}}
 left, right = drawing.panels(2, width=4.5)
-figures.spread_by_age(thirty, left)
+show.spread_by_age(thirty, left)
 left.legend(fontsize="small")
-figures.correlation_by_age(thirty, right)
+show.correlation_by_age(thirty, right)
 _ = right.legend(title="before growing", fontsize="small")
 
 # %%
-render(tables.age_table(thirty), decimals=3)
+render(show.age_table(thirty), decimals=3)
 
 # %% [markdown]
 # ## Thesis beside ours
@@ -277,7 +266,7 @@ verdicts = beside_the_paper(page)
 import torch
 
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.grow import PRESERVING, grow
+from sameloss.models.enlarge import PRESERVING, grow
 
 model = Encoder(EncoderShape(8, 2, 2, 16), words=5, max_length=6, seed=0).double()
 tokens, positions = torch.tensor([[1, 2, 0, 3, 4, 5]]), torch.tensor([2])

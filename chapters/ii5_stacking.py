@@ -53,9 +53,9 @@ page = begin(globals(), STUDY, "ii5_stacking")
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.growing import tables
+from sameloss.studies.growing import show
 
-render(tables.way_table(page.stacking))
+render(show.way_table(page.settings))
 
 # %% [markdown]
 # All ways have the same first stage, batches and rates; the rate stays where it is until the last stage, in which it falls to zero.
@@ -67,23 +67,23 @@ render(tables.way_table(page.stacking))
 
 # %% mystnb={"figure": {"caption": "KL in the last stage against everything computed since the first weights were drawn, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line a way to stack, dashed for the controls."}}
 from sameloss.studies import drawing
-from sameloss.studies.growing import figures
 
-stacks_ = page.stacks
-ax = figures.stacks_by_flops(stacks_, drawing.panels(1, width=6.5)[0])
+stacks_ = page.results
+(ax,) = drawing.panels(1, width=6.5)
+show.stacks_by_flops(stacks_, ax)
 drawing.legend(ax, letters=90)
 
 # %% [markdown]
 # Differences are taken within each first stage; their intervals, 95 %, are over first stages.
 
 # %%
-render(tables.stack_table(stacks_), decimals=4)
+render(show.stack_table(stacks_), decimals=4)
 
 # %% [markdown]
 # What the adaptive way has chosen:
 
 # %%
-render(tables.choices_of_stages(stacks_))
+render(show.choices_of_stages(stacks_))
 
 # %% [markdown]
 # ## The same KL, the same knowledge?
@@ -93,8 +93,9 @@ render(tables.choices_of_stages(stacks_))
 # shape is the same to both: what is left is the way of training. {glue:text}`without`
 
 # %% mystnb={"figure": {"caption": "At equal KL: accuracy of each way to stack minus that of the model from nothing, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row a task and one for their mean, one marker a way, with intervals around zero."}}
-same = tables.same_kl_table(stacks_)
-ax = figures.at_same_kl(same, drawing.panels(1, width=6.5)[0])
+same = show.same_kl_table(stacks_)
+(ax,) = drawing.panels(1, width=6.5)
+show.at_same_kl(same, ax)
 drawing.legend(ax, letters=90)
 
 # %%
@@ -108,16 +109,15 @@ render(same, decimals=3)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-from sameloss.studies.growing.claims import found_by_record
 from sameloss.studies.recorded import record_in_words
 
-glue("without", tables.without_common_kl(stacks_), display=False)
+glue("without", show.without_common_kl(stacks_), display=False)
 glue("record", record_in_words("laptop-long", "ii5_stacking"), display=False)
-deeper = found_by_record("ii5_stacking", "laptop-long")
-glue("without-deeper", tables.without_common_kl(deeper), display=False)
+deeper = page.recorded("laptop-long")
+glue("without-deeper", show.without_common_kl(deeper), display=False)
 
 # %%
-render(tables.stack_table(deeper), decimals=4)
+render(show.stack_table(deeper), decimals=4)
 
 # %% [markdown]
 # ## Thesis beside ours
@@ -135,7 +135,7 @@ verdicts = beside_the_paper(page)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-from sameloss.models.grow import grid
+from sameloss.models.enlarge import grid
 
 stages = {4: 1, 8: 1, 12: 1, 16: 2, 20: 2}  # layers before growing: at every so many-th index
 tried = {layers: len(grid(layers, 4, every)) for layers, every in stages.items()}

@@ -51,7 +51,7 @@ from IPython.display import Markdown
 
 from sameloss.studies.recorded import record_in_words
 
-Markdown(record_in_words("workstation"))
+Markdown(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
 
 # %%
 judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
@@ -111,7 +111,7 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 # and the correction passes all of its checks; otherwise the book shows a counter-example.
 
 # %%
-from sameloss.book.verdicts import all_statements
+from sameloss.book.pages import all_statements
 
 theory = all_statements(page.pages)
 render(theory.drop(columns="page"))

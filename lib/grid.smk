@@ -50,7 +50,7 @@ rule existence:
     resources:
         gpu=1,
     shell:
-        "python -m sameloss.store.one_gpu papermill --no-progress-bar --log-output --cwd {ROOT:q}"
+        "python -m sameloss.store.processes papermill --no-progress-bar --log-output --cwd {ROOT:q}"
         " {input:q} {params.unfinished:q} -p preset {wildcards.preset:q} -p language {wildcards.language:q}"
         " -p size {wildcards.size:q} -p seeds {wildcards.seeds:q}"
         " -p steps {GRID[steps]:q} -p max_hours {GRID[max_hours]:q} -p workers {threads}"

@@ -36,7 +36,7 @@ def home(tmp_path, monkeypatch):
 @pytest.fixture
 def opened(home):
     """Open a page of the book, of the smoke preset unless another is given, with a store of its own."""
-    from sameloss.book.studies import open_page  # which imports every study
+    from sameloss.book.pages import open_page  # which imports every study
 
     return lambda page, **given: open_page(page, **{"preset": "smoke"} | given)
 

@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import inspect
 import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,6 +57,6 @@ def classes() -> list[type]:
 
 
 def run_classes() -> list[type[Run]]:
-    """Return all classes of runs of the library, those that compute nothing themselves left out."""
-    kinds = [kind for kind in classes() if issubclass(kind, Run) and not inspect.isabstract(kind)]
+    """Return all classes of runs of the library, those that others only build on left out."""
+    kinds = [kind for kind in classes() if issubclass(kind, Run) and not kind.__name__.startswith("_")]
     return [kind for kind in kinds if kind.compute is not Run.compute]

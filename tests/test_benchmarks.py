@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sameloss.book.cost_tables import recorded_benchmark
+from sameloss.book.costs import recorded_benchmark
 
 FOLDER = Path(__file__).parent.parent / "benchmarks"
 RESULTS = FOLDER.parent / "results"

@@ -9,8 +9,7 @@ from campaign.parts import Part, Trial, run, table
 from campaign.victims import Files
 
 from sameloss.errors import StoreError
-from sameloss.store.manifest import SCRATCH
-from sameloss.store.store import Run
+from sameloss.store.store import SCRATCH, Run
 
 PARTS = {part.what: part for part in (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS)}
 

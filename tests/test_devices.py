@@ -12,14 +12,18 @@ from emulated_device import DEVICE, emulate
 
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.masking import mask_batch
-from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.measures.downstream.probe import contextual_features, one_hot_features
-from sameloss.measures.flatness import hutchinson, trace
-from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
+from sameloss.measures.downstream import (
+    FinetuneSettings,
+    OptimalProbe,
+    contextual_features,
+    finetune,
+    one_hot_features,
+)
+from sameloss.measures.flatness import hessian, trace
+from sameloss.measures.flatness.sharpness import local_learning_coefficient
 from sameloss.measures.saturation import divergences
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.runs.flatness import flatness_measures, predictions
+from sameloss.runs.measurements import flatness_measures, predictions
 from sameloss.studies.same_loss.estimators import _forms, _three_traces
 from sameloss.training.corpus import Corpus, write_corpus
 from sameloss.training.objectives import (
@@ -91,9 +95,9 @@ def corpus(device):
 def traces(device):
     d = Data(device)
     about, drawn = (d.model, d.masked), {"generator": seeded(), "batch": 20}
-    found = [trace.fisher_trace(*about, estimator=name, generator=seeded()) for name in trace.COTANGENTS]
-    found += [trace.minibatch_trace(*about, **drawn), hutchinson.fisher_gap(*about, d.truth, **drawn)]
-    found += [hutchinson.hutch_plus_plus_trace(*about, d.truth, rank=1, **drawn)]
+    found = [trace.fisher_trace(*about, estimator=name, generator=seeded()) for name in trace.ESTIMATORS]
+    found += [trace.minibatch_trace(*about, **drawn), hessian.fisher_gap(*about, d.truth, **drawn)]
+    found += [hessian.hutch_plus_plus_trace(*about, d.truth, rank=1, **drawn)]
     return [estimated.total for estimated in found]
 
 

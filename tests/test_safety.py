@@ -8,7 +8,7 @@ from library import parsed, sources
 
 PICKLES = {
     "runs/torchrun.py",  # in a folder that its user alone can open, see test_torchrun.py
-    "studies/screens.py",  # a copy of a figure in memory
+    "studies/drawing.py",  # a copy of a figure in memory
 }
 """The modules that read pickles, none of which lies in a store, in a record or in a reader's folder."""
 

@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import Float
 from shapes import check, checked
 
-from sameloss.statistics import bootstrap, prediction
+from sameloss.statistics import intervals, prediction
 
 annotated = checked(typechecker=check)
 
@@ -72,7 +72,7 @@ RIGHT = [
     lambda: first([np.ones(2)], np.ones(2)),
     lambda: zeros(2),
     lambda: prediction.regret(np.ones(3), np.arange(3.0)),
-    lambda: bootstrap.percentile_interval(1.0, np.ones(8)),
+    lambda: intervals.percentile_interval(1.0, np.ones(8)),
 ]
 
 WRONG = [
@@ -91,8 +91,8 @@ WRONG = [
     lambda: zeros(1),
     lambda: prediction.regret(np.ones(3), np.ones(4)),
     lambda: prediction.regret(np.ones(3), [0.0, 1.0, 2.0]),
-    lambda: bootstrap.percentile_interval(1.0, np.ones((8, 8))),
-    lambda: bootstrap.percentile_interval("1", np.ones(8)),
+    lambda: intervals.percentile_interval(1.0, np.ones((8, 8))),
+    lambda: intervals.percentile_interval("1", np.ones(8)),
 ]
 
 

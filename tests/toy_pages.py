@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import pandas as pd
 from toy_runs import Squaring
 
-from sameloss.studies.config import Config
 from sameloss.studies.page import Page
+from sameloss.studies.parameters import Config
 
 
 @dataclass
@@ -21,7 +21,7 @@ class Squares(Page):
     def runs(self):
         return [run for part in self.numbers.values() for run in part]
 
-    def record_tables(self):
+    def tables(self):
         return {"squares": pd.DataFrame({"square": map(self.store.get, self.runs())})}
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from sameloss.errors import ModelError
 from sameloss.languages import PCFGSpec
-from sameloss.store.manifest import SCRATCH
-from sameloss.store.store import Run
+from sameloss.store.store import SCRATCH, Run
 
 TINY = PCFGSpec(
     levels=2,

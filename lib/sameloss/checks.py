@@ -1,6 +1,7 @@
-"""What the numbers of settings may be; the first that is not so ends in one sentence."""
+"""What the numbers of settings may be; the first that is not so is a `ParameterError` of one sentence."""
 
 import math
+from collections.abc import Callable, Iterable
 from numbers import Integral
 from typing import Any
 
@@ -28,60 +29,33 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_positive(settings: Any, *names: str) -> None:
-    """Refuse numbers with which nothing would be done, or that are none.
-
-    Raises:
-        ParameterError: naming the first attribute that is not positive and finite.
-
-    """
-    for name in names:
-        if not 0 < getattr(settings, name) < math.inf:
-            raise ParameterError(f"{name} must be positive and finite; got {getattr(settings, name)}.")
+    """Refuse numbers with which nothing would be done, or that are none."""
+    _check(settings, names, lambda value: 0 < value < math.inf, "be positive and finite")
 
 
 def check_not_negative(settings: Any, *names: str) -> None:
-    """Refuse what would turn its meaning round.
-
-    Raises:
-        ParameterError: naming the first attribute that is negative or not finite.
-
-    """
-    for name in names:
-        if not 0 <= getattr(settings, name) < math.inf:
-            raise ParameterError(f"{name} must be finite and not negative; got {getattr(settings, name)}.")
+    """Refuse what would turn its meaning round."""
+    _check(settings, names, lambda value: 0 <= value < math.inf, "be finite and not negative")
 
 
 def check_shares(settings: Any, *names: str) -> None:
-    """Refuse what is no share of a whole.
-
-    Raises:
-        ParameterError: naming the first attribute that lies outside [0, 1].
-
-    """
-    for name in names:
-        if not 0 <= getattr(settings, name) <= 1:
-            raise ParameterError(f"{name} must lie in [0, 1]; got {getattr(settings, name)}.")
+    """Refuse what is no share of a whole."""
+    _check(settings, names, lambda value: 0 <= value <= 1, "lie in [0, 1]")
 
 
 def check_parts(settings: Any, *names: str) -> None:
-    """Refuse what is no part of a whole, or all of it: nothing would be left.
+    """Refuse what is no part of a whole, or all of it: nothing would be left."""
+    _check(settings, names, lambda value: 0 <= value < 1, "lie in [0, 1)")
 
-    Raises:
-        ParameterError: naming the first attribute that lies outside [0, 1).
 
-    """
+def _check(settings: Any, names: Iterable[str], fine: Callable[[Any], bool], rule: str) -> None:
     for name in names:
-        if not 0 <= getattr(settings, name) < 1:
-            raise ParameterError(f"{name} must lie in [0, 1); got {getattr(settings, name)}.")
+        if not fine(value := getattr(settings, name)):
+            raise ParameterError(f"{name} must {rule}; got {value}.")
 
 
 def check_choice(settings: Any, name: str, choices: tuple[Any, ...]) -> None:
-    """Refuse an attribute that is none of what is known.
-
-    Raises:
-        ParameterError: with what is.
-
-    """
+    """Refuse an attribute that is none of what is known."""
     if getattr(settings, name) not in choices:
         known = " or ".join(map(str, choices))
         raise ParameterError(f"Unknown {name} {getattr(settings, name)!r}; choose {known}.")

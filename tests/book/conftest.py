@@ -16,14 +16,14 @@ ROOT = Path(__file__).parents[2]
 def book(tmp_path, monkeypatch):
     """A clean repository of a tiny book, in which the test runs; its library is its folder `lib`."""
     monkeypatch.setenv(HOME, str(tmp_path))
-    monkeypatch.setattr("sameloss.book.adopt.source_checkout", lambda: tmp_path)
+    monkeypatch.setattr("sameloss.book.record.source_checkout", lambda: tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     monkeypatch.chdir(tmp_path)
     PAGE.parent.mkdir()
     write(PAGE, notebook())
-    monkeypatch.setattr("sameloss.book.fingerprint.SOURCE", tmp_path / "lib")
+    monkeypatch.setattr("sameloss.book.notebooks.SOURCE", tmp_path / "lib")
     monkeypatch.setattr(
         "sameloss.book.execute.source_revision", lambda: git("describe", "--always", "--dirty")
     )

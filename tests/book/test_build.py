@@ -19,7 +19,7 @@ from tiny_book import PAGE
 
 from sameloss.book import site
 from sameloss.book.build import MODULES, arguments, main
-from sameloss.book.contents import notebooks
+from sameloss.book.notebooks import notebooks
 from sameloss.store.location import HOME, book_root
 
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def test_a_command_and_all_that_it_starts_are_for_the_book_that_it_is_given_in(b
     """Whosever the library is."""
     monkeypatch.setenv(HOME, "/elsewhere")
     monkeypatch.setattr(sys, "argv", ["build", "compute"])
-    monkeypatch.setattr("sameloss.book.compute.compute", lambda **_: None)
+    monkeypatch.setattr("sameloss.book.record.compute", lambda **_: None)
     main()
     assert book_root() == book
     assert os.environ[HOME] == str(book)
@@ -118,7 +118,7 @@ def another_disk(book, tmp_path_factory, monkeypatch):
     if not may_mount():
         pytest.skip("this user may not mount disks")
     monkeypatch.setattr("sameloss.book.execute.source_revision", lambda: "abc")
-    monkeypatch.setattr("sameloss.book.compute.compute", lambda *given: None)
+    monkeypatch.setattr("sameloss.book.record.compute", lambda *given: None)
     run = Path("results/runs/Kind/key")
     run.mkdir(parents=True)
     (run / "manifest.json").write_text("{}")

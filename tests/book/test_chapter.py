@@ -8,6 +8,7 @@ from textwrap import dedent
 import numpy as np
 import pandas as pd
 import pytest
+from planted import verdicts
 
 from sameloss.book import chapter
 from sameloss.book.chapter import (
@@ -20,13 +21,13 @@ from sameloss.book.chapter import (
     scientific,
     show_source,
 )
-from sameloss.book.studies import all_studies, open_page, study_of
+from sameloss.book.pages import all_studies, open_page, study_of
 from sameloss.errors import ParameterError
-from sameloss.statistics.bootstrap import UNDEFINED, Interval
+from sameloss.statistics.intervals import UNDEFINED, Interval
 from sameloss.store.location import HOME
 from sameloss.studies.page import Page
 from sameloss.studies.same_loss.pages import STUDY
-from sameloss.studies.verdict import Claim, Judged, Topic, chance_in_words, verdict_table
+from sameloss.studies.verdict import Claim, Topic, chance_in_words
 
 
 @pytest.fixture
@@ -177,7 +178,7 @@ class Judging(Page):
     topics = (Topic("Is it so?", (BIG, LONE)),)
 
     def verdicts(self):
-        return verdict_table([Judged(BIG, Interval(9, 8.7, 10)), Judged(LONE, UNDEFINED)])
+        return verdicts([(BIG, Interval(9, 8.7, 10)), (LONE, UNDEFINED)])
 
 
 def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):

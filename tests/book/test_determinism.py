@@ -6,7 +6,7 @@ That a whole book has them, interrupted or not, is what `make campaign` tries.
 import pytest
 from campaign.commands import results
 
-from sameloss.book.studies import open_page
+from sameloss.book.pages import open_page
 from sameloss.store.pool import compute_all
 
 PAGES = ("e_mask_rate", "ii5_growing")

@@ -8,7 +8,7 @@ from tiny_book import PAGE, git, notebook, write
 
 from sameloss.book import execute as module
 from sameloss.book.execute import execute
-from sameloss.book.executed import copy_of, execution_of, write_execution
+from sameloss.book.notebooks import copy_of, execution_of
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def computed(monkeypatch):
     """The chapters whose runs were computed, call by call; here none has any."""
     calls = []
     monkeypatch.setattr(
-        "sameloss.book.compute.compute",
+        "sameloss.book.record.compute",
         lambda preset, chapters, max_hours: calls.append((preset, chapters, max_hours)),
     )
     return calls
@@ -31,7 +31,7 @@ def executed(monkeypatch):
         calls.append(sorted(page.stem for page in executions))
         for page, execution in executions.items():
             made = nbformat.read(page, as_version=4)
-            write_execution(made, execution)
+            execution.write(made)
             write(copy_of(page), made)
 
     monkeypatch.setattr(module, "execute_all", execute_all)

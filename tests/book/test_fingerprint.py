@@ -6,7 +6,16 @@ import nbformat
 import pytest
 from tiny_book import PAGE, git, notebook, write
 
-from sameloss.book.fingerprint import fingerprints
+from sameloss.book.notebooks import (
+    Execution,
+    code_cells,
+    copy_of,
+    execution_of,
+    fingerprints,
+    forget_execution,
+    notebooks,
+    toc_files,
+)
 
 
 def of_page(preset="laptop"):
@@ -73,3 +82,57 @@ def test_one_page_does_not_decide_another(book):
     before = of_page()
     write(Path("chapters/b.ipynb"), notebook("2"))
     assert of_page() == before
+
+
+# The table of contents.
+
+
+def test_files_come_in_the_order_of_the_contents(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("chapters").mkdir()
+    for name in ("intro.md", "chapters/b.ipynb", "chapters/a.md", "chapters/c.ipynb", "chapters/c.py"):
+        Path(name).touch()
+    parts = "".join(f"  - chapters:\n      - file: chapters/{name}\n" for name in "bac")
+    Path("_toc.yml").write_text(f"root: intro\nparts:\n{parts}")
+    assert list(map(str, toc_files())) == [
+        "intro.md",
+        "chapters/b.ipynb",
+        "chapters/a.md",
+        "chapters/c.ipynb",
+    ]
+    assert list(map(str, notebooks())) == ["chapters/b.ipynb", "chapters/c.ipynb"]
+
+
+# Executed copies and what they record.
+
+
+HERE = Execution(preset="smoke", fingerprint="f", revision="r")
+
+
+def test_an_execution_is_recorded_in_the_copy(book):
+    assert execution_of(PAGE) is None
+    made = notebook()
+    write(copy_of(PAGE), made)
+    assert execution_of(PAGE) is None  # executed by something else
+    HERE.write(made)
+    write(copy_of(PAGE), made)
+    assert execution_of(PAGE) == HERE
+    copy_of(PAGE).write_bytes(copy_of(PAGE).read_bytes()[:500])
+    assert execution_of(PAGE) is None
+
+
+def test_two_executions_of_the_same_are_alike_once_forgotten():
+    first, second = notebook(), notebook()
+    for made, time in ((first, "now"), (second, "then")):
+        Execution("smoke", "f", time).write(made)
+        made.metadata.papermill = {"start_time": time}
+        made.metadata.language_info = {"name": "python", "version": time}
+        for number, cell in enumerate(made.cells):
+            cell.id = f"cell-{number}"
+            cell.metadata.update({"papermill": {"start_time": time}, "execution": {"shell": time}})
+        made.cells[0].metadata["tags"] = []
+        forget_execution(made)
+    assert nbformat.writes(first) == nbformat.writes(second)
+    assert first.metadata.kernelspec.name == "python3"
+    assert "tags" not in first.cells[0].metadata
+    assert [cell.metadata.get("tags") for cell in code_cells(first)] == [["parameters"], None, None]

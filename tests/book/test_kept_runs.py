@@ -14,12 +14,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.book.pages import open_page
 from sameloss.book.record import POOL
-from sameloss.book.studies import open_page
 from sameloss.runs.checkpoints import HISTORY
-from sameloss.store.manifest import LEFT_OUT, MANIFEST
 from sameloss.store.recording import take_recorded
-from sameloss.store.store import Store, with_ancestors
+from sameloss.store.store import LEFT_OUT, MANIFEST, Store, with_ancestors
 
 KEPT = Path(__file__).parents[2] / POOL
 KINDS = sorted(folder.name for folder in KEPT.iterdir())

@@ -15,9 +15,9 @@ import pytest
 from IPython.core.interactiveshell import InteractiveShell
 
 from sameloss.book.chapter import begin
-from sameloss.book.studies import open_page
+from sameloss.book.pages import open_page
 from sameloss.errors import NonFiniteLoss
-from sameloss.store.pool import get_all
+from sameloss.store.pool import compute_all
 from sameloss.studies.same_loss.pages import STUDY
 
 ROOT = Path(__file__).parents[2]
@@ -230,7 +230,7 @@ def test_a_diverging_run_ends_in_one_sentence(smoke_store):
     run = page.replicate.main("d8")
     run = replace(run, optimisation=replace(run.optimisation, lr=1e30))
     with pytest.raises(NonFiniteLoss, match="choose a smaller lr"):
-        get_all(page.store, [run], workers=1)
+        compute_all(page.store, [run], workers=1)
 
 
 def test_a_chapter_at_work_can_begin_again(smoke_store, capsys):

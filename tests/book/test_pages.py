@@ -1,10 +1,13 @@
 """The pages that are about all studies."""
 
+from dataclasses import dataclass
+
+import pandas as pd
 import pytest
 
-from sameloss.book.pages import STUDY, BookPage
-from sameloss.book.studies import all_studies, study_of
+from sameloss.book.pages import STUDY, BookPage, all_statements, all_studies, study_of
 from sameloss.errors import ParameterError
+from sameloss.studies.page import Page
 
 NAMES = [name for study in all_studies().values() if study is not STUDY for name in study.plans]
 
@@ -42,3 +45,26 @@ def test_what_may_be_set(name, opened):
     assert (page.config.name, page.config.max_hours) == ("laptop", 3)
     with pytest.raises(ParameterError, match=r"Unknown parameter 'size'; valid here are preset, max_hours, "):
         opened(name, size="d8")
+
+
+# The verdicts of all studies on one page.
+
+
+@dataclass
+class Proved(Page):
+    """A page that proves what it is told."""
+
+    proved: tuple[str, ...] = ()
+
+    def statements(self) -> pd.DataFrame:
+        return pd.DataFrame({"id": self.proved, "verdict": "holds"})
+
+
+def test_statements_of_all_pages_stand_under_each_other_with_their_page(opened):
+    """Pages without any add nothing."""
+    plain = opened("a2_conditionals")
+    about = plain.config, plain.store
+    pages = [Proved("one", *about, ("a", "b")), plain, Proved("none", *about), Proved("two", *about, ("c",))]
+    table = all_statements(pages)
+    assert table.to_numpy().tolist() == [["a", "holds", "one"], ["b", "holds", "one"], ["c", "holds", "two"]]
+    assert table.index.tolist() == [0, 1, 2]

@@ -4,19 +4,34 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pandas as pd
 import pytest
+from tiny_book import PAGE, SQUARE, git, notebook, write
 from toy_pages import squares
 from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
-from sameloss.book.record import check, keep, record, refuse_uncommitted_runs, take
+from sameloss.book.notebooks import Execution, copy_of, fingerprints
+from sameloss.book.pages import open_page
+from sameloss.book.record import (
+    FRONT_FIGURE,
+    adopt,
+    check,
+    compute,
+    front_figure,
+    keep,
+    record,
+    refuse_uncommitted_runs,
+    take,
+)
 from sameloss.errors import ModelError, ParameterError, StoreError
-from sameloss.store.manifest import MANIFEST, write_manifest
-from sameloss.store.store import Store
+from sameloss.store.store import MANIFEST, Store, write_manifest
+from sameloss.studies.page import Page
 
 
 def test_a_tree_with_changes_is_refused_before_anything_is_computed(book):
@@ -180,7 +195,7 @@ def test_where_git_fails_nothing_counts_as_committed(book, monkeypatch, command)
 
 @pytest.mark.parametrize("command", [check, keep, record])
 def test_the_library_of_another_checkout_is_refused(book, monkeypatch, command):
-    monkeypatch.setattr("sameloss.book.adopt.source_checkout", lambda: book.parent)
+    monkeypatch.setattr("sameloss.book.record.source_checkout", lambda: book.parent)
     with pytest.raises(SystemExit, match=r"^The library that runs is \S+, not this folder's"):
         command("laptop-long")
 
@@ -207,3 +222,139 @@ def test_a_preset_or_page_that_has_no_record_is_refused_with_those_that_have():
         with pytest.raises(ParameterError, match=valid) as caught:
             record(**{"preset": "laptop-long", "page": None, "dry_run": True} | wrong)
         assert "\n" not in str(caught.value)
+
+
+# Only executions of what is committed become the committed ones.
+
+
+def write_copy(made=None, **other):
+    """Write an executed copy, as from the present revision but for what is said to be other."""
+    made = made or notebook("43")
+    facts = {
+        "preset": "laptop",
+        "fingerprint": fingerprints([PAGE], "laptop")[PAGE],
+        "revision": git("describe", "--always"),
+    }
+    Execution(**{**facts, **other}).write(made)
+    write(copy_of(PAGE), made)
+
+
+def refused(match):
+    committed = PAGE.read_bytes()
+    with pytest.raises(SystemExit, match=match) as caught:
+        adopt()
+    assert "\n" not in str(caught.value)
+    assert PAGE.read_bytes() == committed
+
+
+def test_an_executed_notebook_becomes_the_committed_one_without_traces(book):
+    made = notebook("43")
+    made.metadata.papermill = {"output_path": str(book)}
+    made.cells[2].outputs.append(nbformat.v4.new_output("stream", name="stderr", text=str(book)))
+    write_copy(made)
+    adopt()
+    assert str(book) not in PAGE.read_text()
+    adopted = nbformat.read(PAGE, as_version=4)
+    assert adopted.cells[2].outputs[0].data["text/plain"] == "'43'"
+    assert sorted(adopted.metadata) == ["kernelspec", "language_info"]
+    assert PAGE.read_text().endswith("}\n")
+    assert FRONT_FIGURE.read_bytes() == SQUARE.encode()
+
+
+def test_a_changed_file_is_refused(book):
+    write_copy()
+    Path("intro.md").write_text("# New")
+    refused("^intro.md not committed; commit or remove the change, then run this again.$")
+
+
+def test_where_git_fails_everything_is_refused_with_its_own_sentence(book):
+    write_copy()
+    shutil.rmtree(".git")
+    with pytest.raises(StoreError, match=r"^The revision of the source is not known: fatal: not a git repo"):
+        adopt()
+
+
+@pytest.mark.parametrize("name", ["lib/b.py", "chapters/b.py"])
+def test_a_new_file_that_may_decide_a_result_is_refused(book, name):
+    write_copy()
+    Path(name).touch()
+    Path("lib/c.py").touch()
+    refused(r"^\S+ and .* more not committed" if name != "lib/b.py" else "^lib/b.py and 1 more not committed")
+
+
+def test_new_files_elsewhere_are_none_of_its_business(book):
+    write_copy()
+    Path("notes.txt").touch()
+    adopt()
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (
+            {"revision": "abc1234"},
+            f"^{PAGE} was executed at revision abc1234 with preset laptop, not as it is",
+        ),
+        ({"preset": "smoke"}, "with preset smoke, not as it is at the present .* with preset laptop"),
+        ({"fingerprint": "of a new file that was removed again"}, "run `make notebooks`"),
+    ],
+)
+def test_another_execution_is_refused(book, other, sentence):
+    write_copy(**other)
+    refused(sentence)
+
+
+def test_no_execution_is_refused(book):
+    refused(f"^{PAGE} was not executed; run `make notebooks`.$")
+
+
+def test_a_front_chapter_without_its_figure_is_refused():
+    with pytest.raises(SystemExit, match="no figure named fig-existence"):
+        front_figure(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]))
+
+
+# All runs of some chapters in one pool.
+
+
+READS = {"a": [Squaring(2), Squaring(3)], "b": [Squaring(3, Squaring(4))]}
+
+
+@pytest.fixture
+def store(home, monkeypatch):
+    monkeypatch.setattr(module, "open_page", opened)
+    return Store(home / "artifacts")
+
+
+@dataclass
+class Reading(Page):
+    """A page that reads some of the runs, or all of them."""
+
+    def runs(self):
+        every = [run for runs in READS.values() for run in runs]
+        return READS.get(self.name, every if self.name == "costs" else [])
+
+
+def opened(name, **given):
+    """Open a page of ours in the place of the book's, at a preset that the book knows."""
+    settings = open_page("costs", **given).config
+    return Reading(name, settings, Store("artifacts"))
+
+
+def test_what_the_chapters_read_is_computed_and_no_more(store, capsys):
+    compute("smoke", ["a", "notation"])  # a page that reads no runs
+    assert all(map(store.has, READS["a"]))
+    assert not any(map(store.has, READS["b"]))
+    assert "preset smoke" in capsys.readouterr().out
+    compute("smoke")
+    assert all(map(store.has, READS["b"]))
+
+
+def test_more_than_the_hours_that_are_given_is_refused(store):
+    with pytest.raises(ParameterError, match="above max_hours = 1e-12"):
+        compute("smoke", ["a"], max_hours=1e-12)
+    compute("smoke", ["a"], max_hours=1e6)
+
+
+def test_an_unknown_preset_is_one_sentence(store):
+    with pytest.raises(ParameterError, match="Unknown preset 'smal'; choose one of "):
+        compute("smal")

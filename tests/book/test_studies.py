@@ -10,11 +10,10 @@ import numpy as np
 import pytest
 
 from sameloss import studies
-from sameloss.book.cells import stale_cells, with_parameters
 from sameloss.book.chapter import begin
 from sameloss.book.costs import announce
-from sameloss.book.studies import all_studies, open_page, study_of
-from sameloss.book.verdicts import all_statements
+from sameloss.book.pages import all_statements, all_studies, open_page, study_of
+from sameloss.book.twins import stale_cells, with_parameters
 from sameloss.device import device_name
 from sameloss.errors import BookError, ParameterError
 from sameloss.studies.parameters import cell
@@ -93,14 +92,20 @@ def test_an_unknown_page_is_refused_with_those_there_are():
 # A study of its own, in a folder that the library does not know
 
 SQUARES = {
-    "__init__.py": '"""Do squares grow? Read by the page ii_squares."""',
-    "settings.py": '''
-        """How many numbers are squared."""
+    "__init__.py": "",
+    "experiment.py": '''
+        """How many numbers are squared, the stored squares, and what is claimed of them."""
 
         from dataclasses import dataclass
 
-        from sameloss.studies.config import Config, param
+        import pandas as pd
+
+        from sameloss.runs.stage import stage
+        from sameloss.statistics.intervals import Interval
+        from sameloss.studies.parameters import Config, param
         from sameloss.studies.parameters import PRESETS as NAMES
+        from sameloss.studies.statement import Check, Statement, check_table
+        from sameloss.studies.verdict import Claim, Topic
 
 
         @dataclass(frozen=True)
@@ -111,67 +116,38 @@ SQUARES = {
 
 
         PRESETS = {name: Squaring(name) for name in NAMES}
-    ''',
-    "runs.py": '''
-        """Squares, computed once."""
-
-        from dataclasses import dataclass
-        from pathlib import Path
-
-        import pandas as pd
-
-        from sameloss.store.store import Report, Run, Store
 
 
-        @dataclass(frozen=True)
-        class Squares(Run):
-            """The first squares."""
-
-            numbers: int
-
-            def compute(self, folder: Path, store: Store, report: Report) -> None:
-                """Square."""
-                table = pd.DataFrame({"x": range(1, self.numbers + 1)})
-                table.assign(square=table.x**2).to_csv(folder / "table.csv", index=False)
-
-            def load(self, folder: Path) -> pd.DataFrame:
-                """Return one row a number."""
-                return pd.read_csv(folder / "table.csv")
-    ''',
-    "tables.py": '''
-        """Tables of squares."""
-
-        import pandas as pd
+        @stage("Squares")
+        def squares(numbers: int) -> pd.DataFrame:
+            """One row a number."""
+            x = pd.Series(range(1, numbers + 1))
+            return pd.DataFrame({"x": x, "square": x**2})
 
 
-        def growth(table: pd.DataFrame) -> pd.DataFrame:
-            """Return by what each square is above the one before."""
-            return table.assign(step=table.square.diff()).dropna()
-    ''',
-    "claims.py": '''
-        """What is claimed of squares."""
+        def mean_step(table: pd.DataFrame) -> Interval:
+            """Return by how much longer each step is than the one before."""
+            longer = table.square.diff().diff().dropna()
+            return Interval(longer.mean(), longer.min(), longer.max())
 
-        from sameloss.studies.verdict import Claim
 
-        CLAIMS = (
-            Claim("squares", "Eq. 1", "each step is 2 longer", "ii_squares", value=2.0, tolerance=0.1),
-            Claim("cubes", "Eq. 2", "so is each of cubes", "ii_squares"),
+        TOPICS = (
+            Topic(
+                "Do squares grow?",
+                (
+                    Claim("squares", "Eq. 1", "each step is 2 longer", "ii_squares", mean_step, value=2.0),
+                    Claim("cubes", "Eq. 2", "so is each of cubes", "ii_squares"),
+                ),
+            ),
         )
-    ''',
-    "statements.py": '''
-        """What is proved of squares."""
-
-        import pandas as pd
-
-        from sameloss.studies.statement import Check, Statement, check_table
 
         STATEMENTS = {"sum": Statement("Lemma 1", "Steps add up to the square.")}
 
 
-        def checks(steps: pd.DataFrame) -> pd.DataFrame:
+        def checks(table: pd.DataFrame) -> pd.DataFrame:
             """Return the one check."""
-            total, last = float(1 + steps.step.sum()), float(steps.square.iloc[-1])
-            return check_table([Check("sum", "sum of steps", total, last, 0.0)])
+            total = float(1 + table.square.diff().sum())
+            return check_table([Check("sum", "sum of steps", total, float(table.square.iloc[-1]), 0.0)])
     ''',
     "pages.py": '''
         """The page on squares."""
@@ -180,41 +156,30 @@ SQUARES = {
 
         import pandas as pd
 
-        from sameloss.statistics.bootstrap import Interval
         from sameloss.store.store import Run
         from sameloss.studies.page import Page, Plan, Study
-        from sameloss.studies.squares.claims import CLAIMS
-        from sameloss.studies.squares.runs import Squares
-        from sameloss.studies.squares.settings import PRESETS, Squaring
-        from sameloss.studies.squares.statements import STATEMENTS, checks
-        from sameloss.studies.squares.tables import growth
-        from sameloss.studies.statement import statement_table
-        from sameloss.studies.verdict import Judged, verdict_table
+        from sameloss.studies.squares.experiment import PRESETS, STATEMENTS, TOPICS, Squaring, checks, squares
 
 
         @dataclass
         class SquaresPage(Page[Squaring]):
             """The page on squares."""
 
-            @property
-            def squares(self) -> Squares:
-                """Return the run."""
-                return Squares(self.config.numbers)
+            topics, exact = TOPICS, STATEMENTS
 
             def runs(self) -> list[Run]:
                 """Return the one run."""
-                return [self.squares]
+                return [squares(self.config.numbers)]
 
-            def verdicts(self) -> pd.DataFrame:
-                """Return both claims, judged."""
-                longer = growth(self.store.get(self.squares)).step.diff().dropna()
-                found = Interval(longer.mean(), longer.min(), longer.max())
-                unknown = Interval(*3 * [float("nan")])
-                return verdict_table([Judged(CLAIMS[0], found), Judged(CLAIMS[1], unknown)])
+            @property
+            def results(self) -> pd.DataFrame:
+                """Return the squares."""
+                return self.store.get(squares(self.config.numbers))
 
-            def statements(self) -> pd.DataFrame:
-                """Return the lemma, judged."""
-                return statement_table(STATEMENTS, checks(growth(self.store.get(self.squares))))
+            @property
+            def checks(self) -> pd.DataFrame:
+                """Return the check of the lemma."""
+                return checks(self.results)
 
 
         STUDY = Study(PRESETS, {"ii_squares": Plan(SquaresPage)})
@@ -268,19 +233,19 @@ class TestAStudyOfItsOwn:
         assert told.startswith("preset laptop: 1 of 1 runs to compute, about ")
         assert f" at once ({device_name()}): " in told
         table = page.verdicts()
-        assert page.store.has(page.squares)
+        assert page.store.has(*page.runs())
         assert table.verdict.tolist() == ["reproduced", "not testable here"]
         assert table.ours[0] == 2
         again = begin({"numbers": 4}, study_of("ii_squares"), "ii_squares")
         assert "all 1 runs are in the store" in capsys.readouterr().out
-        assert again.store.get(again.squares).square.tolist() == [1, 4, 9, 16]
+        assert again.results.square.tolist() == [1, 4, 9, 16]
 
     def test_the_pages_about_all_studies_read_it_too(self):
         page = open_page("verdicts", preset="smoke")
         (own,) = (other for other in page.pages if other.name == "ii_squares")
         assert own.config.name == "smoke"
         assert own.store is page.store
-        assert own.squares.key in {run.key for run in page.runs()}
+        assert own.runs()[0].key in {run.key for run in page.runs()}
         table = all_statements([own])
         assert table[["id", "verdict", "page"]].to_numpy().tolist() == [["sum", "holds", "ii_squares"]]
 

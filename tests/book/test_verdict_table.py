@@ -2,15 +2,29 @@
 
 import math
 import re
+import xml.etree.ElementTree as ET
 
 import pandas as pd
+import planted
 import pytest
 
-from sameloss.book.verdict_table import LOOKS, badge, counted, counts, findings, sentence, table
-from sameloss.statistics.bootstrap import Interval
-from sameloss.studies.evidence import Source, side_by_side
+from sameloss.book.verdict_table import (
+    LINE,
+    LOOKS,
+    MARGIN,
+    WIDTH,
+    Scale,
+    axis,
+    badge,
+    counted,
+    findings,
+    intervals,
+    sentence,
+    table,
+)
+from sameloss.statistics.intervals import Interval
 from sameloss.studies.statement import Judgement
-from sameloss.studies.verdict import Claim, Judged, Topic, Verdict, verdict_table
+from sameloss.studies.verdict import Claim, Source, Topic, Verdict, side_by_side
 
 BIG = Claim("big", "Fig. 2", "larger <is> better", "02_a", value=6.9, unit="accuracy points")
 NATS = Claim("nats", "§2", "it saturates", "04_b", unit="nats")
@@ -22,13 +36,13 @@ UNKNOWN = Interval(*3 * [math.nan])
 
 @pytest.fixture
 def verdicts():
-    judged = [Judged(BIG, Interval(1, -2, 9), "root"), Judged(NATS, Interval(0.0052, 0.0051, 0.0053))]
-    return verdict_table([*judged, Judged(LONE, UNKNOWN)])
+    judged = [(BIG, Interval(1, -2, 9)), (NATS, Interval(0.0052, 0.0051, 0.0053))]
+    return planted.verdicts([*judged, (LONE, UNKNOWN)])
 
 
 @pytest.fixture
 def evidence(verdicts):
-    recorded = verdict_table([Judged(BIG, Interval(0.5, -1, 2))])
+    recorded = planted.verdicts([(BIG, Interval(0.5, -1, 2))])
     return side_by_side({OWN: verdicts, RECORDED: recorded})
 
 
@@ -55,7 +69,7 @@ def test_claims_stand_under_their_questions_with_a_column_a_source(verdicts, evi
         "it saturates §2 – – ✓ direction confirmed +0.0052 (0.0051 to 0.0053)",
         "Is larger better?",
         "accuracy points",
-        "larger &lt;is&gt; better Fig. 2 · task A 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
+        "larger &lt;is&gt; better Fig. 2 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
         "? not decided +1.00 (-2.00 to 9.00)",
         "Claims",
         "accuracy points",
@@ -86,7 +100,7 @@ def test_a_sentence_has_the_strongest_numbers_and_says_where_others_differ(evide
 
 
 def test_what_is_above_zero_though_not_decided_is_said_to_be():
-    wide = side_by_side({OWN: verdict_table([Judged(BIG, Interval(7.0, 2.0, 12.0))])})
+    wide = side_by_side({OWN: planted.verdicts([(BIG, Interval(7.0, 2.0, 12.0))])})
     assert (
         words(sentence(wide, BIG.unit)) == "? not decided (above zero) +7.00 (2.00 to 12.00) accuracy points"
     )
@@ -110,17 +124,61 @@ def test_answers_lead_to_their_chapters():
     assert 'href="chapters/02_a.html"' in html
 
 
-def test_verdicts_are_counted_by_source_in_the_order_of_the_words(evidence):
-    found = counts(evidence)
-    assert found.columns.tolist() == [
-        "verdict",
-        "laptop-long, recorded, 5 seeds",
-        "laptop, this page, 3 seeds",
-    ]
-    assert found.to_numpy().tolist() == [
-        ["direction confirmed", 0, 1],
-        ["smaller than published", 1, 0],
-        ["not decided", 0, 1],
-        ["not testable here", 0, 1],
-    ]
+def test_verdicts_are_counted_in_the_order_of_the_words():
     assert counted(pd.Series(["not decided", "reproduced"])) == "reproduced 1, not decided 1"
+
+
+# Intervals drawn in the rows of a table.
+
+
+def rows(*found):
+    return pd.DataFrame(found, columns=["source", "ours", "low", "high"])
+
+
+def parts(drawing, name):
+    """Return the attributes of the parts of a drawing; it must be well formed."""
+    return [part.attrib for part in ET.fromstring(drawing).iter() if part.tag == name]
+
+
+def test_numbers_are_drawn_in_proportion_between_the_margins():
+    scale = Scale(-1.0, 3.0)
+    assert [scale(n) for n in (-1, 1, 3)] == [MARGIN, WIDTH / 2, WIDTH - MARGIN]
+
+
+def test_zero_is_on_every_scale():
+    assert Scale.of([2.0, 5.0]) == Scale(0.0, 5.0)
+    assert Scale.of([-2.0, math.nan]) == Scale(-2.0, 0.0)
+    assert Scale.of([]) == Scale(0.0, 1.0)
+
+
+@pytest.mark.parametrize("ends", [(0, 0.013), (-1, 1), (-7.5, 26)])
+def test_an_axis_has_a_few_round_numbers_where_they_belong(ends):
+    scale = Scale(*ends)
+    told = [
+        (float(x), float(number)) for x, number in re.findall(r'x="([\d.]+)" y="10">([^<]+)<', axis(scale))
+    ]
+    assert 2 <= len(told) <= 6
+    assert all(x == scale(number) for x, number in told)
+
+
+def test_each_source_has_its_interval_and_the_paper_a_tick():
+    scale = Scale(-4.0, 8.0)
+    drawing = intervals(scale, rows((RECORDED, 2, 1, 3), (OWN, 1, -2, 4)), 6.9, 'recorded "2"')
+    first, second = parts(drawing, "circle")
+    assert (float(first["cx"]), float(second["cx"])) == (scale(2), scale(1))
+    assert float(second["cy"]) - float(first["cy"]) == LINE
+    drawn = [(line.get("class"), float(line["x1"]), float(line["x2"])) for line in parts(drawing, "line")]
+    assert drawn == [
+        ("zero", scale(0), scale(0)),
+        ("paper", scale(6.9), scale(6.9)),
+        (None, scale(1), scale(3)),
+        (None, scale(-2), scale(4)),
+    ]
+    assert [group["class"] for group in parts(drawing, "g")] == ["recorded", "own"]
+    assert parts(drawing, "svg")[0]["aria-label"] == 'recorded "2"'
+
+
+def test_what_has_no_interval_is_not_drawn():
+    drawing = intervals(Scale(0, 1), rows((OWN, *3 * [math.nan])), math.nan, "nothing")
+    assert parts(drawing, "circle") == []
+    assert [line.get("class") for line in parts(drawing, "line")] == ["zero"]

@@ -12,7 +12,8 @@ import pandas as pd
 
 from campaign import commands, crowds, damage, kills, limits
 from campaign.parts import Counted, run, table
-from sameloss.store.environment import environment, uncommitted
+from sameloss.store.location import uncommitted
+from sameloss.store.store import environment
 
 PARTS = (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS, *commands.PARTS)
 

@@ -20,7 +20,7 @@ import psutil
 
 from campaign.parts import Part, Trial
 from campaign.victims import own_folder
-from sameloss.store.manifest import MANIFEST, sha256
+from sameloss.store.store import MANIFEST, sha256
 
 ROOT = Path(__file__).parents[2]
 

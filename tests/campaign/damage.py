@@ -21,7 +21,7 @@ from campaign.victims import (
     Files,
     undisturbed,
 )
-from sameloss.store.manifest import LEFT_OUT, MANIFEST, SCRATCH, write_manifest
+from sameloss.store.store import LEFT_OUT, MANIFEST, SCRATCH, write_manifest
 
 RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 

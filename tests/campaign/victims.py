@@ -12,17 +12,13 @@ from toy_runs import TINY
 
 from campaign.children import Child, at_each_change
 from campaign.parts import Trial
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.flatness import TraceMeasurement
-from sameloss.runs.held_out import HeldOutConditionals
+from sameloss.runs.measurements import Probing, TraceMeasurement
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import Probing
-from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
-from sameloss.store.manifest import MANIFEST, sha256
-from sameloss.store.store import Run, Store, with_ancestors
-from sameloss.studies.decision_lists.experiment import ListSGD, TaskShape
-from sameloss.studies.decision_lists.training import Steps
+from sameloss.runs.sampling import CorpusSampling, Downstream, HeldOutConditionals, LabelledSampling
+from sameloss.store.store import MANIFEST, Run, Store, sha256, with_ancestors
+from sameloss.studies.decision_lists.experiment import Steps, TaskShape, list_sgd
 from sameloss.studies.growing.experiment import Candidates, GrowthBase, Member, Operator
 from sameloss.training import corpus
 from sameloss.training.loop import Optimisation
@@ -76,7 +72,7 @@ class Files(Run):
         return (folder / "3.txt").read_text()
 
 
-LISTS = ListSGD(TaskShape(12, 3, 3), 30.0, Steps(0.1, 8, 4, 2), 20, 0)
+LISTS = list_sgd(TaskShape(12, 3, 3), 30.0, Steps(0.1, 8, 4, 2), 20, 0)
 
 
 def compute(run: Run, root: Path) -> None:

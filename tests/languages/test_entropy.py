@@ -16,12 +16,12 @@ from sameloss.languages.entropy import (
     context_information,
     entropies,
     entropy_under_masks,
+    enumerate_sentences,
     length_distribution,
     mask_some,
     masked_entropy,
     word_shares,
 )
-from sameloss.languages.enumeration import enumerate_sentences
 
 
 def seed(number):

@@ -6,7 +6,7 @@ from enumeration import as_sentences
 from sameloss.errors import LanguageError
 from sameloss.languages import PCFG, PCFGSpec
 from sameloss.languages.grammars.formats import read_grammar
-from sameloss.languages.labels import NO_LABEL, ceilings, labels
+from sameloss.languages.language import NO_LABEL, ceilings, labels
 
 
 @pytest.fixture

@@ -37,14 +37,10 @@ def test_places_before_the_end():
     assert RAGGED.inside[1].tolist() == [True, False, False]
 
 
-def test_buckets_have_one_length_and_cover_all():
-    found = {len(tokens.T): (rows.tolist(), tokens.tolist()) for rows, tokens in RAGGED.buckets()}
+def test_chunks_are_of_one_length_and_cover_all():
+    found = {len(tokens.T): (rows.tolist(), tokens.tolist()) for rows, tokens in RAGGED.chunks(9)}
     assert found == {1: ([1, 3], [[3], [1]]), 2: ([2], [[2, 1]]), 3: ([0], [[1, 2, 3]])}
-
-
-def test_chunks_are_pieces_of_buckets():
-    rows = [rows.tolist() for rows, _ in RAGGED.chunks(1)]
-    assert rows == [[1], [3], [2], [0]]
+    assert [rows.tolist() for rows, _ in RAGGED.chunks(1)] == [[1], [3], [2], [0]]
     assert [tokens.dtype for _, tokens in RAGGED.chunks(2)] == [torch.int64] * 3
 
 

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from sameloss.languages import HierarchySpec, HMMSpec, Sentences
-from sameloss.languages.enumeration import enumerate_sentences
-from sameloss.languages.locality import beyond_windows
+from sameloss.languages.entropy import beyond_windows, enumerate_sentences
 
 HMM = HMMSpec(2, 3, 4, 1, 0.5, 0.5, smoothing=0.05)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from sameloss.languages import HMMSpec, PCFGSpec, Sentences, mask_one
-from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.entropy import enumerate_sentences
 from sameloss.measures.saturation import bag_of_words_kl, divergences
 
 

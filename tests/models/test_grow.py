@@ -4,16 +4,13 @@ import inspect
 
 import pytest
 import torch
-import transformers
 
-from sameloss.errors import ModelError, ParameterError
+from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import deepen
-from sameloss.models.export import export_model
-from sameloss.models.grow import PRE_LN_ROBERTA, PRESERVING, explicit, grid, grow, grow_weights, repeated
+from sameloss.models.enlarge import PRESERVING, LayerMap, _grown, deepen, grid, grow, repeated
 
 SHAPE, WORDS, LENGTH = EncoderShape(4, 2, 2, 8), 5, 6
-MAPS = [*grid(2, 2).values(), *grid(2, 1).values(), explicit(2, [0, 1, 1, 0])]
+MAPS = [*grid(2, 2).values(), *grid(2, 1).values(), LayerMap((0, 1, 1, 0), (False, False, True, True))]
 
 
 def generator():
@@ -59,15 +56,13 @@ def test_on_post_ln_they_would_not_preserve_and_are_refused(filling):
     model = trained("post")
     with pytest.raises(ParameterError, match=rf"^Filling {filling} preserves the function of a pre-LN"):
         grow(model, MAPS[0], filling, generator())
-    deeper = Encoder(EncoderShape(4, 2, 4, 8), WORDS, LENGTH, norm="post").double()
-    deeper.load_state_dict(grow_weights(model.state_dict(), MAPS[0], filling, generator()))
-    assert (predictions(deeper) - predictions(model)).abs().max() > 1e-3
+    assert (predictions(_grown(model, MAPS[0], filling, generator())) - predictions(model)).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_layers_stand_where_the_map_says(norm):
     model = trained(norm)
-    grown = grow(model, explicit(2, [0, 1, 0, 1]), "duplicate")
+    grown = grow(model, LayerMap((0, 1, 0, 1), (False, False, True, True)), "duplicate")
     for at, source in enumerate([0, 1, 0, 1]):
         for name, value in model.blocks[source].state_dict().items():
             torch.testing.assert_close(grown.blocks[at].state_dict()[name], value, rtol=0, atol=0)
@@ -118,29 +113,12 @@ def test_the_same_generator_draws_the_same_layers():
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-@pytest.mark.parametrize("filling", ["duplicate", "muted", "silent"])
-def test_a_checkpoint_that_transformers_opens_grows_too(filling, tmp_path):
-    model = trained().float()
-    export_model(model, tmp_path)
-    opened = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path)
-    layers = repeated(2, 2, 0, 1)
-    weights = grow_weights(opened.state_dict(), layers, filling, generator(), PRE_LN_ROBERTA)
-    config = opened.config.__class__(**{**opened.config.to_dict(), "num_hidden_layers": 4})
-    deeper = type(opened)(config).eval()
-    deeper.load_state_dict(weights)
-    ours = grow(model, layers, filling, generator())
-    found = deeper(TOKENS).logits[torch.arange(3), POSITIONS][:, 1 : WORDS + 1]
-    if filling == "silent":
-        ours = model
-    torch.testing.assert_close(found.softmax(-1), predictions(ours).softmax(-1), rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize(
     ("ask", "error", "sentence"),
     [
         (lambda m: grow(m, repeated(3, 1, 0, 1), "duplicate"), ParameterError, "of 3 layers; this one has 2"),
         (
-            lambda m: inspect.unwrap(grow_weights)(m.state_dict(), MAPS[0], "noisy"),
+            lambda m: inspect.unwrap(grow)(m, MAPS[0], "noisy"),
             ParameterError,
             "Unknown filling 'noisy'; choose one of duplicate, ra",
         ),
@@ -148,11 +126,6 @@ def test_a_checkpoint_that_transformers_opens_grows_too(filling, tmp_path):
             lambda m: grow(m, MAPS[0], "random"),
             ParameterError,
             "Filling random draws weights; give it a generator",
-        ),
-        (
-            lambda m: grow_weights(m.state_dict(), MAPS[0], "duplicate", names=PRE_LN_ROBERTA),
-            ModelError,
-            "No parameter is named encoder.layer",
         ),
     ],
 )

@@ -3,7 +3,7 @@
 import pytest
 
 from sameloss.errors import ParameterError
-from sameloss.models.grow import LayerMap, explicit, grid, repeated, stacked
+from sameloss.models.enlarge import LayerMap, grid, repeated, stacked
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,7 @@ def test_every_map_keeps_each_layer_once_and_adds_as_many_as_asked(layers, added
 
 
 def test_stacking_puts_the_last_layers_on_top_once_more():
-    assert stacked(4, 2) == repeated(4, 2, index=2, block=2) == explicit(4, [0, 1, 2, 3, 2, 3])
-
-
-def test_explicit_lists_are_any_that_keep_the_order():
-    assert explicit(2, [0, 1, 1, 1]) == LayerMap((0, 1, 1, 1), (False, False, True, True))
-    assert str(explicit(3, [0, 1, 0, 2, 2])) == "0 1 (0) 2 (2)"
+    assert stacked(4, 2) == repeated(4, 2, index=2, block=2)
 
 
 @pytest.mark.parametrize(
@@ -56,13 +51,11 @@ def test_explicit_lists_are_any_that_keep_the_order():
         (lambda: repeated(6, 3, 0, 2), r"^A block size divides the 3 added layers; got 2\.$"),
         (lambda: repeated(6, 7, 0, 1), r"^From 6 layers 1 to 6 can be added; got 7\.$"),
         (lambda: repeated(6, 0, 0, 1), "got 0"),
-        (lambda: explicit(4, [0, 1, 3]), r"^Layer 2 of 4 is missing among \[0, 1, 3\]\.$"),
         (
-            lambda: explicit(2, [0, 1, 7]),
-            r"keeps every layer once and in order; the kept ones here are \[0, 1, 7",
+            lambda: LayerMap((1, 0, 0), (False, False, True)),
+            r"keeps every layer once and in order; the kept ones here are \[1, 0\]",
         ),
-        (lambda: explicit(2, [1, 0, 0]), r"once and in order; the kept ones here are \[1, 0\]"),
-        (lambda: explicit(2, [0, 1]), "is deeper than the one it comes from"),
+        (lambda: LayerMap((0, 1), (False, False)), "is deeper than the one it comes from"),
         (lambda: LayerMap((0, 5), (False, True)), "There is no layer 5 to repeat; the layers are 0 to 0"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import tempfile
 
-from sameloss.book.studies import open_page
+from sameloss.book.pages import open_page
 from sameloss.store.store import Run, with_ancestors
 
 FILE = "keys.json"

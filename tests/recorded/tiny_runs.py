@@ -13,18 +13,16 @@ from toy_runs import TINY
 from sameloss.images import ImageSource
 from sameloss.languages import HierarchySpec, HMMSpec, LanguageSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.flatness import TraceMeasurement
-from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.probing import Probing
+from sameloss.runs.measurements import Probing, TraceMeasurement
+from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
     Calibration,
     CorpusSampling,
     Downstream,
+    HeldOutConditionals,
     LabelledSampling,
     LanguageMeasurement,
 )
@@ -32,19 +30,19 @@ from sameloss.store.store import Run, Store
 from sameloss.studies.decision_lists.experiment import (
     PARTS,
     Departures,
-    FigureStep,
-    ListBlock,
-    ListCurves,
-    ListDepartures,
-    ListDescents,
-    ListFlows,
-    ListProofs,
-    ListSamples,
-    ListSGD,
+    Steps,
     TaskShape,
+    figure_step,
+    list_block,
+    list_curves,
+    list_departures,
+    list_descents,
+    list_flows,
+    list_proofs,
+    list_samples,
+    list_sgd,
 )
 from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
-from sameloss.studies.decision_lists.training import Steps
 from sameloss.studies.dyck.experiment import (
     DyckChecks,
     DyckConfig,
@@ -56,18 +54,24 @@ from sameloss.studies.dyck.experiment import (
 from sameloss.studies.growing.experiment import Member
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.local_signal.experiment import (
-    BestFilters,
-    DeadZone,
     FilterDescent,
-    SignalFlows,
-    SignalSGD,
+    TangentStarts,
+    best_filters,
+    dead_zone,
+    proof_table,
+    signal_flows,
+    signal_sgd,
+    tangent_rows,
 )
-from sameloss.studies.local_signal.proofs.lemmas import ProofTable
-from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
 from sameloss.studies.local_signal.theory import Patches
-from sameloss.studies.local_signal_images.backgrounds import Scene
-from sameloss.studies.local_signal_images.experiment import ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.local_signal_images.training import LogisticDescent, PooledCNN
+from sameloss.studies.local_signal_images.experiment import (
+    ImageComparison,
+    KernelFit,
+    LazyTraining,
+    LogisticDescent,
+    PooledCNN,
+)
+from sameloss.studies.local_signal_images.theory import Scene
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     ZEROS_LANGUAGE,
@@ -90,9 +94,8 @@ from sameloss.studies.same_loss.experiment import (
 )
 from sameloss.studies.stability.experiment import AllSwaps, RidgeSwaps, TwinTraining
 from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
-from sameloss.training.algorithms import ALGORITHMS, EXACT, recipe
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation
+from sameloss.training.loop import Execution, Optimisation
+from sameloss.training.objectives import ALGORITHMS, EXACT, recipe
 
 HMM = HMMSpec(
     states=4,
@@ -326,16 +329,16 @@ def lists() -> dict[str, Run]:
     samples = replace(smoke.samples, words=(12,), sizes=(8, 16), tested=50, most_steps=40)
     blocks = replace(smoke.blocks, batch=8, steps=4)
     return {
-        "lists, flows": ListFlows(task, (30.0,), sweeps),
-        "lists, curves": ListCurves(task, (30.0,), 1e6),
-        "lists, descents": ListDescents((task,)),
-        "lists, proofs": ListProofs(2, 0),
-        **{f"lists, {part}": ListDepartures(part, task, task, how, 0) for part in PARTS},
-        "lists, one step": FigureStep(task, (25, 100), 0),
-        "lists, scores": ListSGD(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
-        "lists, both": ListSGD(task, None, Steps(1.0, 8, 12, 3), 50, 0),
-        "lists, samples": ListSamples(samples, 0),
-        "lists, block": ListBlock(blocks, 1, True, 0),
+        "lists, flows": list_flows(task, (30.0,), sweeps),
+        "lists, curves": list_curves(task, (30.0,), 1e6),
+        "lists, descents": list_descents((task,)),
+        "lists, proofs": list_proofs(2, 0),
+        **{f"lists, {part}": list_departures(part, task, task, how, 0) for part in PARTS},
+        "lists, one step": figure_step(task, (25, 100), 0),
+        "lists, scores": list_sgd(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
+        "lists, both": list_sgd(task, None, Steps(1.0, 8, 12, 3), 50, 0),
+        "lists, samples": list_samples(samples, 0),
+        "lists, block": list_block(blocks, 1, True, 0),
     }
 
 
@@ -358,12 +361,12 @@ def local_signal() -> dict[str, Run]:
     """Return flows, descents and best filters of few rows."""
     patches, descent = Patches(8), FilterDescent(0.2, 1e-3)
     return {
-        "signal, flows": SignalFlows((4, 8), (1.0,), descent, 20.0),
-        "signal, descent": SignalSGD(patches, descent, 3, 4, 60, 0),
-        "signal, best": BestFilters((4, 8), (0.5, 1.0)),
-        "signal, dead": DeadZone(patches, (-0.5, 0.5), (4.0,), 3),
-        "signal, tangent": TangentRows(Patches(1000), TangentStarts((1, 2), 2, 1, 20), 0),
-        **{f"signal, {part}": ProofTable(part) for part in ("counter-examples", "turns")},
+        "signal, flows": signal_flows((4, 8), (1.0,), descent, 20.0),
+        "signal, descent": signal_sgd(patches, descent, 3, 4, 60, 0),
+        "signal, best": best_filters((4, 8), (0.5, 1.0)),
+        "signal, dead": dead_zone(patches, (-0.5, 0.5), (4.0,), 3),
+        "signal, tangent": tangent_rows(Patches(1000), TangentStarts((1, 2), 2, 1, 20), 0),
+        **{f"signal, {part}": proof_table(part) for part in ("counter-examples", "turns")},
     }
 
 

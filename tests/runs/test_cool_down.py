@@ -9,9 +9,8 @@ from stores import with_copies
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.runs.checkpoints import weights_name
-from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.held_out import HeldOutConditionals
-from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.pretraining import CoolDown, Pretraining
+from sameloss.runs.sampling import HeldOutConditionals
 from sameloss.store.store import Store, with_ancestors
 from sameloss.training.loop import Optimisation
 from sameloss.training.objectives import Objective

@@ -23,8 +23,7 @@ from sameloss.runs.cost import (
 )
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation
+from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import Adversary, Objective, TracePenalty
 
 

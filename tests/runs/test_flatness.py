@@ -8,8 +8,8 @@ import pytest
 
 from sameloss.measures.flatness.hessian import dense_hessian
 from sameloss.measures.flatness.trace import fisher_trace
-from sameloss.runs.flatness import MEASURES, TraceMeasurement, flatness_measures, predictions
-from sameloss.runs.held_out import held_out_conditionals, held_out_masked
+from sameloss.runs.measurements import MEASURES, TraceMeasurement, flatness_measures, predictions
+from sameloss.runs.sampling import held_out_conditionals, held_out_masked
 from sameloss.seeds import generator_for
 from sameloss.store.store import Store
 

@@ -6,7 +6,7 @@ import torch
 from scipy.stats import chisquare
 
 from sameloss.languages import MASK, HMMSpec, TeacherSpec
-from sameloss.runs.held_out import HeldOutConditionals, held_out, held_out_conditionals, held_out_masked
+from sameloss.runs.sampling import HeldOutConditionals, held_out, held_out_conditionals, held_out_masked
 from sameloss.store.store import Store
 
 

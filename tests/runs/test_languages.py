@@ -5,7 +5,7 @@ import pytest
 from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.entropy import blind_entropy
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.languages.labels import ceilings
+from sameloss.languages.language import ceilings
 from sameloss.runs.sampling import Calibration, LanguageMeasurement
 from sameloss.store.store import Store
 

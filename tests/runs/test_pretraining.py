@@ -11,11 +11,10 @@ from torch import nn
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.masked_model import MaskedLanguageModel, Shape, asked_of_model, chosen
+from sameloss.models.masked_model import MaskedLanguageModel, Shape, chosen
 from sameloss.runs.cost import training_bytes, training_flops
 from sameloss.store.store import Store
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation
+from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import Adversary, Objective
 
 
@@ -139,7 +138,9 @@ def test_only_ordinary_training_is_compiled_or_shared(tiny_run):
 
 def test_what_the_shape_does_not_allow_is_refused(tiny_run):
     lstm, fast = BiLSTMShape(8, 1), Execution(autocast=True, compiled=True, by_length=True)
-    with pytest.raises(ParameterError, match="An LSTM cannot be trained with post-LN or bfloat16 or compil"):
+    with pytest.raises(
+        ParameterError, match="An LSTM cannot be trained with post-LN, dropout, bfloat16 or compil"
+    ):
         replace(tiny_run, shape=lstm, execution=fast, norm="post")
     replace(tiny_run, shape=lstm, execution=fast.for_shape(lstm))
 
@@ -185,12 +186,13 @@ class ConvolutionShape(Shape):
     """A family that nothing in the library knows."""
 
     family: ClassVar[str] = "A convolutional network"
+    plain = True
 
     d_model: int
     layers: int
 
     def build(self, words, max_length, seed=None, norm="pre", dropout=0.0):
-        self.check_options(asked_of_model(norm, dropout))
+        self.check_plain(norm == "post", dropout > 0)
         with torch.random.fork_rng():
             torch.manual_seed(seed or 0)
             blocks = [Convolution(self.d_model) for _ in range(self.layers)]
@@ -214,7 +216,9 @@ def test_a_new_family_trains_and_is_counted_without_another_change(tiny_run, tmp
     assert isinstance(checkpoints.last(), ConvolutionalModel)
     assert training_flops(toy) == 60 * 16 * toy.shape.flops(3, 4)
     assert training_bytes(toy) > 0
-    with pytest.raises(ParameterError, match="A convolutional network cannot be trained with dropout"):
+    with pytest.raises(
+        ParameterError, match="A convolutional network cannot be trained with post-LN, dropout"
+    ):
         replace(toy, dropout=0.1)
 
 

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.measures.downstream.probe import contextual_features
-from sameloss.runs.probing import Probing
+from sameloss.measures.downstream import OptimalProbe, contextual_features
+from sameloss.runs.measurements import Probing
 from sameloss.runs.sampling import Downstream, LabelledSampling
 from sameloss.seeds import stream_seed
 from sameloss.store.store import Store

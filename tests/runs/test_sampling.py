@@ -8,7 +8,7 @@ import torch
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import PCFGSpec
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.languages.labels import labels
+from sameloss.languages.language import labels
 from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
 from sameloss.store.store import Store
 

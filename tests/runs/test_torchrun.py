@@ -19,13 +19,11 @@ from sameloss.languages import PCFGSpec
 from sameloss.measures.saturation import divergences
 from sameloss.models.encoder import EncoderShape
 from sameloss.runs import torchrun
-from sameloss.runs.held_out import HeldOutConditionals
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import CorpusSampling
+from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
 from sameloss.runs.torchrun import _pickled
 from sameloss.store.store import Store
-from sameloss.training.execution import Execution
-from sameloss.training.loop import Optimisation
+from sameloss.training.loop import Execution, Optimisation
 
 pytestmark = pytest.mark.book  # each training starts three interpreters
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy.stats import sem
 
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 
 
 def test_estimate_of_draws():

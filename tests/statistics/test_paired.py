@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sameloss.statistics.paired import holm_levels, paired
+from sameloss.statistics.intervals import holm_levels, paired
 
 
 def test_the_interval_is_scipys():

@@ -15,8 +15,14 @@ import toy_runs
 from toy_runs import Sleeping, Squaring
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
-from sameloss.store.pool import _bar, _Queue, compute_all, get_all
+from sameloss.store.pool import _bar, _Queue, compute_all
 from sameloss.store.store import Run, Store, with_ancestors
+
+
+def get_all(store, runs, workers=None):
+    """Return results in the order of their runs, computing what is missing."""
+    compute_all(store, runs, workers)
+    return [store.get(run) for run in runs]
 
 
 @dataclass(frozen=True)
@@ -151,11 +157,11 @@ def test_a_killed_worker_is_one_sentence(tmp_path):
 ORPHANED = """
 import sys
 from toy_runs import Sleeping
-from sameloss.store.pool import get_all
+from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 
 if __name__ == "__main__":
-    get_all(Store(sys.argv[1]), [Sleeping()], workers=1)
+    compute_all(Store(sys.argv[1]), [Sleeping()], workers=1)
 """
 
 

@@ -5,9 +5,9 @@ import shutil
 import pytest
 from toy_runs import Failing, Squaring
 
-from sameloss.store.manifest import write_manifest
-from sameloss.store.provenance import changed_since, origin_of, uncommitted_runs
-from sameloss.store.store import Store
+from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.store import Store, write_manifest
+from sameloss.studies.recorded import changed_since
 
 PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
 

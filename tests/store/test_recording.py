@@ -10,10 +10,9 @@ from typing import ClassVar
 import pytest
 from toy_runs import Big, Squaring
 
-from sameloss.store.manifest import LEFT_OUT, MANIFEST
 from sameloss.store.pool import compute_all
 from sameloss.store.recording import LARGEST, WithRecord, forget_others, record_runs, take_recorded
-from sameloss.store.store import Store
+from sameloss.store.store import LEFT_OUT, MANIFEST, Store
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ import pytest
 
 from sameloss.studies.names import NAMES, display_name
 from sameloss.studies.same_loss.experiment import PRESETS
-from sameloss.training.algorithms import ALGORITHMS, label
+from sameloss.training.objectives import ALGORITHMS, label
 
 
 def test_every_task_of_the_main_languages_and_every_algorithm_has_a_name_in_words():

@@ -7,9 +7,8 @@ import pytest
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
-from sameloss.studies.config import Config, param
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.parameters import Parameter
+from sameloss.studies.parameters import Config, Parameter, param
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,23 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from planted import verdicts
 
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.intervals import Interval
+from sameloss.studies.parameters import MAX_HOURS
 from sameloss.studies.verdict import (
     COLUMNS,
+    SCALES,
     Claim,
-    Judged,
+    Source,
     Verdict,
     chance_in_words,
     judge,
-    verdict_table,
+    side_by_side,
+    strongest,
 )
 
 PUBLISHED = Claim("fig2", "Fig. 2", "it helps", "a_page", value=6.9, unit="points", tolerance=0.25)
@@ -179,26 +182,22 @@ def test_what_is_not_a_number_is_not_testable(claim, number):
 
 def test_a_table_has_one_row_a_claim_in_the_order_given():
     other = Claim("fig1", "Fig. 1", "it rises", "a_page", unit="nats")
-    table = verdict_table(
-        [Judged(PUBLISHED, Interval(9.5, 9, 10), "root"), Judged(other, Interval(*3 * [math.nan]))]
-    )
+    table = verdicts([(PUBLISHED, Interval(9.5, 9, 10)), (other, Interval(*3 * [math.nan]))])
     assert tuple(table.columns) == COLUMNS
     assert table.id.tolist() == ["fig2", "fig1"]
     assert table.verdict.tolist() == ["larger than published", "not testable here"]
     np.testing.assert_equal(table[["paper", "ours", "low", "high"]].to_numpy()[0], [6.9, 9.5, 9, 10])
     assert table.paper.isna().tolist() == [False, True]
-    assert table.task.iloc[0] == "root"
-    assert pd.isna(table.task.iloc[1])
 
 
 def test_one_tolerance_may_stand_for_all():
-    judged = [Judged(PUBLISHED, Interval(9.5, 9, 10))]
-    assert verdict_table(judged, tolerance=0.5).verdict.tolist() == ["reproduced"]
-    assert verdict_table(judged).verdict.tolist() == ["larger than published"]
+    judged = [(PUBLISHED, Interval(9.5, 9, 10))]
+    assert verdicts(judged, tolerance=0.5).verdict.tolist() == ["reproduced"]
+    assert verdicts(judged).verdict.tolist() == ["larger than published"]
 
 
 def test_a_page_without_claims_has_an_empty_table():
-    table = verdict_table([])
+    table = verdicts([])
     assert table.empty
     assert tuple(table.columns) == COLUMNS
 
@@ -206,7 +205,65 @@ def test_a_page_without_claims_has_an_empty_table():
 def test_intervals_above_zero_stand_beside_the_number_that_chance_puts_there():
     """A twentieth of the intervals misses, half of it above; what has no interval is not counted."""
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
-    table = verdict_table(Judged(DIRECTION_ONLY, spanning(*ends)) for ends in effects)
+    table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
         "95 % intervals: 100; wholly above zero: 1; there by chance, were no effect above zero: at most 2.5 "
     )
+
+
+# Evidence of several presets: the strongest first.
+
+
+A, B, C = (Claim(name, "Fig. 1", f"claim {name}", "a_page", unit="points") for name in "abc")
+ABOVE, AROUND, UNKNOWN = Interval(2, 1, 3), Interval(0, -1, 1), Interval(*3 * [math.nan])
+SHORT, LONG = Source("laptop", 3), Source("laptop-long", 5, recorded=True)
+
+
+def judged(*effects):
+    return verdicts((claim, effect) for claim, effect in zip((A, B, C), effects, strict=False))
+
+
+def test_every_preset_has_a_scale():
+    assert {name.partition("-")[0] for name in MAX_HOURS} == set(SCALES)
+
+
+@pytest.mark.parametrize(
+    ("weaker", "stronger"),
+    [
+        (Source("laptop-long", 5, True), Source("gpu", 3, False)),
+        (Source("laptop", 3, False), Source("laptop-long", 5, True)),
+        (Source("laptop-long", 5, True), Source("laptop", 8, False)),
+        (Source("laptop", 5, False), Source("laptop-long", 5, True)),
+        (Source("laptop"), Source("laptop", 1)),
+    ],
+)
+def test_the_larger_scale_counts_first_then_seeds_then_the_record(weaker, stronger):
+    assert stronger.strength > weaker.strength
+
+
+def test_sources_stand_side_by_side_the_strongest_first():
+    table = side_by_side({SHORT: judged(ABOVE, AROUND), LONG: judged(AROUND)})
+    assert table.source.tolist() == [LONG, SHORT, SHORT]
+    assert table.id.tolist() == ["a", "a", "b"]
+    assert table.verdict.tolist() == ["not decided", "direction confirmed", "not decided"]
+
+
+def test_the_strongest_is_the_one_that_could_test():
+    table = side_by_side({SHORT: judged(ABOVE, ABOVE, UNKNOWN), LONG: judged(UNKNOWN, AROUND, UNKNOWN)})
+    best = strongest(table)
+    assert best.source.to_dict() == {"a": SHORT, "b": LONG, "c": LONG}
+    assert best.verdict.to_dict() == {
+        "a": "direction confirmed",
+        "b": "not decided",
+        "c": "not testable here",
+    }
+    assert best.low["b"] == -1
+    assert math.isnan(best.low["c"])
+
+
+def test_what_no_source_could_test_is_whole_of_the_strongest():
+    """An estimate without an interval is not put beside another source's name."""
+    alone = Interval(2, math.nan, math.nan)
+    best = strongest(side_by_side({SHORT: judged(alone), LONG: judged(UNKNOWN)}))
+    assert best.source["a"] == LONG
+    assert math.isnan(best.ours["a"])

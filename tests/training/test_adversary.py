@@ -5,6 +5,7 @@ import torch
 from sklearn.linear_model import Ridge
 
 from sameloss.errors import ParameterError
+from sameloss.training import objectives
 from sameloss.training.objectives import (
     Adversary,
     TaskExamples,
@@ -82,10 +83,15 @@ def test_what_is_added_is_minus_the_loss_on_sentences_drawn_apart(tiny_model, ex
     torch.testing.assert_close(added, -0.7 * transfer_loss(tiny_model, first, second, 0.1))
 
 
-def test_two_parts_share_no_example(examples):
+def test_two_parts_share_no_example(examples, monkeypatch):
+    parts = []
+    monkeypatch.setattr(
+        objectives, "transfer_loss", lambda model, *two: parts.extend(two[:2]) or torch.tensor(0)
+    )
     numbered = TaskExamples(examples.sentences, torch.arange(60.0)[:, None])
-    parts = Adversary(1.0, sentences=30)._two_parts(seeded(), numbered)
-    assert sorted(torch.cat([part.classes for part in parts]).flatten().tolist()) == list(range(60))
+    Adversary(1.0, sentences=30).term(seeded(), numbered)(torch.nn.Identity(), torch.empty(0, 3))
+    drawn = torch.cat([part.classes for part in parts])
+    assert sorted(drawn.flatten().tolist()) == list(range(60))
 
 
 def test_one_hot_classes_stand_side_by_side():

@@ -16,7 +16,7 @@ from sameloss.languages import Language, Sentences
 from sameloss.languages.masking import padded
 from sameloss.seeds import stream_seed
 from sameloss.training import corpus as corpus_module
-from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
+from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
 
 class Uniform(Language):
@@ -200,10 +200,8 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_shard_is_refused_in_one_sentence(corpus, tmp_path, name, damage):
     DAMAGES[damage](tmp_path / name)
-    wrong = "missing" if damage == "missing" else "damaged"
     sentence = (
-        rf"^{name} of a corpus is {wrong}; delete the folder {re.escape(str(tmp_path))}, "
-        r"and it will be sampled again\.$"
+        rf"^The corpus in {re.escape(str(tmp_path))} is damaged; delete the folder, and it will be sampled"
     )
     with pytest.raises(CorpusError, match=sentence):
         Corpus(tmp_path)
@@ -212,7 +210,7 @@ def test_a_damaged_shard_is_refused_in_one_sentence(corpus, tmp_path, name, dama
 def test_a_column_short_is_refused(corpus, tmp_path):
     path = tmp_path / "tokens-00000.npy"
     np.save(path, np.load(path)[:, :-1])
-    with pytest.raises(CorpusError, match=r"^tokens-00000\.npy"):
+    with pytest.raises(CorpusError, match=r"^The corpus in .* is damaged"):
         Corpus(tmp_path)
 
 
@@ -220,9 +218,7 @@ def test_a_column_short_is_refused(corpus, tmp_path):
 def test_a_damaged_manifest_is_refused_in_one_sentence(corpus, tmp_path, content):
     path = tmp_path / "corpus.json"
     path.unlink() if content is None else path.write_text(content)
-    with pytest.raises(
-        CorpusError, match=r"^corpus.json of a corpus is (missing|damaged); delete the folder"
-    ):
+    with pytest.raises(CorpusError, match=r"^The corpus in .* is damaged; delete the folder"):
         Corpus(tmp_path)
 
 
@@ -275,7 +271,6 @@ def equal(one, other):
 
 
 def test_batches_are_a_function_of_seed_and_step(batches):
-    assert isinstance(batches, Batches)
     first = batches.batch(1, 10, 16)
     other_step, other_seed = batches.batch(1, 11, 16), batches.batch(2, 10, 16)
     assert equal(first, batches.batch(1, 10, 16))

@@ -10,10 +10,9 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages import HierarchySpec
 from sameloss.languages.masking import mask_batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.grow import grid, grow
-from sameloss.training.ensembles import Ensemble, train_together
+from sameloss.models.enlarge import grid, grow
+from sameloss.training.ensembles import Ensemble, grown_moments, moments_of, train_together
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
-from sameloss.training.moments import grown_moments, moments_of
 from sameloss.training.objectives import Objective, loss_of, true_conditionals
 
 SPEC = HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05)

@@ -12,8 +12,7 @@ from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.store.store import Store
 from sameloss.training.corpus import Corpus, write_corpus
-from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.loop import Optimisation, make_optimiser, pretrain
+from sameloss.training.loop import PLAIN, Execution, Optimisation, make_optimiser, pretrain
 
 SETTINGS = Optimisation(steps=12, batch=32, lr=1e-2)
 
@@ -95,5 +94,3 @@ def test_an_execution_is_brought_down_to_what_the_shape_allows():
     assert fast.for_shape(EncoderShape(8, 2, 1, 16)) == fast
     assert fast.for_shape(BiLSTMShape(8, 1)) == Execution(by_length=True, processes=2)
     assert fast.eager_in_one_process() == Execution(autocast=True, by_length=True)
-    assert fast.options == ["bfloat16", "compilation"]
-    assert PLAIN.options == []

@@ -8,9 +8,9 @@ import torch
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.grow import explicit, grow, repeated
+from sameloss.models.enlarge import LayerMap, grow, repeated
+from sameloss.training.ensembles import Moments, grown_moments, moments_of
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
-from sameloss.training.moments import Moments, grown_moments, moments_of
 
 SETTINGS = Optimisation(steps=3, batch=2, lr=0.01)
 LAYERS = repeated(2, 1, index=1, block=1)
@@ -79,7 +79,9 @@ def test_a_reset_forgets_everything_and_stale_moments_keep_the_number_of_steps(t
 
 def test_an_unknown_way_is_refused(trained):
     with pytest.raises(ParameterError, match="state 'lost'; choose one of mapped, reset, stale"):
-        inspect.unwrap(grown_moments)(moments_of(*trained), explicit(2, [0, 1, 1]), "duplicate", "lost")
+        inspect.unwrap(grown_moments)(
+            moments_of(*trained), LayerMap((0, 1, 1), (False, False, True)), "duplicate", "lost"
+        )
 
 
 def test_there_is_a_form_before_the_first_step():

@@ -5,7 +5,7 @@ from multiprocessing import get_context
 
 from torch import distributed
 
-from sameloss.training.execution import ALONE, Process
+from sameloss.training.loop import ALONE, Process
 
 
 def test_alone_a_process_leads_and_its_number_is_the_mean():

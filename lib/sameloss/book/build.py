@@ -23,10 +23,8 @@ from tempfile import gettempdir
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
 
-MODULES = (
-    {"compute": "compute", "execute": "execute", "html": "site"}
-    | {name: name for name in ("twins", "adopt", "record")}
-    | dict.fromkeys(("check", "keep", "take"), "record")
+MODULES = {"execute": "execute", "html": "site", "twins": "twins"} | dict.fromkeys(
+    ("compute", "adopt", "record", "check", "keep", "take"), "record"
 )
 """Where each command is; only that is imported, and by the processes that it starts nothing."""
 
@@ -49,7 +47,7 @@ def main() -> None:
 
 def _of_the_system(error: OSError) -> str:
     """Return in one sentence what a disk, a folder or a file did not allow; raise again what is of none."""
-    from sameloss.store.limits import FULL  # torch takes seconds that no other command need wait
+    from sameloss.store.store import FULL  # torch takes seconds that no other command need wait
 
     where, why = error.filename, error.strerror
     if isinstance(error, shutil.Error):  # of many files, each with its own reason

@@ -19,11 +19,10 @@ from sameloss.errors import BookError
 from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
-from sameloss.studies.drawing import download, use_style
+from sameloss.studies.drawing import download, show_for_any_screen, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
-from sameloss.studies.screens import show_for_any_screen
 from sameloss.studies.verdict import chance_in_words
 
 
@@ -39,7 +38,8 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
         name: of the page.
 
     """
-    _show_faults_as_one_sentence()
+    if shell := get_ipython():
+        shell.set_custom_exc((BookError,), _show_sentence)
     use_style()
     show_for_any_screen()
     names = namespace.get("_parameters") or tuple(parameters_in(namespace))
@@ -75,8 +75,8 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
 
 def example_of(page: Page[Any]) -> str:
     """Return the command that executes a page with one parameter changed."""
-    known = [f" -p {name} {of.example}" for name, of in page.parameters.items() if of.example]
-    return f"papermill chapters/{page.name}.ipynb out.ipynb{''.join(known[:1])}"
+    known = (f" -p {name} {of.example}" for name, of in page.parameters.items() if of.example)
+    return f"papermill chapters/{page.name}.ipynb out.ipynb{next(known, '')}"
 
 
 def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
@@ -93,19 +93,13 @@ def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
     if verdicts.empty:
         print("No claim of the paper is about what this page was asked to show.")
         return verdicts
-    evidence = glue_verdicts(page, verdicts)
-    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home)))
-    display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
-    return verdicts
-
-
-def glue_verdicts(page: Page[Any], verdicts: pd.DataFrame) -> pd.DataFrame:
-    """Glue what is said of each claim as `verdict-<id>`; return the evidence, the strongest first."""
     evidence = page.evidence(verdicts)
     for row in verdicts.itertuples():
         said = verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
         glue(f"verdict-{row.id}", HTML(said), display=False)
-    return evidence
+    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home)))
+    display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
+    return verdicts
 
 
 def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
@@ -122,16 +116,10 @@ def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
     glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
 
 
-def _show_faults_as_one_sentence() -> None:
-    """Let a fault of ours end the notebook with its sentence instead of a traceback."""
-    shell = get_ipython()
-    if shell is not None:
-        shell.set_custom_exc((BookError,), _show_sentence)
-
-
 def _show_sentence(
     shell: InteractiveShell, kind: type, fault: BookError, traceback: Any, tb_offset: int | None = None
 ) -> list[str]:
+    """Let a fault of ours end the notebook with its sentence instead of a traceback."""
     lines = [f"{kind.__name__}: {fault}"]
     shell._showtraceback(kind, fault, lines)
     return lines
@@ -146,17 +134,14 @@ def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
     """Show a table without its index, by the names readers know; numbers rounded, gaps as a dash."""
     table = table.map(lambda value: display_name(value) if isinstance(value, str) else value)
     table = table.rename(columns=column_head)
-    formats = {name: _format_of(table[name], decimals) for name in table.select_dtypes("float")}
+    formats = {}
+    for column, numbers in table.select_dtypes("float").items():
+        large_counts = numbers.abs().max() >= 1000 and (numbers.dropna() % 1 == 0).all()
+        formats[column] = f"{{:z,.{0 if large_counts else decimals}f}}"  # and no sign of a zero
     name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
     styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
     styled = styled.hide(axis="index").format_index(escape="html", axis="columns")  # a reader's own words
     return styled.format(formats, na_rep="–", thousands=",", escape="html")
-
-
-def _format_of(numbers: pd.Series, decimals: int) -> str:
-    """Return the format of a column: no decimals of large counts, and no sign of a zero."""
-    large_counts = numbers.abs().max() >= 1000 and (numbers.dropna() % 1 == 0).all()
-    return f"{{:z,.{0 if large_counts else decimals}f}}"
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:

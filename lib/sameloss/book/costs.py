@@ -1,18 +1,35 @@
-"""What a page costs: an estimate before, the record after."""
+"""What a page costs: an estimate before, the record after; and the tables of the page on costs."""
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pandas as pd
 
 from sameloss.device import best_device, device_name, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import H200, H200_IN_CORES, core_factors, training_bytes, training_flops
+from sameloss.runs.cost import (
+    CORE,
+    H200,
+    H200_IN_CORES,
+    core_factors,
+    flops_per_second,
+    training_bytes,
+    training_flops,
+)
 from sameloss.runs.pretraining import Pretraining
+from sameloss.store.location import results_folder
+from sameloss.store.provenance import origin_of
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.recorded import recorded, records
+from sameloss.studies.same_loss.experiment import PRESETS, Experiment
+
+ON_A_GPU = ("gpu", "paper")
+"""Presets whose estimate is for an H200."""
 
 
 def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
@@ -37,8 +54,11 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
     if not missing:
         return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
     hours = sum(map(reference_seconds, missing)) / 3600
-    reference = "an H200" if best_device() == "cuda" else "one core"
-    cost = f"{_duration(hours)} of {reference}{_training_in_words(missing)}"
+    cost = f"{_duration(hours)} of {'an H200' if best_device() == 'cuda' else 'one core'}"
+    trainings = [run for run in missing if isinstance(run, Pretraining)]
+    if trainings:
+        flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
+        cost += f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process)"
     limit = page.config.max_hours or MAX_HOURS[page.config.name]
     if hours > limit:
         raise ParameterError(
@@ -72,15 +92,6 @@ def _here(missing: list[Run], cores: int) -> str:
     return f"; here, {cores} at once ({device_name()}): {time}"
 
 
-def _training_in_words(missing: list[Run]) -> str:
-    """Return what the pre-trainings among some runs take, in words."""
-    trainings = [run for run in missing if isinstance(run, Pretraining)]
-    if not trainings:
-        return ""
-    flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
-    return f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process)"
-
-
 def _duration(hours: float) -> str:
     if hours >= 1:
         return f"{hours:,.1f} hours"
@@ -94,27 +105,18 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
     """Return what finished runs, and all that they read, took, by stage and device."""
     manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
     table = pd.DataFrame(
-        {
-            "stage": m["parameters"]["run"],
-            "device": m["device"],
-            "core_s": m["wall_s"],
-            "memory": m["peak_memory_bytes"],
-        }
-        for m in manifests
+        [(m["parameters"]["run"], m["device"], m["wall_s"], m["peak_memory_bytes"] / 1e9) for m in manifests],
+        columns=["stage", "device", "core_s", "peak_gb"],
     )
     stages = table.groupby(["stage", "device"], sort=False, as_index=False)
-    costs = stages.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("memory", "max"))
-    return costs.assign(peak_gb=costs.peak_gb / 1e9)
+    return stages.agg(runs=("core_s", "size"), core_s=("core_s", "sum"), peak_gb=("peak_gb", "max"))
 
 
 def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
     """Return stage by stage what the finished runs of each page took."""
-    tables = [
-        measured(page.store, page.runs()).assign(chapter=page.name)
-        for page in pages
-        if any(map(page.store.has, page.runs()))
-    ]
-    return pd.concat(tables, ignore_index=True)[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
+    tables = [measured(page.store, page.runs()).assign(chapter=page.name) for page in pages]
+    computed = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    return computed[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
 
 
 def by_part(page: Page[Any]) -> pd.DataFrame:
@@ -125,32 +127,18 @@ def by_part(page: Page[Any]) -> pd.DataFrame:
         of the finished ones, and `left`, told of the others. What an earlier part has is not counted again.
 
     """
-
-    def told(runs: list[Run]) -> float:
-        return sum(map(reference_seconds, runs)) / 3600
-
-    return pd.DataFrame(
-        {
-            "part": name,
-            "runs": len(runs),
-            "finished": len(done := list(filter(page.store.has, runs))),
-            "told": told(done),
-            "took": sum(page.store.manifest(run)["wall_s"] for run in done) / 3600,
-            "left": told(missing),
-        }
-        for name, runs, missing in _once(page)
-        if runs
-    )
-
-
-def _once(page: Page[Any]) -> Iterator[tuple[str, list[Run], list[Run]]]:
-    """Yield each part's name, its runs with all that they read, and those to be computed, each run once."""
-    seen = set[Path]()
-    for name, runs in page.parts().items():
-        every, missing = with_ancestors(runs), page.store.missing(runs)
-        new, left = ([run for run in some if page.store.folder(run) not in seen] for some in (every, missing))
-        yield name, new, left
-        seen |= set(map(page.store.folder, every))
+    rows, seen = [], set[Path]()
+    for name, asked in page.parts().items():
+        runs, missing = (
+            [run for run in some if page.store.folder(run) not in seen]
+            for some in (with_ancestors(asked), page.store.missing(asked))
+        )
+        seen |= set(map(page.store.folder, runs))
+        done = list(filter(page.store.has, runs))
+        told, left = (sum(map(reference_seconds, some)) / 3600 for some in (done, missing))
+        took = sum(page.store.manifest(run)["wall_s"] for run in done) / 3600
+        rows += [(name, len(runs), len(done), told, took, left)] if runs else []
+    return pd.DataFrame(rows, columns=["part", "runs", "finished", "told", "took", "left"])
 
 
 def parts_in_words(page: Page[Any]) -> str:
@@ -169,3 +157,128 @@ def totals(stages: pd.DataFrame) -> pd.DataFrame:
     """Return what all stages of a page took together, from `by_page`."""
     pages = stages.groupby(["chapter", "device"], sort=False, as_index=False)
     return pages.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})
+
+
+# The page on costs
+
+
+def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame:
+    """Return, for each size, what its longest descent was estimated to take and what it took.
+
+    `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
+    those of this device's matrix products in the same time (%), unknown for runs of another device.
+    """
+    rows = []
+    replicates = list(experiment.replicates())
+    for size in replicates[0].models:
+        runs = [r.main(size) for r in replicates if size in r.models and store.has(r.main(size))]
+        if not runs:
+            continue
+        run, manifests = runs[0], [store.manifest(run) for run in runs]
+        took = sum(m["wall_s"] for m in manifests) / len(manifests)
+        length, here = mean_length(run, store), {m["device"] for m in manifests} == {device_name()}
+        tokens = run.passes * run.optimisation.steps * run.optimisation.batch * length
+        products = flops_per_second(run.shape.d_model, run.execution.dtype) if here else float("nan")
+        rows.append(
+            {
+                "size": size,
+                "FLOPs": f"{training_flops(run):.2g}",
+                "estimated_s": CORE.seconds(run),
+                "measured_s": took,
+                "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9,
+                "tokens_per_s": round(tokens / took),
+                "utilisation": 100
+                * training_flops(run, length)
+                / (took * products * run.execution.processes),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
+    """Return the mean number of tokens of sentences that a pre-training sees."""
+    batch = store.get(run.corpus).batch(0, 0, sentences)
+    return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
+
+
+def preset_costs(store: Store) -> pd.DataFrame:
+    """Return what all comparisons of each preset take: estimated before, and measured where they were run.
+
+    The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
+    hours) of everything, from the store's manifests or from a record in `results/`.
+    """
+    rows = []
+    for name, experiment in PRESETS.items():
+        runs = [run for replicate in experiment.replicates() for run in replicate.runs()]
+        trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
+        where, speed = ("H200", H200) if name in ON_A_GPU else ("one core", CORE)
+        parts = recorded("parts", name)
+        complete = parts.empty or not parts.left.any()
+        origin = records().get(name) if complete else None
+        if all(map(store.has, runs)):
+            origin = origin_of(store, runs)
+        rows.append(
+            {
+                "preset": name,
+                "trainings": len(trainings),
+                "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
+                "GB": max(map(training_bytes, trainings)) / 1e9,
+                "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
+                "for": where,
+                "measured_h": origin["core_hours"] if origin else float("nan"),
+                "on": ", ".join(origin["device"]) if origin else "–",
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def recorded_parts() -> pd.DataFrame:
+    """Return the parts of every record that tells them, from `costs.by_part`, with their `preset`."""
+    results_folder()  # of no book, which is not for want of a record
+    tables = [recorded("parts", preset).assign(preset=preset) for preset in records()]
+    table = pd.concat([table for table in tables if len(table)])
+    return table[["preset", *table.columns.drop("preset")]]
+
+
+def size_table() -> pd.DataFrame:
+    """Return every transformer of every preset on the grammar: shape, and true number of parameters."""
+    rows = []
+    for experiment in PRESETS.values():
+        setup = experiment.setups[0]
+        words, length = setup.language.words, setup.language.max_length
+        for size, shape in setup.models.items():
+            count = shape.parameter_count(words, length)
+            about = {"preset": experiment.name, "size": size, "parameters": count}
+            rows.append(about | asdict(cast(Any, shape)))
+    return pd.DataFrame(rows).drop_duplicates("size", ignore_index=True)
+
+
+def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
+    """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
+    folder = results_folder()
+    table = pd.read_csv(folder / f"benchmark_{name}.csv")
+    record = json.loads((folder / f"benchmark_{name}.json").read_text())
+    table["met"] = table.met.map({True: "yes", False: "no"})
+    for column in ("ours_value", "peer_value", "ratio", "goal"):
+        table[column] = table[column].map(
+            lambda x: f"{x:,.0f}" if x >= 100 else f"{x:.3g}", na_action="ignore"
+        )
+    table = table.astype(object).where(table.notna(), "–")
+    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
+    return table, (
+        f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
+        f"{', '.join(versions)}, source revision {record['revision']}."
+    )
+
+
+def recorded_campaign() -> tuple[pd.DataFrame, str]:
+    """Return what `make campaign` recorded, one row a part, and what it found and where."""
+    record = pd.read_csv(results_folder() / "campaign.csv")
+    days, devices, revisions = (
+        ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")
+    )
+    found = "; ".join(record.found.dropna()) or "nothing was lost, and nothing was wrong in silence"
+    return record[["what", "trials", "kills", "faults", "seconds"]], (
+        f"Recorded on {days}, {devices}, source revision {revisions}: {record.trials.sum():,} trials, "
+        f"{record.kills.sum():,} kills and interruptions; {found}."
+    )

@@ -7,29 +7,18 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
-from typing import NamedTuple
 
 import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from sameloss.book.contents import notebooks
-from sameloss.book.executed import DEFAULT, Execution, copy_of, execution_of, write_execution
-from sameloss.book.fingerprint import fingerprints
-from sameloss.store.environment import source_revision
-from sameloss.store.orphans import end_with_parent
-from sameloss.studies.screens import NARROW_WANTED
+from sameloss.book.notebooks import DEFAULT, Execution, copy_of, execution_of, fingerprints, notebooks
+from sameloss.store.location import source_revision
+from sameloss.store.processes import end_with_parent
+from sameloss.studies.drawing import NARROW_WANTED
 
 KERNELS = 2
 """Chapters executed at once; each takes a core and 0.7 GB."""
-
-
-class Outcome(NamedTuple):
-    """How one chapter went."""
-
-    printed: str
-    seconds: float
-    fault: str | None
 
 
 def execute(preset: str, force: bool = False, max_hours: float | None = None) -> None:
@@ -53,7 +42,7 @@ def execute(preset: str, force: bool = False, max_hours: float | None = None) ->
         else:
             print(f"── {page} ({preset}): unchanged", flush=True)
     if changed:
-        from sameloss.book.compute import compute  # torch takes seconds that an unchanged book need not wait
+        from sameloss.book.record import compute  # torch takes seconds that an unchanged book need not wait
 
         compute(preset, [page.stem for page in changed], max_hours)
         execute_all(changed)
@@ -66,22 +55,19 @@ def execute_all(executions: dict[Path, Execution]) -> None:
         SystemExit: where a chapter ends in an error, or a process was killed.
 
     """
-    try:
-        _execute_all(executions)
-    except BrokenProcessPool:
-        raise SystemExit("A process that executes chapters was killed; run this again to go on.") from None
-
-
-def _execute_all(executions: dict[Path, Execution]) -> None:
     with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
-        running = {pool.submit(execute_one, *item): item for item in executions.items()}
         try:
+            running = {pool.submit(execute_one, *item): item for item in executions.items()}
             for future in as_completed(running):
-                (page, execution), outcome = running[future], future.result()
-                print(f"── {page} ({execution.preset})\n{outcome.printed.rstrip()}")
-                if outcome.fault:
-                    raise SystemExit(f"{page} {outcome.fault}")
-                print(f"   done in {outcome.seconds:.0f} s", flush=True)
+                (page, execution), (printed, seconds, fault) = running[future], future.result()
+                print(f"── {page} ({execution.preset})\n{printed.rstrip()}")
+                if fault:
+                    raise SystemExit(f"{page} {fault}")
+                print(f"   done in {seconds:.0f} s", flush=True)
+        except BrokenProcessPool:
+            raise SystemExit(
+                "A process that executes chapters was killed; run this again to go on."
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -92,8 +78,13 @@ def _begin() -> None:
     os.environ.update({"OMP_NUM_THREADS": "1", NARROW_WANTED: "yes"})
 
 
-def execute_one(page: Path, execution: Execution) -> Outcome:
-    """Execute one chapter; its copy appears, with a record of the execution, only where that succeeds."""
+def execute_one(page: Path, execution: Execution) -> tuple[str, float, str | None]:
+    """Execute one chapter; its copy appears, with a record of the execution, only where that succeeds.
+
+    Returns:
+        What it printed, the seconds that it took, and what went wrong.
+
+    """
     started, printed = time.perf_counter(), io.StringIO()
     target = copy_of(page)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -101,20 +92,14 @@ def execute_one(page: Path, execution: Execution) -> Outcome:
     given = {} if execution.preset == DEFAULT else {"preset": execution.preset}
     fault = None
     try:
-        notebook = papermill.execute_notebook(
-            page,
-            unfinished,
-            given,
-            stdout_file=printed,
-            stderr_file=printed,
-            progress_bar=False,
-            extra_arguments=["--IPKernelApp.log_level=50"],
-        )
-        write_execution(notebook, execution)
+        said = {"stdout_file": printed, "stderr_file": printed, "progress_bar": False}
+        quiet = ["--IPKernelApp.log_level=50"]
+        notebook = papermill.execute_notebook(page, unfinished, given, extra_arguments=quiet, **said)
+        execution.write(notebook)
         nbformat.write(notebook, unfinished)
         unfinished.replace(target)
     except PapermillExecutionError as error:
         fault = f"ended with {error.ename}: {error.evalue}"
     except RuntimeError as error:  # of the kernel: it did not start, or was killed
         fault = f"lost its kernel, perhaps for want of memory ({error}); run this again to go on."
-    return Outcome(printed.getvalue(), time.perf_counter() - started, fault)
+    return printed.getvalue(), time.perf_counter() - started, fault

@@ -7,7 +7,7 @@ prints as JSON what `lib/grid.smk` needs, or one sentence that says what is vali
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
@@ -15,7 +15,7 @@ from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
-from sameloss.book.studies import open_page, study_of
+from sameloss.book.pages import open_page, study_of
 from sameloss.errors import BookError, ParameterError
 
 CHAPTER = "02_existence"
@@ -81,25 +81,16 @@ def cells(grid: Grid) -> list[str]:
         StoreError: where the artifacts folder cannot be written.
 
     """
+    shared = {name: _number(getattr(grid, name)) for name in ("steps", "max_hours", "workers")}
+    shared |= {"preset": grid.preset, "artifacts": grid.artifacts}
+    found = []
     axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.seeds))
-    found = (cell for values in product(*axes) for cell in _cells_at(grid, *values))
+    for language, size, seeds in product(*axes):
+        opened = open_page(CHAPTER, language=language, size=size, seeds=_number(seeds), **shared)
+        replicates = list(opened.config.replicates())
+        start, end = f"{opened.config.name}/{language}", f"seeds-{len(replicates)}"
+        found += [f"{start}/{one}/{end}" for one in replicates[0].models]
     return list(dict.fromkeys(found))
-
-
-def _cells_at(grid: Grid, language: str, size: str, seeds: str) -> Iterator[str]:
-    """Yield the cell of one size, or of all sizes of the language."""
-    shared = {"steps": grid.steps, "max_hours": grid.max_hours, "workers": grid.workers, "seeds": seeds}
-    opened = open_page(
-        CHAPTER,
-        preset=grid.preset,
-        language=language,
-        size=size,
-        artifacts=grid.artifacts,
-        **{name: _number(text) for name, text in shared.items()},
-    )
-    replicates = list(opened.config.replicates())
-    for one in replicates[0].models:
-        yield f"{opened.config.name}/{language}/{one}/seeds-{len(replicates)}"
 
 
 def _number(text: str) -> Any:
@@ -114,15 +105,12 @@ def main() -> None:
     """Check the grid given on the command line."""
     try:
         grid = grid_of(sys.argv[1:])
-        found = cells(grid)
+        told = {**asdict(grid), "folder": grid.folder, "cells": cells(grid)}
     except BookError as fault:
         raise SystemExit(str(fault)) from None
     # Chapters run in the book's folder, wherever Snakemake was called.
-    whole = {
-        "artifacts": str(Path(expanduser(grid.artifacts)).absolute()),  # noqa: PTH111 - as in `Parameter`
-        "workers": int(_number(grid.workers) or 1),
-    }
-    print(json.dumps({**asdict(grid), **whole, "folder": grid.folder, "cells": found}))
+    told["artifacts"] = str(Path(expanduser(grid.artifacts)).absolute())  # noqa: PTH111 - as in `Parameter`
+    print(json.dumps(told | {"workers": int(_number(grid.workers) or 1)}))
 
 
 if __name__ == "__main__":

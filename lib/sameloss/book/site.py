@@ -1,29 +1,33 @@
-"""Stage what Jupyter Book reads, and render it where it has changed."""
+"""Stage what Jupyter Book reads, and render it where it has changed.
+
+As an extension of Sphinx, this module says what goes beyond the book's configuration: narrow figures, and no
+scripts that ask for a server.
+"""
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import nbformat
+from docutils.nodes import document
+from sphinx.application import Sphinx
 
-from sameloss.book.contents import toc_files
-from sameloss.book.executed import code_cells, copy_of, forget_execution
-from sameloss.book.extension import take_narrow_forms
-from sameloss.book.fingerprint import VERSIONS
+from sameloss.book.notebooks import VERSIONS, code_cells, copy_of, forget_execution, toc_files
+from sameloss.studies.drawing import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
 RENDERED = Path("_build/html.sha256")
 """What the HTML was rendered from; it is there while that HTML is whole."""
 
-_STATIC = (
-    "book.css",
-    "favicon.svg",
-    *(f"movable_{what}.js" for what in ("accuracy", "landscape", "growth", "lists", "phase")),
+PAGES = (
+    *("_config.yml", "_toc.yml", "references.bib", "README.md", "_static/book.css", "_static/favicon.svg"),
+    *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists", "phase")),
 )
-PAGES = ("_config.yml", "_toc.yml", "references.bib", "README.md", *(f"_static/{name}" for name in _STATIC))
 """What is read beside the pages of the contents; of the README its sections on running."""
 
 
@@ -63,34 +67,24 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
-        else:
-            notebook = _executed(path, committed)
-            yield from take_narrow_forms(notebook).items()
-            yield path, nbformat.writes(presentable(notebook, path)).encode()
-
-
-def _executed(path: Path, committed: bool) -> nbformat.NotebookNode:
-    source = path if committed else copy_of(path)
-    if not source.exists():
-        raise SystemExit(f"{path} was not executed; run `make book` first.")
-    return nbformat.read(source, as_version=4)
+            continue
+        source = path if committed else copy_of(path)
+        if not source.exists():
+            raise SystemExit(f"{path} was not executed; run `make book` first.")
+        notebook = nbformat.read(source, as_version=4)
+        yield from take_narrow_forms(notebook).items()
+        yield path, nbformat.writes(presentable(notebook, path)).encode()
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
-    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs.
-
-    Warnings and progress go: no page shows them, and in the notebooks that readers can download they would
-    name folders of this machine.
-    """
+    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs."""
     forget_execution(notebook)
     for cell in code_cells(notebook):
         if any(output.output_type == "error" for output in cell.outputs):
             raise SystemExit(f"{path}: a cell ended in an error; execute the chapter again.")
         if cell.source.strip() and cell.execution_count is None:
             raise SystemExit(f"{path}: a cell was not executed; run `make book` first.")
-        cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-        label = folded_behind(cell)
-        if label:
+        if label := folded_behind(cell):
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})
             cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
     return notebook
@@ -147,16 +141,14 @@ def render() -> None:
     from jupyter_book.sphinx import build_sphinx
 
     folder = STAGE.absolute()
+    toc = str(folder / "_toc.yml")
+    overrides = {"external_toc_path": toc, "latex_individualpages": False, "nitpicky": True}
     status = build_sphinx(
         folder,
         HTML.absolute(),
         noconfig=True,
         path_config=folder / "_config.yml",
-        confoverrides={
-            "external_toc_path": str(folder / "_toc.yml"),
-            "latex_individualpages": False,
-            "nitpicky": True,
-        },
+        confoverrides=overrides,
         doctreedir=DOCTREES.absolute(),
         warningiserror=True,
         keep_going=True,
@@ -167,3 +159,59 @@ def render() -> None:
         raise status
     if status != 0:
         raise SystemExit("The book was not built: see the warnings above.")
+
+
+# The extension of Sphinx
+
+FOLDER = Path("_static/narrow")
+"""Where the narrow forms of figures are, named as MyST-NB names the wide ones."""
+
+FRONT_TITLE = "An executable reproduction"
+"""Of the front page; its heading is the book's title, which follows anyway."""
+
+_IMAGE = re.compile(r'<img [^>]*src="([./]*)_images/([0-9a-f]{64}\.svg)"[^>]*>')
+
+_THEBE = re.compile(
+    r'<script type="text/x-thebe-config">.*?</script>\s*(<script>kernelName.*?</script>)?', re.DOTALL
+)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Take part in the writing of each page, after all others."""
+    app.connect("html-page-context", _finish, priority=900)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
+    """Take out the narrow forms of a notebook's figures, which MyST-NB cannot show, by their files."""
+    shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
+    return {FOLDER / _name(data[WIDE]): data.pop(NARROW).encode() for data in shown if NARROW in data}
+
+
+def _name(svg: str) -> str:
+    return hashlib.sha256("\n".join(svg.splitlines()).encode()).hexdigest() + ".svg"
+
+
+def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
+    """Show each figure as the screen wants it; give the front page a title.
+
+    And drop the scripts of sphinx-thebe, told by their file or their text, which would run code elsewhere.
+    """
+    context["script_files"] = [
+        script
+        for script in context["script_files"]
+        if "thebe" not in f"{script.filename} {script.attributes.get('body', '')}".lower()
+    ]
+    body = _THEBE.sub("", context.get("body", ""))
+    context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
+    if page == app.config.root_doc:
+        context["title"] = FRONT_TITLE
+
+
+def _for_any_screen(image: re.Match[str], source: Path) -> str:
+    """Put the narrow form of an image beside it, where there is one."""
+    up, name = image.groups()
+    if not (source / FOLDER / name).exists():
+        return image[0]
+    narrow = f'<source media="{NARROW_SCREEN}" srcset="{up}{FOLDER}/{name}">'
+    return f"<picture>{narrow}{image[0]}</picture>"

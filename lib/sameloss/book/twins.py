@@ -1,4 +1,4 @@
-"""Notebooks and their py:percent twins, which say the same."""
+"""Notebooks and their py:percent twins, which say the same; the parameters cells, which studies declare."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import nbformat
 from jupytext.cli import jupytext as run_jupytext
 from jupytext.config import load_jupytext_config
 
-from sameloss.book.contents import notebooks
+from sameloss.book.notebooks import notebooks
 
 
 def twin_of(path: Path) -> str:
@@ -39,6 +39,31 @@ def twin_differences() -> list[str]:
     return found
 
 
+HEAD = '# %% tags=["parameters"]\n'
+
+
+def with_parameters(source: str, written: str) -> str:
+    """Return the py:percent source of a chapter with another parameters cell."""
+    own = re.compile(re.escape(HEAD) + r".*?(?=\n\n# %%)", re.DOTALL)
+    return own.sub(lambda _: HEAD + written, source, count=1)
+
+
+def stale_cells(folder: Path) -> dict[Path, str]:
+    """Return the chapters whose parameters cell is not what their study says, each with its right source."""
+    from sameloss.book.pages import all_studies  # studies take seconds that a comparison need not wait
+    from sameloss.studies.parameters import cell
+
+    found = {}
+    for study in all_studies().values():
+        for name in study.plans:
+            path = folder / f"{name}.py"
+            source = path.read_text() if path.exists() else ""
+            right = with_parameters(source, cell(study.table(name)))
+            if right != source:
+                found[path] = right
+    return found
+
+
 def twins(sync: bool) -> None:
     """Compare every notebook with its twin; with `sync` write the twin's sources into the notebook first.
 
@@ -46,8 +71,6 @@ def twins(sync: bool) -> None:
         SystemExit: where they differ.
 
     """
-    from sameloss.book.cells import stale_cells  # studies take seconds, which reading cells need not wait
-
     stale = stale_cells(Path("chapters"))
     if sync:
         for path, right in stale.items():

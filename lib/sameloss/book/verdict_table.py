@@ -1,16 +1,89 @@
-"""Verdicts as readers meet them: a badge, a sentence's words, one table with its picture, the answers."""
+"""Verdicts as readers meet them: a badge, a sentence's words, one table with its picture, the answers.
 
-from collections.abc import Sequence
+The picture is a forest plot in the rows of the table: effects and intervals on one scale, the paper's number
+as a tick.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
-from sameloss.book import forest
-from sameloss.studies.evidence import strongest
-from sameloss.studies.names import display_name
 from sameloss.studies.statement import Judgement
-from sameloss.studies.verdict import Topic, Verdict, in_unit
+from sameloss.studies.verdict import Topic, Verdict, in_unit, strongest
+
+WIDTH, LINE, MARGIN = 150, 14, 8  # of a row's drawing, of one interval in it, at its sides, in pixels
+
+
+@dataclass(frozen=True)
+class Scale:
+    """What is drawn from the left to the right."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[float]) -> "Scale":
+        """Return a scale with zero and all the numbers on it; gaps are passed over.
+
+        >>> Scale.of([2.0, float("nan"), -1.0])
+        Scale(low=-1.0, high=2.0)
+        """
+        known = [0.0, *(float(number) for number in numbers if pd.notna(number))]
+        low, high = min(known), max(known)
+        return cls(low, high if high > low else low + 1)
+
+    def __call__(self, number: float) -> float:
+        """Return where a number is, in pixels."""
+        share = (number - self.low) / (self.high - self.low)
+        return round(MARGIN + (WIDTH - 2 * MARGIN) * share, 1)
+
+    def ticks(self) -> list[float]:
+        """Return a few round numbers on the scale."""
+        ticks = MaxNLocator(4).tick_values(self.low, self.high)
+        return [float(tick) for tick in ticks if self.low <= tick <= self.high]
+
+
+def axis(scale: Scale) -> str:
+    """Return the drawing of a scale with its numbers."""
+    marks = "".join(
+        f'<line x1="{scale(tick)}" x2="{scale(tick)}" y1="14" y2="18"/>'
+        f'<text x="{scale(tick)}" y="10">{tick:g}</text>'
+        for tick in scale.ticks()
+    )
+    base = f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="18" y2="18"/>'
+    return _drawing(19, base + marks, 'class="forest axis" aria-hidden="true"')
+
+
+def intervals(scale: Scale, rows: pd.DataFrame, published: float, label: str) -> str:
+    """Return the drawing of one claim: an interval a row, and the paper's number.
+
+    Args:
+        scale: shared by claims of one unit.
+        rows: `ours`, `low`, `high` and `source`; recorded ones are full points, those of a page open.
+        published: the paper's number; a gap where it has none.
+        label: what a reader who does not see it is told.
+
+    """
+    height = LINE * len(rows) + 2
+    drawn = [f'<line class="zero" x1="{scale(0)}" x2="{scale(0)}" y1="0" y2="{height}"/>']
+    if pd.notna(published):
+        at = scale(published)
+        drawn.append(f'<line class="paper" x1="{at}" x2="{at}" y1="0" y2="{height}"/>')
+    for number, row in enumerate(rows.itertuples()):
+        if pd.notna(row.low):
+            y, kind = LINE * number + 8, "recorded" if row.source.recorded else "own"
+            line = f'<line x1="{scale(row.low)}" x2="{scale(row.high)}" y1="{y}" y2="{y}"/>'
+            drawn.append(f'<g class="{kind}">{line}<circle cx="{scale(row.ours)}" cy="{y}" r="3.5"/></g>')
+    return _drawing(height, "".join(drawn), f'class="forest" role="img" aria-label="{escape(label)}"')
+
+
+def _drawing(height: int, content: str, attributes: str) -> str:
+    return f'<svg {attributes} viewBox="0 0 {WIDTH} {height}" width="{WIDTH}">{content}</svg>'
+
 
 LOOKS: dict[str, tuple[str, str]] = {
     Verdict.REPRODUCED: ("for", "✓"),
@@ -59,31 +132,25 @@ def sentence(rows: pd.DataFrame, unit: str) -> str:
     """Return what all sources say of one claim, for the prose: the strongest with its numbers.
 
     Args:
-        rows: of one claim, from `evidence.side_by_side`.
+        rows: of one claim, from `verdict.side_by_side`.
         unit: of the effect.
 
     """
     best = strongest(rows).iloc[0]
-    said = verdict_in_words(best, unit) + _unit(best, unit)
-    others = [
-        f"{row.source}: {row.verdict}"
-        for row in rows.itertuples()
-        if row.source != best.source and row.verdict != best.verdict
-    ]
-    where = "; ".join([str(best.source), *others]) if len(rows) > 1 else ""
-    return said + (f" <small>[{where}]</small>" if where else "")
+    said = verdict_in_words(best, unit) + ("" if pd.isna(best.low) else f" {unit}")
+    if len(rows) == 1:
+        return said
+    others = (row for row in rows.itertuples() if row.source != best.source)
+    differ = [f"{row.source}: {row.verdict}" for row in others if row.verdict != best.verdict]
+    return f"{said} <small>[{'; '.join([str(best.source), *differ])}]</small>"
 
 
-def _unit(row: Any, unit: str) -> str:
-    return "" if pd.isna(row.low) else f" {unit}"
-
-
-def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic[Any]], home: bool) -> str:
+def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic], home: bool) -> str:
     """Return paper beside ours: grouped by question, one row a claim, a column a source, and a picture.
 
     Args:
         verdicts: from `verdict.verdict_table`.
-        evidence: the same claims, from `evidence.side_by_side`.
+        evidence: the same claims, from `verdict.side_by_side`.
         topics: questions with their claims; claims of none of them stand at the end.
         home: whether this is the page of all verdicts; rows lead there, or from there to their chapter.
 
@@ -91,67 +158,40 @@ def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic
     sources = list(dict.fromkeys(evidence.source))
     heads = ["claim", "effect", "paper", *map(str, sources)]
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
+    question_of = {claim.id: topic.question for topic in topics for claim in topic.claims}
+    asked = verdicts.id.map(question_of).fillna("Claims")
     body = []
-    for question, group in _grouped(verdicts, topics):
-        body.append(_wide_row("topic", question, len(heads)))
+    for question in dict.fromkeys([*question_of.values(), "Claims"]):
+        group = verdicts[asked == question]
+        if len(group):
+            wide = f'<th colspan="{len(heads)}" scope="colgroup">{escape(question)}</th>'
+            body.append(f'<tr class="topic">{wide}</tr>')
         for unit, same in group.groupby("unit", sort=False):
-            scale = _scale(same, evidence)
-            body.append(_scale_row(scale, str(unit), len(sources)))
-            rows = ((row, evidence[evidence.id == row.id]) for row in same.itertuples())
-            body += [_row(row, found, scale, sources, home) for row, found in rows]
+            drawn = evidence[evidence.id.isin(same.id)]
+            scale = Scale.of([*drawn.ours, *drawn.low, *drawn.high, *same.paper])
+            label = f'<th scope="rowgroup">{escape(str(unit))}</th><td>{axis(scale)}</td>'
+            body.append(f'<tr class="scale">{label}<td colspan="{1 + len(sources)}"></td></tr>')
+            for row in same.itertuples():
+                body.append(_row(row, drawn[drawn.id == row.id], scale, sources, home))
     start = f'<table class="dataframe verdicts"><thead><tr>{head}</tr></thead>'
     return f"{start}<tbody>{''.join(body)}</tbody></table>"
 
 
-def _wide_row(kind: str, text: str, columns: int) -> str:
-    return f'<tr class="{kind}"><th colspan="{columns}" scope="colgroup">{escape(text)}</th></tr>'
-
-
-def _grouped(verdicts: pd.DataFrame, topics: Sequence[Topic[Any]]) -> list[tuple[str, pd.DataFrame]]:
-    """Return the claims by question, in the questions' order; what belongs to none under `Claims`."""
-    question_of = {claim.id: topic.question for topic in topics for claim in topic.claims}
-    asked = verdicts.id.map(question_of).fillna("Claims")
-    order = dict.fromkeys([*question_of.values(), "Claims"])
-    return [(question, verdicts[asked == question]) for question in order if (asked == question).any()]
-
-
-def _scale(group: pd.DataFrame, evidence: pd.DataFrame) -> forest.Scale:
-    """Return a scale for all intervals of some claims and all that the paper has of them."""
-    drawn = evidence[evidence.id.isin(group.id)]
-    return forest.Scale.of([*drawn.ours, *drawn.low, *drawn.high, *group.paper])
-
-
-def _scale_row(scale: forest.Scale, unit: str, sources: int) -> str:
-    label = f'<th scope="rowgroup">{escape(unit)}</th>'
-    return f'<tr class="scale">{label}<td>{forest.axis(scale)}</td><td colspan="{1 + sources}"></td></tr>'
-
-
-def _row(row: Any, rows: pd.DataFrame, scale: forest.Scale, sources: Sequence[Any], home: bool) -> str:
-    by_source = {found.source: found for found in rows.itertuples()}
-    paper = in_unit(row.paper, row.unit)
+def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], home: bool) -> str:
+    """Return one claim: what it says, its picture, the paper's number, and what each source says."""
+    there = f"{row.page if home else 'verdicts'}.html#claim-{row.id}"
+    paper, by_source = in_unit(row.paper, row.unit), {own.source: own for own in rows.itertuples()}
+    told = [f"{source} {effect_in_words(own, row.unit) or own.verdict}" for source, own in by_source.items()]
+    said = {
+        str(source): verdict_in_words(by_source[source], row.unit) if source in by_source else "–"
+        for source in sources
+    }
     cells = [
-        f'<th scope="row">{_claim(row, home)}</th>',
-        f"<td>{forest.intervals(scale, rows, row.paper, _told(rows, row.unit, paper))}</td>",
-        f'<td data-label="paper">{paper}</td>',
-        *(_said(source, by_source.get(source), row.unit) for source in sources),
+        f'<th scope="row"><a href="{there}">{escape(row.claim)}</a> <small>{escape(row.place)}</small></th>',
+        f"<td>{intervals(scale, rows, row.paper, '; '.join([*told, f'paper {paper}']))}</td>",
+        *(f'<td data-label="{escape(name)}">{text}</td>' for name, text in ({"paper": paper} | said).items()),
     ]
     return f'<tr id="claim-{row.id}">{"".join(cells)}</tr>'
-
-
-def _claim(row: Any, home: bool) -> str:
-    there = f"{row.page if home else 'verdicts'}.html#claim-{row.id}"
-    task = "" if pd.isna(row.task) else f" · {display_name(row.task)}"
-    return f'<a href="{there}">{escape(row.claim)}</a> <small>{escape(row.place + task)}</small>'
-
-
-def _said(source: Any, row: Any, unit: str) -> str:
-    words = "–" if row is None else verdict_in_words(row, unit)
-    return f'<td data-label="{escape(str(source))}">{words}</td>'
-
-
-def _told(rows: pd.DataFrame, unit: str, paper: str) -> str:
-    said = [f"{row.source} {effect_in_words(row, unit) or row.verdict}" for row in rows.itertuples()]
-    return "; ".join([*said, f"paper {paper}"])
 
 
 def findings(answers: pd.DataFrame, folder: str = "") -> str:
@@ -163,27 +203,15 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
         folder: where the chapters are, seen from the page that shows it, such as `chapters/`.
 
     """
-    rows = "".join(_finding(row, folder) for row in answers.itertuples())
+    rows = []
+    for row in answers.itertuples():
+        published = "" if row.published == "–" else f"; the paper: {row.published}"
+        link = f'<a href="{folder}{row.page}.html">{escape(row.question)}</a>'
+        why = escape(f", {row.size}" if row.size else "")
+        effect = f"<small>{escape(f'{row.language}: {row.effect}{published}')}</small>"
+        rows.append(f'<tr><th scope="row">{link}</th><td>{badge(row.direction)}{why} {effect}</td></tr>')
     head = '<thead><tr><th scope="col">question</th><th scope="col">found</th></tr></thead>'
-    return f'<table class="dataframe findings">{head}<tbody>{rows}</tbody></table>'
-
-
-def _finding(row: Any, folder: str) -> str:
-    published = "" if row.published == "–" else f"; the paper: {row.published}"
-    why = f", {row.size}" if row.size else ""
-    return (
-        f'<tr><th scope="row"><a href="{folder}{row.page}.html">{escape(row.question)}</a></th>'
-        f"<td>{badge(row.direction)}{escape(why)} <small>{escape(row.language)}: {escape(row.effect)}"
-        f"{escape(published)}</small></td></tr>"
-    )
-
-
-def counts(evidence: pd.DataFrame) -> pd.DataFrame:
-    """Return how many claims have each verdict, a column a source; the words in their order."""
-    words = pd.crosstab(evidence.verdict, evidence.source.map(str))
-    order = [verdict for verdict in Verdict if verdict in words.index]
-    ordered = words.loc[order, list(dict.fromkeys(evidence.source.map(str)))]
-    return ordered.rename_axis(columns=None).reset_index()
+    return f'<table class="dataframe findings">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
 def counted(verdicts: pd.Series) -> str:

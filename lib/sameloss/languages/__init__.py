@@ -6,10 +6,10 @@ models in folders of their own, and what is asked of any language: masked senten
 its entropy, its calibration. A language knows no model that is trained on it and no run that stores it.
 """
 
-from sameloss.languages.autoregressive.teacher import TeacherSpec
+from sameloss.languages.autoregressive import TeacherSpec
 from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.grammars.layered import HierarchySpec, PCFGSpec
-from sameloss.languages.grammars.pcfg import PCFG, Task
+from sameloss.languages.grammars.pcfg import PCFG
 from sameloss.languages.hmm import HMM, HMMSpec
 from sameloss.languages.language import MASK, Language, LanguageSpec, Sentences, substituted_conditionals
 from sameloss.languages.masking import mask_one
@@ -25,7 +25,6 @@ __all__ = [
     "LanguageSpec",
     "PCFGSpec",
     "Sentences",
-    "Task",
     "TeacherSpec",
     "mask_one",
     "substituted_conditionals",

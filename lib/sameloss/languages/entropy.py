@@ -1,4 +1,7 @@
-"""What a language is like: entropy, lengths, words (Section 2.3, App. A.1)."""
+"""What a language is like: entropy, lengths, words, all sentences of a small one (Section 2.3, App. A.1)."""
+
+from collections.abc import Iterable, Iterator
+from itertools import product
 
 import torch
 from jaxtyping import Float
@@ -6,7 +9,7 @@ from torch import Tensor
 
 from sameloss.errors import LanguageError
 from sameloss.languages.language import MASK, Language, Sentences
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 
 AT_ONCE = 1 << 23
 """Conditional probabilities held at once (64 MB)."""
@@ -136,3 +139,62 @@ def entropy_under_masks(language: Language, masked: Sentences) -> Estimate:
     asked = (masked.tokens == MASK) & masked.inside
     entropy = torch.special.entr(language.conditionals(masked)).sum(2)
     return Estimate.of((entropy * asked).sum(1) / asked.sum(1))
+
+
+# How much of what a sentence tells about a word is told by its neighbours: what depth could be good for.
+
+
+def beyond_windows(language: Language, sentences: Sentences, windows: Iterable[int]) -> dict[int, Estimate]:
+    """Return the information about a masked word beyond the words at most so many places away.
+
+    It is H(x_t | window) - H(x_t | x_-t), in nats, averaged over the positions of each sentence. Both
+    entropies are exact; what lies beyond a window is summed out.
+
+    Args:
+        language: whose conditionals take masked words.
+        sentences: sampled; the sentence is the unit of error.
+        windows: distances, 0 for no neighbour at all.
+
+    """
+    tokens, lengths = sentences
+    places = torch.arange(tokens.shape[1])
+    full = entropies(language.conditionals(sentences), sentences)
+
+    def given(window: int) -> torch.Tensor:
+        """Return the entropy of a word given its window, mean over the positions of each sentence."""
+        total = torch.zeros(len(tokens), dtype=torch.float64)
+        for position in range(int(lengths.max())):
+            hidden = tokens.where((places - position).abs() <= window, MASK)
+            conditionals = language.conditionals(Sentences(hidden, lengths))[:, position]
+            total += torch.special.entr(conditionals).sum(-1).where(position < lengths, 0.0)
+        return total / lengths
+
+    return {window: Estimate.of(given(window) - full) for window in windows}
+
+
+# All sentences of a language that is small enough.
+
+MOST_STRINGS = 20_000
+"""Largest number of strings that `enumerate_sentences` tries."""
+
+
+def enumerate_sentences(language: Language) -> Iterator[Sentences]:
+    """Yield every sentence of positive probability, in chunks.
+
+    Raises:
+        LanguageError: where there would be more than `MOST_STRINGS` strings.
+
+    """
+    strings = sum(language.words**length for length in range(1, language.max_length + 1))
+    if strings > MOST_STRINGS:
+        raise LanguageError(
+            f"{strings:.2g} strings of up to {language.max_length} tokens are too many to "
+            f"enumerate (at most {MOST_STRINGS:,}); sample instead."
+        )
+    for length in range(1, language.max_length + 1):
+        everything = torch.tensor(list(product(range(1, language.words + 1), repeat=length)))
+        for tokens in everything.split(1 << 16):
+            lengths = torch.full((len(tokens),), length)
+            possible = language.log_prob(Sentences(tokens, lengths)).isfinite()
+            if possible.any():
+                yield Sentences(tokens[possible], lengths[possible])

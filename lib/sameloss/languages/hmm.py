@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.linalg import block_diag
 from torch import Tensor
 
-from sameloss.checks import check_count
+from sameloss.checks import check_count, check_counts, check_positive, check_shares
 from sameloss.errors import LanguageError
 from sameloss.languages.draws import AliasTables, dirichlet, tables_of_rows
 from sameloss.languages.language import Sentences, check_possible, check_tokens
@@ -58,17 +58,13 @@ class HMMSpec:
 
     def __post_init__(self) -> None:
         """Refuse dimensions that no model can have."""
-        if min(self.states, self.words, self.length, self.blocks) < 1:
-            raise LanguageError("states, words, length and blocks are at least 1.")
+        check_counts(self, "states", "words", "length", "blocks")
+        check_positive(self, "transition_concentration", "emission_concentration")
+        check_shares(self, "smoothing")
         if self.states % self.blocks or self.words % self.blocks:
             raise LanguageError(
                 f"blocks = {self.blocks} must divide states = {self.states} and words = {self.words}."
             )
-        for name in ("transition_concentration", "emission_concentration"):
-            if not 0 < getattr(self, name) < np.inf:
-                raise LanguageError(f"{name} = {getattr(self, name)} must be positive and finite.")
-        if not 0 <= self.smoothing <= 1:
-            raise LanguageError(f"smoothing = {self.smoothing} lies outside [0, 1].")
 
     @property
     def max_length(self) -> int:
@@ -176,39 +172,27 @@ class HMM:
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
         """Draw independent sentences, on the generator's device."""
-        check_count("count", count, least=0)
-        tokens = torch.empty(count, self.length, dtype=torch.long, device=generator.device)
-        for rows, words, _ in self._draws(count, generator):
-            tokens[rows] = words
-        return self._whole(tokens)
+        return self.sample_states(count, generator)[0]
 
     def sample_states(
         self, count: int, generator: torch.Generator
     ) -> tuple[Sentences, Int[Tensor, "batch seq"]]:
         """Draw the sentences that `sample` draws, with their hidden states 0..states - 1."""
         check_count("count", count, least=0)
-        tokens = torch.empty(count, self.length, dtype=torch.long, device=generator.device)
-        states = torch.empty_like(tokens)
-        for rows, words, path in self._draws(count, generator):
-            tokens[rows], states[rows] = words, path
-        return self._whole(tokens), states
-
-    def _whole(self, tokens: Tensor) -> Sentences:
-        return Sentences(tokens, torch.full_like(tokens[:, 0], self.length))
-
-    def _draws(self, count: int, generator: torch.Generator) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield (rows, tokens, states), each of at most `ROWS_AT_ONCE` sentences."""
         device = generator.device
+        tokens = torch.empty(count, self.length, dtype=torch.long, device=device)
+        states = torch.empty_like(tokens)
         moves, words = (table.to(device) for table in self._alias_tables)
         for rows in _slices(count, ROWS_AT_ONCE):
             shape = (2, self.length, rows.stop - rows.start)
             uniform = torch.rand(shape, generator=generator, dtype=torch.float64, device=device)
-            states = torch.empty(shape[1:], dtype=torch.long, device=device)
-            state = torch.full_like(states[0], self.states)  # the row of the initial distribution
+            path = torch.empty(shape[1:], dtype=torch.long, device=device)
+            state = torch.full_like(path[0], self.states)  # the row of the initial distribution
             for position in range(self.length):
-                states[position] = state = moves.draw(state, uniform[0, position]) % self.states
-            tokens = words.draw(states.flatten(), uniform[1].flatten()) % self.words + 1
-            yield rows, tokens.view_as(states).T, states.T
+                path[position] = state = moves.draw(state, uniform[0, position]) % self.states
+            drawn = words.draw(path.flatten(), uniform[1].flatten()) % self.words + 1
+            tokens[rows], states[rows] = drawn.view_as(path).T, path.T
+        return Sentences(tokens, torch.full_like(tokens[:, 0], self.length)), states
 
     @cached_property
     def _alias_tables(self) -> tuple[AliasTables, AliasTables]:
@@ -244,7 +228,9 @@ class HMM:
 
         """
         self._check_lengths(sentences)
-        result = self._result(sentences, self.words)
+        shape, device = (*sentences.tokens.shape, self.words), sentences.tokens.device
+        result = torch.empty(shape, dtype=torch.float64, device=device)
+        result[:, self.length :] = 0
         for rows, tables, leaf in self._leaves(sentences):
             outside = self._outside(tables, leaf)
             total = outside.sum(2, keepdim=True)
@@ -254,31 +240,26 @@ class HMM:
                 torch.mm(outside[:, place], tables.emission, out=result[rows, place])
         return result
 
-    def state_posteriors(self, sentences: Sentences) -> Float[Tensor, "batch seq state"]:
-        """Compute Pr(z_t = s | x) for every position, zero after the length; [MASK] is summed out.
+    def state_posteriors(self, sentences: Sentences) -> Float[Tensor, "batch place state"]:
+        """Compute Pr(z_t = s | x) for the position of every token; [MASK] is summed out.
 
         Raises:
             LanguageError: where a sentence has another length or cannot occur.
 
         """
-        result = self._result(sentences, self.states)
-        for rows, joint in self._joints(sentences):
-            total = joint.sum(2, keepdim=True)
-            _check_occurs((total >= LEAST).all(1).squeeze(1), rows)
-            torch.div(joint, total, out=result[rows, : self.length])
-        return result
+        joint = self._joint(sentences)
+        total = joint.sum(2, keepdim=True)
+        if not (occurs := (total >= LEAST).flatten(1).all(1)).all():
+            row = int((~occurs).nonzero()[0])
+            raise LanguageError(
+                f"Sentence {row} cannot occur in this language, so its states have no posterior."
+            )
+        return joint / total
 
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch state"]:
-        """Compute Pr(z_k = s | x), where k is the task's position.
-
-        Raises:
-            LanguageError: where a sentence has another length or cannot occur.
-
-        """
-        joint = self._joint_at(sentences, task)
-        total = joint.sum(1, keepdim=True)
-        _check_occurs(total.squeeze(1) >= LEAST, slice(0, len(joint)))
-        return joint / total
+        """Compute Pr(z_k = s | x), where k is the task's position; see `state_posteriors`."""
+        place = self._place(task)
+        return self.state_posteriors(sentences)[:, place]
 
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch state"]:
         """Compute Pr(x | z_k = s), where k is the task's position, scaled so that a row sums to one.
@@ -289,34 +270,21 @@ class HMM:
             LanguageError: where a sentence has another length.
 
         """
-        joint = self._joint_at(sentences, task)
+        place = self._place(task)
+        joint = self._joint(sentences)[:, place]
         occurs = joint.sum(1, keepdim=True) >= LEAST
-        prior = self._prior(self._place(task)).to(joint.device)
+        prior = (self.initial @ torch.linalg.matrix_power(self.transition, place)).to(joint.device)
         scores = (joint / prior.clamp(min=TINY)).where((prior > 0) & occurs, 0.0)
         return scores / scores.sum(1, keepdim=True).clamp(min=TINY)
 
-    def _result(self, sentences: Sentences, columns: int) -> Tensor:
-        shape = (*sentences.tokens.shape, columns)
-        result = torch.empty(shape, dtype=torch.float64, device=sentences.tokens.device)
-        result[:, self.length :] = 0
-        return result
-
-    def _prior(self, place: int) -> Tensor:
-        return self.initial @ torch.linalg.matrix_power(self.transition, place)
-
-    def _joint_at(self, sentences: Sentences, task: str) -> Tensor:
-        place = self._place(task)
-        shape = (len(sentences.lengths), self.states)
-        result = torch.empty(shape, dtype=torch.float64, device=sentences.tokens.device)
-        for rows, joint in self._joints(sentences):
-            result[rows] = joint[:, place]
-        return result
-
-    def _joints(self, sentences: Sentences) -> Iterator[tuple[slice, Tensor]]:
-        """Yield (rows, Pr(z_t = s, x) up to a factor for each sentence and position)."""
+    def _joint(self, sentences: Sentences) -> Float[Tensor, "batch place state"]:
+        """Return Pr(z_t = s, x) up to a factor for each sentence and position."""
         self._check_lengths(sentences)
+        shape = (len(sentences.lengths), self.length, self.states)
+        result = torch.empty(shape, dtype=torch.float64, device=sentences.tokens.device)
         for rows, tables, leaf in self._leaves(sentences):
-            yield rows, self._outside(tables, leaf).mul_(leaf)
+            torch.mul(self._outside(tables, leaf), leaf, out=result[rows])
+        return result
 
     def _check_lengths(self, sentences: Sentences) -> None:
         wrong = (sentences.lengths != self.length).nonzero()
@@ -391,10 +359,3 @@ def _distributions(name: str, rows: Float[Tensor, "row column"]) -> Float[Tensor
             f"Row {row} of the {name} holds {rows[row, column]:.9g}; a probability is not negative."
         )
     return rows / totals[:, None]
-
-
-def _check_occurs(occurs: Bool[Tensor, " bucket"], rows: slice) -> None:
-    """Refuse sentences without a posterior."""
-    if not occurs.all():
-        row = rows.start + int((~occurs).nonzero()[0])
-        raise LanguageError(f"Sentence {row} cannot occur in this language, so its states have no posterior.")

@@ -1,7 +1,7 @@
-"""What every language of the book offers: sentences whose conditionals are known exactly."""
+"""What every language of the book offers: sentences, exact conditionals, and labels of its tasks."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -29,24 +29,19 @@ class Sentences(NamedTuple):
         """Mark the places that come before the end of their sentence."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
-    def buckets(self) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield the sentences of each length: their rows, and their tokens cut to this length.
+    def chunks(self, most: int) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
+        """Yield pieces of at most `most` sentences of one length: their rows, and tokens cut to this length.
 
         Raises:
             LanguageError: for a length that is more than the columns there are.
 
         """
-        if len(self.lengths) and self.lengths.max() > self.tokens.shape[1]:
-            most, columns = int(self.lengths.max()), self.tokens.shape[1]
-            raise LanguageError(f"A sentence of {most} tokens does not stand in {columns} columns.")
+        longest, columns = int(self.lengths.max()) if len(self.lengths) else 0, self.tokens.shape[1]
+        if longest > columns:
+            raise LanguageError(f"A sentence of {longest} tokens does not stand in {columns} columns.")
         for length in self.lengths.unique().tolist():
-            rows = (self.lengths == length).nonzero().squeeze(1)
-            yield rows, self.tokens[rows, :length]
-
-    def chunks(self, most: int) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield the buckets in pieces of at most `most` sentences, as a dynamic programme reads them."""
-        for rows, tokens in self.buckets():
-            yield from zip(rows.split(most), tokens.long().split(most), strict=True)
+            for rows in (self.lengths == length).nonzero().squeeze(1).split(most):
+                yield rows, self.tokens[rows, :length].long()
 
     def rows(self, index: slice | Tensor) -> "Sentences":
         """Select some of the sentences."""
@@ -153,3 +148,70 @@ def substituted_conditionals(language: Language, sentences: Sentences) -> Float[
             changed = tokens[rows].index_fill(1, torch.tensor(position), word)
             log_joint[rows, position, word - 1] = language.log_prob(Sentences(changed, lengths[rows]))
     return log_joint.softmax(-1).nan_to_num(0.0)
+
+
+# Downstream labels of sentences, and what any classifier can reach (App. A.1).
+
+LabelKind = Literal["likelihood", "posterior"]
+
+NO_LABEL = -1
+"""Label of a sentence that no class of the task can produce."""
+
+
+def labels(language: Language, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
+    """Label each sentence by its most probable hidden symbol.
+
+    The label `likelihood` is argmax_s Pr(tokens | s), as in the released code; for a grammar the tokens
+    are the first ones, as many as the task's span. The label `posterior` is argmax_s Pr(s | x).
+
+    Returns:
+        0-based classes; `NO_LABEL` where every class has probability zero.
+
+    """
+    if kind not in get_args(LabelKind):
+        raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
+    scores = getattr(language, kind)(sentences, task)
+    most, label = scores.max(1)
+    return label.where(most > 0, NO_LABEL)
+
+
+class Ceilings(NamedTuple):
+    """What the labels of a task are like, as shares of sentences; `hidden` is the symbol that was there."""
+
+    classes: int
+    likelihood_defined: float
+    likelihood_majority: float  # of the sentences with a label
+    posterior_majority: float
+    hidden_majority: float
+    agreement: float  # of the two labels, where both are defined
+    bayes: float  # accuracy of the best guess of the hidden symbol: that of the posterior label
+    likelihood_accuracy: float  # of the likelihood label as a guess of the hidden symbol
+
+
+def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
+    """Estimate majority shares and the Bayes ceiling of a task.
+
+    A label is a function of its sentence, so a perfect classifier reaches 100 %. Only the hidden symbol
+    itself has a lower ceiling, E max_s Pr(s | x). The mean is over the sentences in which the task has a
+    hidden symbol, weighted by its probability.
+    """
+    posterior = language.posterior(sentences, task)
+    likelihood = labels(language, sentences, task, "likelihood")
+    guess, defined = posterior.argmax(1), likelihood != NO_LABEL
+    covered = posterior.amax(1) > 0
+    hidden = posterior.sum()
+    found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined
+
+    def majority(label: Tensor) -> float:
+        return float(label.bincount().max() / len(label)) if len(label) else float("nan")
+
+    return Ceilings(
+        classes=language.classes(task),
+        likelihood_defined=float(defined.double().mean()),
+        likelihood_majority=majority(likelihood[defined]),
+        posterior_majority=majority(guess[covered]),
+        hidden_majority=float(posterior.sum(0).max() / hidden),
+        agreement=float((likelihood == guess)[defined & covered].double().mean()),
+        bayes=float(posterior.amax(1).sum() / hidden),
+        likelihood_accuracy=float(found.sum() / hidden),
+    )

@@ -11,15 +11,7 @@ from torch.nn import functional as F
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
-from sameloss.models.masked_model import (
-    EPSILON,
-    MaskedLanguageModel,
-    Norm,
-    Option,
-    Shape,
-    asked_of_model,
-    chosen,
-)
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Shape, chosen
 
 # The bidirectional LSTM stack of the released code: the paper's 4M, 10M, 67M and 135M LSTMs.
 
@@ -29,7 +21,7 @@ class BiLSTMShape(Shape):
     """The width and the depth of a stack; each direction has half of the width."""
 
     family: ClassVar[str] = "An LSTM"
-    options: ClassVar[frozenset[Option]] = frozenset()  # autocast would take float16, without a scaled loss
+    plain: ClassVar[bool] = True  # autocast would take float16, without a scaled loss
 
     d_model: int
     layers: int
@@ -49,7 +41,7 @@ class BiLSTMShape(Shape):
         dropout: float = 0.0,
     ) -> "BiLSTM":
         """Return a new stack of LSTMs, which have no LayerNorm to move and no dropout."""
-        self.check_options(asked_of_model(norm, dropout))
+        self.check_plain(norm == "post", dropout > 0)
         return BiLSTM(self, words, max_length, seed)
 
     @property
@@ -153,41 +145,14 @@ def without_cudnn() -> AbstractContextManager[None]:
 
 
 def unrolled_lstm(
-    input: Float[Tensor, "first second feature"],
-    states: tuple[Tensor, Tensor] | list[Tensor],
-    weights: list[Tensor],
-    has_biases: bool,
-    layers: int,
-    bidirectional: bool,
-    batch_first: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what `torch.lstm` returns for the same arguments: outputs, last h, last c."""
-    h = input if batch_first else input.transpose(0, 1)
-    directions = 1 + bidirectional
-    size = 2 + 2 * has_biases
-    last = []
-    for layer in range(layers):
-        outputs = []
-        for direction in range(directions):
-            at = layer * directions + direction
-            own = weights[at * size : (at + 1) * size]
-            start = states[0][at], states[1][at]
-            output, end = _one_way(h.flip(1) if direction else h, start, own)
-            outputs.append(output.flip(1) if direction else output)
-            last.append(end)
-        h = torch.cat(outputs, -1)
-    last_h, last_c = (torch.stack(parts) for parts in zip(*last, strict=True))
-    return h if batch_first else h.transpose(0, 1), last_h, last_c
-
-
-def _one_way(
-    inputs: Float[Tensor, "batch seq feature"], state: tuple[Tensor, Tensor], weights: list[Tensor]
-) -> tuple[Float[Tensor, "batch seq hidden"], tuple[Tensor, Tensor]]:
-    """Run one direction of one layer from the first token to the last."""
-    of_input, of_hidden, *biases = weights
-    input_bias, hidden_bias = biases or (None, None)
+    inputs: Float[Tensor, "batch seq feature"], states: tuple[Tensor, Tensor], weights: list[Tensor]
+) -> tuple[
+    Float[Tensor, "batch seq hidden"], Float[Tensor, "1 batch hidden"], Float[Tensor, "1 batch hidden"]
+]:
+    """Return what `torch.lstm` does for one layer of one direction: outputs, last h, last c."""
+    of_input, of_hidden, input_bias, hidden_bias = weights
     from_inputs = F.linear(inputs, of_input, input_bias).unbind(1)
-    h, c = state
+    h, c = (state[0] for state in states)
     outputs = []
     for token in from_inputs:
         gates = token + F.linear(h, of_hidden, hidden_bias)
@@ -195,4 +160,4 @@ def _one_way(
         c = keep.sigmoid() * c + take.sigmoid() * new.tanh()
         h = show.sigmoid() * c.tanh()
         outputs.append(h)
-    return torch.stack(outputs, 1), (h, c)
+    return torch.stack(outputs, 1), h[None], c[None]

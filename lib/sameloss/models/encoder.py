@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
-from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Option, Shape, chosen
+from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Shape, chosen
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class EncoderShape(Shape):
     """The columns of Table 3; `d_inter` is the width inside the MLP."""
 
     family: ClassVar[str] = "A transformer"
-    options: ClassVar[frozenset[Option]] = frozenset({"post-LN", "dropout", "bfloat16", "compilation"})
 
     d_model: int
     heads: int

@@ -174,9 +174,6 @@ class MaskedLanguageModel(nn.Module):
 
 Norm = Literal["pre", "post"]
 
-Option = Literal["post-LN", "dropout", "bfloat16", "compilation"]
-"""What a training can ask for beyond the plain one, and not every family of models has."""
-
 
 class Shape(ABC):
     """A size of a family of models.
@@ -188,8 +185,8 @@ class Shape(ABC):
     family: ClassVar[str]
     """The family's name, with its article."""
 
-    options: ClassVar[frozenset[Option]] = frozenset()
-    """Which of the options the family has."""
+    plain: ClassVar[bool] = False
+    """Whether the family is trained in float32, uncompiled, without dropout and post-LN alone."""
 
     d_model: int
     layers: int
@@ -241,21 +238,15 @@ class Shape(ABC):
         with torch.device("meta"):
             return self.build(words, max_length).parameter_count
 
-    def check_options(self, asked: Iterable[Option]) -> None:
-        """Refuse options that the family lacks.
+    def check_plain(self, *asked: bool) -> None:
+        """Refuse what is asked for beyond the plain training of a family that has no other.
 
         Raises:
-            ParameterError: with their names.
+            ParameterError: naming the family.
 
         """
-        lacking = [option for option in asked if option not in self.options]
-        if lacking:
+        if self.plain and any(asked):
             raise ParameterError(
-                f"{self.family} cannot be trained with {' or '.join(lacking)}; choose another family's size."
+                f"{self.family} cannot be trained with post-LN, dropout, bfloat16 or compilation; choose "
+                "another family's size."
             )
-
-
-def asked_of_model(norm: Norm, dropout: float) -> list[Option]:
-    """Return the options that a model is built with."""
-    asked: dict[Option, bool] = {"post-LN": norm == "post", "dropout": dropout > 0}
-    return [option for option, wanted in asked.items() if wanted]

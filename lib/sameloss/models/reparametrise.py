@@ -5,7 +5,6 @@ sharpness of a network at will without changing its function. Each function here
 deep copy of an `Encoder` with the same logits for every input, and leaves the given model alone.
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from copy import deepcopy
 from typing import cast
@@ -29,12 +28,12 @@ def rescale_norms(model: Encoder, factor: float) -> Encoder:
         factor: s > 0.
 
     Raises:
-        ParameterError: where the factor is not positive and finite, or the encoder is post-LN.
+        ParameterError: where the encoder is post-LN.
 
     """
     if model.norm != "pre":
         raise ParameterError("Post-LN LayerNorms feed the residual too; rescale those of a pre-LN encoder.")
-    changed = _copy(model, factor)
+    changed = deepcopy(model)
     for block in _blocks(changed):
         _scale(factor, block.attention_norm.weight, block.attention_norm.bias)
         _scale(1 / factor, block.attention.qkv.weight)
@@ -50,11 +49,8 @@ def rescale_queries(model: Encoder, factor: float) -> Encoder:
         model: the encoder; not changed.
         factor: s > 0.
 
-    Raises:
-        ParameterError: where the factor is not positive and finite.
-
     """
-    changed = _copy(model, factor)
+    changed = deepcopy(model)
     for attention in _attentions(changed):
         for part in (attention.qkv.weight, attention.qkv.bias):
             queries, keys, _ = part.data.chunk(3)
@@ -70,11 +66,8 @@ def rescale_values(model: Encoder, factor: float) -> Encoder:
         model: the encoder; not changed.
         factor: s > 0.
 
-    Raises:
-        ParameterError: where the factor is not positive and finite.
-
     """
-    changed = _copy(model, factor)
+    changed = deepcopy(model)
     for attention in _attentions(changed):
         for part in (attention.qkv.weight, attention.qkv.bias):
             _scale(factor, part.data.chunk(3)[2])
@@ -131,11 +124,8 @@ def rescale_embedding(model: Encoder, factor: float) -> Encoder:
         model: the encoder; not changed.
         factor: s > 0.
 
-    Raises:
-        ParameterError: where the factor is not positive and finite.
-
     """
-    changed = _copy(model, factor)
+    changed = deepcopy(model)
     _scale(factor, changed.word.weight, changed.position.weight)
     _scale(1 / factor, changed.head_norm.weight, changed.head_norm.bias)
     return changed
@@ -150,12 +140,6 @@ REPARAMETRISATIONS: dict[str, Callable[[Encoder, torch.Generator], Encoder]] = {
     "neurons permuted": permute_neurons,
 }
 """Reparametrisations by name; those by a factor leave the generator alone."""
-
-
-def _copy(model: Encoder, factor: float) -> Encoder:
-    if not (factor > 0 and math.isfinite(factor)):
-        raise ParameterError(f"A reparametrisation needs a positive, finite factor; got {factor}.")
-    return deepcopy(model)
 
 
 def _blocks(model: Encoder) -> Iterable[Block]:

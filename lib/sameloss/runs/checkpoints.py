@@ -5,7 +5,7 @@ import io
 import pickle
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import torch
@@ -15,22 +15,10 @@ from sameloss.device import best_device, device_name
 from sameloss.errors import ParameterError, StoreError
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.runs.sampling import CorpusSampling
-from sameloss.store.manifest import write_atomically
-from sameloss.store.store import Run, log
+from sameloss.store.store import Run, log, write_atomically
 from sameloss.training.loop import TrainingStep
 
 # The state from which a killed training goes on.
-
-
-@runtime_checkable
-class Stateful(Protocol):
-    """What can be saved and brought back: a model, an optimiser, an ensemble."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return all that training changes."""
-
-    def load_state_dict(self, state: dict[str, Any], /) -> Any:
-        """Take it over."""
 
 
 class Resumable:
@@ -43,7 +31,7 @@ class Resumable:
     def __init__(
         self,
         folder: Path,
-        parts: Mapping[str, Stateful],
+        parts: Mapping[str, Any],
         every: int,
         *,
         writes: bool = True,
@@ -52,7 +40,8 @@ class Resumable:
 
         Args:
             folder: where the state is kept.
-            parts: what training changes, by name: model and optimiser, or an ensemble.
+            parts: what training changes, by name: model and optimiser, or an ensemble; each can return its
+                `state_dict` and load one.
             every: number of steps after which the state is saved.
             writes: whether this process writes; of several that share a training one does.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 
 from sameloss.device import best_device
-from sameloss.store.limits import one_thread
+from sameloss.store.store import one_thread
 
 Training = Any
 """A `Pretraining`, which is priced by this module and so cannot be imported here."""
@@ -75,28 +75,16 @@ CORE = Speed(lambda width, dtype: UTILISATION * CORE_PRODUCTS / (1 + BESIDE_PROD
 steps of the laptop, and 70 s to train 40K."""
 
 
-def data_sheet(peaks: dict[torch.dtype, float], bandwidth: float, share: float, block_s: float) -> Speed:
-    """Return the speed of a GPU that is not at hand.
+PEAKS = {torch.bfloat16: 989e12, torch.float32: 67e12}
+"""Operations a second of NVIDIA's H200, from its data sheet (dense products)."""
 
-    A product of width d is bound by arithmetic, or by reading and writing its activations: 2 d² operations
-    a token, and 2 d numbers.
+H200 = Speed(lambda width, dtype: 0.4 * min(PEAKS[dtype], 4.8e12 * width / dtype.itemsize), 5e-4)
+"""The speed of an H200 that is not at hand.
 
-    Args:
-        peaks: operations a second.
-        bandwidth: bytes a second.
-        share: what training reaches of the smaller of the two bounds.
-        block_s: seconds for handing out a block's operations, as in `Speed`.
-
-    """
-    return Speed(
-        lambda width, dtype: share * min(peaks[dtype], bandwidth * width / dtype.itemsize),
-        block_s,
-    )
-
-
-H200 = data_sheet({torch.bfloat16: 989e12, torch.float32: 67e12}, 4.8e12, 0.4, 5e-4)
-"""The speed of NVIDIA's H200, from its data sheet (dense products). That training reaches 40 % of it, and
-hands out a block's operations in half a millisecond, are assumptions until they are measured."""
+A product of width d is bound by arithmetic, or by reading and writing its activations at 4.8 TB a second:
+2 d² operations a token, and 2 d numbers. That training reaches 40 % of the smaller bound, and hands out a
+block's operations in half a millisecond, are assumptions until they are measured.
+"""
 
 H200_IN_CORES = 500
 """Reference cores that an H200 stands for where other runs are priced, by the products that each reaches."""

@@ -3,23 +3,84 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from math import nan
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float, Int
+from safetensors.torch import load_file, save
+from torch import Tensor
 
 from sameloss.checks import check_choice, check_counts
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
-from sameloss.languages.calibration import calibrate, hmm_family, pcfg_family
 from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
-from sameloss.languages.labels import NO_LABEL, LabelKind, ceilings, labels
+from sameloss.languages.language import NO_LABEL, LabelKind, ceilings, labels
+from sameloss.languages.masking import Batch, mask_batch
+from sameloss.languages.paper import calibrate, hmm_family, pcfg_family
 from sameloss.seeds import generator_for
-from sameloss.statistics.bootstrap import Estimate
-from sameloss.store.store import Report, Run, Store
-from sameloss.training.corpus import Batches, Corpus, EndlessCorpus, write_corpus
+from sameloss.statistics.intervals import Estimate
+from sameloss.store.store import Report, Run, Store, write_atomically
+from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
+
+# Sentences that no training saw, and their exact conditionals.
+
+HELD_OUT = "held_out.safetensors"
+
+
+def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
+    """Draw sentences for one use; no two uses, and no corpus, share their random numbers."""
+    generator = generator_for(use, seed)
+    return language.sample(count, generator)
+
+
+def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batch:
+    """Draw masked sentences for one use."""
+    return mask_batch(*_placed(language, count, seed, use))
+
+
+def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
+    """Compute Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
+    sentences, positions = _placed(language, count, seed, use)
+    if hasattr(language, "conditionals_at"):  # all positions would cost a pass for every word of each
+        return language.conditionals_at(sentences, positions)
+    return language.conditionals(sentences)[torch.arange(count), positions]
+
+
+def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Sentences, Int[Tensor, " batch"]]:
+    """Draw sentences, and in each one of its positions, all equally likely."""
+    sentences = held_out(language, count, seed, use)
+    generator = generator_for(f"{use} positions", seed)
+    return sentences, (torch.rand(count, generator=generator) * sentences.lengths).long()
+
+
+@dataclass(frozen=True)
+class HeldOutConditionals(Run):
+    """Sentences that no training saw, and their exact conditionals: what all models are measured on.
+
+    It is a run of its own, because some languages take minutes for what all models share.
+    """
+
+    language: LanguageSpec
+    sentences: int
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Draw the sentences and compute their conditionals."""
+        language = self.language.build()
+        sentences = held_out(language, self.sentences, self.seed, "saturation")
+        tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
+        content = save({name: value.contiguous() for name, value in tensors.items()})
+        write_atomically(folder / HELD_OUT, content)
+
+    def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
+        """Return the sentences and their conditionals."""
+        tensors = load_file(folder / HELD_OUT)
+        return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]
+
 
 # The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks.
 
@@ -47,10 +108,10 @@ class CorpusSampling(Run):
         if self.sentences is None:
             return
         language = self.language.build()
-        told = lambda done: report(done / self.sentences, f"{done:,} sentences")  # noqa: E731
-        write_corpus(language, self.sentences, self.seed, folder, told)
+        whole = self.sentences
+        write_corpus(language, whole, self.seed, folder, lambda n: report(n / whole, f"{n:,} sentences"))
 
-    def load(self, folder: Path) -> Batches:
+    def load(self, folder: Path) -> Corpus | EndlessCorpus:
         """Open the shards, or draw sentences without end."""
         return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
@@ -109,11 +170,8 @@ class LabelledSampling(Run):
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Draw the sentences of both parts and label them."""
         language, d = self.language.build(), self.downstream
-        parts = {
-            "probe training": self._draw(language, "probe training", d.train * d.probe_seeds),
-            "probe test": self._draw(language, "probe test", d.test),
-        }
-        for use, sentences in parts.items():
+        for use, count in {"probe training": d.train * d.probe_seeds, "probe test": d.test}.items():
+            sentences = self._draw(language, use, count)
             np.savez(
                 folder / f"{use}.npz",
                 tokens=sentences.tokens.numpy().astype(np.uint16),
@@ -133,12 +191,9 @@ class LabelledSampling(Run):
                     f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
                 )
             more = language.sample(missing, generator)
-            found.append(more.rows(self._labelled(language, more)))
+            found.append(more.rows((self._labels(language, more) != NO_LABEL).all(1)))
             drawn += missing
         return Sentences.joined(found)
-
-    def _labelled(self, language: Language, sentences: Sentences) -> torch.Tensor:
-        return (self._labels(language, sentences) != NO_LABEL).all(1)
 
     def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
         tasks, kind = self.downstream.tasks, self.downstream.label_kind
@@ -146,7 +201,14 @@ class LabelledSampling(Run):
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
         """Return the training and the test sentences; training sentences lie probe seed after probe seed."""
-        return _load_labelled(folder / "probe training.npz"), _load_labelled(folder / "probe test.npz")
+
+        def part(use: str) -> LabelledSentences:
+            with np.load(folder / f"{use}.npz") as saved:
+                tokens = torch.from_numpy(saved["tokens"].astype(np.int64))
+                sentences = Sentences(tokens, torch.from_numpy(saved["lengths"]))
+                return LabelledSentences(sentences, torch.from_numpy(saved["labels"]))
+
+        return part("probe training"), part("probe test")
 
 
 @cache
@@ -154,13 +216,6 @@ def _classes(spec: LanguageSpec, tasks: tuple[str, ...]) -> tuple[int, ...]:
     """Return numbers of classes: runs that are only counted ask for those of a few languages a lot."""
     language = spec.build()
     return tuple(language.classes(task) for task in tasks)
-
-
-def _load_labelled(path: Path) -> LabelledSentences:
-    with np.load(path) as part:
-        tokens = torch.from_numpy(part["tokens"].astype(np.int64))
-        sentences = Sentences(tokens, torch.from_numpy(part["lengths"]))
-        return LabelledSentences(sentences, torch.from_numpy(part["labels"]))
 
 
 # The runs that measure languages themselves: entropy, lengths, words, ceilings, calibration.
@@ -200,16 +255,20 @@ class LanguageMeasurement(Run):
         generator = generator_for("statistics", self.seed)
         sentences = language.sample(self.sentences, generator)
         entropy = masked_entropy(language, sentences, generator)
+        shares = word_shares(language, sentences).tolist()
+        lengths = sentences.lengths.bincount(minlength=language.max_length + 1)[1:] / self.sentences
+        try:
+            blind, exact = blind_entropy(language), length_distribution(language).tolist()
+        except LanguageError:  # an autoregressive language cannot sum over all tokens
+            blind, exact = nan, [nan] * len(lengths)
+        found = [{"task": task, **ceilings(language, sentences, task)._asdict()} for task in self.tasks]
+        length = range(1, language.max_length + 1)
         tables = {
-            "entropy": pd.DataFrame([{**entropy._asdict(), "blind": _blind(language)}]),
-            "lengths": _lengths(language, sentences),
-            "words": pd.DataFrame({"share": word_shares(language, sentences).tolist()}),
-            "ceilings": pd.DataFrame(
-                [{"task": task, **ceilings(language, sentences, task)._asdict()} for task in self.tasks],
-                columns=["task"] if not self.tasks else None,
-            ),
+            "entropy": pd.DataFrame([{**entropy._asdict(), "blind": blind}]),
+            "lengths": pd.DataFrame({"length": length, "probability": exact, "sampled": lengths.tolist()}),
+            "words": pd.DataFrame({"word": range(1, language.words + 1), "share": shares}),
+            "ceilings": pd.DataFrame(found, columns=None if self.tasks else ["task"]),
         }
-        tables["words"].insert(0, "word", range(1, language.words + 1))
         for name, table in tables.items():
             table.to_csv(folder / f"{name}.csv", index=False)
 
@@ -226,23 +285,6 @@ class LanguageMeasurement(Run):
         return self.sentences * self.language.max_length * self.language.words / 1e7
 
 
-def _blind(language: Language) -> float:
-    try:
-        return blind_entropy(language)
-    except LanguageError:  # an autoregressive language cannot sum over all tokens
-        return float("nan")
-
-
-def _lengths(language: Language, sentences: Sentences) -> pd.DataFrame:
-    sampled = sentences.lengths.bincount(minlength=language.max_length + 1)[1:] / len(sentences.lengths)
-    try:
-        exact = length_distribution(language).tolist()
-    except LanguageError:  # an autoregressive language cannot sum over all tokens
-        exact = [float("nan")] * len(sampled)
-    length = range(1, language.max_length + 1)
-    return pd.DataFrame({"length": length, "probability": exact, "sampled": sampled.tolist()})
-
-
 @dataclass(frozen=True)
 class Calibration(Run):
     """The search for the concentration that gives a language of some shape a wanted entropy."""
@@ -256,23 +298,16 @@ class Calibration(Run):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Search, and write down all that was tried."""
-        tried = calibrate(
-            self._family(),
-            self.entropy,
-            self.concentrations,
-            tolerance=NATS_TOLERANCE,
-            sentences=self.sentences,
-            seed=self.seed,
-        )
+        if isinstance(self.shape, HMMSpec):
+            family: Callable[[float], LanguageSpec] = hmm_family(self.shape)
+        elif self.mean_length is not None:
+            family = pcfg_family(self.shape, self.mean_length)
+        else:
+            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
+        options = {"sentences": self.sentences, "seed": self.seed}
+        tried = calibrate(family, self.entropy, self.concentrations, tolerance=NATS_TOLERANCE, **options)
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
         pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
-
-    def _family(self) -> Callable[[float], LanguageSpec]:
-        if isinstance(self.shape, HMMSpec):
-            return hmm_family(self.shape)
-        if self.mean_length is None:
-            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
-        return pcfg_family(self.shape, self.mean_length)
 
     def load(self, folder: Path) -> pd.DataFrame:
         """Return one row for each language tried: its concentration, and its entropy with the error."""

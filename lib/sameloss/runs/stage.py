@@ -1,4 +1,4 @@
-"""A stored step as a decorated function: its parameters are the run's fields, its result is a table."""
+"""Runs whose result is a table; a stored step as a decorated function."""
 
 import inspect
 from collections.abc import Callable
@@ -8,8 +8,18 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.runs.frames import TABLE, Tabled
 from sameloss.store.store import Report, Run, Store
+
+TABLE = "table.csv"
+
+
+class Tabled(Run):
+    """A run whose result is one table."""
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        """Return the table."""
+        return pd.read_csv(folder / TABLE)
+
 
 GIVEN = ("store", "report")
 """Parameters that a function may have beside the fields: where it reads other runs, and whom it tells."""

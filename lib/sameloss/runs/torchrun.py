@@ -27,11 +27,16 @@ from torch import distributed
 
 from sameloss.device import best_device, peak_bytes
 from sameloss.errors import ParameterError, StoreError
-from sameloss.store.limits import small_memory_explained
-from sameloss.store.manifest import SCRATCH, write_atomically
-from sameloss.store.orphans import end_with_parent
-from sameloss.store.store import PEAK, Store, write_progress
-from sameloss.training.execution import Process
+from sameloss.store.processes import end_with_parent
+from sameloss.store.store import (
+    PEAK,
+    SCRATCH,
+    Store,
+    small_memory_explained,
+    write_atomically,
+    write_progress,
+)
+from sameloss.training.loop import Process
 
 JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
 
@@ -95,7 +100,11 @@ def main(job: Path) -> None:
     end_with_parent()
     run, folder, root = pickle.loads(job.read_bytes())
     torch.set_num_threads(1)
-    process = _join()
+    if cuda := best_device() == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    # Each compiles for itself, which takes the others by surprise for minutes.
+    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
+    process = Process(distributed.get_rank(), distributed.get_world_size())
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:
         with small_memory_explained(run.kind, run.memory_advice):
@@ -106,16 +115,6 @@ def main(job: Path) -> None:
     if process.leads:
         (folder / SCRATCH / PEAK).write_text(str(peak_bytes()))
     distributed.destroy_process_group()
-
-
-def _join() -> Process:
-    """Meet the other processes."""
-    cuda = best_device() == "cuda"
-    if cuda:
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # Each compiles for itself, which takes the others by surprise for minutes.
-    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
-    return Process(distributed.get_rank(), distributed.get_world_size())
 
 
 def _pickled(error: Exception) -> bytes:

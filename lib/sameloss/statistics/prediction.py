@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from scipy.stats import rankdata, spearmanr
 
 from sameloss.errors import ParameterError
-from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
 
 # How well early losses of several candidates predict which of them ends best (Karp 2024, Section 5.3).
 #
@@ -53,19 +53,8 @@ def regret(chosen_by: Float[np.ndarray, " candidate"], final: Float[np.ndarray, 
     return float(final[np.argmin(chosen_by)] - final.min())
 
 
-def relative_regret(
-    chosen_by: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"]
-) -> float:
-    """Return the regret over that of the worst candidate (equation 5.2).
-
-    >>> relative_regret(np.array([1.0, 0.0, 2.0]), np.array([3.0, 4.0, 7.0]))
-    0.25
-    """
-    return regret(chosen_by, final) / float(np.ptp(final))
-
-
 def random_regret(final: Float[np.ndarray, " candidate"]) -> float:
-    """Return the relative regret of a choice by lot, on average: what any choice has to be compared with."""
+    """Return the regret of a choice by lot, on average, over that of the worst candidate (equation 5.2)."""
     return float((final.mean() - final.min()) / np.ptp(final))
 
 
@@ -98,14 +87,13 @@ def transition(correlations: Float[np.ndarray, "look look"]) -> tuple[int, float
 
     """
     looks = len(correlations)
-    gains = {at: _contrast(correlations, at) for at in range(1, looks - 1)}
-    best = max(gains, key=lambda at: gains[at])
-    return best, round(gains[best], 12)
 
+    def contrast(at: int) -> float:
+        late = correlations[at:, at:][np.triu_indices(looks - at, 1)]
+        return float(late.mean() - correlations[:at, at:].mean())
 
-def _contrast(correlations: Float[np.ndarray, "look look"], at: int) -> float:
-    late = correlations[at:, at:][np.triu_indices(len(correlations) - at, 1)]
-    return float(late.mean() - correlations[:at, at:].mean())
+    best = max(range(1, looks - 1), key=contrast)
+    return best, round(contrast(best), 12)
 
 
 # Ways to choose among candidates while they are trained, as functions of their losses at some looks.

@@ -6,16 +6,14 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
-from typing import Any
 
 from tqdm import tqdm
 
 from sameloss.checks import check_count
 from sameloss.device import usable_workers
 from sameloss.errors import BookError, StoreError
-from sameloss.store.manifest import PROGRESS
-from sameloss.store.orphans import end_with_parent
-from sameloss.store.store import Run, Store
+from sameloss.store.processes import end_with_parent
+from sameloss.store.store import PROGRESS, Run, Store
 
 POLL_S = 0.5
 
@@ -24,12 +22,6 @@ MOST_KINDS = 4
 
 SHORT = 8.0
 """Seconds of effort that the calling process is done with when two others had started and shared them."""
-
-
-def get_all(store: Store, runs: Sequence[Run], workers: int | None = None) -> list[Any]:
-    """Return the results of `runs`, in their order; `compute_all` computes what is missing."""
-    compute_all(store, runs, workers)
-    return [store.get(run) for run in runs]
 
 
 def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -> None:
@@ -54,32 +46,17 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     if not missing:
         return
     if workers is None and sum(run.effort for run in missing) <= SHORT:
-        _compute_here(store, missing)
-    else:
-        _compute_elsewhere(store, missing, workers or usable_workers())
-
-
-def _compute_here(store: Store, runs: list[Run]) -> None:
-    """Compute runs, parents first, in this process."""
-    with _bar(runs) as bar:
-        for run in runs:
-            store.whole.compute(run)
-            bar.update(run.effort)
-
-
-def _compute_elsewhere(store: Store, runs: list[Run], workers: int) -> None:
-    """Compute runs in as many processes.
-
-    Raises:
-        BookError: the first fault of a run.
-        StoreError: where a process was killed.
-
-    """
+        with _bar(missing) as bar:
+            for run in missing:  # parents first
+                store.whole.compute(run)
+                bar.update(run.effort)
+        return
+    workers = workers or usable_workers()
     # A forked child would inherit torch's thread pool in an undefined state.
     spawn, here = get_context("spawn"), (os.getpid(),)
     pool = ProcessPoolExecutor(workers, spawn, initializer=end_with_parent, initargs=here)
     try:
-        _keep_busy(pool, workers, store, runs)
+        _keep_busy(pool, workers, store, missing)
     except BrokenProcessPool:
         raise StoreError(
             "A worker process was killed, perhaps for want of memory; finished runs are kept. "
@@ -131,17 +108,12 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
                 running[pool.submit(store.whole.compute, run)] = run
             done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
-                _raise_plainly(future)
+                try:
+                    future.result()
+                except BookError as error:
+                    raise error from None  # without the worker's own traceback
                 queue.finished(running.pop(future))
             _show(bar, store, list(queue.runs.values()), list(running.values()))
-
-
-def _raise_plainly(future: Future[None]) -> None:
-    """Raise a worker's error; one of ours without the worker's own traceback."""
-    try:
-        future.result()
-    except BookError as error:
-        raise error from None
 
 
 def _bar(runs: list[Run]) -> tqdm:
@@ -151,9 +123,7 @@ def _bar(runs: list[Run]) -> tqdm:
         total=sum(run.effort for run in runs),
         desc=f"{', '.join(kinds)} ({len(runs)})" if len(kinds) <= MOST_KINDS else f"{len(runs)} runs",
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
-        mininterval=0.5
-        if sys.stderr.isatty()
-        else 5,  # a terminal has a moving bar, a log a line now and then
+        mininterval=0.5 if sys.stderr.isatty() else 5,  # in a log a line now and then
     )
 
 

@@ -1,9 +1,9 @@
 """Where results come from."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
-from sameloss.store.environment import UNCOMMITTED, UNKNOWN
+from sameloss.store.location import UNCOMMITTED, UNKNOWN
 from sameloss.store.store import Run, Store, with_ancestors
 
 
@@ -25,18 +25,6 @@ def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
         "core_hours": round(sum(m["wall_s"] for m in manifests) / 3600, 2),
         "peak_gb": round(max(m["peak_memory_bytes"] for m in manifests) / 1e9, 2),
     }
-
-
-def changed_since(schemas: Mapping[str, int]) -> list[str]:
-    """Return the kinds of runs, of those in a record, that the code computes otherwise now, or not at all."""
-    now = {kind.__name__: kind.schema for kind in _kinds(Run)}
-    return [kind for kind, schema in schemas.items() if now.get(kind) != schema]
-
-
-def _kinds(base: type[Run]) -> Iterator[type[Run]]:
-    for kind in base.__subclasses__():
-        yield kind
-        yield from _kinds(kind)
 
 
 def origin_in_words(store: Store, runs: list[Run]) -> str:

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from sameloss.store.manifest import LEFT_OUT, MANIFEST, write_manifest
-from sameloss.store.store import Run, Store, with_ancestors
+from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors, write_manifest
 
 LARGEST, LARGEST_TABLE = 100_000, 300_000
 """A file of more bytes is not recorded. Nor is its run where it reads the file: corpora are drawn again in

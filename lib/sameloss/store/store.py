@@ -6,40 +6,34 @@ no run. A result is a folder; it exists once its `manifest.json` is in place, wh
 What a killed computation left stays in `<key>.partial`, so that the next one can go on from there.
 """
 
+import errno
 import hashlib
 import json
 import logging
 import os
+import platform
 import shutil
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
-from functools import cached_property
+from datetime import UTC, datetime
+from functools import cache, cached_property
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from filelock import FileLock
 
-from sameloss.device import forget_peak, peak_bytes
+from sameloss.device import device_name, forget_peak, peak_bytes
 from sameloss.errors import StoreError
-from sameloss.store.environment import environment
-from sameloss.store.limits import disk_faults_explained, one_thread, small_memory_explained
-from sameloss.store.manifest import (
-    LEFT_OUT,
-    PROGRESS,
-    SCRATCH,
-    first_damage,
-    found_manifest,
-    read_manifest,
-    results_in,
-    sha256,
-    write_manifest,
-    write_through,
-)
+from sameloss.store.location import UNKNOWN, source_revision
 
 log = logging.getLogger("sameloss")
+
+# Runs, and their keys
 
 PEAK = "peak.txt"
 """In the folder `SCRATCH`, the largest memory in bytes of a computation in processes of its own."""
@@ -149,6 +143,232 @@ def _json(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True)
 
 
+# Files that are whole: written at once or not at all, and known again by their hash.
+
+JUST_WRITTEN_NS = 1_000_000_000
+"""Time stamps of files may be coarse: within this time a second writing could have the same."""
+
+
+def write_atomically(path: Path, *content: bytes | memoryview) -> None:
+    """Write a file so that a kill at any moment leaves the old one or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    with temporary.open("wb") as file:
+        file.writelines(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    write_through(path.parent)
+
+
+def write_through(path: Path) -> None:
+    """Wait until a file or a folder is on the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """Return a file's hash; a process reads an unchanged file once.
+
+    A file counts as unchanged while its time and its size stay. One that was written a moment ago is
+    read every time.
+    """
+    state = path.stat()
+    if time.time_ns() - state.st_mtime_ns < JUST_WRITTEN_NS:
+        return _read(path)
+    return _remembered(path, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _remembered(path: Path, mtime_ns: int, size: int) -> str:
+    return _read(path)
+
+
+def _read(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# What a result's folder holds: files, and the manifest that says what they are and how they were made.
+
+MANIFEST = "manifest.json"
+
+PROGRESS = "progress.txt"
+"""One line of a running computation: fraction done, then free text. Not part of the result."""
+
+SCRATCH = "scratch"
+"""Folder of a running computation for what only a resumption needs. Not part of the result."""
+
+TOLD = (
+    dict.fromkeys(("parameters", "files"), (dict,))
+    | dict.fromkeys(("created", "sameloss", "revision", "python", "torch", "device"), (str,))
+    | dict.fromkeys(("wall_s", "peak_memory_bytes"), (int, float))
+)
+"""What a manifest tells, and pages show, with its types."""
+
+LEFT_OUT = "left_out"
+"""Names of the files that are not there, in the manifest of a result that a record had."""
+
+SEAL = "sealed"
+"""The hash of a manifest in itself."""
+
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What reading a manifest can raise that somebody else has written, beside faults of the system."""
+
+NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+"""What the system raises where a result is damaged; of other faults it is not known whether it is."""
+
+
+def results_in(folder: Path) -> list[Path]:
+    """Return the files of a folder that are its result."""
+    others = (MANIFEST, PROGRESS, SCRATCH)
+    return [p for p in sorted(folder.iterdir()) if p.name not in others and not p.name.startswith(".")]
+
+
+def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
+    """Write a manifest, sealed, at once or not at all."""
+    write_atomically(folder / MANIFEST, _text(manifest))
+
+
+def _text(manifest: dict[str, Any]) -> bytes:
+    """Return a manifest as it is written, the only way: with the hash of all else in it."""
+    rest = {name: value for name, value in manifest.items() if name != SEAL}
+    seal = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    return (json.dumps({**rest, SEAL: seal}, indent=1) + "\n").encode()
+
+
+def found_manifest(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest of a folder; None where there is none that is as it was written."""
+    try:
+        content = (folder / MANIFEST).read_bytes()
+        manifest = dict(json.loads(content))
+        return manifest if _text(manifest) == content and _well_typed(manifest) else None
+    except (*UNREADABLE, *NOT_THERE):
+        return None
+
+
+def _well_typed(manifest: dict[str, Any]) -> bool:
+    """Tell whether all that pages show is there and can be shown, and names are those of files."""
+    datetime.fromisoformat(manifest["created"])  # a fault where it is none
+    files, left_out = manifest["files"], manifest.get(LEFT_OUT, [])
+    return (
+        all(type(manifest[name]) in kinds for name, kinds in TOLD.items())
+        and manifest["parameters"].keys() >= {"run", "schema"}
+        and all(isinstance(hashed, str) for hashed in files.values())
+        and isinstance(left_out, list)
+        and files.keys() >= set(left_out)
+    )
+
+
+def _damage(run: Run, folder: Path) -> str | None:
+    """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
+    manifest = found_manifest(folder)
+    if manifest is None:
+        return MANIFEST
+    left_out = manifest.get(LEFT_OUT, [])
+    files = {name: found for name, found in manifest["files"].items() if name not in left_out}
+    unlisted = {path.name for path in results_in(folder)} - set(files)
+    lost = [name for name in left_out if not name.endswith((*run.weights, *run.details))]
+    wanted, needed = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
+    if unlisted or lost or not _same(manifest["parameters"], wanted, needed):
+        return MANIFEST
+    for name, expected in files.items():
+        if not (folder / name).is_file() or sha256(folder / name) != expected:
+            return name
+    return None
+
+
+def _same(found: Any, wanted: Any, needed: Any = None) -> bool:
+    """Tell whether recorded parameters are a run's; it may have fields that are younger than the record."""
+    if isinstance(found, dict) and isinstance(wanted, dict):
+        needed = needed or {}
+        shared = found.keys() & wanted.keys()
+        return needed.keys() <= shared and all(_same(found[n], wanted[n], needed.get(n)) for n in shared)
+    if isinstance(found, list) and isinstance(wanted, list):
+        least = needed or [None] * len(wanted)
+        return len(found) == len(wanted) and all(map(_same, found, wanted, least))
+    return bool(found == wanted)
+
+
+# What a computation may take of the machine: one thread, and the memory and the disk there is.
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, so that a result does not depend on the number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+NO_MEMORY = "can't allocate memory"
+"""What torch's allocator says on a CPU, among other things."""
+
+
+@contextmanager
+def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
+    """Turn a lack of memory into one sentence that says what takes less.
+
+    Args:
+        kind: what is computed.
+        advice: what would take less memory.
+
+    Raises:
+        StoreError: in the place of torch's `OutOfMemoryError`, on a CPU a plain `RuntimeError`, and of
+            Python's and NumPy's `MemoryError`.
+
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and NO_MEMORY not in str(error):
+            raise
+        raise StoreError(
+            f"The memory of this device ({device_name()}) is too small for {kind}; {advice}. "
+            "What was computed before is kept."
+        ) from error
+
+
+FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
+
+IN_THE_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
+"""What the system says of a file or a folder that is another's, or not what it should be."""
+
+
+@contextmanager
+def disk_faults_explained(folder: Path) -> Iterator[None]:
+    """Turn a lack of space, or something in this folder that cannot be used, into one sentence.
+
+    Raises:
+        StoreError: in the place of the system's error.
+
+    """
+    try:
+        yield
+    except OSError as error:
+        named = error.filename is not None and Path(str(error.filename))
+        within = named and (named.is_relative_to(folder) or folder.is_relative_to(named))
+        if error.errno in FULL and (within or error.filename is None):
+            raise StoreError(
+                f"No space left in the artifacts folder {folder}; what was computed before is kept. "
+                "Free some space, or choose another folder with the parameter `artifacts`."
+            ) from error
+        if error.errno not in IN_THE_WAY or not within:
+            raise
+        raise StoreError(
+            f"{error.filename} cannot be used ({error.strerror}); what was computed before is kept. "
+            "Move it away, or choose another folder with the parameter `artifacts`."
+        ) from error
+
+
+# The store
+
+
 class Store:
     """Results on disk. Two processes asking for one run: one computes, the other waits."""
 
@@ -231,8 +451,19 @@ class Store:
         return list(ordered.values())
 
     def manifest(self, run: Run) -> dict[str, Any]:
-        """Return what is recorded of a finished run: parameters, versions, device, time, files."""
-        return read_manifest(self.folder(run))
+        """Return what is recorded of a finished run: parameters, versions, device, time, files.
+
+        Raises:
+            StoreError: where it is not as it was written, or tells less.
+
+        """
+        folder = self.folder(run)
+        with suppress(OSError):
+            if manifest := found_manifest(folder):
+                return manifest
+        raise StoreError(
+            f"{folder / MANIFEST} cannot be read; delete its folder, and what it holds is computed again."
+        )
 
     def _intact(self, run: Run, folder: Path) -> bool:
         """Check that a result is the run's, file by file; set another aside, and say so."""
@@ -259,8 +490,18 @@ class Store:
             forget_peak()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
                 run.compute(folder, self.whole, report)
-            write_manifest(folder, _told(run, folder, here, time.perf_counter() - started))
-        _discard_unlisted(folder)
+            made = {
+                "parameters": run.parameters(),
+                "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
+                **here,
+                "peak_memory_bytes": _peak(folder),
+                "wall_s": round(time.perf_counter() - started, 3),
+                "files": {path.name: sha256(path) for path in results_in(folder)},
+            }
+            write_manifest(folder, made)
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # only the computation needed it
+        for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
+            leftover.unlink(missing_ok=True)
         for path in folder.iterdir():
             write_through(path)
         if self.folder(run).exists():  # what a record had of it
@@ -269,28 +510,28 @@ class Store:
         write_through(self.folder(run).parent)
 
 
-def _damage(run: Run, folder: Path) -> str | None:
-    return first_damage(folder, run.parameters(), run.canonical(), (*run.weights, *run.details))
-
-
-def _told(run: Run, folder: Path, here: dict[str, str], seconds: float) -> dict[str, Any]:
-    """Return the manifest of a result that a run just computed."""
-    return {
-        "parameters": run.parameters(),
-        "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-        **here,
-        "peak_memory_bytes": _peak(folder),
-        "wall_s": round(seconds, 3),
-        "files": {path.name: sha256(path) for path in results_in(folder)},
-    }
-
-
 def _can_be_written(folder: Path) -> bool:
     """Tell whether this user can write in a folder, or make it."""
     with suppress(OSError):  # not even to be looked at
         there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
         return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
     return False
+
+
+def environment() -> dict[str, str]:
+    """Return the time, the versions, the revision and the device of this process."""
+    try:
+        installed = version("sameloss")
+    except PackageNotFoundError:  # its folder is only on Python's path
+        installed = UNKNOWN
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sameloss": installed,
+        "revision": source_revision(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "device": device_name(),
+    }
 
 
 def _peak(folder: Path) -> int:
@@ -312,13 +553,6 @@ def _clear(folder: Path, kept: frozenset[str]) -> None:
             shutil.rmtree(path)
         elif not is_folder and path.name not in kept:
             path.unlink()
-
-
-def _discard_unlisted(folder: Path) -> None:
-    """Remove what only the computation needed, now that the result exists."""
-    shutil.rmtree(folder / SCRATCH, ignore_errors=True)
-    for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
-        leftover.unlink(missing_ok=True)
 
 
 def write_progress(folder: Path) -> Report:

@@ -1,17 +1,28 @@
-"""What all figures share: their look, their panels, their legends, the data behind them."""
+"""What all figures share: their look, panels, legends, the data behind them; and their forms for any screen.
+
+Figures are vector graphics, and beside each is a form with its panels one below the other.
+"""
 
 import base64
+import os
+import pickle
 import re
+import textwrap
+from html import escape
+from io import StringIO
 from typing import Any
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import seaborn as sns
+from IPython import get_ipython
 from IPython.display import HTML
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, register_scale
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
+from matplotlib_inline.config import InlineBackend
 
 KL_LABEL = "KL to the truth (nats a masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
@@ -81,12 +92,8 @@ def panels(count: int, width: float = 3.5) -> list[Axes]:
     return list(axes.flat)[:count]
 
 
-LEGEND_ROW = 100
-"""Letters that fit a row of a legend."""
-
-
-def legend(ax: Axes, letters: int = LEGEND_ROW) -> None:
-    """Explain the colours and markers of all panels of a figure, above them, in rows that fit a page."""
+def legend(ax: Axes, letters: int = 100) -> None:
+    """Explain the colours and markers of all panels, above them, in rows of so many letters at most."""
     handles, labels = ax.get_legend_handles_labels()
     fitting = max(1, letters // max(map(len, labels), default=1))
     if labels:
@@ -97,9 +104,8 @@ def legend(ax: Axes, letters: int = LEGEND_ROW) -> None:
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
     """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
     span = values.max() / values.min()
-    axis.set_major_locator(
-        LogLocator(subs=(1, 1.5, 2, 3, 5, 7) if span < 10 else (1, 3) if span < 100 else (1,))
-    )
+    labelled = (1, 1.5, 2, 3, 5, 7) if span < 10 else (1, 3) if span < 100 else (1,)
+    axis.set_major_locator(LogLocator(subs=labelled))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_formatter(NullFormatter())
     axis.set_tick_params(which="both", labelsize="small")
@@ -112,3 +118,111 @@ def download(table: pd.DataFrame, name: str) -> HTML:
         f'<a download="{name}.csv" href="data:text/csv;base64,{data}">'
         f"Download the data of this page: {name}.csv</a> ({len(table)} rows)"
     )
+
+
+# For any screen
+
+WIDE = "image/svg+xml"
+
+NARROW = "application/vnd.sameloss.narrow+svg"
+"""What a notebook keeps beside a figure, for the book's page on a narrow screen."""
+
+NARROW_WANTED = "SAMELOSS_NARROW"
+"""The variable of the environment in which the book asks for narrow forms; they take as long as the wide."""
+
+NARROW_SCREEN = "(max-width: 40rem)"
+"""Where the narrow form is shown, as CSS says it."""
+
+NARROW_IN = 3.7
+"""Inches; a telephone of 390 pixels shows it so large that no label has less than 8 pixels."""
+
+
+LETTERS = 40
+"""So many fit a row of it."""
+
+
+def show_for_any_screen() -> None:
+    """Let notebooks show every figure as vector graphics, for the book in both forms."""
+    shell = get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return
+    InlineBackend.instance(parent=shell).figure_formats = set()
+    plt.uninstall_repl_displayhook()  # it draws what is new after every cell, and `both_forms` again
+    shell.display_formatter.mimebundle_formatter.for_type(Figure, forms)
+
+
+def forms(figure: Figure, **_: object) -> dict[str, str]:
+    """Return what a notebook keeps of a figure, by MIME type."""
+    return both_forms(figure) if NARROW_WANTED in os.environ else {WIDE: as_svg(figure)}
+
+
+def both_forms(figure: Figure) -> dict[str, str]:
+    """Return a figure as SVG by MIME type, wide and narrow."""
+    return {WIDE: as_svg(figure), NARROW: as_svg(stacked(figure))}
+
+
+def picture(figure: Figure, alternative: str) -> HTML:
+    """Return a figure as another page shows it too, with what a reader who does not see it is told."""
+    forms = {
+        kind: f"data:{WIDE};base64,{base64.b64encode(svg.encode()).decode()}"
+        for kind, svg in both_forms(figure).items()
+    }
+    return HTML(
+        f'<picture><source media="{NARROW_SCREEN}" srcset="{forms[NARROW]}">'
+        f'<img alt="{escape(alternative)}" src="{forms[WIDE]}"/></picture>'
+    )
+
+
+def as_svg(figure: Figure) -> str:
+    """Return a figure as SVG, the same one always alike; its text stays text.
+
+    Without what nobody sees: comments, line ends, coordinates beyond a tenth of a point.
+    """
+    file = StringIO()
+    with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
+        figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
+    figure.set_layout_engine("none")  # or the next drawing would move a little
+    svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # not in words
+    svg = re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
+    return re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _said_once, svg)
+
+
+def _said_once(group: re.Match[str]) -> str:
+    """Let a group say what its markers look like, where they all look alike."""
+    styles = set(re.findall(r'style="[^"]*"', group["markers"]))
+    if len(styles) != 1 or "style=" in group["of"]:
+        return group[0]
+    (style,) = styles
+    return f"<g{group['of']} {style}>{group['markers'].replace(' ' + style, '')} </g>"
+
+
+def stacked(figure: Figure) -> Figure:
+    """Return a copy of a figure with its panels one below the other, and its words in short rows."""
+    copy = pickle.loads(pickle.dumps(figure))
+    plt.close(copy)  # pyplot keeps a copy, too, to be shown
+    copy.set_layout_engine("constrained")
+    panels = [ax for ax in copy.axes if ax.get_subplotspec() is not None]
+    rows = panels[0].get_gridspec().nrows if panels else 1
+    copy.set_size_inches(NARROW_IN, copy.get_figheight() / rows * max(len(panels), 1))
+    for ax, place in zip(panels, copy.add_gridspec(max(len(panels), 1), 1), strict=False):
+        ax.set_subplotspec(place)
+        _shorten_words(ax)
+    for words in copy.legends:
+        words.remove()
+        legend(panels[0], LETTERS)
+    return copy
+
+
+def _shorten_words(ax: Axes) -> None:
+    """Break the words of a panel that stands alone on a narrow screen; turn those that would overlap."""
+    ax.set_title(textwrap.fill(ax.get_title(), LETTERS))
+    ax.tick_params(labelleft=True)
+    for axis, together in ((ax.yaxis, 2), (ax.xaxis, len(ax.get_xticks()))):
+        names = [label.get_text().replace("\n", " ") for label in axis.get_ticklabels()]
+        if any(RAISED & set(name) for name in names):  # powers of ten: short, and no words to break
+            continue
+        too_long = max(map(len, names), default=0) * together > LETTERS
+        if too_long and axis.get_ticklabels()[0].get_rotation() == 0:
+            axis.set_ticks(axis.get_ticklocs(), [textwrap.fill(name, LETTERS // 2) for name in names])
+            axis.set_tick_params(rotation=90 if axis is ax.xaxis else 0)

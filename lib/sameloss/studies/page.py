@@ -2,18 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import pandas as pd
 
 from sameloss.device import use_device
 from sameloss.store.location import default_artifacts
 from sameloss.store.store import Run, Store
-from sameloss.studies.config import Config
-from sameloss.studies.evidence import Source, side_by_side
-from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter, checked, choose
-from sameloss.studies.verdict import Topic
+from sameloss.studies.parameters import OF_EVERY_PAGE, Config, Parameter, checked, choose
+from sameloss.studies.recorded import recorded_tables, records
+from sameloss.studies.statement import Statement, statement_table
+from sameloss.studies.verdict import Source, Topic, side_by_side, verdict_table
 
 C = TypeVar("C", bound=Config)
 
@@ -25,10 +26,14 @@ class Page(Generic[C]):
     A study's own pages add what their chapters read.
     """
 
+    topics: ClassVar[Sequence[Topic]] = ()  # the questions that its claims are about
+    exact: ClassVar[Mapping[str, Statement]] = {}  # its lemmas and theorems, by name
+
     name: str
     config: C
     store: Store
     parameters: Mapping[str, Parameter] = field(default_factory=dict, kw_only=True)  # what a reader can set
+    presets: Mapping[str, C] = field(default_factory=dict, kw_only=True)  # of its study
 
     def runs(self) -> list[Run]:
         """Return all runs that the page reads; they are computed before it begins."""
@@ -43,31 +48,51 @@ class Page(Generic[C]):
         """Return what the page was asked for, in a few words."""
         return f"preset {self.config.name}"
 
-    def verdicts(self) -> pd.DataFrame:
-        """Return paper beside ours, one row a claim of this page: see `verdict.verdict_table`."""
-        return pd.DataFrame()
-
-    @property
-    def topics(self) -> Sequence[Topic[Any]]:
-        """Return the questions that the study's claims are about."""
-        return ()
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return verdicts of this page, and of recorded runs where there are any: see `side_by_side`."""
-        return side_by_side({Source(self.config.name): verdicts})
-
     @property
     def seeds(self) -> int | None:
         """Return the number of seeds behind its numbers; None: no number of them says how strong they are."""
-        return None
+        return getattr(self.config, "seeds", None)
 
-    def record_tables(self) -> dict[str, pd.DataFrame]:
-        """Return what a record of this page keeps; see `Plan.recorded`."""
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return what claims are judged by, which is what a record keeps; see `Plan.recorded`."""
         return {}
+
+    def read(self, tables: Mapping[str, pd.DataFrame], config: C) -> Any:
+        """Return the results that tables hold, of this page or of a record."""
+        return tables
+
+    @cached_property
+    def results(self) -> Any:
+        """Return what the page's runs found."""
+        return self.read(self.tables(), self.config)
+
+    def recorded(self, preset: str) -> Any:
+        """Return what the record of a preset found."""
+        return self.read(recorded_tables(preset, self.name), self.presets[preset])
+
+    def verdicts(self) -> pd.DataFrame:
+        """Return paper beside ours, one row a claim of this page: see `verdict.verdict_table`."""
+        return self._judged(self.results) if self.topics else pd.DataFrame()
+
+    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
+        """Return the page's verdicts, and those of every record, judged alike: see `side_by_side`."""
+        of_records = {
+            Source(preset, origin["seeds"], True): self._judged(self.recorded(preset))
+            for preset, origin in records(self.name).items()
+        }
+        return side_by_side({Source(self.config.name, self.seeds): verdicts, **of_records})
+
+    def _judged(self, results: Any) -> pd.DataFrame:
+        return verdict_table(self.topics, results, getattr(self.config, "tolerance", None))
+
+    @property
+    def checks(self) -> pd.DataFrame:
+        """Return every number that was computed for its statements: see `statement.check_table`."""
+        return pd.DataFrame()
 
     def statements(self) -> pd.DataFrame:
         """Return the lemmas and theorems of this page, judged: see `statement.statement_table`."""
-        return pd.DataFrame()
+        return statement_table(self.exact, self.checks) if self.exact else pd.DataFrame()
 
 
 @dataclass(frozen=True)
@@ -117,7 +142,7 @@ class Study(Generic[C]):
         config = self.resolve(values)
         root = Path(values.get("artifacts") or default_artifacts())
         opened = self.plans[page].page(page, config, Store(root, recorded=True))
-        opened.parameters = table
+        opened.parameters, opened.presets = table, self.presets
         return opened
 
     def resolve(self, values: Mapping[str, Any]) -> C:

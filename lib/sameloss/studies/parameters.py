@@ -1,4 +1,7 @@
-"""Parameters: the types, choices and bounds that `-p` is held to, and their lines in the parameters cell."""
+"""Parameters: the types, choices and bounds that `-p` is held to, and their lines in the parameters cell.
+
+And the configuration of a study: a frozen dataclass whose fields say what a reader can set of it.
+"""
 
 import ast
 import math
@@ -6,9 +9,9 @@ import os
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os.path import expanduser
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 from unicodedata import category
 
 from sameloss.device import DEVICES
@@ -51,38 +54,18 @@ class Parameter:
         10000
 
         """
-        value = self._converted(name, value)
-        if self.choices and value is not None and value not in self.choices:
-            raise ParameterError(f"Unknown {name} {shown(value)}; choose one of {', '.join(self.choices)}.")
-        return value
-
-    def _converted(self, name: str, value: Any) -> Any:
         wanted, *optional = get_args(self.kind) or (self.kind,)
         if value is None and optional:
             return value
         if wanted is str and isinstance(value, str):
-            return self._named(name, value)
+            path = _path(name, value)
+            return choose(name, path, self.choices) if self.choices else path
         if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
             number = self._bounded(name, value)
             if wanted is float or number.is_integer():
                 return wanted(number)
         kinds = {str: "a name", int: "a whole number", float: "a number"}
         raise ParameterError(f"{name} must be {kinds[wanted]}; got {shown(value)}.")
-
-    def _named(self, name: str, value: str) -> str:
-        if not value.strip():
-            raise ParameterError(f"{name} is empty; leave it out, or give a name.")
-        if odd := [character for character in value if category(character) in NOT_IN_NAMES]:
-            raise ParameterError(f"{name} holds the character {odd[0]!a}; give a name without.")
-        if (
-            any(len(part.encode()) > LONGEST_NAME for part in value.split("/"))
-            or len(value.encode()) > LONGEST_PATH
-        ):
-            raise ParameterError(
-                f"{name} is at most {LONGEST_NAME} bytes between slashes, {LONGEST_PATH:,} in all; got "
-                f"{len(value.encode()):,}."
-            )
-        return expanduser(value)  # noqa: PTH111 - which leaves what no user has as it is, where Path raises
 
     def _bounded(self, name: str, value: float) -> float:
         try:
@@ -107,12 +90,24 @@ class Parameter:
 NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
 """Kinds of characters that would break a line or cannot be written: control, surrogates, separators."""
 
-
 LONGEST_NAME = 255
 """Bytes of the name of a file, at most."""
 
 LONGEST_PATH = 3000
 """Bytes of a path, so that names of results fit behind it."""
+
+
+def _path(name: str, value: str) -> str:
+    if not value.strip():
+        raise ParameterError(f"{name} is empty; leave it out, or give a name.")
+    if odd := [character for character in value if category(character) in NOT_IN_NAMES]:
+        raise ParameterError(f"{name} holds the character {odd[0]!a}; give a name without.")
+    size, largest = (max(len(part.encode()) for part in parts) for parts in ([value], value.split("/")))
+    if largest > LONGEST_NAME or size > LONGEST_PATH:
+        raise ParameterError(
+            f"{name} is at most {LONGEST_NAME} bytes between slashes, {LONGEST_PATH:,} in all; got {size:,}."
+        )
+    return expanduser(value)  # noqa: PTH111 - which leaves what no user has as it is, where Path raises
 
 
 def shown(value: Any) -> str:
@@ -179,7 +174,7 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """
     choices = tuple(choices)
     if value not in choices:
-        raise ParameterError(f"Unknown {what} {value!r}; choose one of {', '.join(choices)}.")
+        raise ParameterError(f"Unknown {what} {shown(value)}; choose one of {', '.join(choices)}.")
     return value
 
 
@@ -205,13 +200,94 @@ def _assigned(cells: Iterable[str]) -> Iterator[str]:
         with suppress(SyntaxError):  # of a cell that did not run
             for statement in ast.parse(source).body:
                 if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-                    yield from (
-                        n.id
-                        for n in ast.walk(statement)
-                        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-                    )
+                    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+                    yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
 
 
 def cell(table: Mapping[str, Parameter]) -> str:
     """Return the source of the parameters cell of a page."""
     return "\n".join(parameter.line(name) for name, parameter in table.items())
+
+
+# The configuration of a study
+
+C = TypeVar("C")
+
+
+def param(
+    text: str,
+    default: Any = None,
+    kind: type = int,
+    name: str | None = None,
+    *,
+    compare: bool = True,
+    **bounds: Any,
+) -> Any:
+    """Declare a field of a configuration that a notebook can set.
+
+    Args:
+        text: what it is, for the comment in the parameters cell.
+        default: of the field.
+        kind: int, float or str.
+        name: in notebooks; the field's where None.
+        compare: whether it is part of equality, and of the keys of runs that have the configuration.
+        bounds: see `Parameter`.
+
+    """
+    parameter = Parameter(text, kind | None, **bounds)
+    return field(default=default, metadata={"parameter": parameter, "name": name}, compare=compare)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Base of all studies' configurations. Runs may have one: of these three fields no result depends."""
+
+    name: str = field(default="", compare=False)  # of the preset
+    max_hours: float | None = param(
+        "refuse what takes one core, or GPU, longer than this; None: the preset's limit",
+        kind=float,
+        compare=False,
+    )
+    workers: int | None = param("runs at once; None: one a core", compare=False, most=MOST_WORKERS)
+
+    def __post_init__(self) -> None:
+        """Hold every field to its bounds, wherever its value comes from."""
+        for name, (own, parameter) in self._settable().items():
+            if isinstance(value := getattr(self, own), int | float):
+                parameter.checked(name, value)
+
+    @classmethod
+    def _settable(cls) -> dict[str, tuple[str, Parameter]]:
+        """Return each field that a reader can set, and its parameter, by the name in notebooks."""
+        declared = {f.name: f.metadata for f in fields(cls) if "parameter" in f.metadata}
+        return {m["name"] or own: (own, m["parameter"]) for own, m in declared.items()}
+
+    @classmethod
+    def parameters(cls) -> dict[str, Parameter]:
+        """Return what a reader can set, by name, the study's own first."""
+        found = {name: parameter for name, (_, parameter) in cls._settable().items()}
+        return {n: found.pop(n) for n in list(found) if n not in ("max_hours", "workers")} | found
+
+    def resolve(self, values: Mapping[str, Any]) -> Any:
+        """Return the configuration with every value that a reader gave in its field.
+
+        Raises:
+            ParameterError: in one sentence, with what is valid.
+
+        """
+        given = {own: values.get(name) for name, (own, _) in self._settable().items()}
+        return replace(self, **{own: value for own, value in given.items() if value is not None})
+
+
+def placed(config: C, paths: Mapping[str, tuple[str, ...]], values: Mapping[str, Any]) -> C:
+    """Return a configuration with each value at its paths, such as `training.optimisation.steps`."""
+    for name, own in paths.items():
+        for path in own if values.get(name) is not None else ():
+            config = replaced(config, path, values[name])
+    return config
+
+
+def replaced(config: C, path: str, value: Any) -> C:
+    """Return a dataclass with one field replaced, however deep it lies."""
+    name, _, rest = path.partition(".")
+    return replace(config, **{name: replaced(getattr(config, name), rest, value) if rest else value})  # type: ignore[type-var]

@@ -12,8 +12,7 @@ from typing import Any
 import pandas as pd
 
 from sameloss.store.location import book_root, results_folder
-from sameloss.store.manifest import write_atomically
-from sameloss.store.provenance import changed_since
+from sameloss.store.store import Run, write_atomically
 
 ORIGIN = "record.json"
 """The file that makes a folder a record; written last."""
@@ -48,6 +47,11 @@ def recorded(table: str, preset: str, page: str = "") -> pd.DataFrame:
     return pd.read_csv(path) if path.exists() else pd.DataFrame()
 
 
+def recorded_tables(preset: str, page: str) -> dict[str, pd.DataFrame]:
+    """Return all tables of a record by name."""
+    return {path.stem: pd.read_csv(path) for path in (results_folder() / preset / page).glob("*.csv")}
+
+
 def record_in_words(preset: str, page: str = "") -> str:
     """Return one line on where a record comes from."""
     origin = records(page)[preset]
@@ -69,3 +73,12 @@ def _schemas_in_words(schemas: Mapping[str, int]) -> str:
     return (
         f" Computed otherwise since: {changed}." if changed else " Nothing of it is computed otherwise since."
     )
+
+
+def changed_since(schemas: Mapping[str, int]) -> list[str]:
+    """Return the kinds of runs, of those in a record, that the code computes otherwise now, or not at all."""
+    now, kinds = {}, [Run]
+    for kind in kinds:  # which grow
+        kinds += kind.__subclasses__()
+        now[kind.__name__] = kind.schema
+    return [kind for kind, schema in schemas.items() if now.get(kind) != schema]

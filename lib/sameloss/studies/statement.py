@@ -1,5 +1,6 @@
 """The paper's lemmas and theorems, each judged by checks of its printed and of its corrected form."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -69,7 +70,7 @@ def judge_checks(checks: pd.DataFrame) -> Judgement:
     return Judgement.CORRECTED if len(corrected) and corrected.passed.all() else Judgement.FAILS
 
 
-def statement_table(statements: dict[str, Statement], checks: pd.DataFrame) -> pd.DataFrame:
+def statement_table(statements: Mapping[str, Statement], checks: pd.DataFrame) -> pd.DataFrame:
     """Return one row a statement with its verdict.
 
     Raises:
@@ -83,14 +84,5 @@ def statement_table(statements: dict[str, Statement], checks: pd.DataFrame) -> p
         own = checks[checks.of == name]
         verdict = judge_checks(own)
         correction = statement.correction if verdict is not Judgement.HOLDS else ""
-        rows.append(
-            {
-                "id": name,
-                "place": statement.place,
-                "statement": statement.text,
-                "checks": len(own),
-                "verdict": str(verdict),
-                "correction": correction,
-            }
-        )
-    return pd.DataFrame(rows)
+        rows.append((name, statement.place, statement.text, len(own), str(verdict), correction))
+    return pd.DataFrame(rows, columns=["id", "place", "statement", "checks", "verdict", "correction"])

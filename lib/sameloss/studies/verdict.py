@@ -1,44 +1,41 @@
-"""Verdicts: computed from an interval, a published number and a tolerance fixed beforehand."""
+"""Verdicts: computed from an interval, a published number and a tolerance fixed beforehand.
 
-from collections.abc import Iterable
+And what several presets say of the same claims, side by side: the strongest evidence first.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from sameloss.statistics.bootstrap import LEVEL, Interval
+from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval
 
 
 @dataclass(frozen=True)
 class Claim:
     """One published claim: what it says, and where this book judges it.
 
-    Every effect is oriented so that the claim is a positive number. A study adds how it is computed.
+    Every effect is oriented so that the claim is a positive number.
     """
 
     id: str
     place: str  # in the paper
     text: str
     page: str  # the chapter that judges it
+    effect: Callable[[Any], Interval] = lambda results: UNDEFINED  # of what its study's runs found
     value: float | None = field(default=None, kw_only=True)  # published; None: the paper has a direction only
     unit: str = field(default="", kw_only=True)
     tolerance: float = field(default=0.25, kw_only=True)  # share of the value that still counts as reproduced
 
-    def with_tolerance(self, tolerance: float | None) -> "Claim":
-        """Return the claim with another tolerance; None: with its own."""
-        return self if tolerance is None else replace(self, tolerance=tolerance)
-
-
-C = TypeVar("C", bound=Claim)
-
 
 @dataclass(frozen=True)
-class Topic(Generic[C]):
+class Topic:
     """A question that several claims are about."""
 
     question: str
-    claims: tuple[C, ...]  # the most direct one first
+    claims: tuple[Claim, ...]  # the most direct one first
 
 
 DECIMALS = {"nats": 4}
@@ -108,29 +105,23 @@ def judge(effect: Interval, claim: Claim) -> Verdict:
     return Verdict.REPRODUCED if within and effect.low > 0 else Verdict.NOT_DECIDED
 
 
-class Judged(NamedTuple):
-    """A claim with its computed effect, and the task that it is about."""
-
-    claim: Claim
-    effect: Interval
-    task: str | None = None
+COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "ours", "low", "high", "verdict")
 
 
-COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "task", "ours", "low", "high", "verdict")
-
-
-def verdict_table(judged: Iterable[Judged], tolerance: float | None = None) -> pd.DataFrame:
+def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None = None) -> pd.DataFrame:
     """Return paper beside ours: one row a claim, with its verdict.
 
     Args:
-        judged: claims and effects.
+        topics: whose claims are judged.
+        results: of which each claim has its effect.
         tolerance: in the place of each claim's own.
 
     """
     rows = []
-    for claim, effect, task in judged:
-        published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit, task)
-        rows.append((*published, *effect, str(judge(effect, claim.with_tolerance(tolerance)))))
+    for claim in (claim for topic in topics for claim in topic.claims):
+        effect, held = claim.effect(results), claim.tolerance if tolerance is None else tolerance
+        published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit)
+        rows.append((*published, *effect, str(judge(effect, replace(claim, tolerance=held)))))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
@@ -144,10 +135,9 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
     Args:
         verdicts: from `verdict_table`.
 
-    >>> claim = Claim("x", "Tab. 0", "it helps", "a_page")
-    >>> found = verdict_table([Judged(claim, Interval(1, 0.5, 2)), Judged(claim, Interval(1, -0.5, 2))])
-    >>> print(chance_in_words(found).partition(". ")[0])
-    95 % intervals: 2; wholly above zero: 1; there by chance, were no effect above zero: at most 0.05 (2.5 %)
+    >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
+    >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(". ")[0])
+    95 % intervals: 2; wholly above zero: 2; there by chance, were no effect above zero: at most 0.05 (2.5 %)
 
     """
     share = (1 - LEVEL) / 2
@@ -157,3 +147,60 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
         f"chance, were no effect above zero: at most {share * len(known):.2g} ({100 * share:.2g} %). "
         "Claims on the same runs are not independent: chance moves several at once."
     )
+
+
+SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
+"""Families of presets: `laptop-long` has models and data of `laptop`, and more runs."""
+
+
+class Source(NamedTuple):
+    """The runs that a verdict comes from."""
+
+    preset: str
+    seeds: int | None = None  # of pre-training; None: no number of them says how strong it is
+    recorded: bool = False  # or computed by the page at hand
+
+    @property
+    def strength(self) -> tuple[int, int, bool]:
+        """Return what sources are ordered by: the larger scale, then the more seeds, then the record.
+
+        >>> Source("gpu", 1, False).strength > Source("laptop-long", 5, True).strength
+        True
+        """
+        return SCALES.index(self.preset.partition("-")[0]), self.seeds or 0, self.recorded
+
+    def __str__(self) -> str:
+        """Return where the runs stand, and how many seeds they have.
+
+        >>> print(Source("laptop-long", 5, True), "and", Source("laptop", 1, False), sep="; ")
+        laptop-long, recorded, 5 seeds; and; laptop, this page, 1 seed
+        """
+        where = "recorded" if self.recorded else "this page"
+        seeds = "" if self.seeds is None else f", {self.seeds} seed{'s' * (self.seeds != 1)}"
+        return f"{self.preset}, {where}{seeds}"
+
+
+EFFECT = ["id", "ours", "low", "high", "verdict"]
+
+
+def side_by_side(judged: Mapping[Source, pd.DataFrame]) -> pd.DataFrame:
+    """Return one row a source and claim, with its `source`; the strongest source first.
+
+    Args:
+        judged: tables from `verdict.verdict_table`.
+
+    """
+    ordered = sorted(judged, key=lambda source: source.strength, reverse=True)
+    tables = [judged[source][EFFECT].assign(source=[source] * len(judged[source])) for source in ordered]
+    return pd.concat(tables, ignore_index=True)
+
+
+def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a claim, indexed by its id: of the strongest source that could test it, if any could.
+
+    Args:
+        evidence: from `side_by_side`.
+
+    """
+    tested_first = evidence.assign(untested=evidence.low.isna()).sort_values("untested", kind="stable")
+    return tested_first.drop(columns="untested").drop_duplicates("id").set_index("id")

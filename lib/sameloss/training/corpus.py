@@ -6,12 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt16
-from torch import Tensor
+from jaxtyping import Int
 
 from sameloss.device import usable_cores
 from sameloss.errors import CorpusError
@@ -27,20 +26,6 @@ SHARD = 1 << 18
 """Sentences a shard holds."""
 
 MANIFEST = "corpus.json"
-
-
-@runtime_checkable
-class Batches(Protocol):
-    """Training data: every batch can be made without those before it."""
-
-    def on(self, device: torch.device | str) -> "Batches":
-        """Return the same training data, on a device where it is kept in memory."""
-
-    def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
-        """Return batch `step` of stream `seed`: a pure function of its arguments.
-
-        Exactly one token of each sentence is masked, or the share `rate` as in `mask_share`.
-        """
 
 
 class Manifest(NamedTuple):
@@ -110,15 +95,10 @@ def _write_shard(language: Language, shard: int, count: int, seed: int, folder: 
     part = padded(language.sample(count, generator), language.max_length)
     files = {name: f"{name}-{shard:05}.npy" for name in part._fields}
     for name, values in part._asdict().items():
-        _save(folder / files[name], values)
+        buffer = io.BytesIO()  # numpy's own writing to a file hides what went wrong
+        np.save(buffer, values.numpy().astype(np.uint16))
+        (folder / files[name]).write_bytes(buffer.getvalue())
     return {**files, "sentences": count}
-
-
-def _save(path: Path, values: Tensor) -> None:
-    """Save as uint16; through a buffer, because numpy's own writing hides what went wrong."""
-    buffer = io.BytesIO()
-    np.save(buffer, values.numpy().astype(np.uint16))
-    path.write_bytes(buffer.getvalue())
 
 
 class Corpus:
@@ -131,9 +111,24 @@ class Corpus:
             CorpusError: where the manifest or a shard is missing, truncated or of another shape.
 
         """
-        self.sentences, self.words, self.seq, self._shard, shards = _read_manifest(folder)
-        self._tokens = [_open(folder / s["tokens"], (s["sentences"], self.seq)) for s in shards]
-        self._lengths = [_open(folder / s["lengths"], (s["sentences"],)) for s in shards]
+        try:
+            manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
+            self.sentences, self.words, self.seq, self._shard, shards = manifest
+            counts = [shard["sentences"] for shard in shards]
+            self._tokens = [np.load(folder / shard["tokens"], mmap_mode="r") for shard in shards]
+            self._lengths = [np.load(folder / shard["lengths"], mmap_mode="r") for shard in shards]
+            sound = sum(counts) == self.sentences and counts[:-1] == [self._shard] * (len(counts) - 1)
+            for count, tokens, lengths in zip(counts, self._tokens, self._lengths, strict=True):
+                sound &= tokens.dtype == lengths.dtype == np.uint16
+                sound &= (tokens.shape, lengths.shape) == ((count, self.seq), (count,))
+        except PermissionError:  # which says nothing of what is in it
+            raise
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, EOFError):
+            sound = False
+        if not sound:
+            raise CorpusError(
+                f"The corpus in {folder} is damaged; delete the folder, and it will be sampled again."
+            )
         self._resident: Sentences | None = None
 
     def on(self, device: torch.device | str) -> "Corpus":
@@ -162,43 +157,12 @@ class Corpus:
         return Sentences(torch.from_numpy(tokens), torch.from_numpy(lengths))
 
     def batch(self, seed: int, step: int, size: int, rate: float | None = None) -> Batch:
-        """Return batch `step` of stream `seed`: sentences drawn with replacement."""
+        """Return batch `step` of stream `seed`, drawn with replacement: a function of its arguments.
+
+        Exactly one token of each sentence is masked, or the share `rate` as in `mask_share`.
+        """
         rng = _stream(seed, step)
         return _mask_anywhere(self.rows(rng.integers(0, self.sentences, size)), rng, rate)
-
-
-def _read_manifest(folder: Path) -> Manifest:
-    try:
-        manifest = Manifest(**json.loads((folder / MANIFEST).read_text()))
-        counts = [shard["sentences"] for shard in manifest.shards if {"tokens", "lengths"} <= shard.keys()]
-        full = [manifest.shard] * (len(counts) - 1)
-        if len(counts) != len(manifest.shards) or counts[:-1] != full or sum(counts) != manifest.sentences:
-            raise ValueError("shards do not add up")
-        return manifest
-    except PermissionError:
-        raise
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise _damaged(folder / MANIFEST) from error
-
-
-def _open(path: Path, shape: tuple[int, ...]) -> UInt16[np.ndarray, "..."]:
-    """Map a file of a shard into memory, if it is as the manifest says."""
-    try:
-        values = np.load(path, mmap_mode="r")
-    except PermissionError:  # which says nothing of what is in it
-        raise
-    except (OSError, ValueError, EOFError) as error:
-        raise _damaged(path) from error
-    if values.shape != shape or values.dtype != np.uint16:
-        raise _damaged(path)
-    return values
-
-
-def _damaged(path: Path) -> CorpusError:
-    wrong = "damaged" if path.exists() else "missing"
-    return CorpusError(
-        f"{path.name} of a corpus is {wrong}; delete the folder {path.parent}, and it will be sampled again."
-    )
 
 
 class EndlessCorpus:

@@ -3,31 +3,113 @@
 It is the same computation as that of `loop.pretrain` for each of them, in another order of the sums.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn import functional as F
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages.masking import Batch
+from sameloss.models.enlarge import Filling, LayerMap, begins_as_copy, grow_tensors
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.training.loop import Optimisation
-from sameloss.training.moments import Moments, stacked_moments
+
+# What AdamW knows of each parameter, by the parameter's name, and what a grown model takes over of it.
+
+Carried = Literal["mapped", "reset", "stale"]
+"""What becomes of the moments when a model is grown.
+
+- mapped: each parameter's go where it goes; those of copies are copies, and what is drawn anew or set to zero
+  begins without moments, at step 0;
+- reset: all begin so;
+- stale: as mapped, but everything keeps the old number of steps (Yao et al. 2023), so that moments of zero
+  are taken for averages over many gradients.
+"""
+
+
+class Moments(NamedTuple):
+    """Running averages of a parameter's gradient and of its square, and over how many steps they run.
+
+    Of an ensemble all three have the members first.
+    """
+
+    steps: Tensor
+    mean: Tensor
+    square: Tensor
+
+    @classmethod
+    def none(cls, parameter: Tensor) -> "Moments":
+        """Return those of a parameter before its first step."""
+        return cls(
+            torch.zeros((), dtype=torch.float64), torch.zeros_like(parameter), torch.zeros_like(parameter)
+        )
+
+
+def moments_of(model: nn.Module, optimiser: torch.optim.Optimizer) -> dict[str, Moments]:
+    """Return copies of what an AdamW has for the parameters of a model."""
+
+    def copied(step: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor) -> Moments:
+        return Moments(step.double().cpu().clone(), exp_avg.clone(), exp_avg_sq.clone())
+
+    known = {name: (p, optimiser.state[p]) for name, p in model.named_parameters()}
+    return {name: copied(**s) if s else Moments.none(p.detach()) for name, (p, s) in known.items()}
+
+
+def grown_moments(
+    moments: Mapping[str, Moments], layers: LayerMap, filling: Filling, carried: Carried = "mapped"
+) -> dict[str, Moments]:
+    """Return what a grown encoder begins with.
+
+    Args:
+        moments: of the shallow model.
+        layers: as it is grown.
+        filling: what its new layers begin with.
+        carried: what is taken over.
+
+    Raises:
+        ParameterError: for an unknown way.
+
+    """
+    if carried not in get_args(Carried):
+        raise ParameterError(
+            f"Unknown optimiser state {carried!r}; choose one of {', '.join(get_args(Carried))}."
+        )
+
+    def new(name: str, source: Tensor) -> Tensor:
+        return source.clone() if begins_as_copy(name, filling) else torch.zeros_like(source)
+
+    fields = [
+        grow_tensors({name: getattr(own, field) for name, own in moments.items()}, layers, new)
+        for field in Moments._fields
+    ]
+    grown = {name: Moments(*(field[name] for field in fields)) for name in fields[0]}
+    if carried == "reset":
+        return {name: Moments.none(found.mean) for name, found in grown.items()}
+    if carried == "stale":
+        most = torch.stack([found.steps for found in moments.values()]).max()
+        return {name: found._replace(steps=most.clone()) for name, found in grown.items()}
+    return grown
+
+
+def stacked_moments(members: Iterable[Mapping[str, Moments]]) -> dict[str, Moments]:
+    """Return the moments of several models as those of an ensemble."""
+    members = list(members)
+    return {
+        name: Moments(*(torch.stack(field) for field in zip(*(own[name] for own in members), strict=True)))
+        for name in members[0]
+    }
+
 
 ROWS_AT_ONCE = 256
 """Masked sentences that go through all members at once; more would leave the processor's caches."""
 
 Targets = Callable[[Batch], Float[Tensor, "batch word"]]
 """What the models are to predict for a batch: words as one-hot rows, or exact conditionals."""
-
-
-Loss = Callable[[dict[str, Tensor]], Float[Tensor, ""]]
-"""The loss of a member with such weights."""
 
 
 class EnsembleStep(NamedTuple):
@@ -111,11 +193,11 @@ class Ensemble:
     def logits(self, batch: Batch) -> Float[Tensor, "member batch word"]:
         """Return what all members predict, without gradients."""
         with torch.no_grad():
-            parts = [self._logits(part) for part in batch.parts(ROWS_AT_ONCE)]
-        return torch.cat(parts, 1)
-
-    def _logits(self, part: Batch) -> Float[Tensor, "member part word"]:
-        return vmap(lambda weights: self._apply(weights, part))(self.weights)
+            parts = batch.parts(ROWS_AT_ONCE)
+            logits = [
+                vmap(lambda weights, part=part: self._apply(weights, part))(self.weights) for part in parts
+            ]
+        return torch.cat(logits, 1)
 
     def _apply(self, weights: dict[str, Tensor], batch: Batch) -> Float[Tensor, "batch word"]:
         there = batch.to(self.device)
@@ -126,8 +208,18 @@ class Ensemble:
     ) -> Tensor:
         """Take a step of AdamW with every member; return their losses on the batch before it."""
         batch, targets = batch.to(self.device), targets.to(self.device, torch.float32)
-        found = self._alone if len(self) == 1 else self._together
-        gradients, losses = found(lambda weights: F.cross_entropy(self._apply(weights, batch), targets))
+
+        def loss(weights: dict[str, Tensor]) -> Float[Tensor, ""]:
+            return F.cross_entropy(self._apply(weights, batch), targets)
+
+        if len(self) > 1:
+            gradients, losses = vmap(grad_and_value(loss))(self.weights)
+        else:  # the same of a single member, in two thirds of the time
+            alone = {name: stacked[0].requires_grad_() for name, stacked in self.weights.items()}
+            found = loss(alone)
+            slopes = torch.autograd.grad(found, list(alone.values()))
+            gradients = {name: slope[None] for name, slope in zip(alone, slopes, strict=True)}
+            losses = found.detach()[None]
         for name, biases in self._biases(settings).items():
             self._update(name, gradients[name], settings, lr, biases)
         return losses
@@ -141,18 +233,6 @@ class Ensemble:
         }
         first, second = (1 - beta ** steps.float() for beta in (settings.beta1, settings.beta2))
         return dict(zip(self.moments, zip(first, second, strict=True), strict=True))
-
-    def _together(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
-        """Return gradients and losses of all members."""
-        return vmap(grad_and_value(loss))(self.weights)
-
-    def _alone(self, loss: Loss) -> tuple[dict[str, Tensor], Tensor]:
-        """Return the same of a single member, in two thirds of the time."""
-        weights = {name: stacked[0].requires_grad_() for name, stacked in self.weights.items()}
-        found = loss(weights)
-        gradients = torch.autograd.grad(found, list(weights.values()))
-        named = zip(weights, gradients, strict=True)
-        return {name: gradient[None] for name, gradient in named}, found.detach()[None]
 
     def _update(
         self, name: str, gradient: Tensor, settings: Optimisation, lr: float, biases: tuple[Tensor, Tensor]

@@ -1,13 +1,14 @@
-"""Masked-LM pre-training: schedule, AdamW, SGD and SAM (Section 2.2, App. A.3, A.4)."""
+"""Masked-LM pre-training: how it is executed, schedule, AdamW, SGD and SAM (Section 2.2, App. A.3, A.4)."""
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 from sameloss.checks import (
@@ -18,11 +19,119 @@ from sameloss.checks import (
     check_positive,
     check_shares,
 )
-from sameloss.errors import NonFiniteLoss
+from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages.masking import Batch
-from sameloss.models.masked_model import MaskedLanguageModel
-from sameloss.training.execution import ALONE, PLAIN, Execution, Process
+from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.training.objectives import BatchLoss, plain_loss
+
+# How a training is executed: precision, compilation, batches by length, processes.
+
+WIDTHS = 8
+"""A micro-batch is as wide as a multiple of this, or as the longest sentence there is. So there are few
+shapes, and few programs are compiled."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a training is executed; part of a run's key, because each setting changes the result.
+
+    Most change its last digits only. Products in bfloat16 change more, and so do the other draws of
+    dropout that a setting brings.
+    """
+
+    autocast: bool = False  # products in bfloat16; weights, moments and LayerNorms stay float32
+    compiled: bool = False  # torch.compile with static shapes, as CUDA graphs on a GPU
+    by_length: bool = False  # a micro-batch holds sentences of similar length: no padding is computed
+    processes: int = 1  # each with its share of every batch (DistributedDataParallel)
+
+    def __post_init__(self) -> None:
+        """Refuse an impossible number of processes, and compilation for every width there is."""
+        check_counts(self, "processes")
+        if self.compiled and not self.by_length:
+            raise ParameterError("compiled needs by_length: else each width of a batch would be compiled.")
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Return the precision in which products are computed."""
+        return torch.bfloat16 if self.autocast else torch.float32
+
+    def for_shape(self, shape: Shape) -> "Execution":
+        """Return the same without what the shape's family lacks."""
+        return replace(self, autocast=False, compiled=False) if shape.plain else self
+
+    def eager_in_one_process(self) -> "Execution":
+        """Return the same, neither compiled nor shared by processes: every objective can run under it."""
+        return replace(self, processes=1, compiled=False)
+
+    def parts(self, batch: Batch, size: int | None, longest: int) -> list[Batch]:
+        """Return the batch in micro-batches.
+
+        Args:
+            batch: masked sentences.
+            size: sentences that a micro-batch has at most; one micro-batch where it is None.
+            longest: tokens of the longest sentence that there can be.
+
+        """
+        if not self.by_length or batch.lengths is None:
+            return batch.parts(size)
+        order = batch.lengths.argsort(stable=True)
+        last_of_each = [lengths[-1] for lengths in batch.lengths[order].split(size or len(order))]
+        lengths = torch.stack(last_of_each).tolist()  # one wait for the device
+        widths = [min(-length // WIDTHS * -WIDTHS, longest) for length in lengths]
+        parts = batch.rows(order).parts(size)
+        return [
+            part._replace(masked=F.pad(part.masked, (0, width - part.masked.shape[1])))
+            for width, part in zip(widths, parts, strict=True)
+        ]
+
+    @contextmanager
+    def prepared(self, model: nn.Module) -> Iterator[nn.Module]:
+        """Give the module that is called in the model's place, with the same parameters."""
+        forward = model
+        if self.compiled:
+            for parameter in model.parameters():
+                # A replayed backward pass hands out the same memory again: gradients need their own.
+                parameter.grad = torch.zeros_like(parameter)
+            mode = "reduce-overhead" if next(model.parameters()).is_cuda else "default"
+            forward = cast(nn.Module, torch.compile(model, dynamic=False, mode=mode))
+        try:
+            yield DistributedDataParallel(forward) if self.processes > 1 else forward
+        finally:
+            if self.compiled:
+                torch.compiler.reset()  # frees its programs, and lets the next training have as many
+
+
+PLAIN = Execution()
+"""Training in float32, not compiled, in one process: what the laptop does."""
+
+
+# One process of several that share a training.
+
+
+class Process(NamedTuple):
+    """One of the processes that share a training."""
+
+    rank: int = 0
+    world: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Tell whether this process writes."""
+        return self.rank == 0
+
+    def mean(self, value: float) -> float:
+        """Return the mean of a number over all processes, the same on each of them."""
+        if self.world == 1:
+            return value
+        total = torch.tensor(value, dtype=torch.float64)
+        if distributed.get_backend() == "nccl":
+            total = total.cuda()
+        distributed.all_reduce(total)
+        return float(total) / self.world
+
+
+ALONE = Process()
+"""The process of a training that is not shared."""
 
 
 @dataclass(frozen=True)
@@ -161,17 +270,13 @@ def _set_gradient(model: nn.Module, loss: BatchLoss, parts: list[Batch], executi
     size, masked = sum(len(part.targets) for part in parts), []
     for part in parts:
         share = len(part.targets) / size
-        with nullcontext() if part is parts[-1] else _without_gradient_exchange(model):
-            with execution.precision(part.masked.device):
+        more = part is not parts[-1]  # gradients are exchanged once, as a sum
+        with model.no_sync() if more and isinstance(model, DistributedDataParallel) else nullcontext():
+            with torch.autocast(part.masked.device.type, torch.bfloat16, enabled=execution.autocast):
                 losses = loss(model, part)
             (losses.total * share).backward()
         masked.append(losses.masked.detach() * share)
     return float(sum(masked))  # only now the device is waited for
-
-
-def _without_gradient_exchange(model: nn.Module) -> AbstractContextManager[None]:
-    """Keep processes from exchanging gradients that are not complete yet."""
-    return model.no_sync() if isinstance(model, DistributedDataParallel) else nullcontext()
 
 
 @contextmanager

@@ -1,10 +1,10 @@
-"""Objectives: sampled or exact labels, an adversary, a penalty on the trace."""
+"""What training minimises: sampled or exact labels, an adversary, a penalty; and the algorithms by name."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -16,7 +16,7 @@ from sameloss.errors import ParameterError
 from sameloss.languages import Language, Sentences
 from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import without_cudnn
-from sameloss.models.masked_model import MaskedLanguageModel
+from sameloss.models.masked_model import MaskedLanguageModel, Norm
 
 # The masked loss, on sampled labels or on the exact conditionals.
 #
@@ -102,25 +102,20 @@ class Adversary:
             ParameterError: where there are fewer than 2 `sentences` examples.
 
         """
-        first, second = self._two_parts(generator, examples)
-
-        def gain(model: nn.Module, _: Tensor) -> Tensor:
-            whole = cast(MaskedLanguageModel, model)  # other objectives than the plain one wrap no model
-            return -self.weight * transfer_loss(whole, first, second, self.ridge)
-
-        return gain
-
-    def _two_parts(
-        self, generator: torch.Generator, examples: TaskExamples | None
-    ) -> tuple[TaskExamples, TaskExamples]:
         available = 0 if examples is None else len(examples.classes)
         if examples is None or available < 2 * self.sentences:
             raise ParameterError(
                 f"The adversary needs 2 x {self.sentences} downstream sentences; there are {available}. "
                 "Give it fewer (sentences), or the tasks more."
             )
-        first, second, *_ = torch.randperm(available, generator=generator).split(self.sentences)
-        return examples.rows(first), examples.rows(second)
+        order = torch.randperm(available, generator=generator).split(self.sentences)
+        first, second = (examples.rows(part) for part in order[:2])
+
+        def gain(model: nn.Module, _: Tensor) -> Tensor:
+            whole = cast(MaskedLanguageModel, model)  # other objectives than the plain one wrap no model
+            return -self.weight * transfer_loss(whole, first, second, self.ridge)
+
+        return gain
 
 
 def transfer_loss(
@@ -297,3 +292,130 @@ def loss_of(
         return Losses(sum((term(model, logits) for term in terms), masked), masked)
 
     return loss
+
+
+# The training algorithms by name: what each changes of ordinary pre-training (Section 2.3, App. A.4).
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What an algorithm changes in the pre-training of a preset."""
+
+    objective: Objective = ORDINARY
+    optimisation: dict[str, Any] = field(default_factory=dict)  # fields of `Optimisation`
+    norm: Norm = "pre"
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """An algorithm, and the number that says how strong it is."""
+
+    summary: str
+    recipe: Callable[[float], Recipe]
+    strength: float | None = None  # the default; None: it has no such number
+    symbol: str = ""  # what the strength is
+
+
+def _treatment(objective: Objective, **optimisation: Any) -> Recipe:
+    """Return plain SGD at a constant rate, which goes on from a saturated model."""
+    constant = {"optimiser": "sgd", "schedule": "constant", "warmup": 0.0, "lr": 0.3}
+    return Recipe(objective, constant | optimisation)
+
+
+EXACT = Objective(label_noise=0.0)
+"""The exact conditionals as labels: no label noise."""
+
+
+NO_TREATMENT = ("sgd-noise", 0.0)
+"""Name and strength of what goes on from a saturated point as all treatments do, and does nothing to it."""
+
+
+def _penalised(weight: float) -> Objective:
+    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm=True) if weight else None)
+
+
+ALGORITHMS: dict[str, Algorithm] = {
+    "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
+    "adversarial": Algorithm(
+        "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
+        lambda weight: Recipe(Objective(adversary=Adversary(weight) if weight else None)),
+        0.003,
+        "λ",
+    ),
+    "sgd-noise": Algorithm(
+        "from a saturated model, plain SGD at a constant rate, label noise scaled by s",
+        lambda scale: _treatment(Objective(label_noise=scale)),
+        1.0,
+        "s",
+    ),
+    "penalty-after": Algorithm(
+        "from a saturated model, SGD without label noise plus μ times the log Fisher trace, batches of 64",
+        lambda weight: _treatment(_penalised(weight), batch=64),
+        2e-3,
+        "μ",
+    ),
+    "sharpen-after": Algorithm(
+        "from a saturated model, SGD without label noise minus μ times the log Fisher trace, batches of 64",
+        lambda weight: _treatment(_penalised(-weight), batch=64),
+        2e-3,
+        "μ",
+    ),
+    "sam": Algorithm(
+        "AdamW on the gradient a radius uphill: sharpness-aware minimisation",
+        lambda radius: Recipe(optimisation={"sam_radius": radius}),
+        0.05,
+        "radius",
+    ),
+    "trace-penalty": Algorithm(
+        "AdamW on the masked loss plus μ times the Fisher trace",
+        lambda weight: Recipe(Objective(trace_penalty=TracePenalty(weight) if weight else None)),
+        1e-4,
+        "μ",
+    ),
+    "dropout": Algorithm("AdamW with dropout", lambda rate: Recipe(dropout=rate), 0.1, "rate"),
+    "weight-decay": Algorithm(
+        "AdamW with decoupled weight decay",
+        lambda decay: Recipe(optimisation={"weight_decay": decay}),
+        0.01,
+        "decay",
+    ),
+    "mask-rate": Algorithm(
+        "AdamW, each token masked with a probability (App. E)",
+        lambda rate: Recipe(Objective(mask_rate=rate)),
+        0.15,
+        "rate",
+    ),
+    "post-ln": Algorithm(
+        "AdamW, LayerNorm behind each residual sum (App. B.1)", lambda _: Recipe(norm="post")
+    ),
+}
+
+
+def recipe(name: str, strength: float | None = None) -> Recipe:
+    """Return what an algorithm changes, at its default strength or another.
+
+    Raises:
+        ParameterError: for an unknown algorithm, a strength of one that has none, or one out of its range.
+
+    """
+    if name not in ALGORITHMS:
+        raise ParameterError(f"Unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}.")
+    algorithm = ALGORITHMS[name]
+    if strength is not None and algorithm.strength is None:
+        strong = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
+        raise ParameterError(f"Algorithm {name} has no strength; those that have are {strong}.")
+    chosen = algorithm.strength if strength is None else strength
+    return algorithm.recipe(0.0 if chosen is None else chosen)  # an algorithm without strength reads none
+
+
+def label(name: str, strength: float | None = None) -> str:
+    """Return the name of an algorithm, with its strength where it has one.
+
+    >>> label("adversarial", 0.3), label("post-ln")
+    ('adversarial, λ = 0.3', 'post-ln')
+    """
+    algorithm = ALGORITHMS[name]
+    strength = algorithm.strength if strength is None else strength
+    strong = [] if strength is None else [f"{algorithm.symbol} = {strength:g}"]
+    return ", ".join([name, *strong])

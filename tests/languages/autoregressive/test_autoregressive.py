@@ -7,9 +7,8 @@ import torch
 
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
-from sameloss.languages.autoregressive import autoregressive as opt_module
-from sameloss.languages.autoregressive.autoregressive import AutoregressiveLanguage
-from sameloss.languages.autoregressive.teacher import TeacherSpec
+from sameloss.languages import autoregressive as opt_module
+from sameloss.languages.autoregressive import AutoregressiveLanguage, TeacherSpec
 
 PRIOR = (0.3, 0.7)
 SPEC = TeacherSpec(words=3, max_length=3, topics=2, d_model=4, layers=2, heads=2, scale=3.0, logit_scale=1.5)

@@ -7,7 +7,7 @@ import torch
 from enumeration import as_sentences
 
 from sameloss.errors import LanguageError
-from sameloss.languages.autoregressive.autoregressive import fillings, sum_of_fillings
+from sameloss.languages.autoregressive import fillings, sum_of_fillings
 
 
 def test_every_word_stands_in_every_masked_place():

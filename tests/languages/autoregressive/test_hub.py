@@ -6,18 +6,17 @@ from types import SimpleNamespace
 import datasets
 import pytest
 import torch
+import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
 
 from sameloss import hub
-from sameloss.book.studies import open_page
+from sameloss.book.pages import open_page
 from sameloss.errors import LanguageError
-from sameloss.languages import LanguageSpec
-from sameloss.languages.autoregressive import hub as languages
-from sameloss.languages.autoregressive.hub import HubTeacherSpec, glue_task
-from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
+from sameloss.languages import LanguageSpec, Sentences
+from sameloss.languages.autoregressive import STAND_IN_NOTE, HubTeacherSpec, glue_task
 from sameloss.studies.same_loss.languages import describe_opt, measurements
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
@@ -74,7 +73,7 @@ def test_its_probabilities_are_those_of_the_model(spec):
     """Both start and end are </s>; half-precision weights are read as float32."""
     language = spec.build()
     model = OPTForCausalLM.from_pretrained(spec.model, dtype=torch.float32)
-    sentences = languages.Sentences(torch.tensor([[2, 3]]), torch.tensor([2]))
+    sentences = Sentences(torch.tensor([[2, 3]]), torch.tensor([2]))
     with torch.no_grad():
         logits = model(torch.tensor([[2, 7, 4]])).logits[0]
     first, *rest = (logits[i, [5, 7, 4, 6] + [2] * (i > 0)].log_softmax(0) for i in range(3))
@@ -176,9 +175,9 @@ def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
     assert (spec.model_commit, spec.corpus_commit) == ("a1", "b2")
     asked = {}
     monkeypatch.setattr(
-        languages.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
+        transformers.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
     )
-    monkeypatch.setattr(languages.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
     with pytest.raises(LanguageError, match="Cannot load the model"):
         spec.build()
     assert asked["facebook/opt-125m"]["revision"] == "a1"

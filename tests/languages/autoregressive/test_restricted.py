@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from sameloss.errors import LanguageError
-from sameloss.languages.autoregressive.autoregressive import RestrictedModel
-from sameloss.languages.autoregressive.teacher import TeacherSpec
+from sameloss.languages.autoregressive import RestrictedModel, TeacherSpec
 
 ALLOWED, END = (5, 3, 4), 2
 

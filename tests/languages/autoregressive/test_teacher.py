@@ -8,7 +8,7 @@ import torch
 
 from sameloss.errors import ParameterError
 from sameloss.languages import LanguageSpec
-from sameloss.languages.autoregressive.teacher import TeacherSpec
+from sameloss.languages.autoregressive import TeacherSpec
 
 SPEC = TeacherSpec(words=3, max_length=3, topics=2, d_model=4, layers=2, heads=2, scale=3.0, logit_scale=1.5)
 

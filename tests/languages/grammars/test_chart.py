@@ -4,7 +4,7 @@ import torch
 from enumeration import inside as inside_by_trees
 from enumeration import tiny_grammar
 
-from sameloss.languages.grammars.chart import Block, Cell, inside, outside, plan, possible_spans
+from sameloss.languages.grammars.pcfg import Block, Cell, inside, outside, plan, possible_spans
 
 LAYERED = [[], [Block(0, 0, torch.ones(1, 1, 1))], [Block(1, 1, torch.ones(1, 1, 1))]]
 """Three levels, one symbol each; only the last emits."""

@@ -7,7 +7,7 @@ import torch
 from enumeration import derivations, enumerated
 
 from sameloss.languages import PCFG, PCFGSpec
-from sameloss.languages.grammars import derivation
+from sameloss.languages.grammars import grammar as derivation
 from sameloss.languages.grammars.formats import read_grammar
 
 GRAMMARS = {

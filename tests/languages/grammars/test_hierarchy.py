@@ -6,9 +6,9 @@ import pytest
 import torch
 from enumeration import enumerated
 
-from sameloss.errors import LanguageError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import HierarchySpec, Sentences
-from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.entropy import enumerate_sentences
 
 SPEC = HierarchySpec(levels=3, symbols=4, rules=3, smoothing=0.1, seed=2)
 
@@ -89,17 +89,17 @@ def test_seeds_give_other_rules():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"levels": 0}, r"levels must be at least 1; got 0\."),
-        ({"symbols": 0}, r"symbols must be at least 1; got 0\."),
-        ({"rules": 0}, r"rules must be at least 1; got 0\."),
+        ({"levels": 0}, r"levels must be a whole number, at least 1; got 0\."),
+        ({"symbols": 0}, r"symbols must be a whole number, at least 1; got 0\."),
+        ({"rules": 0}, r"rules must be a whole number, at least 1; got 0\."),
         (
             {"rules": 5},
             r"4 symbols have 16 pairs, too few for 5 right sides each.*choose rules of at most 4\.",
         ),
-        ({"smoothing": -0.1}, r"smoothing lies in \[0, 1\]; got -0.1\."),
-        ({"smoothing": 1.1}, r"smoothing lies in \[0, 1\]; got 1.1\."),
+        ({"smoothing": -0.1}, r"smoothing must lie in \[0, 1\]; got -0.1\."),
+        ({"smoothing": 1.1}, r"smoothing must lie in \[0, 1\]; got 1.1\."),
     ],
 )
 def test_bad_dimensions_say_what_is_wrong(changes, message):
-    with pytest.raises(LanguageError, match=message):
+    with pytest.raises((LanguageError, ParameterError), match=message):
         replace(SPEC, **changes)

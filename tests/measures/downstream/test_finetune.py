@@ -8,9 +8,7 @@ import torch
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages import Sentences
-from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.measures.downstream.probe import contextual_features
+from sameloss.measures.downstream import FinetuneSettings, OptimalProbe, contextual_features, finetune
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 
 from sameloss.errors import ParameterError
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
+from sameloss.measures.downstream import OptimalProbe
 
 
 def make_data(seeds=2, examples=500, width=6, classes=3):
@@ -103,7 +103,7 @@ def test_a_class_that_only_held_out_sentences_have_is_harmless():
     """It asks for a large ridge; then the probe is fitted to it too."""
     features = torch.randn(1, 8, 20, generator=torch.Generator().manual_seed(0))
     labels = torch.tensor([0, 1, 0, 1, 2, 2, 2, 2])[None, :, None]
-    probes = OptimalProbe(ridges=(1e-3, 10.0), held_out=0.5).solved(features, labels, [4], seed=0)
+    probes = OptimalProbe(ridges=(1e-3, 10.0), held_out=0.5).fit(features, labels, [4], seed=0)
     assert probes.ridge.tolist() == [[10.0]]
     assert (probes.gradient(features, labels) < OptimalProbe.tolerance).all()
     absent = probes.logits(features)[0].softmax(-1)[..., 3]

@@ -5,15 +5,15 @@ import torch
 from tiny_models import hessian_diagonal, reparametrised, repeated, seeded
 
 from sameloss.errors import ModelError, ParameterError
-from sameloss.measures.flatness.diagonal import GroupDiagonals, group_diagonals, jackknife
 from sameloss.measures.flatness.hessian import flat_parameters
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.measures.flatness.sharpness import GroupDiagonals, group_diagonals, jackknife
+from sameloss.statistics.intervals import Estimate
 
 
 @pytest.mark.parametrize("batch", ["masked", "ragged"])
 def test_diagonal_matches_the_dense_hessian(tiny_model, batch, request):
     masked = request.getfixturevalue(batch)
-    diagonals = group_diagonals(tiny_model, masked, estimator="exact", groups=10)
+    diagonals = group_diagonals(tiny_model, masked, groups=10)
     assert sorted(diagonals.sizes.tolist()) == [1] * 8 + [2] * 2
     mean = diagonals.sizes.double() @ diagonals.values / 12
     torch.testing.assert_close(mean, hessian_diagonal(tiny_model, masked), rtol=1e-9, atol=1e-12)
@@ -21,8 +21,8 @@ def test_diagonal_matches_the_dense_hessian(tiny_model, batch, request):
 
 def test_every_group_is_the_diagonal_of_its_sentences(tiny_model, masked, monkeypatch):
     seven_gradients = {"cpu": 14_000}
-    monkeypatch.setattr("sameloss.measures.flatness.diagonal.GRADIENT_BYTES", seven_gradients)
-    diagonals = group_diagonals(tiny_model, repeated(masked, 3), estimator="exact", groups=12)
+    monkeypatch.setattr("sameloss.measures.flatness.sharpness.GRADIENT_BYTES", seven_gradients)
+    diagonals = group_diagonals(tiny_model, repeated(masked, 3), groups=12)
     for group in (0, 5, 11):
         own = repeated(masked, 3).rows(slice(3 * group, 3 * group + 3))
         expected = hessian_diagonal(tiny_model, own)
@@ -42,7 +42,7 @@ def test_sampled_diagonals_are_unbiased(tiny_model, masked):
 
 def test_traces_match_the_dense_hessian(tiny_model, masked):
     """Where every group is the same sentences there is neither noise nor a bias to take off."""
-    options = {"estimator": "exact", "groups": 10}
+    options = {"groups": 10}
     diagonal, theta = hessian_diagonal(tiny_model, masked), flat_parameters(tiny_model)
     diagonals = group_diagonals(tiny_model, repeated(masked, 10), **options)
     adam, adaptive = diagonals.adam_trace(), diagonals.adaptive_trace(tiny_model)
@@ -108,7 +108,7 @@ def test_standard_errors_cover_the_truth(tiny_model, masked, samples):
 @pytest.mark.parametrize("name", ["LayerNorm gains × 2", "queries × 2", "values × 2", "embedding × 2"])
 def test_the_adaptive_trace_is_invariant_under_scalings(tiny_model, masked, name):
     def trace(model):
-        return group_diagonals(model, masked, estimator="exact", groups=10).adaptive_trace(model).mean
+        return group_diagonals(model, masked, groups=10).adaptive_trace(model).mean
 
     assert trace(reparametrised(tiny_model, name)) == pytest.approx(trace(tiny_model))
 
@@ -129,14 +129,8 @@ def test_what_cannot_be_measured_is_refused(tiny_model, broken, masked):
             "labels must be a whole number, at least 1; got 0",
             {"groups": 10, "generator": seeded(), "labels": 0},
         ),
-        ("Sampled labels need a generator", {"groups": 10}),
     ],
 )
 def test_bad_requests_say_what_is_valid(tiny_model, masked, fault, options):
     with pytest.raises(ParameterError, match=fault):
         group_diagonals(tiny_model, masked, **options)
-
-
-def test_an_unknown_estimator_is_refused_before_the_model_runs(tiny_model, masked):
-    with pytest.raises((ParameterError, TypeError), match="exact"):
-        group_diagonals(tiny_model, masked, estimator="approximate", groups=10)

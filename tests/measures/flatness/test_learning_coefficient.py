@@ -4,12 +4,11 @@ import math
 
 import pytest
 import torch
-from tiny_models import hessian_diagonal, predictions, seeded
+from tiny_models import Unigram, hessian_diagonal, one_word_sentences, predictions, seeded
 
 from sameloss.errors import ModelError, ParameterError
-from sameloss.measures.flatness.learning_coefficient import langevin_excess, local_learning_coefficient
-from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.measures.flatness.sharpness import langevin_excess, local_learning_coefficient
+from sameloss.statistics.intervals import Estimate
 
 UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 
@@ -57,7 +56,7 @@ def test_learning_coefficient_of_the_encoder_is_positive_and_reproducible(tiny_m
     first = draw(generator=seeded())
     assert first.mean > 0
     assert first == draw(generator=seeded())
-    assert first == draw(generator=seeded(), n=12, inverse_temperature=1 / math.log(12), burn_in=4)
+    assert first == draw(generator=seeded(), n=12)
     assert first != draw(generator=seeded(1))
 
 
@@ -66,7 +65,7 @@ def test_minibatches_keep_sentences_and_truth_together(tiny_model, masked):
     truth = predictions(tiny_model, masked)
     options = {"chains": 4, "steps": 3, "batch": 1, "lr": 1e-10, "localisation": 1.0, "generator": seeded()}
     curvature = hessian_diagonal(tiny_model, masked).sum()
-    ours = local_learning_coefficient(tiny_model, masked, truth, inverse_temperature=1.0, **options)
+    ours = local_learning_coefficient(tiny_model, masked, truth, **options)
     assert 0 < ours.mean < 12 * 1e-10 * 5 * curvature
 
 
@@ -97,7 +96,7 @@ def test_what_cannot_be_measured_is_refused(tiny_model, broken, masked):
     [
         ("chains must be at least 2", {"chains": 1}),
         ("must be at least 2; got 1", {"n": 1}),
-        ("from 0 to steps - 1 = 3; got 4", {"burn_in": 4}),
+        ("steps must be positive; got 0", {"steps": 0}),
         ("batch must be positive; got 0", {"batch": 0}),
         ("lr must be positive and finite; got 0", {"lr": 0.0}),
         ("localisation must not be", {"localisation": -1.0}),

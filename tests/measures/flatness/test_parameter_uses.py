@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from sameloss.errors import ModelError
-from sameloss.measures.flatness.parameter_uses import NO_ROW, Recorder
+from sameloss.measures.flatness.gradient_norms import NO_ROW, Recorder
 
 SENTENCES, TOKENS = 2, 3
 WORDS = torch.tensor([[1, 4, 0], [2, 2, 4]])

@@ -4,13 +4,12 @@ import math
 
 import pytest
 import torch
-from tiny_models import predictions, reparametrised, seeded
+from tiny_models import Unigram, one_word_sentences, predictions, reparametrised, seeded
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.hessian import dense_hessian, flat_parameters, population_loss, unflattened
 from sameloss.measures.flatness.sharpness import adaptive_sharpness, worst_case_adaptive_sharpness
-from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 
 SCALINGS = ("LayerNorm gains × 2", "queries × 2", "values × 2", "embedding × 2")
 SHARP = {"rho": 0.1, "draws": 2, "generator": seeded()}

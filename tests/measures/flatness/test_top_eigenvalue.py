@@ -2,11 +2,10 @@
 
 import pytest
 import torch
-from tiny_models import predictions, reparametrised
+from tiny_models import Unigram, one_word_sentences, predictions, reparametrised
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.measures.flatness.hessian import dense_hessian, top_eigenvalue
-from sameloss.measures.flatness.trace import Unigram, one_word_sentences
 
 UNIFORM = one_word_sentences([0, 1, 2, 3, 4] * 10)
 

@@ -8,8 +8,8 @@ from torch.func import functional_call, hessian
 
 from sameloss.errors import ModelError, ParameterError
 from sameloss.languages.masking import mask_batch
-from sameloss.measures.flatness.trace import COTANGENTS, fisher_trace, minibatch_trace
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.measures.flatness.trace import ESTIMATORS, fisher_trace, minibatch_trace
+from sameloss.statistics.intervals import Estimate
 
 
 def dense_trace(model, masked, truth):
@@ -62,7 +62,7 @@ def test_cost_counts_passes(tiny_model, masked):
     assert cost.seconds > 0
 
 
-@pytest.mark.parametrize("estimator", COTANGENTS)
+@pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_chunks_do_not_change_the_estimate(tiny_model, masked, estimator):
     whole, parts = (
         fisher_trace(

@@ -36,4 +36,4 @@ def page(tmp_path_factory):
 @pytest.fixture(scope="session")
 def tables(page):
     """What its runs found."""
-    return page.tables
+    return page.results

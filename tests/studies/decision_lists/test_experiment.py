@@ -1,27 +1,37 @@
-"""The configuration, the stored runs, and the page."""
+"""The configuration, the stored runs, training, and the page."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
-from sameloss.errors import ParameterError
+from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.models.encoder import EncoderShape
 from sameloss.store.pool import compute_all
+from sameloss.store.store import Store
 from sameloss.studies.decision_lists.experiment import (
     MOST_STEPS,
     PARTS,
     PRESETS,
     THEOREM,
-    ListProofs,
+    Steps,
     TaskShape,
-    _inverse,
-    curvature_at_start,
+    attention_of,
+    block_look,
+    error_of,
+    list_proofs,
+    logits_of,
+    look,
+    new_block,
+    sgd,
+    train_block,
+    trained_on,
 )
 from sameloss.studies.decision_lists.pages import STUDY
-from sameloss.studies.decision_lists.statements import STATEMENTS
-from sameloss.studies.decision_lists.tables import joint_by_vocabulary, joint_table
-from sameloss.studies.decision_lists.theory import Column, flow, recall
+from sameloss.studies.decision_lists.statements import STATEMENTS, joint_table
+from sameloss.studies.decision_lists.theory import Column, cyclic_lists, draw_sequences, flow, uniform_sets
 from sameloss.studies.parameters import PRESETS as NAMES
 
 # The presets, and what a reader may set.
@@ -59,7 +69,7 @@ def test_sgd_ends_where_the_exact_flow_does_not():
 
 
 def test_the_theorems_read_out():
-    assert TaskShape(200, 25, 4).theorem_readout == pytest.approx(9.591e6, rel=1e-3)
+    assert TaskShape(200, 25, 4).theorem_column.readout == pytest.approx(9.591e6, rel=1e-3)
 
 
 def test_a_readers_read_out_is_followed_and_drawn():
@@ -102,7 +112,7 @@ def test_every_family_is_followed(page, tables):
     assert set(tables.flows[tables.flows.family == "rules"].rules) == set(sweeps.rules)
     assert set(tables.flows[tables.flows.family == "rarity"].rarity) == set(sweeps.rarities)
     readouts = tables.flows[tables.flows.family == "readout"].readout
-    followed = sorted({*page.config.readouts, page.config.task.theorem_readout})
+    followed = sorted({*page.config.readouts, page.config.task.theorem_column.readout})
     assert sorted(readouts.unique()) == pytest.approx(followed)
 
 
@@ -138,36 +148,13 @@ def test_descent_is_gentle_only_with_the_curvature_of_all_scores(tables):
     assert start.bound < Column(200, 25, 4, 1e5).masses.sum() * (1e10 / 8 + 1e5) / 25
 
 
-def test_the_curvature_at_the_start_is_that_of_the_loss():
-    """Along its largest direction, by differences of the loss; equal to the Hessian of all entries."""
-    column = Column(8, 4, 3, 6.0)
-    step = 1e-3
-    largest = curvature_at_start(column)
-    rng, root = np.random.default_rng(0), column.multiplicities**0.5
-    for _ in range(50):
-        direction = rng.normal(size=4)
-        direction /= np.linalg.norm(direction)
-        moved = step * direction / root
-        second = (column.loss(moved) - 2 * column.loss(0 * moved) + column.loss(-moved)) / step**2
-        assert second <= largest * (1 + 1e-3)
-
-
 # The sampled runs: as many looks, seeds and sizes as asked for, and the same bits again.
-
-
-def rows(run):
-    return pd.DataFrame(run.rows(lambda *_: None))
-
-
-def test_equal_runs_have_equal_bits(page):
-    for run in (page.steps(100), page.alone(100, page.config.rates[0]), page.both(100), page.samples(101)):
-        pd.testing.assert_frame_equal(rows(run), page.store.get(run), check_exact=False, rtol=1e-12)
 
 
 def test_looks_and_seeds(page, tables):
     settings = page.config
     assert set(tables.both.seed) == set(settings.all_seeds)
-    assert tables.both.groupby("seed").step.apply(list).iloc[0] == settings.both.look_steps
+    assert tables.both.groupby("seed").step.apply(list).iloc[0] == list(range(0, 41, 2))
     assert set(tables.alone.rate) == {settings.steps_at(rate).rate for rate in settings.rates}
     assert tables.steps.groupby("seed")["count"].apply(list).iloc[0] == list(settings.drawn)
 
@@ -181,15 +168,9 @@ def test_samples_are_learnt(page, tables):
 
 
 def test_blocks_are_looked_at_before_and_after(page, tables):
-    assert len(tables.blocks) == 2 * len(page.blocks())
     first, last = (tables.blocks[tables.blocks.step == step] for step in (0, page.config.blocks.steps))
+    assert len(first) == len(last) == 2 * page.config.blocks.seeds * len(page.config.blocks.layers)
     assert (last.accuracy.to_numpy() > first.accuracy.to_numpy() + 0.5).all()
-
-
-def test_the_inverse_map_reads_rows(task):
-    turned = _inverse(task)
-    assert all(turned.permutation[label] == token for token, label in enumerate(task.permutation))
-    assert recall(turned, task.read_out(1.0).T) == 1
 
 
 # The steps of the proofs in many cases, and assumptions dropped.
@@ -205,9 +186,8 @@ def test_every_kind_of_case_is_tried(page, tables):
     assert tables.proofs[tables.proofs.kind == "V near cP"].identity.isna().all()
 
 
-def test_other_seeds_are_other_cases():
-    first, again, other = (list(ListProofs(2, seed).rows(lambda *_: None)) for seed in (0, 0, 1))
-    assert first[0]["curvature"] == again[0]["curvature"] != other[0]["curvature"]
+def test_other_seeds_are_other_cases(page):
+    assert page.store.get(list_proofs(1, 0)).curvature[0] != page.store.get(list_proofs(1, 1)).curvature[0]
 
 
 def test_every_part_is_followed(tables):
@@ -236,51 +216,160 @@ def test_what_the_other_parts_hold(page, tables):
     assert (tables.dropped("theorem 4.4").number < 1e-3).all()
 
 
+# Training: equal seeds and equal bits, beside the exact flow, both matrices, and what is told of a look.
+
+TASK, SETS = cyclic_lists(12, 3), uniform_sets(12, 3).sequences
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def trained(readout, how, seed=0):
+    """Return both matrices at the end."""
+    *_, (_, scores, read_out) = sgd(TASK, 3, readout, how, generator(seed))
+    return scores, read_out
+
+
+@pytest.mark.parametrize("readout", [30.0, None])
+def test_looks_are_at_equal_distances_and_equal_seeds_give_equal_bits(readout):
+    how = Steps(0.5, 8, 10, 4)
+    looks = list(sgd(TASK, 3, readout, how, generator(1)))
+    assert [step for step, *_ in looks] == [0, 2, 5, 8, 10]
+    assert not looks[0][1].any()
+    assert torch.equal(looks[-1][1], trained(readout, how, 1)[0])
+    assert not torch.equal(looks[-1][1], trained(readout, how, 2)[0])
+
+
+def test_with_small_steps_and_large_batches_it_is_the_flow():
+    scores, _ = trained(30.0, Steps(0.005, 4000, 100, 1))
+    exact = flow(Column(12, 3, 3, 30.0), 0.5 * (30 / 3) ** 2).scores(50.0)
+    columns = torch.stack([scores[list(listed), token] for token, listed in enumerate(TASK.lists)])
+    assert columns.mean(0).tolist() == pytest.approx(exact[:3].tolist(), abs=0.02)
+
+
+def test_both_matrices_learn_the_task():
+    seen = look(TASK, *trained(None, Steps(5.0, 64, 150, 1)), SETS)
+    assert seen["accuracy"] > 0.98
+    assert seen["readout"] > 3
+    assert seen["attention"] > 0.5
+
+
+def test_what_a_look_tells():
+    fixed, scores = TASK.read_out(30.0).float(), torch.zeros(12, 12)
+    nothing = look(TASK, scores, fixed, SETS)
+    assert nothing["accuracy"] == nothing["ordered"] == 0
+    assert nothing["attention"] == pytest.approx(1 / 3)
+    assert nothing["readout"] == 30
+    for token, listed in enumerate(TASK.lists):
+        scores[list(listed), token] = torch.tensor([3.0, 2.0, 1.0])
+    seen = look(TASK, scores, fixed, SETS)
+    assert (seen["accuracy"], seen["listed_accuracy"], seen["ordered"]) == (1, 1, 1)
+    scores[list(TASK.lists[1]), 1] = torch.tensor([3.0, 1.0, 2.0])  # not in order
+    scores[list(TASK.lists[2]), 2] = torch.tensor([3.0, 2.0, 0.0])  # not above all others
+    assert look(TASK, scores, fixed, SETS)["ordered"] == pytest.approx(10 / 12)
+
+
+def test_a_fixed_sample_is_learnt_and_new_sequences_less():
+    drawn = draw_sequences(12, 3, 20, generator())
+    scores = trained_on(TASK, 30.0, 0.3, drawn, 500)
+    assert error_of(TASK, 30.0, scores, drawn) == 0
+    more = trained_on(TASK, 30.0, 0.3, draw_sequences(12, 3, 300, generator(1)), 500)
+    assert 0 < error_of(TASK, 30.0, more, SETS) + 0.001 < error_of(TASK, 30.0, scores, SETS)
+
+
+def test_a_rate_that_is_too_large_is_named():
+    with pytest.raises(NonFiniteLoss, match="diverged at the rate 1e\\+38; choose a smaller one"):
+        trained(None, Steps(1e38, 8, 20, 1))
+
+
+# A transformer block on the task: without positions, with its attention read off, and trained.
+
+SMALL, SHAPE = cyclic_lists(8, 3), EncoderShape(16, 1, 1, 32)
+DRAWN = draw_sequences(8, 3, 20, generator())
+
+
+@pytest.mark.parametrize("mlp", [False, True])
+def test_the_order_of_a_sequence_does_not_matter(mlp):
+    model = new_block(8, 3, SHAPE, mlp, seed=1).double()
+    logits = logits_of(model, DRAWN)
+    assert logits.shape == (20, 3, 8)
+    torch.testing.assert_close(logits_of(model, DRAWN.flip(1)).flip(1), logits)
+
+
+def test_without_its_mlp_a_block_has_none_after_training_either():
+    model = new_block(8, 3, SHAPE, mlp=False, seed=1)
+    train_block(model, SMALL, 1e-2, 8, 3, generator())
+    block = model.blocks[0]
+    assert not block.mlp_out.weight.any()
+    assert not model.position.weight.any()
+    assert not block._mlp(torch.randn(2, 16)).any()
+    assert new_block(8, 3, SHAPE, mlp=True, seed=1).blocks[0].mlp_out.weight.any()
+
+
+def test_attention_is_what_the_block_attends_with():
+    """With it the block's own sum is made again by hand."""
+    model = new_block(8, 3, SHAPE, mlp=False, seed=2).double()
+    (weights,) = attention_of(model, DRAWN)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(20, 1, 3).double())
+    block = model.blocks[0]
+    h = model.embedding_norm(model.word(DRAWN + 1))
+    values = (block.attention_norm(h) @ block.attention.qkv.weight[32:].T) + block.attention.qkv.bias[32:]
+    torch.testing.assert_close(block(h, None), h + block.attention.out(weights[:, 0] @ values))
+    two = attention_of(new_block(8, 3, EncoderShape(16, 2, 2, 32), mlp=True, seed=0), DRAWN)
+    assert [tuple(layer.shape) for layer in two] == [(20, 2, 3, 3)] * 2
+
+
+def test_it_learns_where_to_look():
+    model, everything = new_block(8, 3, SHAPE, mlp=False, seed=3), uniform_sets(8, 3).sequences
+    assert block_look(model, SMALL, everything)["attention"] == pytest.approx(1 / 3, abs=0.02)
+    train_block(model, SMALL, 1e-2, 64, 200, generator(3))
+    after = block_look(model, SMALL, everything)
+    assert after["accuracy"] > 0.95
+    assert after["listed_accuracy"] > 0.9
+    assert after["attention"] > 0.6
+
+
 # The page on decision lists: which runs it reads, and what its parameters change.
 
 
-def open_page(**given):
-    return STUDY.open("ii4_decision_lists", {"preset": "smoke", **given})
+def keys(**given):
+    """Return the keys of a page's runs by the frame that they go into."""
+    page = STUDY.open("ii4_decision_lists", {"preset": "smoke", **given})
+    named = [(name, run.key) for name, run, _ in page.labelled()]
+    return {name: {key for other, key in named if other == name} for name, _ in named}
 
 
-def test_all_that_its_tables_read_is_among_its_runs(page, tables):
+def test_runs_have_their_own_keys_and_are_all_that_is_read(page, tables):
     assert not tables.flows.empty
     assert all(page.store.has(run) for run in page.runs())
+    assert len({run.key for run in page.runs()}) == len(page.runs())
 
 
-def test_runs_have_their_own_keys():
-    keys = [run.key for run in open_page().runs()]
-    assert len(set(keys)) == len(keys)
+def test_equal_runs_have_equal_bits(page, tmp_path):
+    again, seed = replace(page, store=Store(tmp_path)), {"seed": page.config.all_seeds[1]}
+    for name, run, labels in again.labelled():
+        if name in ("steps", "alone", "both", "samples") and seed.items() <= labels.items():
+            pd.testing.assert_frame_equal(again.store.get(run), page.store.get(run), rtol=1e-12)
 
 
 def test_both_matrices_are_trained_on_larger_tasks_where_a_preset_has_some(page):
-    larger = TaskShape(20, 4, 3)
-    own = replace(page.config, larger=(larger,))
-    wider = replace(page, config=own)
-    assert len(wider.runs()) == len(page.runs()) + own.seeds
+    wider = replace(page, config=replace(page.config, larger=(TaskShape(20, 4, 3),)))
+    assert len(wider.runs()) == len(page.runs()) + page.config.seeds
     compute_all(wider.store, wider.runs(), 1)
-    table = joint_by_vocabulary(wider.tables)
-    assert table["vocabulary L"].tolist() == [own.task.words] * own.seeds + [20] * own.seeds
-    assert table.drop(columns="vocabulary L")[: own.seeds].equals(joint_table(page.tables))
-    last = wider.store.get(wider.both(100, larger)).accuracy.iloc[-1]
-    assert table["accuracy at the end"].iloc[own.seeds] == last
+    table = joint_table(wider.results)
+    assert table["vocabulary L"].tolist() == [12] * page.config.seeds + [20] * page.config.seeds
+    assert table[: page.config.seeds].equals(joint_table(page.results))
     assert [task.words for task in PRESETS["gpu"].larger] == [400, 800]
 
 
 def test_a_parameter_changes_what_it_is_about():
-    first, other = open_page(), open_page(steps=50)
-    assert first.both(100).key != other.both(100).key
-    assert first.flows.key == other.flows.key
-    assert first.alone(100, 0.3).key == other.alone(100, 0.3).key
-    assert open_page(vocabulary=16).flows.key != first.flows.key
-    assert open_page(readout=20).alone(100, 0.3).readout == 20
-    assert 20 in open_page(readout=20).flows.readouts
-
-
-def test_seeds_are_those_of_everything_drawn():
-    page = open_page(seeds=3)
-    assert page.seeds == 3
-    assert len({run.seed for run in page.runs() if hasattr(run, "how") and hasattr(run, "looked")}) == 3
+    first = keys()
+    changed = lambda **given: {name for name, own in keys(**given).items() if own != first[name]}  # noqa: E731
+    assert changed(steps=50) == {"both"}
+    assert changed(readout=20) == {"flows", "curves", "alone"}
+    assert changed(seeds=3) == {"steps", "alone", "both", "samples"}
+    assert {"flows", "curves", "descents", "steps", "alone", "both"} <= changed(vocabulary=16)
 
 
 def test_the_statements_are_judged_from_its_runs(page):

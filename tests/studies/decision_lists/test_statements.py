@@ -1,7 +1,9 @@
-"""Every statement has checks, and breaking what it is about makes it fail."""
+"""Every statement has checks, breaking what it is about makes it fail; what they are computed from."""
 
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from sameloss.studies.decision_lists import statements
@@ -52,11 +54,6 @@ def test_a_number_that_is_not_so_fails_its_statement(tables, frame, column, valu
     assert judge_checks(found[found.of == of]) is Judgement.FAILS
 
 
-def test_the_printed_map_misses_one_label():
-    assert statements._missed(200, 201) == 1
-    assert statements._missed(200, 200) == 0
-
-
 @pytest.mark.parametrize("preset", ["laptop", "gpu", "paper"])
 def test_every_preset_has_what_every_statement_is_checked_on(preset):
     """Of flows alone, which presets sweep differently."""
@@ -71,3 +68,55 @@ def test_what_was_not_reached_refutes_nothing(tables):
     nothing = tables.alone.assign(ordered=0.0)
     verdicts = judged(checks(replace(tables, alone=nothing)))
     assert verdicts["sgd"] == str(Judgement.UNTESTED)
+
+
+# The numbers behind them: moments of perfection, times between looks, sizes between samples.
+
+
+def test_perfection_is_the_first_event_that_is_right(tables):
+    events = tables.events(30.0)
+    row = tables.sweep("readout").query("readout == 30")
+    assert row.time.item() == events[events.accuracy == 1].time.min()
+    flows = tables.flows[tables.flows.accuracy < 1]
+    never = replace(tables, flows=flows).perfect  # a flow that is not perfect in time stays in the table
+    assert len(never) == len(tables.perfect)
+    assert never.time.isna().all()
+
+
+def test_a_level_is_reached_between_two_points():
+    x, y = pd.Series([0, 20, 40]), pd.Series([0.0, 0.25, 0.75])
+    assert statements.crossing(x, y, 0.5) == 30
+    assert statements.crossing(x, y, 0.75) == 40
+    assert statements.crossing(x, y, 0.0) == 0
+    assert np.isnan(statements.crossing(x, y, 0.8))
+
+
+def test_an_exponent_of_known_samples(tables):
+    rows = [
+        {"seed": seed, "words": words, "size": size, "error": (1 + seed / 10) * words**1.5 / size}
+        for seed in (1, 2, 3)
+        for words in (10, 20, 40)
+        for size in 2 ** np.arange(2, 12)
+    ]
+    found = replace(tables, samples=pd.DataFrame(rows))
+    assert statements.sample_slope(found, 0.3).value == pytest.approx(1.5, abs=1e-6)
+    assert statements.samples_needed(found, 0.3).loc[10, 1] == pytest.approx(1.1 * 10**1.5 / 0.3)
+
+
+def test_growth_of_a_known_sweep():
+    sweep = pd.DataFrame({"words": [10, 20, 40], "length": 8, "time": [100.0, 400.0, 1600.0]})
+    growth = np.log(20) / np.log(40)  # of L² over L² log L
+    assert statements.logarithmic_growth(sweep) == pytest.approx(growth)
+
+
+def test_the_bound_of_uniform_attention(page):
+    exact = statements.uniform_bound(page.config)
+    assert (exact.mean, exact.standard_error) == (pytest.approx(0.60606, abs=1e-5), 0)
+    drawn = statements.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
+    assert drawn.mean == pytest.approx(0.08, abs=1e-3)
+
+
+def test_what_both_matrices_reach(tables):
+    table = statements.joint_table(tables)
+    assert table["accuracy on the plateau"].dropna().between(0, 1).all()
+    assert table["accuracy at the end"].tolist() == tables.both.groupby("seed").accuracy.last().tolist()

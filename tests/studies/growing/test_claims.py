@@ -6,23 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.errors import StoreError
-from sameloss.studies.growing import claims as found
-from sameloss.studies.growing.claims import (
-    CLAIMS,
-    EARLY,
-    FROM_NOTHING,
-    GAIN,
-    STACKING_TOPICS,
-    TOPICS,
-    Grown,
-    found_by_record,
-    found_in,
-    judged,
-    stacks_in,
-)
-from sameloss.studies.growing.experiment import PRESETS
-from sameloss.studies.verdict import Verdict, judge
+from sameloss.studies.growing.claims import CLAIMS, EARLY, FROM_NOTHING, STACKING_TOPICS, of_each
+from sameloss.studies.verdict import Verdict, judge, verdict_table
 
 # Effects on results that were made up.
 
@@ -37,9 +22,10 @@ def test_correlations_turn_at_the_planted_look(made_up):
 
 
 def test_regrets_are_those_of_the_worst_and_of_the_best(made_up):
-    assert made_up.regrets(0) == pytest.approx([1] * 3)
-    assert made_up.regrets(4) == pytest.approx([0] * 3)
-    assert made_up.regret_of(made_up.always(made_up.operators[0])) == pytest.approx([0] * 3)
+    regrets = {name: made_up.regret_of(picked) for name, picked in made_up.choices.items()}
+    assert regrets["LAG@0"] == pytest.approx([1] * 3)
+    assert regrets["LAG@10"] == pytest.approx([0] * 3)
+    assert regrets["oracle"] == pytest.approx([0] * 3)
     assert made_up.by_lot() == pytest.approx([0.5] * 3)
     assert made_up.chosen() == pytest.approx(made_up.final[:, 0])
 
@@ -62,38 +48,13 @@ def test_seeds_that_agree_share_an_order_and_others_do_not(made_up):
     shuffled = made_up.kl.copy()
     shuffled[1, -1] = shuffled[1, -1, ::-1]
     assert replace(made_up, kl=shuffled).shared_order().value < 0
-    names = ("chosen_by", "kl", "not_grown", "scratch", "accuracy")
-    alone = {name: getattr(made_up, name)[:1] for name in names}
+    alone = {name: getattr(made_up, name)[:1] for name in SEEDS_FIRST}
     landscape = {name: own[:1] for name, own in made_up.landscape.items()}
     assert np.isnan(replace(made_up, **alone, landscape=landscape).shared_order().value)
 
 
 def test_the_early_look_is_at_the_thesis_share(made_up):
     assert made_up.steps[made_up.early] == made_up.look(EARLY * 40) == 2
-
-
-def test_operators_share_all_variance_where_shallow_models_agree(made_up):
-    assert made_up.operator_share() == pytest.approx(1, abs=1e-3)
-    rng = np.random.default_rng(0)
-    alone = made_up.kl.copy()
-    alone[:, -1] = np.exp(rng.standard_normal(alone[:, -1].shape))
-    assert abs(replace(made_up, kl=alone).operator_share()) < 0.6
-
-
-def test_the_share_is_that_of_a_two_way_layout():
-    """Against the variances that were planted: operators 0.09, the rest 0.01."""
-    rng = np.random.default_rng(1)
-    settings = replace(PRESETS["laptop-long"].growing, seeds=40)
-    shape = (40, len(settings.look_steps), len(settings.operators))
-    kl = np.ones(shape)
-    order, noise = 0.3 * rng.standard_normal(shape[2]), 0.1 * rng.standard_normal((shape[0], shape[2]))
-    kl[:, -1] = np.exp(order + noise + rng.standard_normal((40, 1)))
-    nothing = np.ones(shape[:2])
-    planted = Grown(settings, kl, kl, nothing, nothing, {}, np.ones((40, shape[2])))
-    expected = order.var(ddof=1) / (order.var(ddof=1) + 0.01)
-    assert planted.operator_share() == pytest.approx(expected, abs=0.01)
-    few = replace(planted, **{name: getattr(planted, name)[:1] for name in SEEDS_FIRST})
-    assert np.isnan(few.operator_share())
 
 
 def test_it_tells_the_end_from_the_planted_look(made_up):
@@ -104,8 +65,8 @@ def test_it_tells_the_end_from_the_planted_look(made_up):
 
 
 def test_what_was_picked_has_its_accuracy(made_up):
-    assert made_up.accuracy_of(made_up.picked()) == pytest.approx([90] * 3)
-    assert made_up.accuracy_of(made_up.picked(0)) == pytest.approx([80] * 3)
+    assert of_each(made_up.accuracy, made_up.picked()) == pytest.approx([90] * 3)
+    assert of_each(made_up.accuracy, made_up.picked(0)) == pytest.approx([80] * 3)
 
 
 def test_the_gate_is_not_fooled_by_the_least_of_many(made_up):
@@ -139,11 +100,9 @@ def test_where_loss_ranges_do_not_meet_nothing_is_compared(stacked):
 
 
 def test_claims_are_judged_as_they_are_oriented(stacked):
-    found = judged(STACKING_TOPICS, stacked)
-    assert {judge(one.effect, one.claim) for one in found} == {Verdict.DIRECTION}
-    flat = replace(stacked, stages=stacked.stages.assign(kl=1.0))
-    gated = {one.claim.id for one in judged(STACKING_TOPICS, flat) if np.isnan(one.effect.value)}
-    assert gated == {claim.id for topic in STACKING_TOPICS for claim in topic.claims if claim.gated}
+    assert set(verdict_table(STACKING_TOPICS, stacked).verdict) == {Verdict.DIRECTION}
+    flat = verdict_table(STACKING_TOPICS, replace(stacked, stages=stacked.stages.assign(kl=1.0)))
+    assert set(flat.id[flat.ours.notna()]) == {"stack-headroom", "stack-knows", "stack-flatter"}
 
 
 # Tables say the same whether they come from runs or were written and read again.
@@ -157,38 +116,20 @@ def written(tables, folder):
 
 
 def test_what_is_read_again_says_the_same(page, tmp_path):
-    again = found_in(page.config, written(page.record_tables(), tmp_path))
-    assert again.kl == pytest.approx(page.grown.kl, rel=1e-5)
-    assert again.scratch == pytest.approx(page.grown.scratch, rel=1e-5)
-    assert again.accuracy == pytest.approx(page.grown.accuracy, rel=1e-5)
+    again = page.read(written(page.tables(), tmp_path), page.config)
+    assert again.kl == pytest.approx(page.results.kl, rel=1e-5)
+    assert again.scratch == pytest.approx(page.results.scratch, rel=1e-5)
+    assert again.accuracy == pytest.approx(page.results.accuracy, rel=1e-5)
     assert set(again.aged) == {8, 20}
     assert again.aged[8].kl.shape[0] == 1
-    assert again.aged[20].kl[0] == pytest.approx(page.grown.kl[0], rel=1e-5)
+    assert again.aged[20].kl[0] == pytest.approx(page.results.kl[0], rel=1e-5)
     assert again.diverged == ()
 
 
 def test_so_do_stacks(stacking, tmp_path):
-    again = stacks_in(stacking.config, written(stacking.record_tables(), tmp_path))
-    assert again.final("middle") == pytest.approx(stacking.stacks.final("middle"), rel=1e-5)
-    assert again.tasks == stacking.stacks.tasks
-
-
-def test_a_record_is_read_as_its_preset_was(page, tmp_path, monkeypatch):
-    tables = page.record_tables()
-    monkeypatch.setattr(found, "recorded", lambda name, preset, of: tables[name])
-    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
-    assert found_by_record("ii5_growing", "laptop-long").kl == pytest.approx(page.grown.kl)
-
-
-def test_a_record_of_other_seeds_is_refused_with_what_to_do(page, monkeypatch):
-    tables = page.record_tables()
-    others = {**tables, "candidates": tables["candidates"].assign(seed=7)}
-    monkeypatch.setattr(found, "recorded", lambda name, preset, of: others[name])
-    monkeypatch.setattr(found, "PRESETS", {"laptop-long": page.config})
-    with pytest.raises(
-        StoreError, match=r"holds the seeds \[7\], and the preset has .*; record it again: make record"
-    ):
-        found_by_record("ii5_growing", "laptop-long")
+    again = stacking.read(written(stacking.tables(), tmp_path), stacking.config)
+    assert again.final("middle") == pytest.approx(stacking.results.final("middle"), rel=1e-5)
+    assert again.tasks == stacking.results.tasks
 
 
 # Every claim of growing is computed, gated, and judged as it is oriented.
@@ -197,30 +138,25 @@ BY_ID = {claim.id: claim for claim in CLAIMS}
 
 
 def verdict(name, grown):
-    return judge(BY_ID[name].compute(grown), BY_ID[name])
+    return judge(BY_ID[name].effect(grown), BY_ID[name])
 
 
-def test_every_claim_has_an_id_of_its_own_and_a_topic():
-    assert len(BY_ID) == len(CLAIMS) == sum(len(topic.claims) for topic in TOPICS)
+def test_every_claim_has_an_id_of_its_own():
+    assert len(BY_ID) == len(CLAIMS)
     assert {claim.page for claim in CLAIMS} == {"ii5_growing"}
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.id)
 def test_every_claim_is_computed_of_what_was_made_up(claim, made_up):
-    assert np.isfinite(claim.compute(made_up)).all() or claim.id == "grow-initial-copies"
+    assert np.isfinite(claim.effect(made_up)).all() or claim.id == "grow-initial-copies"
 
 
 def test_without_depth_to_gain_nothing_but_the_gate_is_testable(made_up):
     flat = replace(made_up, not_grown=made_up.not_grown - 1.0)
-    assert judge(GAIN.claims[0].compute(flat), GAIN.claims[0]) == Verdict.CONTRADICTED
+    assert verdict("grow-headroom", flat) == Verdict.CONTRADICTED
     for claim in CLAIMS[1:]:
-        untestable = judge(claim.compute(flat), claim) == Verdict.NOT_TESTABLE
-        assert untestable == claim.gated
-    assert {claim.id for claim in CLAIMS if not claim.gated} == {
-        "grow-headroom",
-        "grow-age-spread",
-        "grow-age-tells",
-    }
+        untestable = judge(claim.effect(flat), claim) == Verdict.NOT_TESTABLE
+        assert untestable == (claim.id not in ("grow-headroom", "grow-age-spread", "grow-age-tells"))
 
 
 def test_where_sentences_are_too_few_to_order_operators_nothing_about_order_is_testable(made_up):
@@ -229,8 +165,8 @@ def test_where_sentences_are_too_few_to_order_operators_nothing_about_order_is_t
     chance[:, -1, 0] = chance[:, -1].min(1) - 0.01  # the best is found all the same
     blind = replace(made_up, chosen_by=chance)
     assert blind.headroom().low > 0
-    untestable = {claim.id for claim in CLAIMS if np.isnan(claim.compute(blind).value)}
-    assert untestable >= {claim.id for claim in CLAIMS if claim.ranks}
+    untestable = {claim.id for claim in CLAIMS if np.isnan(claim.effect(blind).value)}
+    assert untestable >= {claim.id for claim in CLAIMS if claim.unit in ("Spearman", "relative regret")}
     assert untestable.isdisjoint({"grow-headroom", "grow-scratch", "grow-disruption", "grow-preserving"})
 
 
@@ -272,4 +208,4 @@ def test_where_all_operators_preserve_or_none_does_they_are_not_compared(made_up
         landscape={name: own[:, :kept] for name, own in made_up.landscape.items()},
         accuracy=made_up.accuracy[:, :kept],
     )
-    assert np.isnan(BY_ID["grow-preserving"].compute(fewer).value)
+    assert np.isnan(BY_ID["grow-preserving"].effect(fewer).value)

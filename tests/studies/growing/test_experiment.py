@@ -12,12 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
-from sameloss.models.grow import PRESERVING, repeated, stacked
+from sameloss.models.enlarge import PRESERVING, repeated, stacked
 from sameloss.runs.cost import H200
-from sameloss.store.manifest import SCRATCH
-from sameloss.store.store import Store, with_ancestors
+from sameloss.store.store import SCRATCH, Store, with_ancestors
 from sameloss.studies.growing import experiment as runs
-from sameloss.studies.growing import pages
 from sameloss.studies.growing.claims import CLAIMS, FROM_NOTHING, PAID
 from sameloss.studies.growing.experiment import (
     NOT_GROWN,
@@ -26,11 +24,11 @@ from sameloss.studies.growing.experiment import (
     WAYS,
     Candidates,
     GrowthBase,
-    GrowthLandscape,
     Member,
     Operator,
     Pairs,
     Stage,
+    growth_landscape,
     read_moments,
 )
 from sameloss.studies.growing.pages import STUDY, GrowingPage, StackingPage
@@ -77,9 +75,8 @@ def test_the_fixed_ways_repeat_what_their_names_say():
 
 
 def test_looks_are_of_the_last_stage_and_end_with_it():
-    assert SMALL_STAGES.looks == (15, 30, 45, 60)
-    assert replace(SMALL_STAGES, last_steps=100).looks == (25, 50, 75, 100)
-    assert replace(SMALL_STAGES, looked=2).looks == (30, 60)
+    assert SMALL_STAGES.looks(60) == (15, 30, 45, 60)
+    assert replace(SMALL_STAGES, looked=2).looks(60) == (30, 60)
 
 
 def test_layers_that_there_are_not_cannot_be_repeated():
@@ -105,9 +102,9 @@ def test_every_preset_has_operators_enough_and_its_baselines_among_them(name):
     growing = PRESETS[name].growing
     assert len(growing.operators) >= (6 if name in ("smoke", "laptop") else 8)
     assert len(set(growing.operators)) == len(growing.operators)
-    assert {growing.last, growing.random_top} <= set(growing.operators)
-    shallow = growing.shape.layers
-    assert growing.last.layers(shallow, growing.added) == stacked(shallow, growing.added)
+    assert {growing.on_top("duplicate"), growing.on_top("random")} <= set(growing.operators)
+    shallow, added = growing.shape.layers, growing.added
+    assert growing.on_top("duplicate").layers(shallow, added) == stacked(shallow, added)
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -169,7 +166,7 @@ def test_parameters_reach_the_runs(tmp_path):
     assert candidates.base.optimisation.steps == 30
     assert candidates.base.objective.label_noise == 1
     assert (candidates.steps, candidates.carried) == (20, "reset")
-    assert list(page.growing.all_seeds) == [0, 1, 2]
+    assert list(page.settings.all_seeds) == [0, 1, 2]
 
 
 # The runs, at a tiny scale, against what they are made of.
@@ -189,9 +186,9 @@ def test_a_base_keeps_what_its_optimiser_knows(page):
 
 
 def test_every_operator_is_looked_at_at_every_look(page, table):
-    names = [operator.name for operator in page.growing.operators]
+    names = [operator.name for operator in page.settings.operators]
     assert set(zip(table.operator, table.step, strict=True)) == {
-        (name, step) for name in names for step in page.growing.look_steps
+        (name, step) for name in names for step in page.settings.look_steps
     }
     assert (table[["chosen_by", "kl"]] > 0).to_numpy().all()
     assert table[table.step == 0].loss.isna().all()
@@ -203,7 +200,7 @@ def test_preserving_operators_begin_where_the_shallow_model_ended(page, table):
     assert set(alone.operator) == {NOT_GROWN}
     before = alone[alone.step == 0].kl.item()
     first = table[table.step == 0].set_index("operator").kl
-    for operator in page.growing.operators:
+    for operator in page.settings.operators:
         same = first[operator.name] == pytest.approx(before, abs=1e-6)
         assert same if operator.filling in PRESERVING else not same
 
@@ -211,15 +208,15 @@ def test_preserving_operators_begin_where_the_shallow_model_ended(page, table):
 def test_all_candidates_see_the_batches_that_the_shallow_model_would(page, table):
     """One that preserves the function has the shallow model's loss on the first batch."""
     alone = page.store.get(page.not_grown(0))
-    assert 1 in page.growing.look_steps
+    assert 1 in page.settings.look_steps
     loss = alone[alone.step == 1].loss.item()
-    silent = next(o.name for o in page.growing.operators if o.filling == "silent")
+    silent = next(o.name for o in page.settings.operators if o.filling == "silent")
     assert table[(table.step == 1) & (table.operator == silent)].loss.item() == pytest.approx(loss, abs=1e-6)
 
 
 def test_a_candidate_alone_is_the_same_as_among_the_others(page, table):
-    chosen = page.growing.operators[1]
-    alone = page.store.get(page.grown_by(0, (chosen,)))
+    chosen = page.settings.operators[1]
+    alone = page.store.get(page.grown_by(page.base(0), (chosen,)))
     among = table[table.operator == chosen.name]
     pd.testing.assert_frame_equal(
         alone.reset_index(drop=True), among.reset_index(drop=True), check_exact=False, rtol=1e-3, atol=1e-5
@@ -240,7 +237,7 @@ def test_the_pairs_kl_is_that_of_all_positions_on_average(page):
 
 
 def test_training_from_nothing_costs_no_more(page):
-    growing = page.growing
+    growing = page.settings
     shallow, deep = (
         s.flops(growing.language.words, growing.language.max_length) for s in (growing.shape, growing.deep)
     )
@@ -280,16 +277,16 @@ def test_killed_candidates_go_on_where_they_were_saved(page, table, tmp_path, mo
 
 def undisturbed(page):
     """Return the runs of a page to which it is nothing what becomes of its candidates."""
-    trained = {run.key for seed in page.growing.all_seeds for run in page.candidates(seed)}
+    trained = {run.key for seed in page.settings.all_seeds for run in page.candidates(seed)}
     for run in with_ancestors(page.runs()):
         from_there = trained & {one.key for one in with_ancestors([run])}
-        if not from_there or isinstance(run, GrowthLandscape):  # which is of before the first step
+        if not from_there or isinstance(run, growth_landscape):  # which is of before the first step
             yield run
 
 
 def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, tmp_path):
     """The first operator's model is made of NaN after its first step; the page goes on."""
-    whole = page.grown  # computed before anything breaks
+    whole = page.results  # computed before anything breaks
     trained = runs.train_together
 
     def breaking(ensemble, *given):
@@ -302,8 +299,8 @@ def test_a_candidate_that_diverges_is_ranked_last_and_named(page, monkeypatch, t
     monkeypatch.setattr(runs, "train_together", breaking)
     alone = replace(page, config=replace(page.config, ages=()))
     lost = replace(alone, store=with_copies(undisturbed(alone), page.store, tmp_path / "lost"))
-    found = lost.grown
-    assert found.diverged == (page.growing.operators[0].name,)
+    found = lost.results
+    assert found.diverged == (page.settings.operators[0].name,)
     assert (found.final[:, 0] == found.kl.max((1, 2))).all()
     assert (found.picked() > 0).all()
     assert found.final[:, 1:] == pytest.approx(whole.final[:, 1:], rel=1e-3)
@@ -328,7 +325,7 @@ def test_a_member_is_the_model_of_its_row(page, table):
 def test_the_landscape_of_operators_that_preserve_the_function(page):
     found = page.store.get(page.landscape(0)[0]).set_index("operator")
     assert (found > 0).to_numpy().all()
-    assert len(found) == len(page.growing.operators)
+    assert len(found) == len(page.settings.operators)
 
 
 def test_information_beyond_the_neighbours_falls_with_the_window(page):
@@ -397,7 +394,7 @@ def test_trials_are_counted(stacking, adaptive):
     fixed = stacking.last_stage(0, "last")
     deep = fixed.root.flops_of_step(fixed.shape)
     assert adaptive.flops - fixed.flops == pytest.approx(adaptive.lag * deep)
-    language = stacking.stacking.language
+    language = stacking.settings.language
     by_hand = sum(
         steps * 32 * replace(fixed.shape, layers=layers).flops(language.words, language.max_length)
         for layers, steps in ((1, 12), (2, 12), (3, 24))
@@ -450,7 +447,7 @@ def test_a_stage_keeps_models_and_moments(stacking, adaptive):
 def test_all_ways_are_among_the_tables(stacking):
     for run in stacking.runs():
         stacking.store.get(run)
-    stacks = stacking.stacks
+    stacks = stacking.results
     assert set(stacks.known.way) == {*WAYS, PAID, NOT_GROWN, FROM_NOTHING}
     assert stacks.tasks == ["root", "span2"]
     assert (stacks.known[[*stacks.tasks]] <= 100).to_numpy().all()
@@ -466,9 +463,9 @@ def test_all_ways_are_among_the_tables(stacking):
 def test_everything_is_computed_beforehand_and_found(page):
     for run in page.runs():
         page.store.get(run)
-    grown = page.grown
+    grown = page.results
     seeds, looks, operators = grown.kl.shape
-    assert (seeds, looks, operators) == (2, len(page.growing.look_steps), len(page.growing.operators))
+    assert (seeds, looks, operators) == (2, len(page.settings.look_steps), len(page.settings.operators))
     table = page.store.get(page.candidates(1)[0])
     name = grown.operators[2].name
     own = table[table.operator == name]
@@ -476,18 +473,6 @@ def test_everything_is_computed_beforehand_and_found(page):
     assert grown.chosen_by[1, :, 2] == pytest.approx(own.chosen_by.to_numpy())
     verdicts = page.verdicts()
     assert verdicts.id.tolist() == [claim.id for claim in CLAIMS]
-
-
-def test_records_stand_beside_a_page_judged_as_it_is(page, monkeypatch):
-    """A record that found what the page did, with five seeds, says the same under the page's tolerance."""
-    verdicts = page.verdicts()
-    monkeypatch.setattr("sameloss.studies.evidence.records", lambda name: {"laptop-long": {"seeds": 5}})
-    monkeypatch.setattr(pages, "found_by_record", lambda name, preset: page.grown)
-    evidence = page.evidence(verdicts)
-    sources = [str(source) for source in evidence.source.unique()]
-    assert sources == ["laptop-long, recorded, 5 seeds", "smoke, this page, 2 seeds"]
-    recorded, own = (evidence[evidence.source == source] for source in evidence.source.unique())
-    assert recorded.verdict.tolist() == own.verdict.tolist()
 
 
 def test_every_seed_has_its_own_runs(page):
@@ -500,14 +485,14 @@ def test_every_seed_has_its_own_runs(page):
 
 def test_candidates_that_do_not_fit_are_trained_in_parts(page):
     """With the same results, since a candidate is the same alone as among others."""
-    parts = replace(page.growing, together=4, seeds=1)
+    parts = replace(page.settings, together=4, seeds=1)
     parted = GrowingPage(page.name, replace(page.config, growing=parts), page.store)
     assert [len(run.operators) for run in parted.candidates(0)] == [4, 2]
-    assert sum((run.operators for run in parted.candidates(0)), ()) == page.growing.operators
+    assert sum((run.operators for run in parted.candidates(0)), ()) == page.settings.operators
     for run in parted.runs():
         page.store.get(run)
-    assert parted.grown.kl == pytest.approx(page.grown.kl[:1], rel=1e-3)
-    assert parted.grown.landscape["trace"] == pytest.approx(page.grown.landscape["trace"][:1], rel=1e-6)
+    assert parted.results.kl == pytest.approx(page.results.kl[:1], rel=1e-3)
+    assert parted.results.landscape["trace"] == pytest.approx(page.results.landscape["trace"][:1], rel=1e-6)
 
 
 def operations(run):

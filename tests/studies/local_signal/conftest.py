@@ -28,7 +28,7 @@ def page(opened):
 @pytest.fixture(scope="session")
 def found(page):
     """What its runs found."""
-    return page.found
+    return page.results
 
 
 @pytest.fixture(scope="session")
@@ -40,4 +40,4 @@ def proofs_page(opened):
 @pytest.fixture(scope="session")
 def proofs(proofs_page):
     """What its runs found."""
-    return proofs_page.proofs
+    return proofs_page.results

@@ -7,29 +7,26 @@ from scipy.special import expit
 from scipy.stats import ks_2samp, norm
 
 from sameloss.errors import ParameterError
-from sameloss.studies.local_signal.features import feature_table, filter_each, one_filter
-from sameloss.studies.local_signal.tangent.rows import dimension
 from sameloss.studies.local_signal.theory import (
     Filter,
-    Network,
     Patches,
-    Rates,
     RowSum,
     accuracy,
-    answers,
-    begin,
     best_threshold,
     descend,
+    dies,
+    filter_each,
+    first_filter,
     flow,
     gradient,
-    is_dead,
-    may_die,
+    in_population,
     noise_sums,
+    one_filter,
     population,
+    row_sum,
     sgd,
     slopes,
     soft_threshold,
-    thesis_rates,
 )
 
 # The distribution: one row is the signal, the others are noise.
@@ -53,16 +50,6 @@ def test_images_have_one_signal_row_and_noise_of_the_right_size():
 def test_what_is_no_such_distribution_is_refused(noise, multiplier, sentence):
     with pytest.raises(ParameterError, match=sentence):
         Patches(noise, multiplier)
-
-
-def test_the_signal_has_length_one():
-    with pytest.raises(ParameterError, match="has length 1; got 2"):
-        Patches(5).draw(np.array([2.0]), 1, np.random.default_rng(0))
-
-
-def test_the_noise_is_that_of_the_text_and_not_one():
-    assert Patches(1000).sigma == pytest.approx(6.907755 / 31.622777)
-    assert Patches(1000, 0.5).sigma == pytest.approx(Patches(1000).sigma / 2)
 
 
 # The soft threshold, case by case, and its slopes.
@@ -97,15 +84,10 @@ def test_slopes_are_the_derivatives(x, b):
     np.testing.assert_allclose(slopes(x, b), numeric, atol=1e-8)
 
 
-def test_an_answer_is_the_sum_over_rows():
-    x = np.array([[[1.0, 0.0], [0.2, 5.0]]])
-    assert answers(x, np.array([1.0, 0.0]), -0.5) == pytest.approx([0.5])
-
-
 @pytest.mark.parametrize("parts", [(0.0, 0.0, 1.0), (np.nan, 1.0, 0.0), (1.0, 0.0, np.inf)])
 def test_what_answers_nothing_is_refused(parts):
     with pytest.raises(ParameterError, match="A filter needs c² \\+ v² > 0"):
-        Filter(*parts)
+        row_sum(Patches(9), Filter(*parts))
 
 
 # The law of the noise's sum, against numerical integration and simulation.
@@ -121,7 +103,7 @@ def test_one_rows_characteristic_function_is_its_integral(s, b):
         return np.cos(frequency * soft_threshold(s * z, b)) * norm.pdf(z)
 
     expected = [quad(integrand, -12, 12, args=(own,), points=corners, limit=400)[0] for own in u]
-    np.testing.assert_allclose(1 + RowSum(1, s, b).at(u).less_one, expected, atol=1e-9)
+    np.testing.assert_allclose(1 + RowSum(1, s, b).transforms(u)[0], expected, atol=1e-9)
 
 
 @pytest.mark.parametrize(("s", "b"), [case for case in CASES if case[1]])
@@ -129,17 +111,18 @@ def test_its_derivatives_are_those_of_differences(s, b):
     u, step = np.array([0.3, 2.0, 9.0]), 1e-6
 
     def psi(s, b):
-        return RowSum(1, s, b).at(u).less_one
+        return RowSum(1, s, b).transforms(u)[0]
 
-    found = RowSum(1, s, b).at(u)
-    np.testing.assert_allclose(found.by_s, (psi(s + step, b) - psi(s - step, b)) / (2 * step), atol=1e-7)
-    np.testing.assert_allclose(found.by_b, (psi(s, b + step) - psi(s, b - step)) / (2 * step), atol=1e-7)
+    _, by_s, by_b = RowSum(1, s, b).transforms(u)
+    np.testing.assert_allclose(by_s, (psi(s + step, b) - psi(s - step, b)) / (2 * step), atol=1e-7)
+    np.testing.assert_allclose(by_b, (psi(s, b + step) - psi(s, b - step)) / (2 * step), atol=1e-7)
 
 
 def test_powers_keep_their_precision_where_few_rows_survive():
-    row = RowSum(10, 1.0, -9.0).at(np.array([1.0]))
-    assert row.power_less_one(10)[0] == pytest.approx(10 * row.less_one[0], rel=1e-12)
-    assert -1e-16 < row.less_one[0] < 0
+    row = RowSum(10, 1.0, -9.0)
+    less_one, _, _ = row.transforms(np.array([1.0]))
+    assert row.power_less_one(less_one, 10)[0] == pytest.approx(10 * less_one[0], rel=1e-12)
+    assert -1e-16 < less_one[0] < 0
 
 
 def test_shares_of_rows_that_survive():
@@ -183,15 +166,7 @@ def test_one_filter_may_leave_features_out():
 
 def test_as_many_features_as_dimensions():
     patches = Patches(10**6)
-    assert one_filter(patches, dimension(patches)) < 0.52 < 0.99 < filter_each(patches, dimension(patches))
-    table = feature_table()
-    assert (table["one filter"] <= table["a filter each"] + 1e-9).all()
-
-
-def test_no_feature_is_refused():
-    for reached in (one_filter, filter_each):
-        with pytest.raises(ParameterError, match="features must be a whole number, at least 1"):
-            reached(Patches(100), 0)
+    assert one_filter(patches, patches.dimension) < 0.52 < 0.99 < filter_each(patches, patches.dimension)
 
 
 # Loss, accuracy and gradients: against simulation, differences, closed forms and quadrature.
@@ -211,11 +186,11 @@ def test_it_is_the_mean_over_images(k, c, v, b):
     """Twelve comparisons of means: beyond four standard errors one in 1,300 times."""
     patches, count = Patches(k), 4000
     x, y = patches.draw(np.array([1.0, 0.0]), count, np.random.default_rng(100 + k))
-    f = answers(x, np.array([c, v]), b)
+    f = soft_threshold(x @ np.array([c, v]), b).sum(1)
     losses, right = np.logaddexp(0, -y * f), y * f > 0
-    found = population(patches, Filter(c, v, b))
-    assert abs(losses.mean() - found.loss) < 4 * losses.std() / np.sqrt(count)
-    assert abs(right.mean() - found.accuracy) < 4 * np.sqrt(0.25 / count)
+    own = Filter(c, v, b)
+    assert abs(losses.mean() - population(patches, own).loss) < 4 * losses.std() / np.sqrt(count)
+    assert abs(right.mean() - accuracy(patches, own)) < 4 * np.sqrt(0.25 / count)
 
 
 @pytest.mark.parametrize(("k", "c", "v", "b"), CASES_POPULATION)
@@ -229,26 +204,6 @@ def test_gradients_are_the_losses_differences(k, c, v, b):
             parts[at] += sign * step
             sides.append(population(patches, Filter(*parts)).loss)
         assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(own, abs=2e-5)
-
-
-@pytest.mark.parametrize("b", [-0.4, 0.0])
-def test_gradients_are_those_of_autograd_on_images(b):
-    """The gradient by w of the mean loss over many images, within four standard errors."""
-    patches, w, count = Patches(20), np.array([0.7, 0.4, 0.0]), 40_000
-    x, y = patches.draw(np.array([1.0, 0.0, 0.0]), count, np.random.default_rng(0))
-    z = x @ w
-    pull = -y / (1 + np.exp(y * soft_threshold(z, b).sum(1)))
-    slope = (z >= -b).astype(float) + (z <= b) if b else np.ones_like(z)
-    each = pull[:, None] * np.einsum("nk,nkd->nd", slope, x)
-    by_b = pull * ((z >= -b).astype(float) - (z <= b)).sum(1)
-    found = population(patches, Filter(0.7, 0.4, b))
-    for values, exact in (
-        (each[:, 0], found.by_c),
-        (each[:, 1], found.by_v),
-        (each[:, 2], 0),
-        (by_b, found.by_b),
-    ):
-        assert abs(values.mean() - exact) < 4 * values.std() / np.sqrt(count)
 
 
 @pytest.mark.parametrize("k", [2, 100, 10**5, 10**8])
@@ -275,14 +230,15 @@ def test_two_rows_by_quadrature():
 
 def test_no_answer_is_no_right_answer():
     """With the signal under the threshold f is 0 for most images, and right in half of the others."""
-    found = population(Patches(1000), Filter(1.0, 0.0, -1.2))
-    assert found.accuracy == pytest.approx((1 - found.noise.atom) / 2, abs=1e-12)
-    assert found.accuracy < 1e-4
+    about = Patches(1000), Filter(1.0, 0.0, -1.2)
+    assert accuracy(*about) == pytest.approx((1 - row_sum(*about).atom) / 2, abs=1e-12)
+    assert accuracy(*about) < 1e-4
 
 
 def test_it_does_not_depend_on_the_sign_of_the_signals_part():
-    up, down = (population(Patches(30), Filter(sign * 0.4, 0.1, -0.1)) for sign in (1, -1))
-    assert up.accuracy + down.accuracy == pytest.approx(1 - up.noise.atom, abs=1e-9)
+    filters = [Filter(sign * 0.4, 0.1, -0.1) for sign in (1, -1)]
+    up, down = (accuracy(Patches(30), own) for own in filters)
+    assert up + down == pytest.approx(1 - row_sum(Patches(30), filters[0]).atom, abs=1e-9)
 
 
 # Exact flow and descent: recorded numbers, agreement with each other, and the best filter.
@@ -292,19 +248,19 @@ START = Filter(1e-6, 1e-6, 0.0)
 
 def test_a_flow_is_the_limit_of_descent():
     patches, start = Patches(100), Filter(0.2, 0.1, -0.05)
-    coarse, fine = (descend(patches, start, Rates(0.4 / n, 0.004 / n), 50 * n).iloc[-1] for n in (4, 8))
-    exact = flow(patches, start, Rates(0.4, 0.004), np.array([0.0, 50.0])).iloc[-1]
+    coarse, fine = (descend(patches, start, 0.4 / n, 50 * n).iloc[-1] for n in (4, 8))
+    exact = flow(patches, start, 0.4, np.array([0.0, 50.0])).iloc[-1]
     for name in ("c", "b"):
         assert abs(fine[name] - exact[name]) < abs(coarse[name] - exact[name]) < 0.02 * abs(exact[name])
 
 
 def test_descent_takes_the_gradient():
-    patches, rates = Patches(30), Rates(0.1, 0.02)
-    table = descend(patches, Filter(0.3, 0.2, -0.1), rates, 1)
+    patches = Patches(30)
+    table = descend(patches, Filter(0.3, 0.2, -0.1), 0.1, 1)
     found = population(patches, Filter(0.3, 0.2, -0.1))
     np.testing.assert_allclose(
         table.iloc[1][["c", "v", "b"]],
-        [0.3 - 0.1 * found.by_c, 0.2 - 0.1 * found.by_v, -0.1 - 0.02 * found.by_b],
+        [0.3 - 0.1 * found.by_c, 0.2 - 0.1 * found.by_v, -0.1 - 0.1 / 30 * found.by_b],
     )
     assert table.loss[0] == found.loss
 
@@ -312,7 +268,7 @@ def test_descent_takes_the_gradient():
 def test_the_settings_of_figure_33():
     """An independent pilot had these, by inverse Fourier transforms of the density at 999 rows of noise."""
     patches = Patches(1000)
-    table = flow(patches, START, thesis_rates(patches, 0.1), np.array([0.0, 1.0, 1000.0, 10_000.0]))
+    table = flow(patches, START, 0.1, np.array([0.0, 1.0, 1000.0, 10_000.0]))
     np.testing.assert_allclose(table.c[1:], [0.0290, 0.2247, 0.8549], rtol=2e-3)
     np.testing.assert_allclose(table.b[2:], [-0.0658, -0.3766], rtol=2e-3)
     np.testing.assert_allclose(table.accuracy[1:], [0.558, 0.653, 0.7825], atol=1e-3)
@@ -330,35 +286,25 @@ def test_the_best_filter(k, best):
 
 
 def test_a_negative_start_dies_at_a_small_rate_and_not_at_a_large_one():
-    patches, start = Patches(100), Filter(-0.5, 0.01, 0.0)
-    ends = {}
-    for lr in (0.005, 0.2):
-        last = descend(patches, start, thesis_rates(patches, lr), round(5 / lr)).iloc[-1]
-        ends[lr] = is_dead(Filter(last.c, last.v, last.b))
-    assert ends == {0.005: True, 0.2: False}
-    assert may_die(patches, start, 0.005)
-    assert not may_die(patches, start, 0.2)
-    assert not may_die(patches, Filter(0.5, 0.01, 0.0), 0.005)
-
-
-def test_rates_are_positive():
-    with pytest.raises(ParameterError, match="w must be positive and finite; got 0"):
-        Rates(0.0, 0.1)
+    assert [dies(Patches(100), Filter(-0.5, 0.01, 0.0), lr) for lr in (0.005, 0.2)] == [True, False]
+    assert not dies(Patches(100), Filter(0.5, 0.01, 0.0), 0.005)
+    with pytest.raises(ParameterError, match="nothing is decided in 200 steps; take a larger rate"):
+        dies(Patches(2), Filter(-0.5, 0.01, 0.0), 1e-9)
 
 
 # Stochastic descent by survivors has the law of descent on whole images.
 
 PATCHES = Patches(12)
 
-RATES = Rates(0.3, 0.1)
+W = np.array([0.3, 0.2, -0.1])
 
 
-def naive_gradient(network, batch, random):
+def naive_gradient(patches, w, b, batch, random):
     """Draw whole images and differentiate row by row."""
-    x, y = PATCHES.draw(np.eye(len(network.w))[0], batch, random)
-    z = x @ network.w
-    pull = -y * expit(-y * soft_threshold(z, network.b).sum(1)) / batch
-    up, down = (z >= -network.b).astype(float), z <= network.b
+    x, y = patches.draw(np.eye(len(w))[0], batch, random)
+    z = x @ w
+    pull = -y * expit(-y * soft_threshold(z, b).sum(1)) / batch
+    up, down = (z >= -b).astype(float), z <= b
     return np.einsum("n,nk,nkd->d", pull, up + down, x), float(pull @ (up - down).sum(1))
 
 
@@ -366,35 +312,32 @@ def naive_gradient(network, batch, random):
 def test_after_steps_it_has_the_law_of_whole_images(b):
     """Two-sample tests of c, v and b after ten steps, 300 trainings each: each fails once in 1,000 times."""
 
-    def ended(step, random):
-        network = Network(np.array([0.3, 0.2, -0.1]), b)
+    def ended(of, random):
+        w, bias = W, b
         for _ in range(10):
-            by_w, by_b = step(network, random)
-            network.w, network.b = network.w - RATES.w * by_w, network.b - RATES.b * by_b
-        own = network.filter
-        return own.c, own.v, own.b
+            by_w, by_b = of(PATCHES, w, bias, 6, random)
+            w, bias = w - 0.3 * by_w, bias - 0.1 * by_b
+        return in_population(w, bias)
 
     random = np.random.default_rng(7)
-    thinned = [ended(lambda n, r: gradient(PATCHES, n, 6, r), random) for _ in range(300)]
-    naive = [ended(lambda n, r: naive_gradient(n, 6, r), random) for _ in range(300)]
+    thinned, naive = ([ended(of, random) for _ in range(300)] for of in (gradient, naive_gradient))
     for one, other in zip(np.transpose(thinned), np.transpose(naive), strict=True):
         assert ks_2samp(one, other).pvalue > 1e-3
 
 
 def test_the_test_would_notice_a_wrong_threshold():
     random = np.random.default_rng(0)
-    network, other = Network(np.array([0.3, 0.2, -0.1]), -0.3), Network(np.array([0.3, 0.2, -0.1]), -0.1)
-    right = [gradient(PATCHES, network, 6, random)[1] for _ in range(300)]
-    wrong = [naive_gradient(other, 6, random)[1] for _ in range(300)]
+    right = [gradient(PATCHES, W, -0.3, 6, random)[1] for _ in range(300)]
+    wrong = [naive_gradient(PATCHES, W, -0.1, 6, random)[1] for _ in range(300)]
     assert ks_2samp(right, wrong).pvalue < 1e-3
 
 
 @pytest.mark.parametrize("b", [-0.25, 0.0, 0.15])
 def test_its_mean_is_the_exact_gradient(b):
-    network, random = Network(np.array([0.4, 0.3, 0.0]), b), np.random.default_rng(1)
-    steps = [gradient(PATCHES, network, 50, random) for _ in range(800)]
+    w, random = np.array([0.4, 0.3, 0.0]), np.random.default_rng(1)
+    steps = [gradient(PATCHES, w, b, 50, random) for _ in range(800)]
     by_w, by_b = np.array([w for w, _ in steps]), np.array([own for _, own in steps])
-    exact = population(PATCHES, network.filter)
+    exact = population(PATCHES, in_population(w, b))
     for values, expected in ((by_w[:, 0], exact.by_c), (by_w[:, 1], exact.by_v), (by_b, exact.by_b)):
         assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(len(values))
 
@@ -405,32 +348,23 @@ def test_sums_over_rows_have_the_moments_of_whole_rows(b):
     found = noise_sums(noise, batch, random)
     z = noise.s * random.standard_normal((batch, 7))
     slope = (z >= -b).astype(float) + (z <= b)
-    whole = {
-        "answer": soft_threshold(z, b).sum(1),
-        "along": (slope * z).sum(1),
-        "squares": (slope**2).sum(1),
-        "by_b": ((z >= -b).astype(float) - (z <= b)).sum(1),
-    }
-    for name, values in whole.items():
-        own = getattr(found, name)
+    by_b = (z >= -b).astype(float) - (z <= b)
+    whole = [rows.sum(1) for rows in (soft_threshold(z, b), slope * z, slope**2, by_b)]
+    for own, values in zip(found, whole, strict=True):
         for power in (1, 2):
             apart = (own**power).mean() - (values**power).mean()
             assert abs(apart) < 5 * np.hypot((own**power).std(), (values**power).std()) / np.sqrt(batch)
-    assert np.corrcoef(found.answer, found.along)[0, 1] == pytest.approx(
-        np.corrcoef(whole["answer"], whole["along"])[0, 1], abs=0.01
-    )
+    assert np.corrcoef(*found[:2])[0, 1] == pytest.approx(np.corrcoef(*whole[:2])[0, 1], abs=0.01)
 
 
 def test_looks_are_those_of_one_training():
     tables = []
     for looks in ([3, 8], [8]):
-        network = begin(4, 0.1, np.random.default_rng(5))
-        tables.append(sgd(PATCHES, network, RATES, 5, np.array(looks), np.random.default_rng(6)))
+        w = first_filter(4, 0.1, np.random.default_rng(5))
+        tables.append(sgd(PATCHES, w, 0.3, 5, np.array(looks), np.random.default_rng(6)))
     assert tables[0].iloc[1].to_dict() == tables[1].iloc[0].to_dict()
     assert tables[0].step.tolist() == [3, 8]
 
 
 def test_a_start_has_its_length():
-    assert np.linalg.norm(begin(10, 1e-6, np.random.default_rng(0)).w) == pytest.approx(1e-6)
-    with pytest.raises(ParameterError, match="d must be a whole number"):
-        begin(0, 1.0, np.random.default_rng(0))
+    assert np.linalg.norm(first_filter(10, 1e-6, np.random.default_rng(0))) == pytest.approx(1e-6)

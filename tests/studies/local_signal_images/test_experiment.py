@@ -1,178 +1,39 @@
-"""Backgrounds, the configuration, the stored runs, and the page."""
+"""The configuration, the stored runs, the page, and what it shows."""
 
 from dataclasses import replace
-from functools import partial
 
-import pandas as pd
+import numpy as np
 import pytest
 import torch
+from torch.func import functional_call
 
 from sameloss.errors import ParameterError
-from sameloss.images import Images, ImageSource
+from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
-from sameloss.studies.drawing import legend, panels
-from sameloss.studies.local_signal_images import experiment as settings
-from sameloss.studies.local_signal_images import figures, pages
-from sameloss.studies.local_signal_images import tables as shown
-from sameloss.studies.local_signal_images.backgrounds import (
+from sameloss.studies import drawing
+from sameloss.studies.local_signal_images import claims, experiment, show
+from sameloss.studies.local_signal_images.claims import TOPICS
+from sameloss.studies.local_signal_images.experiment import (
+    AMONG_ANIMALS,
+    GAUSSIAN,
+    PRESETS,
+    ImageComparison,
+    KernelFit,
+    LazyTraining,
+)
+from sameloss.studies.local_signal_images.pages import STUDY
+from sameloss.studies.local_signal_images.theory import (
     ANY_CORNER,
-    ANYWHERE,
-    ONE_CORNER,
+    LogisticDescent,
+    PooledCNN,
     Scene,
-    composed,
-    corners,
-    placed,
-    standardised,
+    WideResNet,
+    accuracy,
+    fits,
+    network_size,
+    tangent_kernel,
 )
-from sameloss.studies.local_signal_images.claims import TOPICS, judged
-from sameloss.studies.local_signal_images.experiment import PRESETS, ImageComparison, KernelFit, LazyTraining
-from sameloss.studies.local_signal_images.kernels import chosen, fits, tangent_kernel
-from sameloss.studies.local_signal_images.pages import STUDY, found_by_record
-from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN
-from sameloss.studies.local_signal_images.training import LogisticDescent, PooledCNN, WideResNet, accuracy
-from sameloss.studies.verdict import verdict_table
-
-# Backgrounds: images are where they should be, noise is elsewhere, and what cannot be is refused.
-
-
-def images(pool=30, tested=20, side=4):
-    x = torch.rand(pool + tested, 2, side, side, generator=torch.Generator().manual_seed(0))
-    return Images(x, torch.arange(pool + tested) % 2, pool, 2)
-
-
-def test_an_image_is_where_it_should_be_and_the_background_elsewhere():
-    x, at = images().x[:3], torch.tensor([[0, 0], [2, 5], [4, 1]])
-    around = torch.full((3, 2, 9, 9), 7.0)
-    found = placed(x, at, around)
-    for own, (row, column), whole in zip(x, at.tolist(), found, strict=True):
-        assert torch.equal(whole[:, row : row + 4, column : column + 4], own)
-        whole[:, row : row + 4, column : column + 4] = 7.0
-    assert (found == 7.0).all()
-    assert (around == 7.0).all()
-
-
-def test_corners_are_those_of_the_placement():
-    rng = torch.Generator().manual_seed(1)
-    assert (corners(ONE_CORNER, 50, 8, rng) == 0).all()
-    any_corner = corners(ANY_CORNER, 200, 8, rng)
-    assert set(map(tuple, any_corner.tolist())) == {(0, 0), (0, 8), (8, 0), (8, 8)}
-    anywhere = corners(ANYWHERE, 2000, 8, rng)
-    assert len(set(map(tuple, anywhere.tolist()))) == 81
-    assert anywhere.double().mean() == pytest.approx(4, abs=0.2)
-    assert (corners(ANYWHERE, 5, 0, rng) == 0).all()
-
-
-def test_pixels_of_the_pool_have_the_mean_zero_and_the_deviation_one():
-    x = standardised(images())[:30]
-    assert (float(x.mean()), float(x.std())) == pytest.approx((0, 1), abs=1e-5)
-
-
-@pytest.mark.parametrize("noise", [0.0, 0.5, 2.0])
-def test_the_background_has_the_noise(noise):
-    found = composed(images(), Scene(ONE_CORNER, 16, noise), 30, 0)
-    beyond = torch.cat([found.x, found.tested])[:, :, 4:, 4:]
-    assert float(beyond.std()) == pytest.approx(noise, rel=0.05)
-    assert found.x.shape == (30, 2, 16, 16)
-    assert set(found.y.tolist()) == {-1.0, 1.0}
-    assert found.chance == 0.5
-
-
-def test_images_keep_their_labels_and_are_drawn_once():
-    source = images()
-    found = composed(source, Scene(ONE_CORNER, 6, 1.0), 30, 3)
-    own = standardised(source)
-    rows = [(own == image[:, :4, :4]).flatten(1).all(1).nonzero().item() for image in found.x]
-    assert sorted(rows) == list(range(30))
-    assert torch.equal(found.y, 2.0 * source.y[rows] - 1)
-    assert torch.equal(found.tested[:, :, :4, :4], own[30:])
-
-
-def test_a_seed_has_backgrounds_of_its_own_and_tests_have_others():
-    scene = Scene(ANYWHERE, 8, 1.0)
-    first, again, other = (composed(images(), scene, 20, seed) for seed in (0, 0, 1))
-    assert torch.equal(first.x, again.x)
-    assert not torch.equal(first.tested, other.tested)
-    assert not torch.equal(first.x[:20], first.tested[:20])
-
-
-def test_shrunk_images_are_means_of_their_pixels():
-    found = composed(images(), Scene(ONE_CORNER, 4, 0.0, shrunk=2), 5, 0)
-    expected = standardised(images())[30:].unfold(2, 2, 2).unfold(3, 2, 2).mean((-2, -1))
-    torch.testing.assert_close(found.tested[:, :, :2, :2], expected)
-
-
-def test_pictures_may_be_around(monkeypatch):
-    """Of the pool for training and of the test set for tests, times the noise."""
-    x = torch.cat([torch.zeros(10, 2, 3, 3), torch.ones(10, 2, 3, 3)])
-    x[0] = 0.5
-    pictures = Images(x, torch.zeros(20, dtype=torch.long), 10, 2)
-    monkeypatch.setattr(ImageSource, "load", lambda self: pictures)
-    scene = Scene(ONE_CORNER, 8, 0.5, pictures=ImageSource())
-    found, unit = composed(images(), scene, 20, 0), standardised(pictures)
-    torch.testing.assert_close(found.tested[:, :, 4:, 4:], 0.5 * unit[10:11].mean().expand(20, 2, 4, 4))
-    assert found.x[:, :, 4:, 4:].max() < found.tested[:, :, 4:, 4:].min()
-    pictures = pictures._replace(x=x[:, :1])
-    with pytest.raises(
-        ParameterError, match=r"^Backgrounds have 1 channels, and images 2; they must agree\.$"
-    ):
-        composed(images(), scene, 20, 0)
-
-
-def test_four_pictures_make_a_background_and_an_image_covers_one(monkeypatch):
-    """Each picture is of one value, so that each quarter is of one, too, and of another than others."""
-    x = torch.rand(40, 1, 1, 1, generator=torch.Generator().manual_seed(2)).expand(40, 2, 4, 4)
-    monkeypatch.setattr(ImageSource, "load", lambda self: Images(x, torch.zeros(40, dtype=torch.long), 25, 1))
-    found = composed(images(), Scene(ANY_CORNER, 8, 1.0, pictures=ImageSource(), tiles=2), 20, 0).x
-    quarters = (
-        found.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3).flatten(3)
-    )  # image, channel, quarter, pixel
-    plain = (quarters == quarters[..., :1]).all(-1).all(1)
-    assert (plain.sum(1) == 3).all()
-    assert set((~plain).long().argmax(1).tolist()) == {0, 1, 2, 3}
-    assert len(quarters[:, 0][plain].unique()) > 15
-
-
-def test_more_classes_than_two_keep_their_numbers():
-    three = images()._replace(y=torch.arange(50) % 3, classes=3)
-    found = composed(three, Scene(ANYWHERE, 8, 1.0), 20, 0)
-    assert found.logits == 3
-    assert torch.equal(found.answers, three.y[30:])
-    assert found.chance == 7 / 20
-    assert composed(images(), Scene(ANYWHERE, 8, 1.0), 20, 0).logits == 1
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (
-            lambda: Scene("middle", 8, 1.0),
-            "Unknown placement 'middle'; choose random place or random corner or",
-        ),
-        (lambda: Scene(ANYWHERE, 8, -0.1), "noise must be finite and not negative"),
-        (lambda: Scene(ANYWHERE, 0, 1.0), "side must be a whole number"),
-        (
-            lambda: composed(images(), Scene(ANYWHERE, 3, 1.0), 5, 0),
-            "4 pixels a side does not fit on a background of 3",
-        ),
-        (
-            lambda: composed(images(), Scene(ANYWHERE, 8, 1.0), 31, 0),
-            "There are 30 images to train on; 31 were",
-        ),
-        (
-            lambda: composed(images()._replace(classes=1), Scene(ANYWHERE, 8, 1.0), 5, 0),
-            "these images have one",
-        ),
-        (
-            lambda: Scene(ANYWHERE, 8, 1.0, tiles=3),
-            "3 pictures in a row do not divide 8 pixels",
-        ),
-    ],
-)
-def test_what_cannot_be_is_one_sentence(make, message):
-    with pytest.raises(ParameterError, match=message):
-        make()
-
 
 # Settings: what a reader may ask, and what is refused.
 
@@ -187,17 +48,13 @@ def test_the_paper_is_the_thesis():
     assert PAPER.noises == (0.0, 0.5, 1.0, 2.0)
     assert len(PAPER.scenes) == 4 * 3 * 2
     assert PAPER.network == WideResNet(10)
-    assert PAPER.network.parameters(3) == pytest.approx(7.4e6, rel=0.01)
+    assert network_size(PAPER.network, 3, 32)[0] == pytest.approx(7.4e6, rel=0.01)
     assert PAPER.descent.steps == 200 * 50_000 // 128
     epoch = PAPER.descent.steps // 200
     rates = [PAPER.descent.lr_at(epoch * at) for at in (79, 81, 101, 121)]
     assert rates == pytest.approx([0.1, 0.02, 0.004, 0.0008])
     assert (PAPER.linear.lr, PAPER.linear.batch, PAPER.linear.steps) == (1e-3, 50, 200_000)
     assert PAPER.source.second == (2, 3, 4, 5, 6, 7)
-
-
-def test_the_seeds_are_none_of_the_pilots():
-    assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
 
 
 def test_the_first_placement_has_every_noise_and_others_its_ends():
@@ -215,37 +72,32 @@ def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
     assert solved == ["random place"] * 3
 
 
-def test_lazy_training_has_the_sample_and_the_start_of_a_comparison():
-    run = LAPTOP.lazy_training(100)
-    (scene,) = [s for s in LAPTOP.scenes if s == run.scene]
-    same = LAPTOP.comparison(scene, 100)
-    assert (run.source, run.network, run.examples, run.seed) == (
-        same.source,
-        same.network,
-        same.examples,
-        same.seed,
-    )
-
-
-def test_networks_of_other_widths_have_the_sample_of_a_comparison():
-    narrow, half, own = LONG.of_widths(100)
-    assert own in [LONG.comparison(scene, 100) for scene in LONG.scenes]
-    assert [run.network.features for run in LAPTOP.of_widths(100)] == [8, 32]
+def test_lazy_training_and_other_widths_have_the_samples_that_are_compared():
+    runs = LONG.runs()
+    compared = runs["images"]
+    assert {run.seed for run in compared} == set(range(100, 115))  # the pilot's were below
+    lazy, (narrow, half, own) = runs["lazy"][0], runs["widths"][:3]
+    assert own in compared
     assert [run.network.features for run in (narrow, half, own)] == [8, 16, 32]
     for run in (narrow, half):
         assert replace(run, network=own.network, kernel=own.kernel) == own
         assert not run.kernel.trained
-    assert PRESETS["gpu"].of_widths(100) == []
+    assert replace(lazy, descent=own.descent, scales=()) == LazyTraining(
+        own.source, own.scene, own.network, own.descent, own.examples, own.seed, ()
+    )
+    assert lazy.descent == LogisticDescent(0.2, 64, 500, "SGD")
+    assert PRESETS["gpu"].runs()["lazy"] == PRESETS["gpu"].runs()["widths"] == []
 
 
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
     found = asked(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
     assert found.noises == (0.0, 0.5, 1.0, 2.0)
-    assert (found.lazy.noise, found.lazy.descent.steps) == (1.0, 7)
+    lazy, width = (found.runs()[name][0] for name in ("lazy", "widths"))
+    assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr) == (1.0, 7, 0.2)
     assert (found.descent.steps, found.descent.lr, found.examples) == (7, 0.01, 50)
     assert found.placements == ("fixed corner", "random place", "random corner")
-    assert found.lazy_training(100).scene in found.scenes
-    assert {run.scene for run in found.of_widths(100)} == {found.lazy_training(100).scene}
+    assert lazy.scene in found.scenes
+    assert lazy.scene == width.scene
 
 
 def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
@@ -260,7 +112,7 @@ def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
 def test_every_class_may_be_told_apart(tmp_path):
     found = asked(tmp_path, classes="all", steps=7)
     assert not found.source.halves
-    assert (found.kernel, found.lazy, found.widths) == (None, None, None)
+    assert (found.kernel, found.scales, found.narrower) == (None, (), ())
     assert (found.linear.lr, found.linear.steps) == (1e-3, 7)
     assert asked(tmp_path, classes="halves").scenes == asked(tmp_path).scenes
     ten = asked(tmp_path, preset="paper", classes="all", max_hours=1000)
@@ -310,12 +162,6 @@ def test_what_cannot_be_is_one_sentence_of_settings(tmp_path, given, message, mo
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("noises", [(1.0,), (1.0, 0.5), (0.0, 0.0)])
-def test_noises_grow(noises):
-    with pytest.raises(ParameterError, match="Noises must be at least two, and grow"):
-        replace(LAPTOP, noises=noises)
-
-
 # Runs: a network, its kernel and its linearisation on one sample; a network in lazy training.
 
 ABOUT = {
@@ -363,14 +209,12 @@ def test_everything_is_measured_once(table):
 
 
 def test_the_kernel_is_that_of_the_first_parameters(table):
-    import torch
-    from torch.func import functional_call
-
     run = comparison()
     sample, model, start = run.begin()
     x = torch.cat([sample.x, sample.tested])
     kernel = tangent_kernel(model, start, x, 60, 7)
-    own = chosen(fits(kernel, functional_call(model, start, (x,)), sample.y, (0.01, 1.0)))
+    fitted = fits(kernel, functional_call(model, start, (x,)), sample.y, (0.01, 1.0))
+    own = min(fitted, key=lambda fit: fit.score)
     assert table["accuracy", "NTK, GCV"] == pytest.approx(accuracy(own.outputs, sample.answers))
     assert table["ridge", "NTK, GCV"] == pytest.approx(own.ridge)
 
@@ -410,11 +254,6 @@ def test_ten_classes_have_a_logit_each(store):
     assert all(start[name].equal(own) for name, own in single.items() if own.ndim == 4)
 
 
-def test_a_kernel_of_ten_classes_is_refused(store):
-    with pytest.raises(ParameterError, match=r"^A kernel is solved for two classes; of 10 the linearised"):
-        store.get(every_class(kernel=KernelFit((1.0,))))
-
-
 def test_a_seed_has_a_result_of_its_own(store, table):
     other = store.get(comparison(seed=2)).set_index(["measure", "of"]).value
     assert not table["active after"].equals(other["active after"])
@@ -440,11 +279,6 @@ def test_more_is_more_effort():
     [
         (lambda: comparison(scene=Scene("random place", 7, 0.5)), "does not fit on a background of 7"),
         (lambda: comparison(examples=81), "There are 80 images to train on; 81 were asked for"),
-        (lambda: comparison(examples=0), "examples must be a whole number"),
-        (lambda: KernelFit(()), "needs at least one λ"),
-        (lambda: KernelFit((1.0, -1.0)), r"not negative; got -1\.$"),
-        (lambda: KernelFit(chunk=0), "chunk must be a whole number"),
-        (lambda: lazy(scales=(1.0, 0.0)), "Lazy training needs positive scales"),
     ],
 )
 def test_what_cannot_be_is_one_sentence_of_runs(make, message):
@@ -452,22 +286,32 @@ def test_what_cannot_be_is_one_sentence_of_runs(make, message):
         make()
 
 
-# The page: its runs, its tables side by side, its verdicts.
+# The page: its runs, its tables side by side, its verdicts, and what it shows.
 
 
-def test_every_scene_and_seed_is_a_run(page):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The page at the smoke preset, its network smaller still."""
+    artifacts = str(tmp_path_factory.mktemp("images"))
+    page = STUDY.open("ii3_images", {"preset": "smoke", "artifacts": artifacts, "steps": 10})
+    small, narrow = PooledCNN((2, 3), (2, 2)), PooledCNN((1, 1), (2, 2))
+    page = replace(page, config=replace(page.config, network=small, narrower=(narrow,), examples=60))
+    compute_all(page.store, page.runs(), 1)
+    return page
+
+
+@pytest.fixture
+def found(page, monkeypatch):
+    monkeypatch.setattr(claims, "ABOVE", -100.0)  # hardly trained
+    return page.results
+
+
+def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page, found):
     s = page.config
-    assert len(page.comparisons) == len(s.scenes) * s.seeds
-    lazy, narrower = s.seeds, s.seeds * len(s.widths.divisors)
-    assert len(page.runs()) == len(page.comparisons) + lazy + narrower
-    assert len({run.key for run in page.runs()}) == len(page.runs())
-
-
-def test_tables_of_all_runs_stand_below_each_other(page, found):
-    about = found.table[["size", "placement", "noise", "seed", "measure", "of"]]
-    assert not about.duplicated().any()
+    assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1 + 1) * s.seeds
+    assert not found.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
     assert set(found.table["size"]) == {"8-on-16", "4-on-8"}
-    assert found.lazy[["seed", "scale"]].drop_duplicates().shape[0] == 2 * 2
+    assert len(found.lazy[["seed", "scale"]].drop_duplicates()) == 2 * 2
     assert found.by_width("network").shape == found.by_width("NTK, GCV").shape == (2, 2)
 
 
@@ -481,51 +325,120 @@ def test_verdicts_and_statements(page):
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
     page = STUDY.open("ii3_images", {"preset": name, "artifacts": str(tmp_path)})
     assert page.runs()[0].effort > 1
-    assert page.topics == TOPICS
 
 
-def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
-    kept = page.record_tables()
-    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
-    found = verdict_table(judged(found_by_record("laptop-long")))
-    pd.testing.assert_frame_equal(found, page.verdicts())
+def shown_everything(page):
+    """Draw and write all that the chapter does; return the sentences."""
+    found, axes = page.results, drawing.panels(6)
+    show.accuracy(found, found.placement, axes[0])
+    show.kept(found, axes[1])
+    show.activity(found, page.config.noises[-1], axes[2])
+    drawing.legend(show.lazy(found, axes[3]))
+    drawing.legend(show.width(found, axes[4]))
+    assert len(show.kept_table(found)) == len(show.surroundings(found))
+    assert len(show.activity_table(found)) == len(page.config.noises)
+    return show.in_words(found)
 
 
 def test_vehicles_among_animals_have_a_page(page, monkeypatch):
     """The structure of the thesis' own settings, on digits: a network beside its linearisation."""
     few = ImageSource(pool=60, tested=40, only=(0, 1, 8, 9))
-    animals = replace(few, only=(2, 3, 4))
-    monkeypatch.setattr(settings, "CIFAR_VEHICLES", few)
-    monkeypatch.setattr(settings, "CIFAR_ANIMALS", animals)
-    monkeypatch.setattr(settings, "EPOCH", 2 * few.pool)
-    brief = {"linear": page.config.descent, "kernel": None, "lazy": None, "widths": None}
+    monkeypatch.setattr(experiment, "CIFAR_VEHICLES", few)
+    monkeypatch.setattr(experiment, "CIFAR_ANIMALS", replace(few, only=(2, 3, 4)))
+    monkeypatch.setattr(experiment, "EPOCH", 2 * few.pool)
+    brief = {"linear": page.config.descent, "kernel": None, "scales": (), "narrower": ()}
     thesis = replace(page.config, theirs=GAUSSIAN, **brief)
-    images = replace(settings._vehicles(thesis), examples=40)
-    vehicles = replace(page, config=images)
+    vehicles = replace(page, config=replace(experiment._vehicles(thesis), examples=40))
     compute_all(vehicles.store, vehicles.runs(), 1)
-    verdicts = vehicles.verdicts().set_index("id").verdict
-    assert verdicts["img-own-wrn"] == "not testable here"
-    drawn = panels(3)
-    for draw in (figures.kept, figures.lazy, figures.width, partial(figures.accuracy, placement=ANY_CORNER)):
-        draw(vehicles.found, ax=drawn[0])
-    assert shown.in_words(vehicles.found)
-    assert set(vehicles.found.at(ANY_CORNER).noise) == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert vehicles.verdicts().set_index("id").verdict["img-own-wrn"] == "not testable here"
+    assert shown_everything(vehicles)
+    assert set(vehicles.results.at(ANY_CORNER).noise) == {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
 def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):
     """As `gpu` and `paper` are: the linearised network stands for the kernel."""
-    changes = {"kernel": None, "lazy": None, "widths": None, "linear": page.config.descent}
+    changes = {"kernel": None, "scales": (), "narrower": (), "linear": page.config.descent}
     large = replace(page, config=replace(page.config, **changes))
     compute_all(large.store, large.runs(), 1)
-    found = large.found
-    (ax,) = panels(1)
-    legend(figures.lazy(found, ax))
-    legend(figures.width(found, ax))
-    for draw in (figures.kept, partial(figures.accuracy, placement=found.placement)):
-        draw(found, ax=ax)
-    assert shown.lazy_table(found).empty
-    assert shown.width_table(found).empty
-    assert "linearised" in shown.accuracy_table(found).iloc[:, 0].str.cat()
-    assert "lazy training the network" not in shown.in_words(found)
+    found = large.results
+    assert shown_everything(large)
+    assert show.lazy_table(found).empty
+    assert show.width_table(found).empty
+    assert show.ridge_table(found).empty
+    assert "linearised network" in show.accuracy_table(found)["accuracy (%)"].tolist()
     verdicts = large.verdicts().set_index("id").verdict
     assert (verdicts[["img-lazy", "img-width"]] == "not testable here").all()
+
+
+# Tables and figures: what is shown is what was found.
+
+
+def lines(ax):
+    return {line.get_label(): line.get_xydata() for line in ax.lines if not line.get_label().startswith("_")}
+
+
+def test_tables_are_means_over_seeds(found):
+    table = show.accuracy_table(found).set_index("accuracy (%)")
+    names = ["network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels", "chance"]
+    assert table.index.tolist() == [*names, "network, own sample"]
+    own = found.accuracies("network", "random place")[0.5].mean()
+    assert table.loc["network", "σ = 0.5"].startswith(f"{own:.1f} (")
+    assert f"at σ = 0.5 the network has {own:.1f} %" in show.in_words(found)
+    kept = show.kept_table(found).set_index("kept (%)").loc["fixed corner, 8-on-16"]
+    assert kept["NTK, trained"] == "–"
+    assert kept["network"].startswith(f"{found.kept('network', 'fixed corner').mean():.1f} (")
+    assert show.activity_table(found).columns.tolist() == ["σ", "layer 1", "layer 2"]
+    assert show.ridge_table(found)["λ (median)"].tolist() == ["NTK", "NTK, trained"]
+    assert show.lazy_table(found).columns.tolist() == ["", "α = 1", "α = 100"]
+    assert show.width_table(found).columns.tolist() == ["", "1 channels", "3 channels"]
+
+
+def test_the_published_table_has_what_is_kept_and_is_drawn_whole(ax):
+    table = show.table_b_1().set_index(["size", "model", "placement"])
+    row = table.loc[("16-on-32", "WRN", "random place")]
+    assert len(table) == 12
+    assert row["σ = 2"] == 91.7
+    assert row.kept == pytest.approx(96.83, abs=0.005)
+    drawn = lines(show.published("32-on-64", ax))
+    assert len(drawn) == 6
+    assert drawn["NTK, fixed corner"][-1].tolist() == [2.0, 82.9]
+
+
+def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
+    drawn = show.examples(page.config.source, page.config.scenes, ax)
+    assert [text.get_text() for text in drawn.get_xticklabels()] == ["σ = 0", "σ = 0.5"]
+    assert len(drawn.get_yticklabels()) == 3
+    mosaic = drawn.images[0].get_array()
+    assert mosaic.shape == (3 * 17, 2 * 17)
+    assert np.isnan(mosaic[16].filled(np.nan)).all()
+
+
+def test_accuracies_are_drawn_by_noise(found, ax):
+    drawn = lines(show.accuracy(found, "random place", ax))
+    own = found.accuracies("network", "random place").mean()
+    assert drawn["network"][:, 1] == pytest.approx(own.to_numpy())
+    assert set(drawn) == {"network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels"}
+
+
+def test_kept_is_by_placement_and_size(found, ax):
+    drawn = lines(show.kept(found, ax, above_chance=True))
+    own = found.kept("network", "fixed corner", above_chance=True).mean()
+    assert drawn["network"][2, 0] == pytest.approx(own)
+    assert ax.get_xlabel() == "kept of the accuracy above chance (%)"
+
+
+def test_activity_is_before_and_after(found, ax):
+    drawn = lines(show.activity(found, 0.5, ax))
+    fall = drawn["before training"][:, 1] - drawn["after training"][:, 1]
+    assert fall == pytest.approx(found.fall(0.5).mean().to_numpy())
+
+
+def test_lazy_training_and_widths_are_beside_the_kernel(found):
+    left, right = drawing.panels(2)
+    drawn = lines(show.lazy(found, left))
+    assert drawn["network"][:, 1] == pytest.approx(found.of_lazy().mean().to_numpy())
+    assert drawn["NTK"][0, 1] == pytest.approx(found.accuracies("NTK, GCV", "random place")[0.5].mean())
+    drawn = lines(show.width(found, right))
+    for name, of in (("network", "network"), ("NTK", "NTK, GCV")):
+        own = found.by_width(of).mean()
+        assert drawn[name] == pytest.approx(np.stack([own.index, own], 1))

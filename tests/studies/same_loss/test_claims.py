@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.tables import answer_table
 
 WIDTHS = (24, 32, 48, 64, 96)
 STEPS = (312, 625, 1250, 2500)
@@ -32,7 +33,8 @@ def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, token
             **dict.fromkeys(("projected to 96", "expanded to 384", "128 labels", "500 labels"), accuracy),
             **dict.fromkeys(("8000 labels", "expanded, unseen", "fine-tuned"), accuracy),
         }
-        rows.append(own | {"quantity": "kl", "task": "", "reading": "", "value": kl})
+        for quantity, value in {"kl": kl, "steps taken": steps}.items():
+            rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": value})
         for quantity in ("trace", "relative trace", "enlarged trace"):
             rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": trace})
         for task, (reading, value) in product(("root", "span2"), readings.items()):
@@ -77,6 +79,45 @@ def test_a_true_effect_of_size_is_supported_with_its_number():
 def test_without_an_effect_none_is_claimed():
     assert ask(planted(), "size").direction == "unclear"
     assert ask(planted(), "size")["size"] == "smaller"  # a precise null
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "row"),
+    [("lr", LRS[1], "other rate"), ("steps", STEPS[0], "at the largest common KL")],
+)
+def test_a_conclusion_that_turns_round_elsewhere_is_noted(column, value, row):
+    """The larger model is better at one rate and KL, and worse at another."""
+    table = planted(size=3.0)
+    there = (table.model == "d96") & (table.stage == "descent") & (table[column] == value)
+    table.loc[there & (table.quantity == "accuracy"), "value"] -= 15
+    found = ask(table, "size")
+    assert found.direction == "supported"
+    assert found.note.startswith("against: ")
+    assert row in found.note
+    assert ask(planted(size=3.0), "size").note is None
+    assert row in answer_table(answers(table)).verdict.iloc[0]
+
+
+def test_what_is_shown_of_a_table_does_not_change_its_intervals():
+    """Holm's correction is over all that was asked of the runs."""
+    table = planted(size=3.0)
+    everything, alone = answers(table), answers(table, ["steps"])
+    shown = everything[everything.question == "steps"].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone, shown)
+
+
+def test_tasks_and_larger_kls_have_their_rows():
+    found = answers(planted(size=3.0), ["size"]).set_index("row")
+    assert {"task A", "halfway to the largest common KL"} <= set(found.index)
+    assert found.loc["at the largest common KL", "kl"] > found.loc["main", "kl"]
+    assert found.loc["main", "steps"].count(" / ") == 1
+
+
+def test_the_correlation_across_sizes_is_shown_and_not_judged():
+    """Here the traces of all sizes are alike but for noise: nothing is explained."""
+    found = ask(planted(size=3.0), "flatness as a cause", "between sizes, r²")
+    assert found.direction == "not judged"
+    assert 0 <= found["mean"] <= 1
 
 
 def test_a_worse_large_model_speaks_against():

@@ -7,7 +7,7 @@ import torch
 from sameloss.languages import PCFGSpec
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.sizes import LADDER
-from sameloss.runs.held_out import held_out_masked
+from sameloss.runs.sampling import held_out_masked
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import enlargement, figures
 from sameloss.studies.same_loss.models import random_encoder

@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 import torch
 
-from sameloss.book.studies import open_page
+from sameloss.book.pages import open_page
 from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder
-from sameloss.runs.flatness import MEASURES
+from sameloss.runs.measurements import MEASURES
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 from sameloss.studies.same_loss.estimators import (

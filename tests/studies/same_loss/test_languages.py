@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from sameloss.book.studies import open_page
-from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
+from sameloss.book.pages import open_page
+from sameloss.languages.autoregressive import STAND_IN_NOTE
 from sameloss.languages.paper import PAPER_HMM, PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.studies.same_loss import languages
 from sameloss.studies.same_loss.experiment import PRESETS

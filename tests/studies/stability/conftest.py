@@ -17,4 +17,4 @@ def page(shared):
 @pytest.fixture(scope="session")
 def found(page):
     """What its twins differ in."""
-    return page.found
+    return page.results

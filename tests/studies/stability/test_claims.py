@@ -1,20 +1,101 @@
-"""Claims: each is positive where what it says is planted, and undefined where there is nothing to say."""
+"""Results by seed and size; claims, positive where planted; statements, refuted by numbers."""
 
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from sameloss.statistics.bootstrap import Interval
+from sameloss.statistics.intervals import Interval
 from sameloss.studies.stability import claims
-from sameloss.studies.stability.claims import AGREE, BETA, GAP, TOPICS, Stability, agree, judged
+from sameloss.studies.stability.claims import (
+    AGREE,
+    BETA,
+    EVERY,
+    GAP,
+    STATEMENTS,
+    TOPICS,
+    Stability,
+    agree,
+    checks,
+    effect_of,
+    falls_of,
+    gap_bounds,
+    over_seeds,
+)
 from sameloss.studies.stability.experiment import PRESETS, THEIRS_2A, THEIRS_2B, THEIRS_LR
+from sameloss.studies.stability.training import GRID
+from sameloss.studies.statement import statement_table
 from sameloss.studies.verdict import verdict_table
 
 LAPTOP, PAPER = PRESETS["laptop"], PRESETS["paper"]
 
 ALL = [claim for topic in TOPICS for claim in topic.claims]
 HERE = [claim.id for claim in ALL if not claim.id.startswith("stab-own")]
+
+
+# Twins side by side: seeds, sizes, stops and kinds stay what they are.
+
+SIZES = (80, 160, 320)
+EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}
+
+
+@pytest.fixture(scope="module")
+def laws():
+    """Power laws with a factor of each seed; the second pair has twice the first, later stops have less."""
+    rows, paths = [], []
+    for number, kind in enumerate(LAPTOP.kinds):
+        for size in SIZES:
+            for seed in (100, 101, 102):
+                for pair in (0, 1):
+                    for stop, step in enumerate(kind.stops):
+                        law = {
+                            name: size**b * seed * (1 + pair) / (1 + stop) for name, b in EXPONENTS.items()
+                        }
+                        about = {"kind": kind.name, "size": size, "seed": seed, "pair": pair, "step": step}
+                        rows.append({**about, "norm": 1.0, **law})
+                    fall = np.where(np.isclose(GRID, 0.48), number * pair / 100, 0.0)
+                    alphas = pd.DataFrame({"alpha": GRID, "test": 0.9 - fall, "trained": 1 - fall})
+                    paths.append(alphas.assign(kind=kind.name, size=size, seed=seed, pair=pair))
+    return Stability(LAPTOP.kinds, SIZES, pd.DataFrame(rows), falls_of(pd.concat(paths)))
+
+
+def test_values_are_by_seed_and_size(laws):
+    kind = laws.kinds[2]
+    found = laws.values(kind, GAP)
+    assert found.shape == (3, 3)
+    assert found[1, 2] == pytest.approx(101 * 2 / 320 / 2)
+    assert laws.values(kind, GAP, "mean")[1, 2] == pytest.approx(101 * 1.5 / 320 / 2)
+    assert laws.values(kind, GAP, stop=0)[1, 2] == pytest.approx(101 * 2 / 320)
+
+
+@pytest.mark.parametrize("over", ["max", "mean"])
+def test_exponents_are_by_seed(laws, over):
+    for measure, b in EXPONENTS.items():
+        assert laws.exponents(laws.kinds[0], measure, over) == pytest.approx([b] * 3)
+    assert laws.slower(laws.kinds[0], BETA, GAP) == pytest.approx([0.75] * 3)
+
+
+def test_barriers_are_in_points_of_each_path(laws):
+    falls = laws.falls.query("kind == 'perceptron, momentum' and seen == 'test'")
+    assert falls.groupby("pair").barrier.mean().tolist() == pytest.approx([0.0, 3.0])
+    assert laws.worst_barrier(laws.kinds[3]) == pytest.approx([3.0] * 3)
+
+
+def test_the_least_of_kinds_is_taken_seed_by_seed(laws):
+    deep = ["perceptron", "perceptron, momentum", "CNN", "CNN, momentum"]
+    effects = dict(zip(deep, ([1.0, 5.0], [4.0, 2.0], [3.0, 3.0], [3.0, 4.0]), strict=True))
+    assert effect_of(EVERY, lambda _, kind: np.array(effects[kind.name]))(laws).value == 1.5
+    assert effect_of("CNN", lambda _, kind: np.array(effects[kind.name]))(laws).value == 3
+    assert np.isnan(effect_of("forest", lambda _, kind: np.zeros(2))(laws).value)
+
+
+def test_a_seed_without_a_value_leaves_nothing():
+    assert np.isnan(over_seeds(np.array([1.0, np.nan])).value)
+    assert over_seeds(np.array([1.0, 3.0])).value == 2
+
+
+# Claims.
 
 
 class Planted(Stability):
@@ -49,7 +130,7 @@ THESIS = {
 
 
 def planted(law, found):
-    made = Planted(LAPTOP.kinds, LAPTOP.sizes, found.table, found.falls)
+    made = Planted(LAPTOP.kinds, LAPTOP.sizes, found.twins, found.falls)
     object.__setattr__(made, "law", law)
     return made
 
@@ -60,7 +141,7 @@ def fits(monkeypatch):
 
 
 def test_every_claim_is_confirmed_where_the_thesis_is_right(found, fits):
-    table = verdict_table(judged(planted(THESIS, replace(found, kinds=LAPTOP.kinds))))
+    table = verdict_table(TOPICS, planted(THESIS, found))
     assert table.id.tolist() == [claim.id for claim in ALL]
     assert set(table[table.id.isin(HERE)].verdict) == {"direction confirmed"}
     assert set(table[~table.id.isin(HERE)].verdict) == {"not testable here"}
@@ -76,22 +157,20 @@ def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(found):
     }
     made = planted(law, found)
     object.__setattr__(made, "kinds", PAPER.kinds)
-    table = verdict_table(judged(made)).set_index("id").verdict
+    table = verdict_table(TOPICS, made).set_index("id").verdict
     published = [claim.id for claim in ALL if claim.value is not None]
     assert len(published) == 4
     assert (table[published] == "reproduced").all()
     assert (table[["stab-own-1a", "stab-own-2a", "stab-own-2b-path"]] == "direction confirmed").all()
     assert table["stab-own-1a-path"] == "contradicted"  # 5 points are planted
     made.law[THEIRS_2B, BETA] = -0.4
-    assert verdict_table(judged(made)).set_index("id").verdict["stab-own-2b"] == "larger than published"
+    assert verdict_table(TOPICS, made).set_index("id").verdict["stab-own-2b"] == "larger than published"
 
 
 def test_every_claim_is_contradicted_where_all_falls_alike(found, fits):
     """But those that say that it does."""
     law = dict.fromkeys(THESIS, -1.2) | {GAP: -1.0, "gap Brier": -1.0, "gap clipped": -1.0}
-    table = (
-        verdict_table(judged(planted(law, replace(found, kinds=LAPTOP.kinds)))).set_index("id").verdict[HERE]
-    )
+    table = verdict_table(TOPICS, planted(law, found)).set_index("id").verdict[HERE]
     alike = ["stab-lr-beta", "stab-lr-distance", "stab-gaps"]
     alike += [f"stab-path-{id}" for id in ("plain", "momentum", "cnn", "cnn-momentum")]
     assert (table[alike] == "direction confirmed").all()
@@ -104,13 +183,13 @@ def test_ids_are_the_books_own():
 
 
 def test_what_has_not_fitted_its_sample_says_nothing_about_a_wide_basin(found):
-    table = verdict_table(judged(found)).set_index("id").verdict
+    table = verdict_table(TOPICS, found).set_index("id").verdict
     assert (table[["stab-convex", "stab-convex-distance"]] == "not testable here").all()
 
 
 def test_a_model_that_was_left_out_is_not_judged(found):
     alone = replace(found, kinds=found.kinds[:1])
-    table = verdict_table(judged(alone)).set_index("id").verdict
+    table = verdict_table(TOPICS, alone).set_index("id").verdict
     of_others = [name for name in table.index if not name.startswith("stab-lr")]
     assert (table[of_others] == "not testable here").all()
 
@@ -126,3 +205,35 @@ def test_a_model_that_was_left_out_is_not_judged(found):
 def test_agreement_counts_both_directions(difference, expected):
     assert agree(difference) == pytest.approx(expected)
     assert np.isnan(agree(Interval(np.nan, np.nan, np.nan)).value)
+
+
+# Exact statements: each is refuted by numbers that refute it.
+
+
+@pytest.fixture
+def given(page):
+    return {"swaps": page.swaps, "ridge": page.ridge, "bounds": gap_bounds(page.results)}
+
+
+def verdicts(given):
+    return statement_table(STATEMENTS, checks(**given)).set_index("id").verdict
+
+
+def test_all_hold(given):
+    assert set(verdicts(given)) == {"holds"}
+
+
+@pytest.mark.parametrize(
+    ("of", "table", "column", "factor"),
+    [
+        ("swaps", "swaps", "median", 0.3),
+        ("hrs", "swaps", "bound", 0.01),
+        ("be", "ridge", "bound", 1e-4),
+        ("bound", "bounds", "bound", 1e-3),
+    ],
+)
+def test_what_refutes_a_statement_is_seen(given, of, table, column, factor):
+    changed = given[table].assign(**{column: given[table][column] * factor})
+    found = verdicts(given | {table: changed})
+    assert found[of] == "fails: counter-example"
+    assert set(found.drop(of)) == {"holds"}

@@ -1,31 +1,19 @@
-"""The configuration, exact runs, and the page."""
-
-from dataclasses import replace
+"""The configuration, stored runs (killed and gone on, each seed by itself, exact ones), and the page."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
-from sklearn.kernel_ridge import KernelRidge
+from killed import kill
 from torch.nn import functional as F
 
-from sameloss.errors import ParameterError
+from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
-from sameloss.studies.stability import pages
-from sameloss.studies.stability.claims import TOPICS, judged
-from sameloss.studies.stability.experiment import (
-    LR,
-    MLP,
-    PRESETS,
-    REPEATS,
-    AllSwaps,
-    RidgeSwaps,
-    _largest_change,
-)
-from sameloss.studies.stability.pages import STUDY, found_by_record
-from sameloss.studies.stability.training import Descent
-from sameloss.studies.verdict import verdict_table
+from sameloss.studies.stability.claims import TOPICS
+from sameloss.studies.stability.experiment import LR, MLP, PRESETS, AllSwaps, RidgeSwaps, TwinTraining
+from sameloss.studies.stability.pages import STUDY
+from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 
 # Settings: what a reader may ask, and what is refused.
 
@@ -42,17 +30,14 @@ def test_the_presets_are_the_thesis_where_they_can_be():
     assert [kind.descent.steps for kind in paper.kinds] == [100_000] * 4
     assert [kind.stops for kind in paper.kinds] == [(50_000, 100_000, 150_000)] * 4
     assert paper.kinds[2].descent.lr_at(40_000) == 0.01
-    assert max(paper.sizes) <= min(paper.source_of(kind).pool for kind in paper.kinds) // 2
+    assert max(paper.sizes) <= min(paper.images(kind.halves, kind.source).pool for kind in paper.kinds) // 2
     assert PRESETS["gpu"].kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
 
 
-def test_the_seeds_are_none_of_the_pilots():
+def test_seeds_are_none_of_the_pilots_and_only_logistic_regression_tells_halves():
     assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
-
-
-def test_only_logistic_regression_tells_halves():
-    halves = {kind.name: LAPTOP.source_of(kind).halves for kind in LAPTOP.kinds}
-    assert halves == {kind.name: kind.name == LR for kind in LAPTOP.kinds}
+    halves = {kind.name for kind in LAPTOP.kinds if LAPTOP.images(kind.halves, kind.source).halves}
+    assert halves == {LR}
 
 
 def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
@@ -84,9 +69,100 @@ def test_what_cannot_be_is_one_sentence(tmp_path, given, message, monkeypatch):
 
 def test_there_are_no_more_paths_than_pairs(tmp_path):
     few = asked(tmp_path, pairs=1)
-    assert few.training(few.kinds[0], 40).paths == 1
-    some = replace(LAPTOP, paths=3)
-    assert some.training(some.kinds[0], 80).paths == 3
+    assert few.twins(few.kinds[0], 40).paths == 1
+    assert LAPTOP.twins(LAPTOP.kinds[0], 80).paths == 2
+
+
+# Twin trainings: each seed by itself, killed and gone on.
+
+
+def twins(**changes):
+    given = {
+        "source": ImageSource(),
+        "network": Perceptron((5,)),
+        "descent": Descent(0.1, 8, 30, momentum=0.9),
+        "size": 24,
+        "pairs": 2,
+        "seeds": (1, 2),
+        "stops": (10, 20, 30),
+        "paths": 1,
+        "resume_every": 5,
+    }
+    return TwinTraining(**given | changes)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """A store in which nothing is killed."""
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def trained(store):
+    return store.get(twins())
+
+
+def test_every_pair_of_every_seed_is_measured_at_every_stop(trained):
+    about = trained["table"][["seed", "pair", "step"]]
+    assert not about.duplicated().any()
+    assert set(map(tuple, about.to_numpy())) == {
+        (seed, pair, step) for seed in (1, 2) for pair in (0, 1) for step in (10, 20, 30)
+    }
+    assert set(map(tuple, trained["paths"][["seed", "pair"]].drop_duplicates().to_numpy())) == {
+        (1, 0),
+        (2, 0),
+    }
+    assert sorted(set(trained["paths"].alpha)) == sorted(GRID)
+
+
+def test_a_seed_is_the_same_alone(store, trained):
+    """Its initialisation, order and pairs are its own."""
+    alone = store.get(twins(seeds=(2,)))
+    among = trained["table"][trained["table"].seed == 2].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone["table"], among[alone["table"].columns], rtol=1e-3, atol=1e-5)
+    path = trained["paths"][trained["paths"].seed == 2].reset_index(drop=True)
+    pd.testing.assert_frame_equal(alone["paths"], path[alone["paths"].columns], atol=0.003)
+
+
+def test_the_ends_of_a_path_are_the_models(trained):
+    ends = trained["paths"][trained["paths"].alpha == 1.0].set_index("seed").test
+    last = trained["table"][(trained["table"].step == 30) & (trained["table"].pair == 0)].set_index("seed")
+    assert (1 - ends).to_numpy() == pytest.approx(last.error.to_numpy(), abs=1e-5)
+
+
+def test_an_earlier_stop_is_a_shorter_training(store, trained):
+    shorter = store.get(twins(descent=Descent(0.1, 8, 20, momentum=0.9), stops=(10, 20)))
+    same = trained["table"][trained["table"].step <= 20].reset_index(drop=True)
+    assert shorter["table"].distance.to_numpy() == pytest.approx(same.distance.to_numpy(), rel=1e-4)
+
+
+@pytest.mark.parametrize("killed_at", [10, 20])
+def test_a_killed_training_goes_on_bit_for_bit(store, trained, tmp_path, killed_at):
+    run = twins()
+    kill(run, tmp_path / "killed", killed_at / 30)
+    killed = Store(tmp_path / "killed")
+    assert not killed.has(run)
+    assert (killed.partial(run) / "scratch" / "resume.pt").exists()
+    reported = []
+    killed.get(run, lambda fraction, text: reported.append(round(30 * fraction)))
+    assert reported == [stop for stop in (10, 20, 30) if stop >= killed_at]  # the killed stop comes again
+    assert killed.manifest(run)["files"] == store.manifest(run)["files"]
+
+
+def test_without_paths_there_are_none(tmp_path):
+    tables = Store(tmp_path).get(twins(paths=0, network=SmallCNN((2,)), stops=(30,)))
+    assert tables["paths"].empty
+    assert len(tables["table"]) == 4
+
+
+def test_a_diverged_training_is_one_sentence(tmp_path):
+    with pytest.raises(NonFiniteLoss, match=r"at the learning rate 1000 with momentum 0\.9: its loss is"):
+        Store(tmp_path).get(twins(descent=Descent(1000.0, 8, 30, momentum=0.9)))
+
+
+def test_effort_grows_with_what_is_trained():
+    larger = {"network": Perceptron((500, 500))}
+    assert twins(pairs=40, **larger).effort > 2 * twins(**larger).effort > 2 * twins().effort > 0
 
 
 # All swaps of a sample of five, each trained by torch's own optimiser; ridge regression fitted anew.
@@ -139,19 +215,6 @@ def test_distances_are_below_their_bound_and_losses_below_its_slope(table):
     first = table.loc["cross-entropy"].iloc[0]
     assert 0 < first.distance <= first.bound
     assert first.exact <= first.slope * first.distance * (1 + 1e-6)
-    assert REPEATS >= 1000
-
-
-def test_the_largest_change_of_ridge_regression_is_that_of_all_fits(tmp_path):
-    rng = np.random.default_rng(3)
-    x, y = rng.normal(size=(9, 4)), rng.choice([-1.0, 1.0], 9)
-    fit = lambda rows: KernelRidge(alpha=0.1 * 5).fit(x[rows], y[rows]).predict(x[5:])  # noqa: E731
-    before, largest = (fit(range(5)) - y[5:]) ** 2, 0.0
-    for i in range(5):
-        for z in range(5, 9):
-            after = (fit([*range(i), z, *range(i + 1, 5)]) - y[5:]) ** 2
-            largest = max(largest, float(np.abs(after - before).max()))
-    assert _largest_change(x @ x.T, y, 5, 0.1) == pytest.approx(largest)
 
 
 def test_no_case_of_ridge_regression_breaks_its_bound(tmp_path):
@@ -172,7 +235,7 @@ def test_all_of_a_size_are_one_stack(page):
 
 
 def test_tables_of_all_runs_stand_below_each_other(page, found):
-    about = found.table[["kind", "size", "seed", "pair", "step"]]
+    about = found.twins[["kind", "size", "seed", "pair", "step"]]
     assert not about.duplicated().any()
     s = page.config
     assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
@@ -189,33 +252,3 @@ def test_verdicts_and_statements(page):
 def test_longer_presets_say_what_they_would_compute(tmp_path, name):
     page = STUDY.open("ii2_stability", {"preset": name, "artifacts": str(tmp_path)})
     assert sum(run.effort for run in page.runs()) > 50
-
-
-def test_a_record_is_judged_as_the_page_is(page, monkeypatch):
-    kept = page.record_tables()
-    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: kept[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
-    found = verdict_table(judged(found_by_record("laptop-long")))
-    pd.testing.assert_frame_equal(found, page.verdicts())
-
-
-def test_a_network_that_an_older_record_has_not_is_not_judged(page, monkeypatch):
-    kept = page.record_tables()
-    first = kept["twins"].kind == page.config.kinds[2].name
-    older = kept | {"twins": kept["twins"][~first]}
-    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: older[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
-    found = verdict_table(judged(found_by_record("laptop-long"))).set_index("id").verdict
-    assert found["stab-beta-plain"] == "not testable here"
-    assert found["stab-beta-brier"] == "not testable here"  # of every network, and one is not there
-    assert found["stab-beta-momentum"] != "not testable here"
-
-
-def test_a_measure_that_an_older_record_has_not_is_not_judged(page, monkeypatch):
-    kept = page.record_tables()
-    older = kept | {"twins": kept["twins"].drop(columns="gap clipped")}
-    monkeypatch.setattr(pages, "recorded", lambda table, preset, of: older[table])
-    monkeypatch.setattr(pages, "PRESETS", {"laptop-long": page.config})
-    found = verdict_table(judged(found_by_record("laptop-long"))).set_index("id").verdict
-    assert found["stab-beta-clipped"] == "not testable here"
-    assert found["stab-beta-brier"] != "not testable here"

@@ -11,13 +11,12 @@ from sklearn.metrics.pairwise import rbf_kernel
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
-from sameloss.statistics.bootstrap import seed_interval
+from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.stability.theory import (
     BOUNDED,
     LOSS,
     all_swaps,
     brier,
-    check_bounded,
     check_sample,
     clipped,
     cross_entropy,
@@ -25,12 +24,12 @@ from sameloss.studies.stability.theory import (
     exponent,
     fitted,
     gap_bound,
+    largest_change,
     longest_step,
     parameter_bound,
     solved,
     stability_bound,
     swap_changes,
-    swapped,
     total_variation,
     twin_table,
     visiting_order,
@@ -70,15 +69,6 @@ def test_bounded_losses_lie_in_the_unit_interval_and_change_by_no_more_than_the_
         assert (changes <= 2 * total_variation(first, second) + 1e-12).all()
 
 
-def test_only_bounded_losses_are_for_the_bound():
-    for name in BOUNDED:
-        check_bounded(name)
-    with pytest.raises(
-        ParameterError, match=r"^Bound .*cross-entropy is not; choose one of clipped, Brier, 0-1\.$"
-    ):
-        check_bounded("cross-entropy")
-
-
 # Exponents: planted ones are found, and their intervals cover as often as they say.
 
 SIZES = (80, 160, 320, 640)
@@ -88,8 +78,8 @@ SIZES = (80, 160, 320, 640)
 def test_a_planted_exponent_is_found(b):
     values = 3 * np.array(SIZES, float) ** b
     assert exponent(SIZES, values) == pytest.approx(b)
-    a, found = fitted(SIZES, values)
-    assert (a, found) == pytest.approx((3, b), abs=1e-6)
+    nearly = values * [1, 1 + 1e-6, 1, 1]  # of a perfect fit scipy warns that it has no covariance
+    assert fitted(SIZES, nearly) == pytest.approx((3, b), abs=1e-3)
 
 
 def test_intervals_over_seeds_cover_the_exponent_of_the_largest_of_pairs():
@@ -113,12 +103,9 @@ def test_what_is_not_positive_has_no_exponent():
     assert np.isnan(exponent(SIZES, np.array([1.0, 0.5, -0.1, 0.2])))
 
 
-@pytest.mark.parametrize("fit", [exponent, fitted])
-def test_two_sizes_are_too_few(fit):
-    with pytest.raises(
-        ParameterError, match=r"^An exponent needs 3 sizes of samples at least; got \[10, 20, 20\]\.$"
-    ):
-        fit([10, 20, 20], np.ones(3))
+def test_two_sizes_are_too_few():
+    with pytest.raises(ParameterError, match=r"^An exponent needs 3 sizes .* got \[10, 20, 20\]\.$"):
+        exponent([10, 20, 20], np.ones(3))
 
 
 # Bounds by hand, and what they are not about.
@@ -154,16 +141,7 @@ def test_long_steps_have_no_bound():
 
 def test_the_gap_bound_by_hand():
     expected = 0.1 * math.log(50) * math.log(1000) + math.sqrt(math.log(20) / 50)
-    assert gap_bound("Brier", 0.1, 50) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("loss", "delta", "message"),
-    [("cross-entropy", 0.05, "which cross-entropy is not"), ("0-1", 1.5, "δ is a")],
-)
-def test_what_the_gap_bound_is_not_about(loss, delta, message):
-    with pytest.raises(ParameterError, match=message):
-        gap_bound(loss, 0.1, 50, delta)
+    assert gap_bound(0.1, 50) == pytest.approx(expected)
 
 
 # Swaps of ridge regression in closed form against fits of every swapped sample.
@@ -184,11 +162,14 @@ def test_every_swap_is_a_second_fit(drawn_of_ridge, kernel):
     gram = x @ x.T if kernel == "linear" else rbf_kernel(x)
     changes = swap_changes(gram, y, SAMPLE, ridge)
     fit = lambda rows: KernelRidge(alpha=ridge * SAMPLE, kernel=kernel).fit(x[rows], y[rows])  # noqa: E731
-    before = fit(range(SAMPLE)).predict(x[SAMPLE:])
+    before, largest = fit(range(SAMPLE)).predict(x[SAMPLE:]), 0.0
     for i in range(SAMPLE):
         for z in range(OTHERS):
             rows = [*range(i), SAMPLE + z, *range(i + 1, SAMPLE)]
-            assert changes[i, z] == pytest.approx(fit(rows).predict(x[SAMPLE:]) - before, abs=1e-10)
+            after = fit(rows).predict(x[SAMPLE:])
+            assert changes[i, z] == pytest.approx(after - before, abs=1e-10)
+            largest = max(largest, *np.abs((after - y[SAMPLE:]) ** 2 - (before - y[SAMPLE:]) ** 2))
+    assert largest_change(gram, y, SAMPLE, ridge) == pytest.approx(largest)
 
 
 def test_two_points_by_hand():
@@ -202,23 +183,13 @@ def test_two_points_by_hand():
 def test_no_swap_breaks_the_bound(drawn_of_ridge, ridge):
     x, y = drawn_of_ridge
     gram = x @ x.T
-    before = gram[SAMPLE:, :SAMPLE] @ solved(gram[:SAMPLE, :SAMPLE], y[:SAMPLE], ridge)
-    changes = swap_changes(gram, y, SAMPLE, ridge)
-    losses = np.abs((before + changes - y[SAMPLE:]) ** 2 - (before - y[SAMPLE:]) ** 2)
-    assert losses.max() <= stability_bound(ridge, SAMPLE, gram.diagonal().max(), 1.0)
+    assert largest_change(gram, y, SAMPLE, ridge) <= stability_bound(
+        ridge, SAMPLE, gram.diagonal().max(), 1.0
+    )
 
 
 def test_the_bound_by_hand():
     assert stability_bound(ridge=4.0, size=10, largest=1.0, spread=1.0) == pytest.approx(3.0**2 / 40)
-
-
-@pytest.mark.parametrize(
-    ("kernel", "ridge", "message"),
-    [(np.eye(2), 0.0, "positive λ; got 0"), (-np.eye(2), 0.1, "not positive semi-definite")],
-)
-def test_what_has_no_solution_is_refused(kernel, ridge, message):
-    with pytest.raises(ParameterError, match=message):
-        solved(kernel, np.ones(2), ridge)
 
 
 # What twins differ in, by loops over pairs and images.
@@ -311,24 +282,6 @@ def test_samples_that_say_nothing_are_refused(size, message):
     with pytest.raises(ParameterError, match=message):
         check_sample(size, 100, 16)
     check_sample(50, 100, 16)
-
-
-@pytest.mark.parametrize(
-    ("i", "z", "message"),
-    [
-        (3, 5, r"^i = 3 is no position of a sample of 3; the last is 2\.$"),
-        (-1, 5, "no position"),
-        (0, 8, r"^z = 8 is no row of 8; the last is 7\.$"),
-        (0, 7, r"^Row 7 is in the sample already; choose a z that is not\.$"),
-    ],
-)
-def test_swaps_that_cannot_be_are_refused(i, z, message):
-    with pytest.raises(ParameterError, match=message):
-        swapped(torch.tensor([4, 2, 7]), i, z, rows=8)
-
-
-def test_an_example_may_be_swapped_for_itself():
-    assert swapped(torch.tensor([4, 2, 7]), 2, 7, rows=8).tolist() == [4, 2, 7]
 
 
 @pytest.mark.parametrize(("size", "batch", "steps"), [(12, 4, 9), (10, 4, 11)])

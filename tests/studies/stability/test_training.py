@@ -1,12 +1,12 @@
 """Networks, many trained as one, and the paths between them."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 
-from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.errors import NonFiniteLoss
+from sameloss.images import Images
 from sameloss.studies.stability.theory import drawn_twins, visiting_order
 from sameloss.studies.stability.training import (
     GRID,
@@ -18,12 +18,8 @@ from sameloss.studies.stability.training import (
     SmallCNN,
     Stack,
     accuracies_along,
-    along,
-    barrier,
-    check_grid,
     check_learnt,
-    log_probabilities,
-    train,
+    products,
 )
 
 # Models by their number of parameters, their first values, and what they can be called with.
@@ -56,11 +52,9 @@ def test_convex_models_start_from_zero(network):
 
 def test_others_start_from_hes_normal_without_offsets():
     drawn = Perceptron((400,)).drawn((1, 20, 20), 10, 3)
-    assert drawn["maps.0.weight"].std() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
-    assert (drawn["maps.1.bias"] == 0).all()
-    assert not torch.equal(
-        drawn["maps.0.weight"], Perceptron((400,)).drawn((1, 20, 20), 10, 4)["maps.0.weight"]
-    )
+    assert drawn["1.weight"].std() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
+    assert (drawn["3.bias"] == 0).all()
+    assert not torch.equal(drawn["1.weight"], Perceptron((400,)).drawn((1, 20, 20), 10, 4)["1.weight"])
     scales = [own for name, own in ResNet20(4).drawn((3, 8, 8), 10, 0).items() if own.ndim == 1]
     assert {float(value) for own in scales for value in own} == {0.0, 1.0}
 
@@ -70,7 +64,7 @@ def test_two_classes_have_one_logit():
     x = torch.rand(3, 1, 2, 2)
     logits = model(x)
     assert (logits[:, 0] == 0).all()
-    expected = x.flatten(1) @ model.linear.weight[0] + model.linear.bias
+    expected = x.flatten(1) @ model[1].weight[0] + model[1].bias
     torch.testing.assert_close(logits[:, 1], expected)
 
 
@@ -100,19 +94,10 @@ def test_residuals_thin_and_pad():
     assert (after[:, 4:] == 0).all()
 
 
-def test_products_are_those_of_the_matrices():
-    assert Perceptron((5,)).products((1, 2, 2)) == 4 * 5 + 5 * 10
-
-
-def test_what_waits_counts_its_products_once(monkeypatch):
-    counted = Perceptron((6,)).products((1, 2, 2))
+def test_products_are_those_of_the_matrices_and_counted_once(monkeypatch):
+    assert products(Perceptron((5,)), (1, 2, 2)) == 4 * 5 + 5 * 10
     monkeypatch.setattr(Perceptron, "build", None)
-    assert Perceptron((6,)).products((1, 2, 2)) == counted
-
-
-def test_no_features_are_refused():
-    with pytest.raises(ParameterError, match="features"):
-        RandomFeatures(0)
+    assert products(Perceptron((5,)), (1, 2, 2)) == 70
 
 
 # A stack is the ordinary loop for each of its models, to the rounding.
@@ -122,18 +107,17 @@ NETWORKS = [(Perceptron((6,)), (1, 4, 4)), (SmallCNN((3,)), (1, 4, 4)), (ResNet2
 
 
 def problem(network, shape, descent, *, seeds=2, pairs=2, size=12):
+    """Return a stack, the order of its visits, and the first parameters of each seed."""
     rng = torch.Generator().manual_seed(5)
     x = torch.rand(POOL + TESTED, *shape, generator=rng, dtype=torch.float64)
     y = torch.randint(CLASSES, (POOL + TESTED,), generator=rng)
-    models = [network.drawn(shape, CLASSES, seed) for seed in range(seeds)]
-    models = [{name: own.double() for name, own in model.items()} for model in models]
-    stack = Stack(network.build(shape, CLASSES).double(), models, 2 * pairs)
     rows = torch.cat([drawn_twins(POOL, TESTED, size, pairs, rng).rows(POOL) for _ in range(seeds)])
     order = torch.stack([visiting_order(size, descent.batch, descent.steps, rng) for _ in range(seeds)])
-    return stack, x, y, rows, order, models
+    stack = Stack(network, Images(x, y, POOL, CLASSES), rows, range(seeds))
+    return stack, order, [network.drawn(shape, CLASSES, seed) for seed in range(seeds)]
 
 
-def one_by_one(network, shape, weights, x, y, rows, order, descent):
+def one_by_one(network, shape, weights, stack, rows, order, descent):
     """Train one model with torch's own optimiser."""
     model = network.build(shape, CLASSES).double()
     model.load_state_dict(weights)
@@ -141,70 +125,56 @@ def one_by_one(network, shape, weights, x, y, rows, order, descent):
     for step, positions in enumerate(order):
         optimiser.param_groups[0]["lr"] = descent.lr_at(step)
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x[rows[positions]]), y[rows[positions]]).backward()
+        x, y = stack.x[rows[positions]], stack.y[rows[positions]]
+        nn.functional.cross_entropy(model(x), y).backward()
         optimiser.step()
-    return dict(model.named_parameters())
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 @pytest.mark.parametrize(("network", "shape"), NETWORKS)
 def test_a_stack_is_the_ordinary_loop(network, shape):
     descent = Descent(0.1, 4, 12, momentum=0.9, drops=((8, 0.01),))
-    stack, x, y, rows, order, models = problem(network, shape, descent)
-    assert list(train(stack, x, y, rows, order, descent)) == list(range(1, 13))
-    for at, own in enumerate(rows):
-        alone = one_by_one(network, shape, models[at // 4], x, y, own, order[at // 4], descent)
+    stack, order, models = problem(network, shape, descent)
+    assert list(stack.train(order, descent)) == list(range(1, 13))
+    for at, rows in enumerate(stack.rows):
+        alone = one_by_one(network, shape, models[at // 4], stack, rows, order[at // 4], descent)
         for name, parameter in alone.items():
-            torch.testing.assert_close(stack.weights[name][at], parameter.detach(), rtol=1e-10, atol=1e-10)
+            torch.testing.assert_close(stack.weights[name][at], parameter, rtol=1e-10, atol=1e-10)
 
 
 def test_models_of_one_sample_stay_the_same_bit_for_bit():
-    """What differs afterwards is due to the sample alone."""
-    network, shape = NETWORKS[0]
-    descent = Descent(0.1, 4, 30)
-    stack, x, y, rows, order, _ = problem(network, shape, descent, seeds=1)
-    rows[1] = rows[0]
-    list(train(stack, x, y, rows, order, descent))
+    """What differs afterwards is due to the sample alone; another order would be noticed."""
+    (network, shape), descent = NETWORKS[0], Descent(0.1, 4, 30)
+    stack, order, models = problem(network, shape, descent, seeds=1)
+    stack.rows[1] = stack.rows[0]
+    list(stack.train(order, descent))
     vectors = stack.vectors()
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[2], vectors[3])
-
-
-def test_another_order_in_the_twin_would_be_noticed():
-    network, shape = NETWORKS[0]
-    descent = Descent(0.1, 4, 30)
-    stack, x, y, rows, order, models = problem(network, shape, descent, seeds=1)
-    list(train(stack, x, y, rows, order, descent))
-    other = one_by_one(network, shape, models[0], x, y, rows[1], order[0].flip(0), descent)
-    moved = max(float((stack.weights[name][1] - own.detach()).abs().max()) for name, own in other.items())
-    assert moved > 1e-3
+    other = one_by_one(network, shape, models[0], stack, stack.rows[0], order[0].flip(0), descent)
+    assert max(float((stack.weights[name][0] - own).abs().max()) for name, own in other.items()) > 1e-3
 
 
 def test_a_stack_goes_on_from_its_state():
-    network, shape = NETWORKS[0]
-    descent = Descent(0.1, 4, 10, momentum=0.5)
-    whole, x, y, rows, order, _ = problem(network, shape, descent)
-    parts, *_ = problem(network, shape, descent)
-    list(train(whole, x, y, rows, order, descent))
-    for step in train(parts, x, y, rows, order, descent):
+    (network, shape), descent = NETWORKS[0], Descent(0.1, 4, 10, momentum=0.5)
+    (whole, order, _), (part, *_), (fresh, *_) = (problem(network, shape, descent) for _ in range(3))
+    list(whole.train(order, descent))
+    for step in part.train(order, descent):
         if step == 4:
             break
-    state = parts.state_dict()
-    fresh, *_ = problem(network, shape, descent)
-    fresh.load_state_dict(state)
-    assert list(train(fresh, x, y, rows, order, descent, start=4)) == list(range(5, 11))
+    fresh.load_state_dict(part.state_dict())
+    assert list(fresh.train(order, descent, start=4)) == list(range(5, 11))
     assert torch.equal(fresh.vectors(), whole.vectors())
-    with pytest.raises(ValueError, match="other models"):
-        problem(NETWORKS[1][0], shape, descent)[0].load_state_dict(state)
 
 
 def test_predictions_are_those_of_each_model(monkeypatch):
     monkeypatch.setattr("sameloss.studies.stability.training.ROWS_AT_ONCE", 8)
     network, shape = NETWORKS[0]
-    stack, x, _, rows, _, models = problem(network, shape, Descent(0.1, 4, 1))
-    found = log_probabilities(stack.network, stack.weights, x, rows)
+    stack, _, models = problem(network, shape, Descent(0.1, 4, 1))
     model = network.build(shape, CLASSES).double()
     model.load_state_dict(models[1])
-    torch.testing.assert_close(found[5], model(x[rows[5]]).log_softmax(-1).detach())
+    expected = model(stack.x[stack.rows[5]]).log_softmax(-1).detach()
+    torch.testing.assert_close(stack.log_probabilities(stack.rows)[5], expected)
 
 
 @pytest.mark.parametrize("loss", [30.0, float("nan"), float("inf")])
@@ -217,37 +187,24 @@ def test_a_diverged_training_names_its_rate(loss):
         check_learnt(torch.tensor([0.1, loss]), 10, descent, 3)
 
 
-# Lines between models: their ends, what is lost between, and lines that cannot be drawn.
+# Lines between models: their ends are the models, and every pair has one of its own.
 
 
-def test_the_grid_is_the_thesis():
+def test_accuracies_are_those_of_the_weights_between():
     assert (len(GRID), GRID[0], GRID[-1], GRID[25], GRID[50]) == (76, -1.0, 2.0, 0.0, 1.0)
-
-
-def test_the_ends_of_a_line_are_the_models():
-    first, second = ({"w": torch.full((2,), value)} for value in (3.0, 7.0))
-    assert along(first, second, 1.0)["w"].tolist() == [3, 3]
-    assert along(first, second, 0.0)["w"].tolist() == [7, 7]
-    assert along(first, second, 0.25)["w"].tolist() == [6, 6]
-
-
-def test_accuracies_are_of_every_pair_at_every_point():
-    weights = {"w": torch.tensor([0.0, 1.0, 4.0, 0.0])}
-    found = accuracies_along(weights, lambda stack: stack["w"], (-1.0, 0.0, 1.0))
-    assert found.tolist() == [[2.0, -4.0], [1.0, 0.0], [0.0, 4.0]]
-
-
-def test_a_barrier_is_what_lies_between_the_ends_alone():
-    alphas = (-1.0, 0.0, 0.5, 1.0, 2.0)
-    found = barrier(np.array([[0.0, 0.0], [0.9, 0.8], [0.4, 0.9], [0.7, 0.9], [0.0, 0.0]]), alphas)
-    assert found == pytest.approx([0.3, 0.0])
-
-
-def test_a_grid_needs_its_ends():
-    with pytest.raises(ParameterError, match="0 and 1 must be among"):
-        check_grid((0.0, 0.5))
-
-
-def test_models_of_different_shapes_have_no_line():
-    with pytest.raises(ParameterError, match="No line joins models of different shapes"):
-        along({"w": torch.zeros(2)}, {"w": torch.zeros(3)}, 0.5)
+    network, shape = NETWORKS[0]
+    stack, *_ = problem(network, shape, Descent(0.1, 4, 1))
+    rng = torch.Generator().manual_seed(1)
+    stack.weights = {
+        name: torch.randn(own.shape, generator=rng).to(own) for name, own in stack.weights.items()
+    }
+    accuracies = accuracies_along(stack, torch.tensor([1, 3]), stack.tested[:2])
+    assert accuracies.shape == (76, 2)
+    model = network.build(shape, CLASSES).double()
+    for alpha in (-1.0, 0.0, 0.28, 1.0):
+        for at, (first, second) in enumerate(((2, 3), (6, 7))):
+            model.load_state_dict(
+                {n: alpha * w[first] + (1 - alpha) * w[second] for n, w in stack.weights.items()}
+            )
+            right = model(stack.x[POOL:]).argmax(-1) == stack.y[POOL:]
+            assert accuracies[GRID.index(alpha), at] == pytest.approx(float(right.double().mean()))

@@ -286,15 +286,11 @@ def _sums(rules: Sequence[Rule]) -> dict[str, float]:
     return totals
 
 
-def _natural(word: str) -> tuple:
-    """Order w2 before w10."""
-    return tuple(_digits(part) if part.isdecimal() else (0, "", part) for part in re.split(r"(\d+)", word))
-
-
-def _digits(part: str) -> tuple[int, str, str]:
-    """Return what orders whole numbers, of any length: Python makes no number of 4,300 digits."""
-    digits = "".join(str(int(digit)) for digit in part).lstrip("0")  # other scripts have digits of their own
-    return len(digits), digits, ""
+def _natural(word: str) -> list:
+    """Order w2 before w10; Python makes no number of 4,300 digits."""
+    parts: list = re.split(r"(\d+)", word)
+    parts[1::2] = [(len(digits), digits) for digits in (part.lstrip("0") for part in parts[1::2])]
+    return parts
 
 
 def _rules(grammar: Grammar) -> Iterator[Rule]:
@@ -316,12 +312,6 @@ def _rules(grammar: Grammar) -> Iterator[Rule]:
             yield Rule(names[symbol], (words[word],), True, float(grammar.emission[symbol, word]))
 
 
-def _check_names(names: Sequence[str], pattern: str) -> None:
-    for name in names:
-        if not re.fullmatch(pattern, name):
-            raise LanguageError(f"The name {name!r} cannot be written in this notation.")
-
-
 def to_lines(grammar: Grammar) -> str:
     """Write plain lines `LHS RHS... probability`, with every digit.
 
@@ -329,27 +319,9 @@ def to_lines(grammar: Grammar) -> str:
         LanguageError: for names that would not read back.
 
     """
-    _check_names(grammar.symbols, r"[^\s#]\S*")
-    _check_names(grammar.vocabulary, r"\S+")
+    for name in (*grammar.symbols, *grammar.vocabulary):
+        if not re.fullmatch(r"\S+" if name in grammar.vocabulary else r"[^\s#]\S*", name):
+            raise LanguageError(f"The name {name!r} cannot be written in this notation.")
     if both := set(grammar.symbols) & set(grammar.vocabulary):
         raise LanguageError(f"{min(both)!r} {NOT_TOLD_APART}.")
     return "".join(f"{r.parent} {' '.join(r.children)} {r.probability!r}\n" for r in _rules(grammar))
-
-
-def to_nltk(grammar: Grammar) -> str:
-    """Write NLTK's notation, which knows no exponents, with every digit.
-
-    Raises:
-        LanguageError: for names that would not read back.
-
-    """
-    _check_names(grammar.symbols, r"[\w/][\w/^<>-]*")
-    _check_names(grammar.vocabulary, r"[^'\"\n]+")
-    return "".join(
-        f"{r.parent} -> {_right_side(r)} [{np.format_float_positional(r.probability, trim='0')}]\n"
-        for r in _rules(grammar)
-    )
-
-
-def _right_side(rule: Rule) -> str:
-    return f"'{rule.children[0]}'" if rule.lexical else " ".join(rule.children)

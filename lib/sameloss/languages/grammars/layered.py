@@ -6,6 +6,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+from sameloss.checks import check_counts, check_positive, check_shares
 from sameloss.errors import LanguageError
 from sameloss.languages.draws import dirichlet
 from sameloss.languages.grammars.grammar import Grammar
@@ -43,12 +44,9 @@ class PCFGSpec:
     def __post_init__(self) -> None:
         """Refuse dimensions that no grammar can have."""
         counts = ("levels", "start_symbols", "symbols", "start_rules", "rules", "words", "words_per_symbol")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise LanguageError(f"{name} must be at least 1; got {getattr(self, name)}.")
-        for name in ("rule_concentration", "emission_concentration"):
-            if not getattr(self, name) > 0:
-                raise LanguageError(f"{name} must be positive; got {getattr(self, name)}.")
+        check_counts(self, *counts)
+        check_positive(self, "rule_concentration", "emission_concentration")
+        check_shares(self, "smoothing")
         if self.words_per_symbol > self.words:
             raise LanguageError(f"words_per_symbol = {self.words_per_symbol} is above words = {self.words}.")
         if max(self.rules, self.start_rules) > self.symbols**2:
@@ -57,8 +55,8 @@ class PCFGSpec:
                 f"rules = {self.rules}, start_rules = {self.start_rules}."
             )
         low, high = self.early_stop
-        if not 0 <= self.smoothing <= 1 or not 0 <= low <= high < 1:
-            raise LanguageError("smoothing lies in [0, 1], and early_stop is a range in [0, 1).")
+        if not 0 <= low <= high < 1:
+            raise LanguageError(f"early_stop is a range in [0, 1); got {self.early_stop}.")
 
     @property
     def max_length(self) -> int:
@@ -88,13 +86,17 @@ class PCFGSpec:
             for parent in parents if level else ():
                 emission[parent, next(stops)] = rng.uniform(*self.early_stop)
             for parent in parents:
-                chosen = self._branching(rng, self.rules if level else self.start_rules)
-                for pair, weight in zip(*chosen, strict=True):
+                count = self.rules if level else self.start_rules
+                pairs = rng.choice(self.symbols**2, count, replace=False)
+                shares = dirichlet(rng, (count,), self.rule_concentration)
+                for pair, weight in zip(pairs, shares, strict=True):
                     left, right = divmod(int(pair), self.symbols)
                     rules.append((parent, children[left], children[right]))
                     weights.append(weight * (1 - emission[parent].sum()))
         for parent in self._level(self.levels):
-            emission[parent] = self._emission(rng)
+            words = rng.choice(self.words, self.words_per_symbol, replace=False)
+            emission[parent, words] = dirichlet(rng, (len(words),), self.emission_concentration)
+            emission[parent] = (1 - self.smoothing) * emission[parent] + self.smoothing / self.words
         roots = np.zeros(symbols)
         roots[: self.start_symbols] = dirichlet(rng, (self.start_symbols,), 1.0)
         return Grammar(
@@ -102,24 +104,15 @@ class PCFGSpec:
             rules=torch.as_tensor(rules),
             weights=torch.as_tensor(weights),
             emission=torch.as_tensor(emission),
-            symbols=self._names(),
+            symbols=_names(self.levels, self.start_symbols, self.symbols),
             vocabulary=tuple(f"w{word}" for word in range(1, self.words + 1)),
         )
 
-    def _names(self) -> tuple[str, ...]:
-        starts = [f"S{k}" for k in range(1, self.start_symbols + 1)]
-        levels = [chr(64 + level) for level in range(1, self.levels + 1)]
-        return (*starts, *(f"{level}{k}" for level in levels for k in range(1, self.symbols + 1)))
 
-    def _branching(self, rng: np.random.Generator, rules: int) -> tuple[np.ndarray, np.ndarray]:
-        pairs = rng.choice(self.symbols**2, rules, replace=False)
-        return pairs, dirichlet(rng, (rules,), self.rule_concentration)
-
-    def _emission(self, rng: np.random.Generator) -> np.ndarray:
-        emission = np.zeros(self.words)
-        words = rng.choice(self.words, self.words_per_symbol, replace=False)
-        emission[words] = dirichlet(rng, (len(words),), self.emission_concentration)
-        return (1 - self.smoothing) * emission + self.smoothing / self.words
+def _names(levels: int, starts: int, symbols: int) -> tuple[str, ...]:
+    """Return S1, S2, ... for the start symbols, and A1, A2, ..., B1, ... for those of the levels."""
+    counts = {"S": starts, **{chr(65 + level): symbols for level in range(levels)}}
+    return tuple(f"{level}{k}" for level, count in counts.items() for k in range(1, count + 1))
 
 
 # Random hierarchies: layered grammars in which no two symbols share a right side.
@@ -146,16 +139,13 @@ class HierarchySpec:
 
     def __post_init__(self) -> None:
         """Refuse dimensions that no hierarchy can have."""
-        for name in ("levels", "symbols", "rules"):
-            if getattr(self, name) < 1:
-                raise LanguageError(f"{name} must be at least 1; got {getattr(self, name)}.")
+        check_counts(self, "levels", "symbols", "rules")
+        check_shares(self, "smoothing")
         if self.rules > self.symbols:
             raise LanguageError(
                 f"{self.symbols} symbols have {self.symbols**2} pairs, too few for {self.rules} right sides "
                 f"each that no other symbol shares; choose rules of at most {self.symbols}."
             )
-        if not 0 <= self.smoothing <= 1:
-            raise LanguageError(f"smoothing lies in [0, 1]; got {self.smoothing}.")
 
     @property
     def words(self) -> int:
@@ -175,29 +165,20 @@ class HierarchySpec:
         """Draw the rules, level by level."""
         rng = np.random.default_rng(self.seed)
         ids = np.arange((self.levels + 1) * self.symbols).reshape(self.levels + 1, self.symbols)
-        rules = [
-            (parent, children[pair // self.symbols], children[pair % self.symbols])
-            for parents, children in pairwise(ids)
-            for parent, pairs in zip(parents, self._right_sides(rng), strict=True)
-            for pair in pairs
-        ]
+        rules = []
+        for parents, children in pairwise(ids):
+            pairs = rng.permutation(self.symbols**2)[: self.symbols * self.rules]  # no pair twice
+            left, right = np.divmod(pairs, self.symbols)
+            rules.append(np.stack([parents.repeat(self.rules), children[left], children[right]], 1))
         emission = np.zeros((ids.size, self.words))
         emission[ids[-1]] = (1 - self.smoothing) * np.eye(self.words) + self.smoothing / self.words
         roots = np.zeros(ids.size)
         roots[ids[0]] = 1 / self.symbols
         return Grammar(
             roots=torch.as_tensor(roots),
-            rules=torch.as_tensor(np.array(rules)),
-            weights=torch.full((len(rules),), 1 / self.rules, dtype=torch.float64),
+            rules=torch.as_tensor(np.concatenate(rules)),
+            weights=torch.full((sum(map(len, rules)),), 1 / self.rules, dtype=torch.float64),
             emission=torch.as_tensor(emission),
-            symbols=self._names(),
+            symbols=_names(self.levels, self.symbols, self.symbols),
             vocabulary=tuple(f"w{word}" for word in range(1, self.words + 1)),
         )
-
-    def _right_sides(self, rng: np.random.Generator) -> np.ndarray:
-        """Draw the pairs of each symbol of one level, no pair twice."""
-        return rng.permutation(self.symbols**2)[: self.symbols * self.rules].reshape(self.symbols, self.rules)
-
-    def _names(self) -> tuple[str, ...]:
-        levels = ["S", *(chr(65 + level) for level in range(self.levels))]
-        return tuple(f"{level}{k}" for level in levels for k in range(1, self.symbols + 1))

@@ -11,20 +11,227 @@ sum. One forward pass serves any number of cotangents, and no weight gradient is
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode, resolve_name
 
 from sameloss.checks import check_count
 from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
-from sameloss.measures.flatness.parameter_uses import NO_ROW, Recorder, Use
-from sameloss.measures.flatness.validation import check, check_logits
-from sameloss.models.bilstm import without_cudnn
+from sameloss.measures.flatness.validation import check, check_logits, dropout_fault
+from sameloss.models.bilstm import unrolled_lstm, without_cudnn
+
+# Watching a forward pass: every use of a parameter is written down, or refused by name.
+#
+# It watches torch's functions and not modules, so it sees whatever a model does with a parameter,
+# however its layers are written: `torch.nn.Linear` and a bare `F.linear` are one case.
+
+Kind = Literal["linear", "embedding", "gain", "bias"]
+
+NO_ROW = -1
+"""Stands for a row of an embedding that gets no gradient."""
+
+
+class Use(NamedTuple):
+    """One use of a parameter; its gradient is made of `factor` and of what arrives at `edge`.
+
+    `factor` is (sentence, token, feature): the input of a linear layer, the normalised input of a
+    LayerNorm's gain, the one row number an embedding looks up; None for a bias.
+    """
+
+    parameter: str
+    kind: Kind
+    edge: GradientEdge
+    factor: Tensor | None
+    first_row: int  # of the parameter, where only some of its rows are used
+
+
+class Recorder(TorchFunctionMode):
+    """Records the uses of a model's trainable parameters in the calls made under it."""
+
+    def __init__(
+        self, model: nn.Module, sentences: int, shared: list[torch.Size | None] | None = None
+    ) -> None:
+        """Prepare for a forward pass.
+
+        Args:
+            model: whose parameters are watched.
+            sentences: how many the model is about to see.
+            shared: for each output of a known function, in order, its shape where all sentences share
+                it (positions, say), else None. Without this only the outputs' shapes are recorded.
+
+        """
+        super().__init__()
+        self.model, self.sentences, self.shared = model, sentences, shared
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        self.shapes = {name: p.shape for name, p in named}
+        self.watched = {id(p): (name, 0) for name, p in named}  # the second number: of its first row
+        self.uses: list[Use] = []
+        self.outputs: list[torch.Size] = []  # their shapes
+        self._slices: list[Tensor] = []  # kept, so that no other tensor gets their id
+
+    def __torch_function__(
+        self, function: Callable, types: Iterable, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Let pass what uses no parameter, record what is known, refuse the rest."""
+        kwargs = kwargs or {}
+        if function in RANDOM and RANDOM[function](*args, **kwargs):
+            raise dropout_fault()
+        used = [value for value in _tensors((args, kwargs)) if id(value) in self.watched]
+        if used and function in self._known:
+            return self._known[function](self, *args, **kwargs)
+        result = function(*args, **kwargs)
+        if used and next(_tensors(result), None) is not None:  # a shape or a device is no use
+            self._refuse(used[0], function)
+        return result
+
+    def _refuse(self, tensor: Tensor, function: Callable | str) -> NoReturn:
+        name, _ = self.watched[id(tensor)]
+        module = name.rpartition(".")[0]
+        kind = type(self.model.get_submodule(module)).__name__
+        called = function if isinstance(function, str) else resolve_name(function) or function.__name__
+        raise ModelError(
+            f"Parameter {name} of module {module or 'itself'} ({kind}) is used by {called}, whose gradient "
+            "norm is not known here; known are linear layers, embeddings, LayerNorm, LSTM and added biases."
+        )
+
+    # The functions that are known
+
+    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+        self._not_watched(input, "linear, as its input")
+        output = self._output(F.linear(input, weight, bias))
+        self._use("linear", weight, output, input)
+        self._use("bias", bias, output)
+        return output
+
+    def _layer_norm(
+        self,
+        input: Tensor,
+        normalized_shape: Sequence[int],
+        weight: Tensor | None = None,
+        bias: Tensor | None = None,
+        eps: float = 1e-5,
+    ) -> Tensor:
+        self._not_watched(input, "layer_norm, as its input")
+        output = self._output(F.layer_norm(input, normalized_shape, weight, bias, eps))
+        normalised = F.layer_norm(input.detach(), normalized_shape, eps=eps)
+        self._use("gain", weight, output, normalised)
+        self._use("bias", bias, output)
+        return output
+
+    def _embedding(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+    ) -> Tensor:
+        if max_norm is not None or scale_grad_by_freq:
+            self._refuse(weight, "an embedding with max_norm or scale_grad_by_freq")
+        output = self._output(F.embedding(input, weight, padding_idx))
+        rows = input
+        if padding_idx is not None:  # that row gets no gradient: it becomes a number no row has
+            rows = input.masked_fill(input == padding_idx % len(weight), NO_ROW)
+        self._use("embedding", weight, output, rows[..., None])
+        return output
+
+    def _add(self, input: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+        bias, rest = (input, other) if id(input) in self.watched else (other, input)
+        if alpha != 1 or bias.ndim != 1 or rest.ndim < 2 or rest.shape[-1] != len(bias):
+            self._refuse(bias, "an addition that is not `tensor + bias`")
+        self._not_watched(rest, "addition to a parameter")
+        output = self._output(rest + bias)
+        self._use("bias", bias, output)
+        return output
+
+    def _slice(self, tensor: Tensor, index: Any) -> Tensor:
+        """Return rows of a parameter, and watch them as such."""
+        rows = tensor[index]
+        if not isinstance(index, slice) or index.step not in (None, 1):
+            self._refuse(tensor, "an index that is not a slice of rows")
+        name, first = self.watched[id(tensor)]
+        self.watched[id(rows)] = name, first + index.indices(len(tensor))[0]
+        self._slices.append(rows)
+        return rows
+
+    def _lstm(self, input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...]:
+        """Unroll the layer: the fused kernel hides what arrives at the gates."""
+        used = next(value for value in _tensors((weights, options)) if id(value) in self.watched)
+        if isinstance(states, Tensor):
+            self._refuse(used, "an LSTM of packed sequences")
+        has_biases, layers, _, _, bidirectional, batch_first = options
+        if (has_biases, layers, bidirectional, batch_first, len(weights)) != (True, 1, False, True, 4):
+            self._refuse(
+                used, "an LSTM that is not one layer of one direction, with biases and batches first"
+            )
+        with self:
+            return unrolled_lstm(input, states, weights)
+
+    # Functions of the class, not methods bound to the recorder: a cycle of references would keep the
+    # activations of every forward pass alive.
+    _known: ClassVar[dict[Callable, Callable]] = {
+        F.linear: _linear,
+        F.layer_norm: _layer_norm,
+        F.embedding: _embedding,
+        torch.lstm: _lstm,
+        Tensor.add: _add,
+        torch.add: _add,
+        Tensor.__getitem__: _slice,
+    }
+
+    # Writing down
+
+    def _output(self, output: Tensor) -> Tensor:
+        """Note an output's shape; return it with rows of its own for every sentence."""
+        self.outputs.append(output.shape)
+        if self.shared is None or self.sentences == 1 or output.shape != self.shared[len(self.outputs) - 1]:
+            return output
+        rows = output if len(output) == 1 else output[None]
+        return rows.expand(self.sentences, *rows.shape[1:])
+
+    def _use(
+        self, kind: Kind, parameter: Tensor | None, output: Tensor, factor: Tensor | None = None
+    ) -> None:
+        if self.shared is None or parameter is None or id(parameter) not in self.watched:
+            return
+        if factor is not None:
+            factor = factor.detach().expand(*output.shape[:-1], factor.shape[-1])
+            factor = factor.reshape(self.sentences, -1, factor.shape[-1])
+        name, first = self.watched[id(parameter)]
+        self.uses.append(Use(name, kind, get_gradient_edge(output), factor, first))
+
+    def _not_watched(self, tensor: Tensor, where: str) -> None:
+        if id(tensor) in self.watched:
+            self._refuse(tensor, where)
+
+
+RANDOM: dict[Callable, Callable[..., float]] = {
+    F.dropout: lambda input, p=0.5, training=True, inplace=False: p if training else 0.0,
+    F.scaled_dot_product_attention: lambda q, k, v, attn_mask=None, dropout_p=0.0, *_, **__: dropout_p,
+}
+"""Functions that may drop units, and how to read from a call how many."""
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested arguments."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, dict):
+        yield from _tensors(tuple(value.values()))
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tensors(part)
+
 
 CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
 """Memory for what a forward pass records at once, by kind of device."""
@@ -56,9 +263,8 @@ class Recording:
     @property
     def bytes(self) -> int:
         """The memory of the recorded factors."""
-        return sum(
-            use.factor.nbytes for uses in self._uses.values() for use in uses if use.factor is not None
-        )
+        factors = [use.factor for uses in self._uses.values() for use in uses]
+        return sum(factor.nbytes for factor in factors if factor is not None)
 
     def squared_norms(self, cotangents: Float[Tensor, "batch word"]) -> Norms:
         """Return the squared norm of each sentence's gradient of cotangent · logits, by parameter."""
@@ -89,10 +295,11 @@ class Recording:
         parts = []
         if outer:
             left, right = map(_joined, zip(*outer, strict=True))
-            parts.append(_inner(self._gram(name, right), left @ left.mT))
+            parts.append(_inner(self._once(name, lambda: right @ right.mT), left @ left.mT))
         if looked_up:
             rows, vectors = map(_joined, zip(*looked_up, strict=True))
-            parts.append(_inner(self._same(name, rows), vectors @ vectors.mT))
+            same = self._once(f"{name}, rows", lambda: _same(rows).to(vectors))
+            parts.append(_inner(same, vectors @ vectors.mT))
         if outer and looked_up:
             parts.append(2 * _inner(_picked(left, rows), right @ vectors.mT))
         return reduce(torch.add, parts)
@@ -108,17 +315,15 @@ class Recording:
         after = rows - use.first_row - gradient.shape[-1]
         return F.pad(gradient, (use.first_row, after)) if use.first_row or after else gradient
 
-    def _gram(self, name: str, inputs: Tensor) -> Float[Tensor, "batch token token"]:
-        if name not in self._products:
-            self._products[name] = inputs @ inputs.mT
-        return self._products[name]
-
-    def _same(self, name: str, rows: Tensor) -> Float[Tensor, "batch token token"]:
-        key = f"{name}, rows"
+    def _once(self, key: str, product: Callable[[], Tensor]) -> Float[Tensor, "batch token token"]:
         if key not in self._products:
-            same = (rows[:, :, None] == rows[:, None]) & (rows != NO_ROW)[:, None]
-            self._products[key] = same.to(self.logits.dtype)
+            self._products[key] = product()
         return self._products[key]
+
+
+def _same(rows: Int[Tensor, "batch token"]) -> Bool[Tensor, "batch token token"]:
+    """Tell which tokens look up one row."""
+    return (rows[:, :, None] == rows[:, None]) & (rows != NO_ROW)[:, None]
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
@@ -163,7 +368,11 @@ def recordings(
     masked = masked.to(device)
     chunk = _at_once(model, _two_sentences(masked), chunk)
     layouts: dict[tuple[int, bool], list] = {}  # by width, and whether there is padding
-    for rows in _by_length(masked).split(chunk):
+    if masked.lengths is None:
+        order = torch.arange(len(masked.masked), device=device)
+    else:
+        order = masked.lengths.argsort(stable=True)  # so that a chunk has little padding
+    for rows in order.split(chunk):
         part = masked.rows(rows).narrowed()
         layout = part.masked.shape[1], part.lengths is None
         if layout not in layouts:
@@ -174,8 +383,8 @@ def recordings(
 def _at_once(model: nn.Module, two: Batch, wanted: int | None) -> int:
     """Return how many sentences go through the model at once: as many as wanted, or as memory has room for.
 
-    It is one where the model does more to an output that all sentences share than add it to their own: to
-    relative position biases, say.
+    It is one where the model does more to an output that all sentences share than add it to their own (to
+    relative position biases, say), and where sentences have one token, as what they share has.
     """
     try:
         probe = Recording(model, two, _shared(model, two))
@@ -186,13 +395,6 @@ def _at_once(model: nn.Module, two: Batch, wanted: int | None) -> int:
             _self_check(model, one, Recording(model, one, _shared(model, two)))
         return 1
     return wanted or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
-
-
-def _by_length(masked: Batch) -> Int[Tensor, " row"]:
-    """Return the rows in the order of the sentences' lengths, so that a chunk has little padding."""
-    if masked.lengths is None:
-        return torch.arange(len(masked.masked), device=masked.masked.device)
-    return masked.lengths.argsort(stable=True)
 
 
 def _two_sentences(masked: Batch) -> Batch:
@@ -219,8 +421,13 @@ def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
     cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits)
     cotangents = cotangents.expand(len(recording.logits), -1)
     ours = recording.squared_norms(cotangents)
+    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     for row in range(len(some.masked)):
-        norms = _by_autograd(model, some.rows(slice(row, row + 1)), cotangents[:1])
+        one = some.rows(slice(row, row + 1))
+        with torch.enable_grad(), without_cudnn():
+            logits = model(one.masked, one.positions, one.lengths)
+        gradients = torch.autograd.grad(logits, list(named.values()), cotangents[:1], allow_unused=True)
+        norms = {n: g.square().sum() for n, g in zip(named, gradients, strict=True) if g is not None}
         slack = SELF_CHECK * sum(norms.values())
         for name, norm in norms.items():
             mine = ours[name][row] if name in ours else torch.zeros_like(norm)
@@ -229,12 +436,3 @@ def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
                     f"The squared gradient norm of {name} is {float(norm):.4g} by autograd and "
                     f"{float(mine):.4g} here: this model computes in a way that is not known."
                 )
-
-
-def _by_autograd(model: nn.Module, one: Batch, cotangents: Tensor) -> dict[str, Float[Tensor, ""]]:
-    """Return the squared gradient norms of one sentence as autograd has them."""
-    named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad(), without_cudnn():
-        logits = model(one.masked, one.positions, one.lengths)
-    gradients = torch.autograd.grad(logits, list(named.values()), cotangents, allow_unused=True)
-    return {name: g.square().sum() for name, g in zip(named, gradients, strict=True) if g is not None}

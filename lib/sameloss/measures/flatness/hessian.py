@@ -1,7 +1,8 @@
-"""The Hessian: products with it, dense ones, its largest eigenvalue."""
+"""The Hessian: products with it, dense ones, its largest eigenvalue, its trace from random directions."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import torch
@@ -12,8 +13,10 @@ from torch.func import functional_call, grad, vjp, vmap
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
+from sameloss.measures.flatness.trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.validation import check, check_logits
 from sameloss.models.bilstm import without_cudnn
 
@@ -80,11 +83,12 @@ def population_loss(
 
     """
     masked, truth = on_model_device(model, masked, truth)
-    return lambda parameters: _cross_entropy(_logits(model, parameters, masked), masked, truth)
 
+    def loss(parameters: Parameters) -> Tensor:
+        logits = _logits(model, parameters, masked)
+        return -(_conditionals(masked, truth, logits) * logits.log_softmax(-1)).sum(-1).mean()
 
-def _cross_entropy(logits: Tensor, masked: Batch, truth: Tensor | None) -> Tensor:
-    return -(_conditionals(masked, truth, logits) * logits.log_softmax(-1)).sum(-1).mean()
+    return loss
 
 
 def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> ParameterLoss:
@@ -100,15 +104,9 @@ def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> Pa
 
 
 def _logits(model: nn.Module, parameters: Parameters, masked: Batch) -> Tensor:
-    with _twice_differentiable():
-        return functional_call(model, parameters, (masked.masked, masked.positions, masked.lengths))
-
-
-@contextmanager
-def _twice_differentiable() -> Iterator[None]:
-    """Keep to kernels whose gradient has a gradient: fused attention's and cuDNN's LSTM's have none."""
+    # fused attention's gradient and that of cuDNN's LSTM have no gradient
     with sdpa_kernel(SDPBackend.MATH), without_cudnn():
-        yield
+        return functional_call(model, parameters, (masked.masked, masked.positions, masked.lengths))
 
 
 def on_model_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
@@ -137,19 +135,16 @@ def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor
     return truth.to(logits.dtype)
 
 
-def _pullback(loss: ParameterLoss, parameters: Parameters) -> Callable[[Parameters], Parameters]:
-    """Return the Hessian as a linear map; the graph of the gradient is built once for all vectors."""
+def hessian_product(model: nn.Module, loss: ParameterLoss) -> Product:
+    """Return the Hessian of `loss` at the model's parameters as a function of flat vectors.
+
+    The graph of the gradient is built once for all of them.
+    """
     # Reverse over reverse, because forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for
     # a model of 106K parameters on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
     # and forward mode lacks a kernel for float32 LSTMs.
-    pull = vjp(grad(loss), parameters)[1]
-    return lambda vector: pull(vector)[0]
-
-
-def hessian_product(model: nn.Module, loss: ParameterLoss) -> Product:
-    """Return the Hessian of `loss` at the model's parameters as a function of flat vectors."""
-    pull = _pullback(loss, _parameters(model))
-    return lambda flat: flattened(pull(unflattened(model, flat)))
+    pull = vjp(grad(loss), _parameters(model))[1]
+    return lambda flat: flattened(pull(unflattened(model, flat))[0])
 
 
 def dense_hessian(
@@ -169,13 +164,6 @@ def dense_hessian(
     Raises:
         ParameterError: for a model of more parameters.
         ModelError: for what `check` refuses.
-
-    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
-    >>> dense_hessian(model, masked)  # diag f - f f^T
-    tensor([[ 0.2500, -0.1250, -0.1250],
-            [-0.1250,  0.1875, -0.0625],
-            [-0.1250, -0.0625,  0.1875]], dtype=torch.float64)
 
     """
     point = flat_parameters(model)
@@ -223,11 +211,6 @@ def top_eigenvalue(
         ModelError: for what `check` refuses.
         ParameterError: where Lanczos does not converge.
 
-    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
-    >>> round(top_eigenvalue(model, masked), 3)
-    0.375
-
     """
     check(model, masked)
     times, point = hessian_product(model, population_loss(model, masked, truth)), flat_parameters(model)
@@ -245,3 +228,202 @@ def top_eigenvalue(
             f"Lanczos did not find the largest eigenvalue to a relative error of {tolerance:g} in "
             f"{restarts} restarts; allow a larger tolerance or more restarts."
         ) from error
+
+
+# The trace of the Hessian from random directions: Hutchinson, Hutch++, and its gap to the Fisher trace.
+
+Vectors = Literal["rademacher", "gaussian"]
+"""What the entries of random directions are: random signs, or normal."""
+
+
+def hutchinson_trace(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None = None,
+    *,
+    batch: int,
+    draws: int = 1,
+    vectors: Vectors = "rademacher",
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    r"""Estimate the trace of the Hessian from random directions (Hutchinson 1989).
+
+    For independent entries of mean 0 and variance 1,
+
+    $$\mathbb E_z\, z^\top H z = \mathrm{Tr}\, H.$$
+
+    The paper's released code draws Gaussian directions in the space of the parameters and takes the
+    labels from the corpus: here `vectors="gaussian"` and no `truth`.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        batch: sentences a batch; its Hessian is the mean over them.
+        draws: directions a batch. A batch is one draw of the result, the mean over its directions,
+            so that the error covers both sentences and directions.
+        vectors: entries of the directions; `rademacher`, random signs, has less variance.
+        generator: random numbers for the directions, on the CPU.
+
+    Returns:
+        One draw of the trace for each batch, by parameter.
+
+    Raises:
+        ParameterError: for fewer than two batches, no direction, or an unknown kind of direction.
+        ModelError: for what `check` refuses.
+
+    """
+    return _over_batches(model, masked, truth, generator, batch=batch, draws=draws, vectors=vectors)
+
+
+def hutch_plus_plus_trace(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None = None,
+    *,
+    batch: int,
+    rank: int,
+    draws: int = 1,
+    vectors: Vectors = "rademacher",
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    r"""Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021, Algorithm 1).
+
+    A sketch S of random signs finds most of the range of each batch's Hessian. With an orthonormal basis
+    Q of HS, the trace in that range is exact and random directions z cover the rest:
+
+    $$\mathrm{Tr}\, Q^\top H Q + \mathbb E_z\, z^\top (I - QQ^\top) H (I - QQ^\top) z.$$
+
+    A batch takes 2 `rank` + `draws` Hessian-vector products. The chance of the sentences stays, so the
+    method pays where directions are the larger part of the error.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        batch: sentences a batch; its Hessian is the mean over them.
+        rank: columns of the sketch.
+        draws: directions a batch, orthogonal to the sketched range.
+        vectors: entries of the directions.
+        generator: random numbers for the sketch and the directions, on the CPU.
+
+    Returns:
+        One draw of the trace for each batch, by parameter.
+
+    Raises:
+        ParameterError: for fewer than two batches, no direction, no rank, or an unknown kind.
+        ModelError: for what `check` refuses.
+
+    """
+    check_count("rank", rank)
+    return _over_batches(
+        model, masked, truth, generator, batch=batch, draws=draws, vectors=vectors, rank=rank
+    )
+
+
+def fisher_gap(
+    model: nn.Module,
+    masked: Batch,
+    truth: Float[Tensor, "batch word"] | None,
+    *,
+    batch: int,
+    draws: int = 1,
+    generator: torch.Generator,
+) -> EstimatedTrace:
+    r"""Estimate the trace of the Hessian minus that of the Fisher information, by itself.
+
+    With logits z, predictions f and conditionals q it is
+
+    $$\mathrm{Tr}\; \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
+
+    so that its variance vanishes with it at saturation, f = q (Lemma 3.2): there the estimate is
+    exactly 0, whatever the directions.
+
+    Args:
+        model: a masked language model.
+        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
+        truth: q = Pr(. | x_-t) at the masked positions. The one-hot targets where None, from which a
+            model is far.
+        batch: sentences a batch.
+        draws: directions a batch, random signs.
+        generator: random numbers for the directions, on the CPU.
+
+    Returns:
+        One draw of the gap for each batch, by parameter.
+
+    Raises:
+        ParameterError: for fewer than two batches or no direction.
+        ModelError: for what `check` refuses.
+
+    """
+    return _over_batches(model, masked, truth, generator, batch=batch, draws=draws, scalar=gap_loss)
+
+
+def _directions(model: nn.Module, count: int, vectors: str, generator: torch.Generator) -> Tensor:
+    """Draw random vectors [count, parameter] with independent entries of mean 0 and variance 1."""
+    like = flat_parameters(model)
+    drawn = torch.empty(count, len(like), dtype=like.dtype)
+    if vectors == "gaussian":
+        drawn.normal_(generator=generator)
+    else:
+        drawn.bernoulli_(0.5, generator=generator).mul_(2).sub_(1)
+    return drawn.to(like.device)
+
+
+def _hutchinson(product: Product, directions: Tensor) -> Tensor:
+    """Return the mean over the directions of z * Hz: by entry, unbiased for the diagonal of H."""
+    return sum(z * product(z) for z in directions) / len(directions)
+
+
+def _hutch_plus_plus(product: Product, sketch: Tensor, directions: Tensor) -> Tensor:
+    """Return values by entry, unbiased for the diagonal of H, that add up to Hutch++'s trace.
+
+    With P = QQ^T and R = I - P, diag H = diag PHP + diag PHR + diag RHP + diag RHR. The products
+    HQ give the first three exactly; the cross terms have trace 0 and only tell where it belongs.
+    """
+    basis = torch.linalg.qr(torch.stack([product(s) for s in sketch], 1)).Q
+    image = torch.stack([product(q) for q in basis.T], 1)
+
+    def rest(v: Tensor) -> Tensor:
+        return v - basis @ (basis.T @ v)
+
+    inside = (basis * (image + rest(image))).sum(1)  # diag HP = diag PHP + diag RHP; diag PHR = diag RHP
+    return inside + sum(z * rest(product(rest(z))) for z in directions) / len(directions)
+
+
+def _over_batches(
+    model: nn.Module,
+    masked: Batch,
+    truth: Tensor | None,
+    generator: torch.Generator,
+    *,
+    batch: int,
+    draws: int,
+    vectors: str = "rademacher",
+    rank: int = 0,
+    scalar: Callable[..., ParameterLoss] = population_loss,
+) -> EstimatedTrace:
+    """Estimate the Hessian's diagonal for each of disjoint batches and add it up by parameter."""
+    check_count("batch", batch)
+    check_count("draws", draws)
+    if vectors not in ("rademacher", "gaussian"):
+        raise ParameterError(f"Unknown vectors {vectors!r}; choose rademacher or gaussian.")
+    started, sentences = time.perf_counter(), len(masked.targets)
+    masked, truth = on_model_device(model, masked, truth)
+    if sentences < 2 * batch:
+        raise ParameterError(
+            f"Two batches, the least for a standard error, take {2 * batch} sentences; got {sentences}."
+        )
+    parts = []
+    for start in range(0, sentences - batch + 1, batch):
+        rows = slice(start, start + batch)
+        product = hessian_product(
+            model, scalar(model, masked.rows(rows), None if truth is None else truth[rows])
+        )
+        sketch = _directions(model, rank, "rademacher", generator)
+        directions = _directions(model, draws, vectors, generator)
+        diagonal = _hutch_plus_plus(product, sketch, directions) if rank else _hutchinson(product, directions)
+        parts.append({name: part.sum() for name, part in unflattened(model, diagonal).items()})
+    summed = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
+    passes = len(parts) * batch * (2 * rank + draws)
+    return EstimatedTrace(summed, Cost(passes, 3 * passes, time.perf_counter() - started))

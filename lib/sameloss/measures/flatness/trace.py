@@ -1,7 +1,7 @@
 """The trace of the Hessian: estimators, of a unigram model, relative, combined."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import NamedTuple
@@ -13,13 +13,12 @@ from torch.nn import functional as F
 
 from sameloss.checks import check_count
 from sameloss.errors import ParameterError
-from sameloss.languages.language import MASK
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.gradient_norms import recordings
 from sameloss.measures.flatness.validation import check, check_logits
 from sameloss.models.bilstm import without_cudnn
 from sameloss.models.masked_model import depth, parameter_group, parameter_layer
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 
 # An estimated trace: independent draws by parameter, and what they cost.
 
@@ -118,14 +117,9 @@ def fisher_trace(
         ParameterError: for an unknown estimator, labels < 1, or a missing generator.
         ModelError: see `recordings`.
 
-    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
-    >>> fisher_trace(model, masked, estimator="exact").total  # 1 - the sum of f²
-    Estimate(mean=0.625, standard_error=0.0, count=100)
-
     """
-    if estimator not in COTANGENTS:
-        raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(COTANGENTS)}.")
+    if estimator not in ESTIMATORS:
+        raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}.")
     check_count("labels", labels)
     if generator is None and estimator != "exact":
         raise ParameterError(f"The estimator {estimator} draws; give it a generator, or choose exact.")
@@ -134,7 +128,7 @@ def fisher_trace(
     draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
     for rows, recording in recordings(model, masked, chunk):
         probabilities = recording.logits.detach().softmax(-1)
-        for cotangents in COTANGENTS[estimator](probabilities, labels, generator):
+        for cotangents in _cotangents(estimator, probabilities, labels, generator):
             backward += len(cotangents)
             for name, norms in recording.squared_norms(cotangents).items():
                 draws[name][rows] += norms.cpu()
@@ -142,49 +136,32 @@ def fisher_trace(
     return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
 
 
-Cotangents = Iterator[Float[Tensor, "batch word"]]
+ESTIMATORS = ("exact", "sampled", "rademacher")
 
 
-def _every_label(
-    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
-) -> Cotangents:
-    """Yield sqrt(f[y]) (e_y - f) for every label y."""
-    for label in range(f.shape[1]):
-        column = torch.full(f.shape[:1], label, device=f.device)
-        yield f[:, label, None].sqrt() * (_one_hot(column, f) - f)
+def _cotangents(
+    estimator: str, f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
+) -> Iterator[Float[Tensor, "batch word"]]:
+    """Yield what the backward pass is asked for; the squared norms of these cotangents are added."""
+    if estimator == "exact":  # sqrt(f[y]) (e_y - f) for every label y
+        for label in range(f.shape[1]):
+            column = torch.full(f.shape[:1], label, device=f.device)
+            yield f[:, label, None].sqrt() * (_one_hot(column, f) - f)
+    elif estimator == "sampled":  # e_y - f for labels y ~ f, by the inverse of the distribution function
+        uniform = torch.rand(len(f), labels, generator=generator, dtype=torch.float64).to(f.device)
+        steps = f.double().cumsum(1)
+        drawn = torch.searchsorted(steps, uniform * steps[:, -1:], right=True).clamp(max=f.shape[1] - 1)
+        for column in drawn.unbind(1):
+            yield (_one_hot(column, f) - f) / labels**0.5
+    else:  # sqrt(f) * z - f (sqrt(f) · z) for random signs z, whose mean outer product is diag f - f f'
+        signs = torch.randint(0, 2, (len(f), labels, f.shape[1]), generator=generator)
+        for z in (2 * signs - 1).to(f).unbind(1):
+            scaled = f.sqrt() * z
+            yield (scaled - f * scaled.sum(1, keepdim=True)) / labels**0.5
 
 
-def _sampled_labels(
-    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
-) -> Cotangents:
-    """Yield e_y - f for labels y ~ f, by the inverse of the distribution function."""
-    uniform = torch.rand(len(f), labels, generator=generator, dtype=torch.float64).to(f.device)
-    steps = f.double().cumsum(1)
-    drawn = torch.searchsorted(steps, uniform * steps[:, -1:], right=True).clamp(max=f.shape[1] - 1)
-    for label in drawn.unbind(1):
-        yield (_one_hot(label, f) - f) / labels**0.5
-
-
-def _random_signs(
-    f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
-) -> Cotangents:
-    """Yield sqrt(f) * z - f (sqrt(f) · z) for random signs z, whose mean outer product is diag f - f f'."""
-    signs = torch.randint(0, 2, (len(f), labels, f.shape[1]), generator=generator)
-    for z in (2 * signs - 1).to(f).unbind(1):
-        scaled = f.sqrt() * z
-        yield (scaled - f * scaled.sum(1, keepdim=True)) / labels**0.5
-
-
-def _one_hot(labels: Tensor, like: Float[Tensor, "batch word"]) -> Float[Tensor, "batch word"]:
+def _one_hot(labels: Int[Tensor, " batch"], like: Float[Tensor, "batch word"]) -> Float[Tensor, "batch word"]:
     return F.one_hot(labels, like.shape[1]).to(like)
-
-
-COTANGENTS: dict[str, Callable[..., Cotangents]] = {
-    "exact": _every_label,
-    "sampled": _sampled_labels,
-    "rademacher": _random_signs,
-}
-"""What each estimator asks the backward pass for; the squared norms of its cotangents are added."""
 
 
 def minibatch_trace(
@@ -212,78 +189,24 @@ def minibatch_trace(
         ParameterError: where there is no whole mini-batch.
         ModelError: for what `check` refuses.
 
-    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
-    >>> generator = torch.Generator().manual_seed(0)
-    >>> found = minibatch_trace(model, masked, batch=4, generator=generator).total
-    >>> round(found.mean, 2), round(found.standard_error, 2), found.count  # of 0.625
-    (0.58, 0.11, 25)
-
     """
     check(model, masked)
     count = len(masked.masked) // batch if batch > 0 else 0
     if not count:
         raise ParameterError(f"batch must be 1 to the {len(masked.masked)} sentences there are; got {batch}.")
-    started, device = time.perf_counter(), next(model.parameters()).device
-    masked = masked.to(device)
-    norms = [
-        _minibatch_norms(model, masked.rows(slice(i * batch, (i + 1) * batch)), generator)
-        for i in range(count)
-    ]
-    draws = {name: torch.stack([norm[name] for norm in norms]) for name in norms[0]}
-    sentences = count * batch
-    return EstimatedTrace(draws, Cost(sentences, sentences, time.perf_counter() - started))
-
-
-def _minibatch_norms(
-    model: nn.Module, masked: Batch, generator: torch.Generator
-) -> dict[str, Float[Tensor, ""]]:
-    """Return B ||gradient of the mean loss||² by parameter, labels drawn from the model."""
+    started, masked = time.perf_counter(), masked.to(next(model.parameters()).device)
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad(), without_cudnn():
-        logits = model(masked.masked, masked.positions, masked.lengths)
-    check_logits(logits, masked)
-    (cotangents,) = _sampled_labels(logits.detach().softmax(-1), 1, generator)
-    gradients = torch.autograd.grad(logits, list(named.values()), cotangents, materialize_grads=True)
-    return {
-        name: g.double().square().sum().cpu() / len(logits) for name, g in zip(named, gradients, strict=True)
-    }
-
-
-# A model whose Hessian is known by hand: the example of every measure in this folder.
-
-
-class Unigram(nn.Module):
-    r"""A model that predicts the same words behind every mask, f = softmax(b), b one parameter a word.
-
-    Where the true conditionals are f, the Hessian of its loss is $\mathrm{diag} f - f f^\top$. For f =
-    (1/2, 1/4, 1/4) its eigenvalues are 3/8, 1/4 and 0, and its trace is 5/8.
-    """
-
-    def __init__(self, probabilities: Sequence[float]) -> None:
-        """Take f, positive and known up to a factor: its logarithms are the parameters."""
-        super().__init__()
-        self.bias = nn.Parameter(torch.tensor(probabilities, dtype=torch.float64).log())
-
-    def forward(
-        self,
-        masked: Int[Tensor, "batch seq"],
-        positions: Int[Tensor, " batch"],
-        lengths: Int[Tensor, " batch"] | None = None,
-    ) -> Float[Tensor, "batch word"]:
-        """Return log f for every sentence, whatever stands in it."""
-        return torch.zeros(len(masked), len(self.bias), device=masked.device) + self.bias
-
-
-def one_word_sentences(targets: Sequence[int]) -> Batch:
-    """Return masked sentences of one token each.
-
-    Args:
-        targets: the words behind the masks, counted from 0.
-
-    """
-    masked = torch.full((len(targets), 1), MASK)
-    return Batch(masked, torch.zeros(len(targets), dtype=torch.long), torch.tensor(targets), None)
+    draws: dict[str, list[Tensor]] = {name: [] for name in named}
+    for part in masked.rows(slice(count * batch)).parts(batch):
+        with torch.enable_grad(), without_cudnn():
+            logits = model(part.masked, part.positions, part.lengths)
+        check_logits(logits, part)
+        (cotangents,) = _cotangents("sampled", logits.detach().softmax(-1), 1, generator)
+        gradients = torch.autograd.grad(logits, list(named.values()), cotangents, materialize_grads=True)
+        for name, gradient in zip(named, gradients, strict=True):  # B ||gradient of the mean loss||²
+            draws[name].append(gradient.double().square().sum().cpu() / batch)
+    stacked = {name: torch.stack(values) for name, values in draws.items()}
+    return EstimatedTrace(stacked, Cost(count * batch, count * batch, time.perf_counter() - started))
 
 
 # The trace of the Hessian, weighted by the size of the parameters it belongs to.
@@ -305,13 +228,6 @@ def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:
 
     Raises:
         ParameterError: where the trace is empty or has a parameter that the model lacks.
-
-    >>> from sameloss.measures.flatness.trace import fisher_trace
-    >>> from sameloss.measures.flatness.trace import Unigram, one_word_sentences
-    >>> model, masked = Unigram([0.5, 0.25, 0.25]), one_word_sentences([0, 0, 1, 2] * 25)
-    >>> trace = fisher_trace(model, masked, estimator="exact")
-    >>> round(relative_trace(model, trace).mean, 3)  # (log² 2 + 2 log² 4) 5/8
-    2.703
 
     """
     norms = {name: float(p.detach().double().square().sum()) for name, p in model.named_parameters()}

@@ -1,87 +1,47 @@
 """The configuration of this study and its stored runs: flows, sweeps, SGD, fixed samples, blocks, proofs."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from itertools import product
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
 
 from sameloss.device import best_device
-from sameloss.errors import ParameterError
-from sameloss.models.encoder import EncoderShape
-from sameloss.runs.frames import TABLE, Tabled
+from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
-from sameloss.store.store import Report, Store
-from sameloss.studies.config import Config, param
+from sameloss.store.store import Report
+from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.proofs import (
-    Case,
-    Matrices,
-    Weighted,
-    all_sequences,
-    assumption_excess,
-    autograd_gap,
-    curvature_share,
-    identity_gap,
-    light_mass_excess,
+    MatrixFlow,
     lost_again,
-    matrix_flow,
+    measured,
     nearly_ordered_case,
-    proof_bounds,
     random_case,
-    read_out_slope,
-    seen,
 )
 from sameloss.studies.decision_lists.theory import (
-    LATEST,
     Column,
     DecisionLists,
-    Flow,
-    Sets,
-    curvature_bound,
-    cyclic_lists,
-    descend,
+    Matrix,
+    Sequences,
     draw_sequences,
     flow,
-    forward,
-    gradient_bound,
-    horizon_of_43,
-    luce_flow,
-    order_of,
-    readout_of_43,
-    readout_of_44,
-    recall,
-    sampled_step,
-    uniform_sets,
 )
-from sameloss.studies.decision_lists.training import (
-    Steps,
-    block_looked_at,
-    both_by_sgd,
-    error_of,
-    looked_at,
-    new_block,
-    scores_by_sgd,
-    train_block,
-    trained_on,
-)
-from sameloss.studies.parameters import MOST_SEEDS
+from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
 # Which task, which read-outs, and how much is swept, drawn and trained.
 
-AFTERWARDS = 1.7
-"""SGD goes on to so many times the exact flow's perfect time."""
-
-MOST_STEPS = 4000
-"""Of SGD, where the exact flow takes longer, or for ever."""
-
-THEOREM = "theorem"
-"""The name of the read-out that Theorem 4.3 asks for."""
+MOST_STEPS = 4000  # of SGD, where the exact flow takes longer, or for ever
+FIRST_SEED = 100  # of everything that is drawn; the pilot's were 0 to 5, 99 and 999
+THEOREM = "theorem"  # the name of the read-out that Theorem 4.3 asks for
 
 
 @dataclass(frozen=True)
@@ -94,7 +54,7 @@ class TaskShape:
 
     def build(self) -> DecisionLists:
         """Return the lists of Figure 4.1 for this vocabulary."""
-        return cyclic_lists(self.words, self.rules)
+        return theory.cyclic_lists(self.words, self.rules)
 
     def column(self, readout: float) -> Column:
         """Return a column's exact loss at c."""
@@ -102,12 +62,13 @@ class TaskShape:
 
     def curvature(self, readout: float) -> float:
         """Return the bound on the Hessian of every W at c."""
-        return curvature_bound(self.length / self.words, readout, self.length)
+        return theory.curvature_bound(self.length / self.words, readout, self.length)
 
     @property
-    def theorem_readout(self) -> float:
-        """Return c of Theorem 4.3."""
-        return readout_of_43(self.words, self.length, self.column(1.0).triple_mass)
+    def theorem_column(self) -> Column:
+        """Return a column's exact loss at c of Theorem 4.3."""
+        mass = self.column(1.0).triple_mass
+        return self.column(theory.readout_of_43(self.words, self.length, mass))
 
 
 @dataclass(frozen=True)
@@ -121,6 +82,16 @@ class Sweeps:
     rarities: tuple[float, ...]  # κ
     critical_words: tuple[int, ...]  # L, around c* at n = L/8
     horizon: float = 1e12  # natural time of flows around c*
+
+
+@dataclass(frozen=True)
+class Steps:
+    """How SGD goes: all in the thesis' terms, one rate for both matrices and no stages."""
+
+    rate: float
+    batch: int
+    steps: int
+    looks: int  # at equal distances, the first before any step
 
 
 @dataclass(frozen=True)
@@ -149,10 +120,6 @@ class Blocks:
     steps: int
     seeds: int
 
-    def shape(self, layers: int) -> EncoderShape:
-        """Return the encoder's shape: one head, and an MLP of the usual width."""
-        return EncoderShape(self.d_model, 1, layers, 4 * self.d_model)
-
 
 @dataclass(frozen=True)
 class Departures:
@@ -172,12 +139,6 @@ SWEEPS = Sweeps(
     rules=(2, 3, 4, 5, 6, 8),
     rarities=(1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01),
     critical_words=(40, 100, 200, 400, 1000),
-)
-
-DEPARTURES = Departures((1e3, 1e4), (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5), (10.0, 100.0), 3)
-
-SAMPLES = Samples(
-    (16, 24, 36, 54), 6, 3, 30.0, (8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000), 3000
 )
 
 
@@ -201,24 +162,31 @@ class ListConfig(Config):
     sweeps: Sweeps = SWEEPS
     cases: int = 400  # random ones of each kind, for the steps of the proofs
     small: TaskShape = TaskShape(12, 3, 3)  # all of whose sets are enumerated
-    departures: Departures = DEPARTURES
+    departures: Departures = Departures(
+        (1e3, 1e4), (0.0, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5), (10.0, 100.0), 3
+    )
     drawn: tuple[int, ...] = (25, 100, 1000, 10_000)  # sequences of Figure 4.1's step
     rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of SGD on W alone, times the bound on the curvature there
-    alone_batch: int = 64
     alone_looks: int = 50
     both_lr: float = 100.0
     both_batch: int = 64
     both_looks: int = 50
     looked: int = 400  # sequences held out for every look
-    samples: Samples = SAMPLES
+    samples: Samples = Samples(
+        (16, 24, 36, 54), 6, 3, 30.0, (8, 12, 18, 27, 40, 60, 90, 135, 200, 300, 450, 675, 1000), 3000
+    )
     blocks: Blocks = Blocks(TaskShape(50, 10, 4), 64, (1,), 3e-3, 64, 1000, 3)
-    first_seed: int = 100
     larger: tuple[TaskShape, ...] = ()  # on which both matrices are trained, too
 
     @property
     def task(self) -> TaskShape:
         """The page's own."""
         return TaskShape(self.vocabulary, self.length, self.list_length)
+
+    @property
+    def tasks(self) -> tuple[TaskShape, ...]:
+        """All on which both matrices are trained, the page's own first."""
+        return tuple(dict.fromkeys((self.task, *self.larger)))
 
     @property
     def shown(self) -> tuple[float, ...]:
@@ -240,7 +208,7 @@ class ListConfig(Config):
         config = super().resolve(values)
         first = config.task.column(1.0).first_step()
         config.task.build()
-        if order_of(first) == order_of(-np.arange(config.list_length + 1.0)):
+        if theory.order_of(first) == theory.order_of(-np.arange(config.list_length + 1.0)):
             raise ParameterError(
                 f"With n = {config.length} of L = {config.vocabulary} tokens the order is right after a step "
                 "of any size, so there is nothing to follow; choose shorter sequences."
@@ -249,14 +217,14 @@ class ListConfig(Config):
 
     @property
     def all_seeds(self) -> range:
-        """Return the seeds of everything that is drawn; the pilot's were 0 to 5, 99 and 999."""
-        return range(self.first_seed, self.first_seed + self.seeds)
+        """Return the seeds of everything that is drawn."""
+        return range(FIRST_SEED, FIRST_SEED + self.seeds)
 
     @cached_property
     def exact_time(self) -> float:
         """Return when the exact flow at SGD's read-out is perfect; NaN: not in scaled time 1e6."""
-        found = flow(self.task.column(self.readout), 1e6)
-        return found.natural(found.perfect)
+        followed = flow(self.task.column(self.readout), 1e6)
+        return followed.natural(followed.perfect)
 
     def steps_at(self, rate: float) -> Steps:
         """Return SGD of W at a rate over the curvature, for longer than the exact flow takes.
@@ -265,12 +233,13 @@ class ListConfig(Config):
             rate: times the bound on the curvature; up to 2, descent on the population loss falls.
 
         """
-        own = float(f"{rate / self.task.curvature(self.readout):.3g}")
-        wanted = AFTERWARDS * self.exact_time / own
+        rounded = float(f"{rate / self.task.curvature(self.readout):.3g}")
+        wanted = 1.7 * self.exact_time / rounded
         steps = round(wanted) if wanted < MOST_STEPS else MOST_STEPS  # NaN is not less than anything
-        return Steps(own, self.batch or self.alone_batch, max(self.alone_looks, steps), self.alone_looks)
+        return Steps(rounded, self.batch or 64, max(self.alone_looks, steps), self.alone_looks)
 
 
+# Longer, wider; the exact side needs no GPU.
 _GPU = ListConfig(
     "gpu",
     sweeps=replace(SWEEPS, words=(*SWEEPS.words, 3200)),
@@ -281,7 +250,6 @@ _GPU = ListConfig(
     blocks=Blocks(TaskShape(50, 10, 4), 64, (1, 2, 4), 3e-3, 64, 4000, 3),
     larger=(TaskShape(400, 50, 4), TaskShape(800, 100, 4)),
 )
-"""Longer, wider; the exact side needs no GPU."""
 
 PRESETS = {
     "smoke": ListConfig(
@@ -325,83 +293,9 @@ PRESETS = {
 
 # The exact runs of this study: flows, and gradient descent as the theorems have it.
 
-HORIZON = 1e6
-"""Scaled time within which flows above c* are perfect at L²/n = 1,600; longer in proportion."""
-
-CRITICAL_RULES = 4
-"""Tokens of a list where c* is tried, as in Figure 4.1."""
-
-LOOKS_A_DECADE = 12
-"""Of curves over the logarithm of time."""
-
-CURVES_GO_ON = 100
-"""Curves go on to so many times the time of perfection."""
-
-
-class ListRun(Tabled, ABC):
-    """A run of this study: one table."""
-
-    @abstractmethod
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Yield the table's rows."""
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Write the table."""
-        pd.DataFrame(self.rows(report)).to_csv(folder / TABLE, index=False)
-
-
-@dataclass(frozen=True)
-class ListFlows(ListRun):
-    """When the order of scores changes on the way to perfection: by c, L, n, m and rarity."""
-
-    task: TaskShape
-    readouts: tuple[float, ...]
-    sweeps: Sweeps
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Follow one flow after the other."""
-        families = list(self._families())
-        for done, (family, column, horizon) in enumerate(families):
-            found = luce_flow(column, horizon) if family == "luce" else flow(column, horizon)
-            yield from _events(family, found)
-            report((done + 1) / len(families), family)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.12 * len(list(self._families()))
-
-    def _families(self) -> Iterator[tuple[str, Column, float]]:
-        task, sweeps = self.task, self.sweeps
-        yield "luce", task.column(1.0), HORIZON
-        for readout in (task.theorem_readout, *self.readouts):
-            column = task.column(readout)
-            yield "readout", column, _horizon(column, sweeps.horizon)
-        for words, density in product(sweeps.words, sweeps.densities):
-            yield f"words at n = {density:g} L", _at_theorem(words, round(words * density), task.rules), 1e9
-        for words, length in product(sweeps.words, sweeps.lengths):
-            if length < words / 2:
-                yield f"words at n = {length}", _at_theorem(words, length, task.rules), 1e9
-        for rules in sweeps.rules:
-            yield "rules", _at_theorem(task.words, task.length, rules), HORIZON
-        for rarity in sweeps.rarities:
-            yield "rarity", replace(task.column(task.theorem_readout), rarity=rarity), 100 * HORIZON
-        for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
-            column = Column(words, words // 8, CRITICAL_RULES, 1.0)
-            column = replace(column, readout=column.critical_readout + shift)
-            yield f"critical {shift:+g}", column, sweeps.horizon * _scale(column)
-
-
-def _horizon(column: Column, natural: float) -> float:
-    """Return the scaled time to follow: longer where the read-out is small and escape slow."""
-    longest = HORIZON * max(1.0, column.words**2 / column.length / 1600)
-    slow = not column.readout > column.critical_readout + 1  # which may be NaN
-    return max(longest, min(natural * _scale(column), LATEST)) if slow else longest
-
-
-def _at_theorem(words: int, length: int, rules: int) -> Column:
-    shape = TaskShape(words, length, rules)
-    return shape.column(shape.theorem_readout)
+HORIZON = 1e6  # scaled time within which flows above c* are perfect at L²/n = 1,600; longer in proportion
+CRITICAL_RULES = 4  # tokens of a list where c* is tried, as in Figure 4.1
+PRINTED = TaskShape(200, 25, 4)  # the setting of Figure 4.1
 
 
 def _scale(column: Column) -> float:
@@ -409,145 +303,122 @@ def _scale(column: Column) -> float:
     return (column.readout / column.length) ** 2
 
 
-def _events(family: str, found: Flow) -> Iterator[dict]:
-    c = found.column
-    about = {"family": family, "words": c.words, "length": c.length, "rules": c.rules}
-    for event in found.events:
-        natural = found.natural(event.time)
-        yield {**about, "readout": c.readout, "rarity": c.rarity, **event._asdict(), "natural": natural}
+def _horizon(column: Column, natural: float) -> float:
+    """Return the scaled time to follow: longer where the read-out is small and escape slow."""
+    longest = HORIZON * max(1.0, column.words**2 / column.length / 1600)
+    slow = not column.readout > column.critical_readout + 1  # which may be NaN
+    return max(longest, min(natural * _scale(column), theory.LATEST)) if slow else longest
 
 
-@dataclass(frozen=True)
-class ListCurves(ListRun):
-    """Scores, loss, accuracy and attention along the flow, at equal distances of log time."""
+def _families(
+    task: TaskShape, readouts: tuple[float, ...], sweeps: Sweeps
+) -> Iterator[tuple[str, Column, float]]:
+    """Yield a flow's family, column and horizon in scaled time."""
+    theorem = task.theorem_column
+    yield "luce", task.column(1.0), HORIZON
+    for column in (theorem, *map(task.column, readouts)):
+        yield "readout", column, _horizon(column, sweeps.horizon)
+    for words, density in product(sweeps.words, sweeps.densities):
+        shape = TaskShape(words, round(words * density), task.rules)
+        yield f"words at n = {density:g} L", shape.theorem_column, 1e9
+    for words, length in product(sweeps.words, sweeps.lengths):
+        if length < words / 2:
+            yield f"words at n = {length}", TaskShape(words, length, task.rules).theorem_column, 1e9
+    for rules in sweeps.rules:
+        yield "rules", replace(task, rules=rules).theorem_column, HORIZON
+    for rarity in sweeps.rarities:
+        yield "rarity", replace(theorem, rarity=rarity), 100 * HORIZON
+    for words, shift in product(sweeps.critical_words, (-0.5, 0.0, 0.5)):
+        column = Column(words, words // 8, CRITICAL_RULES, 1.0)
+        column = replace(column, readout=column.critical_readout + shift)
+        yield f"critical {shift:+g}", column, sweeps.horizon * _scale(column)
 
-    task: TaskShape
-    readouts: tuple[float, ...]  # beside the theorem's
-    horizon: float  # natural time of flows that do not become perfect
 
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Follow each read-out's flow."""
-        named = {THEOREM: self.task.theorem_readout, **{f"{c:g}": c for c in self.readouts}}
-        for name, readout in named.items():
-            column = self.task.column(readout)
-            found = flow(column, _horizon(column, self.horizon))
-            last = np.fmin(found.horizon, CURVES_GO_ON * found.perfect)
-            for time in _log_times(last):
-                yield {"name": name, "readout": readout, **_along(found, time)}
+def _flows_seconds(run: Any) -> float:
+    return 0.12 * len(list(_families(run.task, run.readouts, run.sweeps)))
 
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.15 * len(self.readouts)
+
+@stage("ListFlows", seconds=_flows_seconds)
+def list_flows(task: TaskShape, readouts: tuple[float, ...], sweeps: Sweeps) -> pd.DataFrame:
+    """Follow when the order of scores changes on the way to perfection: by c, L, n, m and rarity."""
+    rows = []
+    for family, column, horizon in _families(task, readouts, sweeps):
+        followed = flow(column, horizon, luce=family == "luce")
+        about = {"family": family, **asdict(column)}
+        rows += [{**about, **e._asdict(), "natural": followed.natural(e.time)} for e in followed.events]
+    return pd.DataFrame(rows)
 
 
 def _log_times(horizon: float) -> np.ndarray:
+    """Return twelve times a decade."""
     first = min(1.0, horizon / 1000)
-    return np.geomspace(first, horizon, round(LOOKS_A_DECADE * np.log10(horizon / first)) + 1)
+    return np.geomspace(first, horizon, round(12 * np.log10(horizon / first)) + 1)
 
 
-def _along(found: Flow, time: float) -> dict[str, float]:
-    column, scores = found.column, found.scores(time)
+@stage("ListCurves", seconds=lambda run: 0.15 * len(run.readouts))
+def list_curves(task: TaskShape, readouts: tuple[float, ...], horizon: float) -> pd.DataFrame:
+    """Follow scores, loss, accuracy and attention along the flow, at equal distances of log time.
+
+    Of the theorem's read-out and others, to a hundred times the moment of perfection, or to a natural time.
+    """
+    entries, rows = [*(f"w{place}" for place in range(1, task.rules + 1)), "wo"], []
+    named = {THEOREM: task.theorem_column.readout, **{f"{c:g}": c for c in readouts}}
+    for name, readout in named.items():
+        column = task.column(readout)
+        followed = flow(column, _horizon(column, horizon))
+        for time in _log_times(np.fmin(followed.horizon, 100 * followed.perfect)):
+            scores = followed.scores(time)
+            row = {
+                "name": name,
+                "readout": readout,
+                "time": time,
+                "natural": followed.natural(time),
+                "loss": column.words * column.loss(scores),
+                "accuracy": column.accuracy(scores),
+                "attention": column.weight_on_determining(scores),
+            }
+            rows.append({**row, **dict(zip(entries, scores, strict=True))})
+    return pd.DataFrame(rows)
+
+
+@stage("ListDescents", seconds=lambda run: 0.35 * len(run.tasks))
+def list_descents(tasks: tuple[TaskShape, ...]) -> pd.DataFrame:
+    """Descend on the exact loss at the theorem's read-out and rate, on several tasks.
+
+    At the printed setting again, at c = 10⁵ with 1/λ of the Hessian at W = 0: "of the Hessian" read as that
+    of the start.
+    """
+    gentle = PRINTED.column(1e5)
+    rows = [_descent("at the start", gentle, gentle.curvature_at_start(), 2000)]
+    for task in tasks:
+        column = task.theorem_column
+        bound, followed = task.curvature(column.readout), flow(column, _horizon(column, 0.0))
+        steps = 2 * followed.natural(followed.perfect) * bound
+        rows.append(_descent("everywhere", column, bound, int(steps) + 10 if steps < 100_000 else 100_000))
+    return pd.DataFrame(rows)
+
+
+def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict:
+    perfect, losses, scores = theory.descend(column, 1 / bound, steps, to_the_end=curvature == "at the start")
+    promised = theory.horizon_of_43(column.words, column.rules)
+    end = flow(column, min(promised * _scale(column), theory.LATEST))
+    last = end.scores(end.horizon)
+    slopes = [column.gradient(end.scores(time)) ** 2 for time in _log_times(end.perfect)]
+    least = min(float(column.multiplicities @ slope) for slope in slopes)
+    about = asdict(column)
+    del about["rarity"]
     return {
-        "time": time,
-        "natural": found.natural(time),
-        "loss": column.words * column.loss(scores),
-        "accuracy": column.accuracy(scores),
+        **about,
+        "curvature": curvature,
+        "bound": bound,
+        "steps": perfect or np.nan,
+        "promised": promised * bound,
+        "rises": int((np.diff(losses) > 1e-12 * losses[:-1]).sum()),
         "attention": column.weight_on_determining(scores),
-        **dict(zip(score_columns(column.rules), scores, strict=True)),
+        "attention_at_end": column.weight_on_determining(last),
+        "largest_at_end": float(abs(last).max()),
+        "least_slope": least / theory.gradient_bound(column.words, column.rules),
     }
-
-
-def score_columns(rules: int) -> list[str]:
-    """Return the columns of scores in the curves: places of the list, then all other tokens.
-
-    >>> score_columns(2)
-    ['w1', 'w2', 'wo']
-    """
-    return [*(f"w{place}" for place in range(1, rules + 1)), "wo"]
-
-
-@dataclass(frozen=True)
-class ListDescents(ListRun):
-    """Gradient descent on the exact loss at the theorem's read-out and rate, on several tasks.
-
-    At the printed setting again with 1/λ of the Hessian at W = 0: "of the Hessian" read as that of the start.
-    """
-
-    tasks: tuple[TaskShape, ...]
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Descend, and compare with what is promised."""
-        gentle = PRINTED.column(GENTLE)
-        yield self._row("at the start", gentle, curvature_at_start(gentle), AFTER_START)
-        for task in self.tasks:
-            readout = task.theorem_readout
-            column = task.column(readout)
-            bound = task.curvature(readout)
-            yield self._row("everywhere", column, bound, _enough(column, bound))
-            report((self.tasks.index(task) + 1) / len(self.tasks), f"L = {task.words}")
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.35 * len(self.tasks)
-
-    def _row(self, curvature: str, column: Column, bound: float, steps: int) -> dict:
-        found = descend(column, 1 / bound, steps, to_the_end=curvature == "at the start")
-        promised = horizon_of_43(column.words, column.rules)
-        end = flow(column, min(promised * _scale(column), LATEST))
-        slopes = [_squared_norm(column, end.scores(time)) for time in _log_times(end.perfect)]
-        return {
-            "words": column.words,
-            "length": column.length,
-            "rules": column.rules,
-            "readout": column.readout,
-            "curvature": curvature,
-            "bound": bound,
-            "steps": found.perfect or np.nan,
-            "promised": promised * bound,
-            "rises": int((np.diff(found.losses) > 1e-12 * found.losses[:-1]).sum()),
-            "attention": column.weight_on_determining(found.scores),
-            "attention_at_end": column.weight_on_determining(end.scores(end.horizon)),
-            "largest_at_end": float(abs(end.scores(end.horizon)).max()),
-            "least_slope": min(slopes) / gradient_bound(column.words, column.rules),
-        }
-
-
-PRINTED = TaskShape(200, 25, 4)
-"""The setting of Figure 4.1."""
-
-MOST_DESCENT_STEPS = 100_000
-"""Of descent on an exact loss."""
-
-GENTLE = 1e5
-"""The read-out at which the two readings of λ are told apart."""
-
-AFTER_START = 2000
-"""Steps of descent at the rate of the start's curvature."""
-
-
-def _enough(column: Column, bound: float) -> int:
-    """Return twice the steps that the flow's time to perfection makes, at most `MOST_DESCENT_STEPS`."""
-    found = flow(column, _horizon(column, 0.0))
-    steps = 2 * found.natural(found.perfect) * bound
-    return int(steps) + 10 if steps < MOST_DESCENT_STEPS else MOST_DESCENT_STEPS
-
-
-def _squared_norm(column: Column, scores: np.ndarray) -> float:
-    return float(column.multiplicities @ column.gradient(scores) ** 2)
-
-
-def curvature_at_start(column: Column) -> float:
-    """Return the largest eigenvalue of a column's Hessian at W = 0, on the space of its own entries."""
-    step = 1e-4 * column.length / column.readout
-    root = column.multiplicities**0.5
-    rows = [
-        (column.gradient(step * e / root) - column.gradient(-step * e / root)) / (2 * step)
-        for e in np.eye(column.rules + 1)
-    ]
-    hessian = np.array(rows) * root
-    return float(np.linalg.eigvalsh((hessian + hessian.T) / 2).max())
 
 
 # The sampled runs of this study: Figure 4.1, SGD, fixed samples, and transformer blocks.
@@ -558,304 +429,320 @@ def generator(use: str, *path: int) -> torch.Generator:
     return torch.Generator(best_device()).manual_seed(stream_seed(f"lists {use}", *path))
 
 
-@dataclass(frozen=True)
-class FigureStep(ListRun):
-    """Figure 4.1's step on drawn sequences: how much of P is seen in V."""
-
-    task: TaskShape
-    counts: tuple[int, ...]
-    seed: int
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Take the step on each number of sequences."""
-        task, words = self.task.build(), self.task.words
-        for count in self.counts:
-            own = torch.Generator().manual_seed(stream_seed("lists step", self.seed, count))
-            read_out = sampled_step(task, self.task.length, float(words**2), count, own)
-            diagonal = read_out[task.image, torch.arange(words)]
-            rest = read_out.index_put((task.image, torch.arange(words)), torch.tensor(0.0))
-            yield {
+@stage("FigureStep", seconds=lambda run: 1.2e-4 * sum(run.counts))
+def figure_step(task: TaskShape, counts: tuple[int, ...], seed: int) -> pd.DataFrame:
+    """Take Figure 4.1's step on drawn sequences: how much of P is seen in V."""
+    lists, words, rows = task.build(), task.words, []
+    diagonal = lists.image, torch.arange(words)
+    for count in counts:
+        draws = generator_for("lists step", seed, count)
+        read_out = theory.sampled_step(lists, task.length, float(words**2), count, draws)
+        rows.append(
+            {
                 "count": count,
-                "recall": recall(task, read_out),
-                "row_recall": recall(_inverse(task), read_out.T),
-                "diagonal": float(diagonal.mean()),
-                "least": float(diagonal.min()),
-                "largest_other": float(rest.abs().max()),
+                "recall": theory.recall(lists, read_out),
+                "row_recall": float((read_out.argmax(1)[lists.image] == diagonal[1]).double().mean()),
+                "diagonal": float(read_out[diagonal].mean()),
+                "least": float(read_out[diagonal].min()),
+                "largest_other": float(read_out.index_put(diagonal, torch.tensor(0.0)).abs().max()),
             }
-            report(count / max(self.counts), f"{count} sequences")
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 1.2e-4 * sum(self.counts)
+        )
+    return pd.DataFrame(rows)
 
 
-def _inverse(task: DecisionLists) -> DecisionLists:
-    """Return a task whose permutation is turned round; its lists do not matter."""
-    inverse = torch.empty_like(task.image)
-    inverse[task.image] = torch.arange(task.words)
-    return DecisionLists(tuple(inverse.tolist()), tuple((token,) for token in range(task.words)))
+def sgd(
+    task: DecisionLists, length: int, readout: float | None, how: Steps, draws: torch.Generator
+) -> Iterator[tuple[int, Matrix, Matrix]]:
+    """Train on sequences drawn anew at every step; yield the step, W and V at every look.
 
-
-@dataclass(frozen=True)
-class ListSGD(ListRun):
-    """SGD on drawn sequences: on W at V = cP, or on both matrices from nothing (`readout` None)."""
-
-    task: TaskShape
-    readout: float | None
-    how: Steps
-    looked: int
-    seed: int
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Train, and look."""
-        task, length = self.task.build(), self.task.length
-        held_out = draw_sequences(task.words, length, self.looked, generator("held out"))
-        own = generator("sgd", self.seed)
-        if self.readout is None:
-            looks = both_by_sgd(task, length, self.how, own)
+    W alone from 0 at V = cP, or where `readout` is None both from W = 0 and a tiny random V, as Figure 4.1.
+    """
+    device, words = draws.device, task.words
+    scores = torch.zeros(words, words, device=device)
+    if readout is None:
+        read_out = theory.INITIAL_SCALE * torch.randn(words, words, generator=draws, device=device)
+    else:
+        read_out = task.read_out(readout).float().to(device)
+    weights = torch.full((how.batch,), 1 / how.batch, device=device)
+    looks = {round(how.steps * at / how.looks) for at in range(1, how.looks + 1)}
+    yield 0, scores, read_out
+    for step in range(1, how.steps + 1):
+        sequences = draw_sequences(words, length, how.batch, draws)
+        if readout is None:
+            computed = theory.forward(scores, read_out, sequences, task.labels(sequences))
+            by_scores, by_read_out = theory.gradients(computed, read_out, sequences, weights)
+            read_out = read_out - how.rate * by_read_out
         else:
-            looks = scores_by_sgd(task, length, self.readout, self.how, own)
-        for found in looks:
-            report(found.step / self.how.steps, f"step {found.step}")
-            yield looked_at(task, found, held_out)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        token = self.task.length * self.task.words
-        dense = self.how.batch * token * self.task.words if self.readout is None else 0
-        return self.how.steps * (1.2e-3 + dense / 2e10) + self.how.looks * self.looked * token / 1e8
+            by_scores = theory.fixed_read_out_gradient(scores, readout, task, sequences)
+        scores = scores - how.rate * by_scores
+        if not (scores.isfinite().all() and read_out.isfinite().all()):
+            raise NonFiniteLoss(f"SGD diverged at the rate {how.rate:g}; choose a smaller one.")
+        if step in looks:
+            yield step, scores, read_out
 
 
-@dataclass(frozen=True)
-class ListSamples(ListRun):
-    """The error on new sequences after training on a fixed sample of each size."""
-
-    samples: Samples
-    seed: int
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Train on the first sequences of one large sample, more and more of them."""
-        s = self.samples
-        for words in s.words:
-            shape = TaskShape(words, s.length, s.rules)
-            task, own = (
-                shape.build(),
-                torch.Generator().manual_seed(stream_seed("lists samples", self.seed, words)),
-            )
-            drawn = draw_sequences(words, s.length, max(s.sizes), own)
-            tested = draw_sequences(words, s.length, s.tested, own)
-            rate = 4 * words / (s.readout**2 / 8 + s.readout)
-            for size in s.sizes:
-                scores = trained_on(task, s.readout, rate, drawn[:size], s.most_steps)
-                errors = {
-                    "error": error_of(task, s.readout, scores, tested),
-                    "trained_error": error_of(task, s.readout, scores, drawn[:size]),
-                }
-                yield {"words": words, "size": size, "mass": shape.column(1.0).triple_mass, **errors}
-            report((s.words.index(words) + 1) / len(s.words), f"L = {words}")
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        s = self.samples
-        return 5e-9 * sum(s.words) * sum(s.sizes) * s.most_steps
+def look(task: DecisionLists, scores: Matrix, read_out: Matrix, sequences: Sequences) -> dict[str, float]:
+    """Return accuracies and attention on held-out sequences, the share of ordered columns, V's strength."""
+    labels = task.labels(sequences)
+    computed = theory.forward(scores, read_out, sequences, labels)
+    right = theory.correct(computed.logits, labels).double()
+    image, lists = task.image.to(scores.device), torch.tensor(task.lists, device=scores.device).T
+    listed = scores.gather(0, lists)  # from the first of the list to the token itself
+    others = scores.scatter(0, lists, -torch.inf).amax(0)
+    ordered = (listed[:-1] > listed[1:]).all(0) & (listed[-1] > others)
+    return {
+        "loss": float(computed.losses.mean()),
+        "accuracy": float(right.mean()),
+        "listed_accuracy": float(right[task.determining(sequences) != sequences].mean()),
+        "attention": float((computed.attention * theory.decides(task, sequences)).sum(-1).mean()),
+        "ordered": float(ordered.float().mean()),
+        "readout": float(read_out[image, torch.arange(task.words, device=scores.device)].mean()),
+    }
 
 
-@dataclass(frozen=True)
-class ListBlock(ListRun):
-    """An encoder of the library trained on the task, and what its attention looks at."""
+def _sgd_seconds(run: Any) -> float:
+    token = run.task.length * run.task.words
+    dense = run.how.batch * token * run.task.words if run.readout is None else 0
+    return run.how.steps * (1.2e-3 + dense / 2e10) + run.how.looks * run.looked * token / 1e8
 
-    blocks: Blocks
-    layers: int
-    mlp: bool
-    seed: int
 
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Train; look at a model that was not trained, too."""
-        b, device = self.blocks, best_device()
-        task, length = b.task.build(), b.task.length
-        model = new_block(b.task.words, length, b.shape(self.layers), self.mlp, self.seed).to(device)
-        held_out = draw_sequences(b.task.words, length, 1000, generator("block held out"))
-        yield {"step": 0, **block_looked_at(model, task, held_out)}
-        for step in train_block(model, task, b.lr, b.batch, b.steps, generator("block", self.seed)):
-            if step % max(1, b.steps // 10) == 0:
-                report(step / b.steps, f"step {step}")
-        yield {"step": b.steps, **block_looked_at(model, task, held_out)}
+@stage("ListSGD", seconds=_sgd_seconds)
+def list_sgd(
+    task: TaskShape, readout: float | None, how: Steps, looked: int, seed: int, report: Report
+) -> pd.DataFrame:
+    """Train on drawn sequences: W at V = cP, or both matrices from nothing (`readout` None)."""
+    lists, rows = task.build(), []
+    held_out = draw_sequences(task.words, task.length, looked, generator("held out"))
+    for step, scores, read_out in sgd(lists, task.length, readout, how, generator("sgd", seed)):
+        report(step / how.steps, f"step {step}")
+        rows.append({"step": step, **look(lists, scores, read_out, held_out)})
+    return pd.DataFrame(rows)
 
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        b = self.blocks
-        return b.steps * self.layers * (1.5e-3 + 1.5e-7 * b.batch * b.task.length * b.d_model)
+
+def trained_on(
+    task: DecisionLists, readout: float, rate: float, sequences: Sequences, most_steps: int
+) -> Matrix:
+    """Return W after gradient descent on a fixed sample until all of it is classified, or to the end."""
+    scores = torch.zeros(task.words, task.words)
+    for step in range(1, most_steps + 1):
+        scores = scores - rate * theory.fixed_read_out_gradient(scores, readout, task, sequences)
+        if step % 10 == 0 and error_of(task, readout, scores, sequences) == 0:
+            break
+    return scores
+
+
+def error_of(task: DecisionLists, readout: float, scores: Matrix, sequences: Sequences) -> float:
+    """Return the fraction of tokens that are misclassified."""
+    labels = task.labels(sequences)
+    computed = theory.forward(scores, task.read_out(readout).float(), sequences, labels)
+    return 1 - float(theory.correct(computed.logits, labels).double().mean())
+
+
+def _samples_seconds(run: Any) -> float:
+    return 5e-9 * sum(run.samples.words) * sum(run.samples.sizes) * run.samples.most_steps
+
+
+@stage("ListSamples", seconds=_samples_seconds)
+def list_samples(samples: Samples, seed: int) -> pd.DataFrame:
+    """Train on the first sequences of one large sample, more and more of them; err on new ones."""
+    s, rows = samples, []
+    for words in s.words:
+        shape, draws = TaskShape(words, s.length, s.rules), generator_for("lists samples", seed, words)
+        task, mass = shape.build(), shape.column(1.0).triple_mass
+        sample = draw_sequences(words, s.length, max(s.sizes), draws)
+        tested = draw_sequences(words, s.length, s.tested, draws)
+        rate = 4 * words / (s.readout**2 / 8 + s.readout)
+        for size in s.sizes:
+            scores = trained_on(task, s.readout, rate, sample[:size], s.most_steps)
+            row = {"words": words, "size": size, "mass": mass}
+            for name, sequences in {"error": tested, "trained_error": sample[:size]}.items():
+                row[name] = error_of(task, s.readout, scores, sequences)
+            rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def new_block(words: int, length: int, shape: EncoderShape, mlp: bool, seed: int) -> Encoder:
+    """Return an encoder without positions; without its MLPs, too, if so wanted."""
+    model = Encoder(shape, words, length, seed)
+    silent = [name for name, _ in model.named_parameters() if not mlp and ".mlp_out." in name]
+    for name in ("position.weight", *silent):
+        model.get_parameter(name).requires_grad_(False).zero_()
+    return model
+
+
+def logits_of(model: Encoder, sequences: Sequences) -> Float[Tensor, "batch seq words"]:
+    """Return the logits of the label of every token; word 0 of an encoder is [MASK]."""
+    return model.head(model.features(sequences + 1))
+
+
+def attention_of(model: Encoder, sequences: Sequences) -> list[Float[Tensor, "batch head query key"]]:
+    """Return the attention of every layer and head."""
+    h, layers = model.embedding_norm(model.word(sequences + 1)), []
+    block: Any
+    for block in model.blocks:
+        split = block.attention.qkv(block.attention_norm(h)).unflatten(-1, (3, block.attention.heads, -1))
+        q, k, _ = split.permute(2, 0, 3, 1, 4)
+        layers.append((q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5).softmax(-1))
+        h = block(h, None)
+    return layers
+
+
+@torch.no_grad()
+def block_look(model: Encoder, task: DecisionLists, sequences: Sequences) -> dict[str, float]:
+    """Return accuracies on held-out sequences, and the weight on the token that decides, in the best head."""
+    right = (logits_of(model, sequences).argmax(-1) == task.labels(sequences)).double()
+    heads = [head for layer in attention_of(model, sequences) for head in layer.unbind(1)]
+    return {
+        "accuracy": float(right.mean()),
+        "listed_accuracy": float(right[task.determining(sequences) != sequences].mean()),
+        "attention": max(float((head * theory.decides(task, sequences)).sum(-1).mean()) for head in heads),
+    }
+
+
+def train_block(
+    model: Encoder, task: DecisionLists, rate: float, batch: int, steps: int, draws: torch.Generator
+) -> None:
+    """Train by Adam, whose rate falls linearly to zero, on sequences drawn anew."""
+    optimiser = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=rate)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimiser, 1.0, 0.0, steps)
+    for _ in range(steps):
+        sequences = draw_sequences(task.words, model.max_length, batch, draws)
+        logits = logits_of(model, sequences)
+        optimiser.zero_grad()
+        F.cross_entropy(logits.flatten(0, 1), task.labels(sequences).flatten()).backward()
+        optimiser.step()
+        schedule.step()
+
+
+def _block_seconds(run: Any) -> float:
+    b = run.blocks
+    return b.steps * run.layers * (1.5e-3 + 1.5e-7 * b.batch * b.task.length * b.d_model)
+
+
+@stage("ListBlock", seconds=_block_seconds)
+def list_block(blocks: Blocks, layers: int, mlp: bool, seed: int) -> pd.DataFrame:
+    """Train an encoder of the library on the task; look at it before and after."""
+    b, task, device = blocks, blocks.task.build(), best_device()
+    shape = EncoderShape(b.d_model, 1, layers, 4 * b.d_model)
+    model = new_block(b.task.words, b.task.length, shape, mlp, seed).to(device)
+    held_out = draw_sequences(b.task.words, b.task.length, 1000, generator("block held out"))
+    before = block_look(model, task, held_out)
+    train_block(model, task, b.lr, b.batch, b.steps, generator("block", seed))
+    return pd.DataFrame([{"step": 0, **before}, {"step": b.steps, **block_look(model, task, held_out)}])
 
 
 # The steps of the proofs in random cases, and what happens where an assumption is dropped.
 
-AT_SMALL = 3e4
-"""Scaled time, over n², of flows on the small task; at V = cP it is perfect after some 1,400."""
 
-
-@dataclass(frozen=True)
-class ListProofs(ListRun):
-    """The proofs' inequalities and the assumptions' relations, one row a random case."""
-
-    cases: int
-    seed: int
-
-    schema: ClassVar[int] = 2
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Draw cases of each kind."""
-        kinds = {
-            "V = cP": lambda g: random_case(g),
-            "V near cP": lambda g: random_case(g, radius=True),
-            "rare, V = cP": lambda g: random_case(g, rare=True),
-            "nearly ordered, V near cP": nearly_ordered_case,
-        }
-        for done, (kind, draw) in enumerate(kinds.items()):
-            own = generator_for(f"lists proofs {kind}", self.seed)
-            for _ in range(self.cases):
-                yield {"kind": kind, **_measured(draw(own))}
-            report((done + 1) / len(kinds), kind)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.06 * self.cases
-
-
-def _measured(case: Case) -> dict[str, float]:
-    of = seen(case)
-    triples, sets = assumption_excess(case, of)
-    exact = case.radius == 0
-    own = {
-        "gradient": autograd_gap(case),
-        "read_out_slope": read_out_slope(case),
-        "identity": identity_gap(case, of) if exact else np.nan,
-        "curvature": curvature_share(case) if exact else np.nan,
-        "light": light_mass_excess(case, of) if exact else np.nan,
+@stage("ListProofs", schema=2, seconds=lambda run: 0.06 * run.cases)
+def list_proofs(cases: int, seed: int) -> pd.DataFrame:
+    """Measure the proofs' inequalities and the assumptions' relations, one row a random case."""
+    kinds = {
+        "V = cP": lambda draws: random_case(draws),
+        "V near cP": lambda draws: random_case(draws, radius=True),
+        "rare, V = cP": lambda draws: random_case(draws, rare=True),
+        "nearly ordered, V near cP": nearly_ordered_case,
     }
-    return {**own, **proof_bounds(case, of)._asdict(), "of_triples": triples, "of_sets": sets}
+    streams = {kind: generator_for(f"lists proofs {kind}", seed) for kind in kinds}
+    rows = [{"kind": kind, **measured(kinds[kind](streams[kind]))} for kind in kinds for _ in range(cases)]
+    return pd.DataFrame(rows)
 
 
 PARTS = ("repeats", "start", "radius", "persistence", "theorem 4.4")
 
+Row = tuple[str, float, str, float]  # a value, a read-out, and a number after its name
 
-@dataclass(frozen=True)
-class ListDepartures(ListRun):
-    """An assumption dropped, or Theorem 4.4: exact flows over all sequences of small tasks.
 
-    Columns: what was dropped, at which value and read-out, and a number with its name.
+def _repeats(readouts: tuple[float, ...]) -> Iterator[Row]:
+    """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².
+
+    Of one column: all are alike, and sequences without its token do not move it.
     """
-
-    part: str  # one of `PARTS`
-    small: TaskShape
-    far: TaskShape  # of which a start off zero is followed
-    how: Departures
-    seed: int
-
-    schema: ClassVar[int] = 2
-
-    def rows(self, report: Report) -> Iterator[dict]:
-        """Follow the flows of the part."""
-        parts = {
-            "repeats": self._repeats,
-            "start": self._off_zero,
-            "radius": self._off_readout,
-            "persistence": self._lost_again,
-            "theorem 4.4": self._theorem_44,
-        }
-        for value, readout, name, number in parts[self.part]():
-            report(0.0, f"{value} at c = {readout:g}")
-            yield {"what": self.part, "value": value, "readout": readout, "name": name, "number": number}
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        how = self.how
-        radii = 4e-3 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
-        known = {"repeats": 1e-3 * sum(how.readouts), "radius": radii, "start": 0.2 * len(how.starts)}
-        return known.get(self.part, 0.5)
-
-    def _repeats(self) -> Iterator[tuple]:
-        """Assumption 4.1: with repeated tokens the time to perfection falls as 1/c, not 1/c².
-
-        Of one column: all are alike, and sequences without its token do not move it.
-        """
-        shape = TaskShape(9, 3, 3)
-        kinds: dict[str, Sets | Weighted] = {
-            "different": uniform_sets(9, 3),
-            "repeated": all_sequences(9, 3),
-        }
-        for (tokens, sets), c in product(kinds.items(), self.how.readouts):
-            kept = (sets.sequences == 0).any(1)
-            own = Weighted(sets.sequences[kept], sets.probabilities[kept])
-            task, horizon = shape.build(), 1e3 / c**2 if tokens == "different" else 2e3 / c
-            found = matrix_flow(task, own, _start(task.read_out(c)), c, horizon, method="LSODA")
-            perfect = found.perfect_of(0)
-            yield tokens, c, "time", perfect
-            yield tokens, c, "spread", float(np.ptp(found.at(perfect).scores[:, 0].numpy()))
-
-    def _off_zero(self) -> Iterator[tuple]:
-        """W_0 = 0: the time to perfection over the promised one, at the theorem's c, from random scores."""
-        c = self.far.theorem_readout
-        column, scale = self.far.column(c), c / self.far.length
-        direction = torch.randn(
-            self.far.rules + 1, generator=generator_for("lists start", self.seed)
-        ).double()
-        for spread in self.how.starts:
-            found = flow(column, LATEST, spread * scale * direction.numpy())
-            promised = horizon_of_43(self.far.words, self.far.rules)
-            yield f"{spread:g}", c, "time over promise", found.natural(found.perfect) / promised
-
-    def _off_readout(self) -> Iterator[tuple]:
-        """V = cP: the accuracy at the end of the flow of W at a V off cP by a share of c."""
-        task, sets = self.small.build(), uniform_sets(self.small.words, self.small.length)
-        for c, seed in product(self.how.radius_readouts, range(self.how.radius_seeds)):
-            noise, horizon = _noise(task.words, self.seed + seed), AT_SMALL / c**2
-            for radius in self.how.radii:
-                found = matrix_flow(task, sets, _start(task.read_out(c) + radius * c * noise), c, horizon)
-                right = 1 - float(found.wrong(horizon).double().mean())
-                yield f"{radius:g}", c, "accuracy", right
-
-    def _lost_again(self) -> Iterator[tuple]:
-        """From t on: a token that is perfect after one step, and lost afterwards; times in steps of 1/50λ."""
-        task, sets = lost_again()
-        c, occurs = 1e5, (sets.sequences == 0).any(1)
-        step = 1 / (50 * curvature_bound(float(sets.probabilities[occurs].sum()), c, 3))
-        found = matrix_flow(task, sets, _start(task.read_out(c)), c, 4000 * step)
-        first = found.perfect_of(0)
-        lost = found.first(lambda time: time > first and found.wrong_of(0, time))
-        yield "perfect", c, "steps", first / step
-        yield "lost", c, "steps", lost / step
-        yield "at 4000 steps", c, "wrong", float(found.wrong_of(0, 4000 * step))
-
-    def _theorem_44(self) -> Iterator[tuple]:
-        """Theorem 4.4: both matrices from V within ε/2 of cP, at the least c that it allows."""
-        task, sets = self.small.build(), uniform_sets(self.small.words, self.small.length)
-        for radius in (1.0, 0.1):
-            noise = radius / 2 * _noise(task.words, self.seed)
-
-            def loss(c: float, noise: torch.Tensor = noise) -> float:
-                start = _start(task.read_out(c) + noise)
-                losses = forward(*start, sets.sequences, task.labels(sets.sequences)).losses
-                return float(losses.mean(1) @ sets.probabilities)
-
-            mass = self.small.column(1.0).set_mass
-            c = readout_of_44(radius, self.small.rules, self.small.length, mass, loss)
-            found = matrix_flow(task, sets, _start(task.read_out(c) + noise), c, 1e-3 * radius / 2, True)
-            yield f"{radius:g}", c, "time over promise", found.perfect / (radius / 2)
-            moved = found.at(found.perfect).read_out - found.read_out
-            yield f"{radius:g}", c, "move over radius", float(moved.abs().max()) / (radius / 2)
+    task = theory.cyclic_lists(9, 3)
+    for (tokens, repeats), c in product({"different": False, "repeated": True}.items(), readouts):
+        sequences, probabilities = theory.uniform_sets(9, 3, repeats)
+        kept = (sequences == 0).any(1)
+        sets, horizon = theory.Sets(sequences[kept], probabilities[kept]), 2e3 / c if repeats else 1e3 / c**2
+        followed = MatrixFlow(task, sets, task.read_out(c), c, horizon, method="LSODA")
+        perfect = followed.perfect(0)
+        yield tokens, c, "time", perfect
+        yield tokens, c, "spread", float(np.ptp(followed.at(perfect)[0][:, 0].numpy()))
 
 
-def _start(read_out: torch.Tensor) -> Matrices:
-    return Matrices(torch.zeros_like(read_out), read_out)
+def _off_zero(far: TaskShape, starts: tuple[float, ...], seed: int) -> Iterator[Row]:
+    """W_0 = 0: the time to perfection over the promised one, at the theorem's c, from random scores."""
+    column, promised = far.theorem_column, theory.horizon_of_43(far.words, far.rules)
+    direction = torch.randn(far.rules + 1, generator=generator_for("lists start", seed)).double().numpy()
+    for spread in starts:
+        followed = flow(column, theory.LATEST, spread * (column.readout / far.length) * direction)
+        time = followed.natural(followed.perfect)
+        yield f"{spread:g}", column.readout, "time over promise", time / promised
 
 
-def _noise(words: int, seed: int) -> torch.Tensor:
+def _off_readout(small: TaskShape, how: Departures, seed: int) -> Iterator[Row]:
+    """V = cP: the accuracy at the end of the flow of W at a V off cP by a fraction of c.
+
+    At V = cP it is perfect after a scaled time, over n², of some 1,400.
+    """
+    task, sets = small.build(), theory.uniform_sets(small.words, small.length)
+    for c, number in product(how.radius_readouts, range(how.radius_seeds)):
+        noise, horizon = _noise(task.words, seed + number), 3e4 / c**2
+        for radius in how.radii:
+            followed = MatrixFlow(task, sets, task.read_out(c) + radius * c * noise, c, horizon)
+            yield f"{radius:g}", c, "accuracy", 1 - float(followed.wrong(horizon).double().mean())
+
+
+def _lost_again() -> Iterator[Row]:
+    """From t on: a token that is perfect after one step, and lost afterwards; times in steps of 1/50λ."""
+    (task, sets), c = lost_again(), 1e5
+    occurs = float(sets.probabilities[(sets.sequences == 0).any(1)].sum())
+    step = 1 / (50 * theory.curvature_bound(occurs, c, 3))
+    followed = MatrixFlow(task, sets, task.read_out(c), c, 4000 * step)
+    first = followed.perfect(0)
+    yield "perfect", c, "steps", first / step
+    yield "lost", c, "steps", followed.first(lambda time: time > first and followed.errs(time, 0)) / step
+    yield "at 4000 steps", c, "wrong", float(followed.errs(4000 * step, 0))
+
+
+def _theorem_44(small: TaskShape, seed: int) -> Iterator[Row]:
+    """Theorem 4.4: both matrices from V within ε/2 of cP, at the least c that it allows."""
+    task, sets = small.build(), theory.uniform_sets(small.words, small.length)
+    for radius in (1.0, 0.1):
+        noise = radius / 2 * _noise(task.words, seed)
+        c = theory.readout_of_44(radius, task, sets, noise)
+        followed = MatrixFlow(task, sets, task.read_out(c) + noise, c, 1e-3 * radius / 2, True)
+        perfect = followed.perfect()
+        yield f"{radius:g}", c, "time over promise", perfect / (radius / 2)
+        moved = followed.at(perfect)[1] - followed.read_out
+        yield f"{radius:g}", c, "move over radius", float(moved.abs().max()) / (radius / 2)
+
+
+def _noise(words: int, seed: int) -> Tensor:
     """Return entries that are uniform in [−1, 1]."""
-    own = generator_for("lists noise", seed)
-    return 2 * torch.rand(words, words, generator=own, dtype=torch.float64) - 1
+    return 2 * torch.rand(words, words, generator=generator_for("lists noise", seed), dtype=torch.float64) - 1
+
+
+def _departure_seconds(run: Any) -> float:
+    how = run.how
+    radii = 4e-3 * sum(how.radius_readouts) * how.radius_seeds * len(how.radii)
+    known = {"repeats": 1e-3 * sum(how.readouts), "radius": radii, "start": 0.2 * len(how.starts)}
+    return known.get(run.part, 0.5)
+
+
+@stage("ListDepartures", schema=2, seconds=_departure_seconds)
+def list_departures(part: str, small: TaskShape, far: TaskShape, how: Departures, seed: int) -> pd.DataFrame:
+    """Drop an assumption, or try Theorem 4.4: exact flows over all sequences of small tasks.
+
+    Columns: what was dropped, at which value and read-out, and a number with its name. A start off zero is
+    followed on the task `far`.
+    """
+    rows = {  # generators, of which one begins
+        "repeats": _repeats(how.readouts),
+        "start": _off_zero(far, how.starts, seed),
+        "radius": _off_readout(small, how, seed),
+        "persistence": _lost_again(),
+        "theorem 4.4": _theorem_44(small, seed),
+    }
+    table = pd.DataFrame(rows[part], columns=["value", "readout", "name", "number"])
+    table.insert(0, "what", part)
+    return table

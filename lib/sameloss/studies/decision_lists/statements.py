@@ -4,37 +4,20 @@ Tolerances were fixed after a pilot with other seeds and before the book's runs.
 """
 
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from itertools import permutations
+from math import comb
 
 import numpy as np
 import pandas as pd
 import torch
 
-from sameloss.errors import ParameterError
+from sameloss.seeds import generator_for
+from sameloss.statistics.intervals import Estimate, Interval, seed_interval
+from sameloss.studies.decision_lists import theory
+from sameloss.studies.decision_lists.experiment import ListConfig
 from sameloss.studies.decision_lists.proofs import sketch_slope
-from sameloss.studies.decision_lists.tables import (
-    Tables,
-    block_table,
-    joint_table,
-    logarithmic_growth,
-    rarity_slope,
-    sample_slope,
-    sgd_table,
-    step_table,
-    uniform_bound,
-)
-from sameloss.studies.decision_lists.theory import (
-    Column,
-    correct,
-    cyclic_lists,
-    exact_step,
-    first_loss,
-    forward,
-    order_of,
-    recall,
-    uniform_sets,
-)
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"
@@ -135,22 +118,135 @@ STATEMENTS = {
     ),
 }
 
-EXACT = 1e-10
-"""Relative difference that counts as none."""
+# What the statements are checked on.
 
-FIGURE_SEQUENCES = 1000
-"""From so many sequences on P must be seen."""
 
-STABLE = 8.0
-"""Rate over the curvature up to which SGD has to follow the flow."""
+@dataclass(frozen=True)
+class Tables:
+    """Everything that the page's runs found, one frame a kind."""
+
+    settings: ListConfig
+    flows: pd.DataFrame
+    curves: pd.DataFrame
+    descents: pd.DataFrame
+    proofs: pd.DataFrame
+    departures: pd.DataFrame
+    steps: pd.DataFrame  # with `seed`, as all below
+    alone: pd.DataFrame  # with `rate`
+    both: pd.DataFrame  # with `task`, its number in `settings.tasks`
+    samples: pd.DataFrame
+    blocks: pd.DataFrame  # with `layers` and `mlp`
+
+    @cached_property
+    def perfect(self) -> pd.DataFrame:
+        """Return the moment of perfection of every flow, with NaN where it is not within the horizon."""
+        about = ["family", "words", "length", "rules", "readout", "rarity"]
+        perfect = self.flows[self.flows.accuracy == 1].groupby(about)[["time", "natural"]].min()
+        return self.flows[about].drop_duplicates().merge(perfect.reset_index(), "left", about)
+
+    def sweep(self, family: str) -> pd.DataFrame:
+        """Return the moments of perfection of the families that begin so."""
+        return self.perfect[self.perfect.family.str.startswith(family)]
+
+    def dropped(self, what: str) -> pd.DataFrame:
+        """Return the rows about one departure."""
+        return self.departures[self.departures.what == what]
+
+    @property
+    def entries(self) -> list[str]:
+        """Return the columns of scores in the curves: places of the list, then all others."""
+        return [column for column in self.curves.columns if column.startswith("w")]
+
+    @property
+    def everywhere(self) -> pd.DataFrame:
+        """Return gradient descent as Theorem 4.3 has it, the page's own task first."""
+        return self.descents[self.descents.curvature == "everywhere"]
+
+    def events(self, readout: float) -> pd.DataFrame:
+        """Return the events of the flow at a read-out."""
+        return self.flows[(self.flows.family == "readout") & np.isclose(self.flows.readout, readout)]
+
+
+def crossing(x: pd.Series, y: pd.Series, level: float) -> float:
+    """Return where y first reaches a level, linear between two points; NaN: nowhere."""
+    above = np.flatnonzero(y >= level)
+    if not len(above):
+        return np.nan
+    last = slice(max(above[0] - 1, 0), above[0] + 1)
+    return float(np.interp(level, y.iloc[last], x.iloc[last]))
+
+
+def sgd_table(tables: Tables) -> pd.DataFrame:
+    """Return SGD's time to half of all columns over the exact flow's, by rate, with intervals over seeds."""
+    exact, rows = tables.events(tables.settings.readout), []
+    exact_time = float(exact[exact.accuracy == 1].natural.min())
+    for rate, runs in tables.alone.groupby("rate"):
+        times = [crossing(run.step * rate, run.ordered, 0.5) for _, run in runs.groupby("seed")]
+        rows.append({"rate": rate, **seed_interval(np.array(times) / exact_time)._asdict()})
+    return pd.DataFrame(rows)
+
+
+def joint_table(tables: Tables) -> pd.DataFrame:
+    """Return what both matrices reach from nothing: plateau, escape and end, by task and seed."""
+    rows = []
+    for (number, seed), run in tables.both.groupby(["task", "seed"]):
+        task = tables.settings.tasks[number]
+        plateau = task.column(1.0).plateau
+        trapped = run[(run.listed_accuracy < 0.02) & (run.accuracy > 0.5 * plateau)]
+        escaped = run[run.listed_accuracy > 0.5]
+        row = {
+            "vocabulary L": task.words,
+            "seed": seed,
+            "accuracy on the plateau": trapped.accuracy.median(),
+            "plateau to step": trapped.step.max(),
+            "escape at step": escaped.step.min(),
+            "c then": escaped.readout.iloc[0] if len(escaped) else np.nan,
+            "accuracy at the end": run.accuracy.iloc[-1],
+            "ordered columns (%)": 100 * run.ordered.iloc[-1],
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def samples_needed(tables: Tables, error: float) -> pd.DataFrame:
+    """Return the sample size at which the error falls to a value, log-linear, by L and a column a seed."""
+    sizes = {
+        key: np.exp(crossing(np.log(part["size"]), -np.log(part.error.clip(lower=1e-6)), -np.log(error)))
+        for key, part in tables.samples.sort_values("size").groupby(["words", "seed"])
+    }
+    return pd.Series(sizes).unstack()
+
+
+def sample_slope(tables: Tables, error: float) -> Interval:
+    """Return the exponent in L of the sample size for an error, with its interval over seeds."""
+    sizes = samples_needed(tables, error)
+    return seed_interval(np.polyfit(np.log(sizes.index), np.log(sizes), 1)[0])
+
+
+def uniform_bound(settings: ListConfig) -> Estimate:
+    """Return the accuracy above which uniform attention cannot get: of all sets, or of 20,000 drawn ones."""
+    task, length = settings.task.build(), settings.task.length
+    exact = comb(task.words, length) <= 200_000
+    if exact:
+        sequences = theory.uniform_sets(task.words, length).sequences
+    else:
+        sequences = theory.draw_sequences(task.words, length, 20_000, generator_for("lists bound", 0))
+    parts = [theory.uniform_attention_bound(task, part) for part in sequences.split(1000)]
+    bound = Estimate.of(torch.cat(parts).double())
+    return bound._replace(standard_error=0.0) if exact else bound
+
+
+# The checks.
+
+EXACT = 1e-10  # relative difference that counts as none
+FIGURE_SEQUENCES = 1000  # from so many sequences on P must be seen
+STABLE = 8.0  # rate over the curvature up to which SGD has to follow the flow
 
 
 def checks(tables: Tables) -> pd.DataFrame:
     """Return everything that is checked of the chapter's statements, one row each."""
-    parts = (
-        *(_proofs, _order, _theorem_43, _assumptions, _theorem_44),
-        *(_figure, _attention, _dynamics, _sampled, _dropped),
-    )
+    parts = [_proofs, _order, _theorem_43, _assumptions, _theorem_44]
+    parts += [_figure, _attention, _dynamics, _sampled, _dropped]
     return check_table([check for part in parts for check in part(tables)])
 
 
@@ -165,7 +261,7 @@ def _excess(of: str, text: str, values: pd.Series, printed: bool = True) -> Chec
 
 
 def _proofs(tables: Tables) -> Iterator[Check]:
-    proofs = tables.proofs
+    proofs, task = tables.proofs, tables.settings.task
     exact = proofs[proofs.kind.isin(["V = cP", "rare, V = cP"])]
     near = proofs[proofs.kind == "V near cP"]
     yield _below("gradients", "largest distance from automatic ones, over c", proofs.gradient.max(), EXACT)
@@ -179,10 +275,9 @@ def _proofs(tables: Tables) -> Iterator[Check]:
     yield _excess("elsewhere", text, exact.elsewhere)
     yield _excess("half", "largest p − 1/2 of a misclassified token", exact.weight)
     yield _excess("light", "largest excess of their probability over 2n² L/c", exact.light)
-    task = tables.settings.task
-    c, mass = task.theorem_readout, task.column(1.0).triple_mass
-    share = 2 * task.length**2 * first_loss(task.words, task.length, c) / c / (mass / 2)
-    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", share, 1.0)
+    c, mass = task.theorem_column.readout, task.theorem_column.triple_mass
+    bound = 2 * task.length**2 * theory.first_loss(task.words, task.length, c) / c
+    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", bound / (mass / 2), 1.0)
     text = f"largest excess over c, {int(near.cases.sum()):,} cases"
     yield _excess("failing-off", text, near.on_failing)
     yield _excess("elsewhere-off", text, near.elsewhere)
@@ -191,31 +286,24 @@ def _proofs(tables: Tables) -> Iterator[Check]:
 
 
 def _order(tables: Tables) -> Iterator[Check]:
-    found = {length: _orders_that_classify(length) for length in (2, 3, 4)}
     for length in (3, 4):
-        text = f"n = {length}, m = 3: whether the order of the list classifies all sets"
-        yield Check("order", text, float("123o" in found[length]), 1.0, 0.0)
-        text = f"n = {length}, m = 3: orders that classify all sets"
-        yield Check("order-necessary", text, float(len(found[length])), 1.0, 0.0)
-    yield Check("order-necessary", "n = 2, m = 3: the same", float(len(found[2])), 2.0, 0.0)
+        orders, which = _orders_that_classify(length), f"n = {length}, m = 3"
+        text = f"{which}: whether the order of the list classifies all sets"
+        yield Check("order", text, float("123o" in orders), 1.0, 0.0)
+        yield Check(
+            "order-necessary", f"{which}: orders that classify all sets", float(len(orders)), 1.0, 0.0
+        )
+    yield Check("order-necessary", "n = 2, m = 3: the same", float(len(_orders_that_classify(2))), 2.0, 0.0)
 
 
-@cache
 def _orders_that_classify(length: int) -> set[str]:
     """Return the orders of a column's entries with which the model classifies all sets of eight tokens."""
-    task, sets = cyclic_lists(8, 3), uniform_sets(8, length)
-    labels, found = task.labels(sets.sequences), set()
-    for entries in permutations(map(float, range(4))):
-        scores = torch.full((8, 8), entries[-1], dtype=torch.float64)
-        for token, own in enumerate(task.lists):
-            scores[list(own), token] = torch.tensor(entries[:-1], dtype=torch.float64)
-        if correct(forward(scores, task.read_out(10.0), sets.sequences, labels).logits, labels).all():
-            found.add(order_of(np.array(entries)))
-    return found
+    column, scores = theory.Column(8, length, 3, 10.0), map(np.array, permutations([0.0, 1.0, 2.0, 3.0]))
+    return {theory.order_of(w) for w in scores if column.accuracy(w) == 1}
 
 
 def _theorem_43(tables: Tables) -> Iterator[Check]:
-    everywhere = tables.descents[tables.descents.curvature == "everywhere"]
+    everywhere = tables.everywhere
     start = tables.descents[tables.descents.curvature == "at the start"]
     for row in everywhere.itertuples():
         text = f"L = {row.words}, n = {row.length}, m = {row.rules}: {row.steps:,.0f} steps, over T"
@@ -250,134 +338,119 @@ def _theorem_44(tables: Tables) -> Iterator[Check]:
     least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + share) * (0.5 - share))
     text = "1/4n over the least p (1 − p), n up to 1,000"
     yield _below("constants", text, (1 / (4 * n) / least).max(), 1.0)
-    found = tables.dropped("theorem 4.4")
-    for row in found[found["name"] == "time over promise"].itertuples():
-        yield _below("thm44", f"ε = {row.value}, c = {row.readout:,.0f}: time over ε/2", row.number, 1.0)
-    for row in found[found["name"] == "move over radius"].itertuples():
-        text = f"ε = {row.value}, c = {row.readout:,.0f}: largest move of V until perfection, over ε/2"
-        yield _below("lem41", text, row.number, 1.0)
+    measures = {
+        "time over promise": ("thm44", "time over ε/2"),
+        "move over radius": ("lem41", "largest move of V until perfection, over ε/2"),
+    }
+    for row in tables.dropped("theorem 4.4").sort_values("name", ascending=False, kind="stable").itertuples():
+        of, text = measures[row.name]
+        yield _below(of, f"ε = {row.value}, c = {row.readout:,.0f}: {text}", row.number, 1.0)
 
 
 def _figure(tables: Tables) -> Iterator[Check]:
     task = tables.settings.task
-    text = "L = 200, modulo L + 1: labels that no token has"
-    yield Check("lists", text, float(_missed(200, 201)), 0.0, 0.0)
-    yield Check("lists", "modulo L", float(_missed(200, 200)), 0.0, 0.0, printed=False)
-    lists, words = task.build(), task.words
-    exact = exact_step(lists, task.length, float(words**2))
+    lists, words, target = task.build(), task.words, task.words / task.length - 1
+    printed = 200 - len({label % 201 for label in range(21, 221)} - {0})
+    yield Check("lists", "L = 200, modulo L + 1: labels that no token has", float(printed), 0.0, 0.0)
+    missed = 200 - len(set(theory.cyclic_lists(200, 4).permutation))
+    yield Check("lists", "modulo L", float(missed), 0.0, 0.0, printed=False)
+    exact = theory.exact_step(lists, task.length, float(words**2))
     diagonal = exact[lists.image, np.arange(words)]
-    target = words / task.length - 1
     for end, value in (("least", diagonal.min()), ("largest", diagonal.max())):
         yield Check("figure-diagonal", f"{end} entry at (π(k), k), exact", float(value), target, 1e-9)
-    yield Check("figure", "tokens whose column is largest at π, exact", recall(lists, exact), 1.0, 0.0)
-    for row in step_table(tables).itertuples():
-        if row.count >= FIGURE_SEQUENCES:
-            yield Check("figure", f"the same on {row.count:,} sequences", row.recall, 1.0, 0.01)
-            text = f"mean entry at (π(k), k), {row.count:,} sequences"
+    recall = theory.recall(lists, exact)
+    yield Check("figure", "tokens whose column is largest at π, exact", recall, 1.0, 0.0)
+    for count, row in tables.steps.groupby("count").mean().iterrows():
+        if count >= FIGURE_SEQUENCES:
+            yield Check("figure", f"the same on {count:,} sequences", row.recall, 1.0, 0.01)
+            text = f"mean entry at (π(k), k), {count:,} sequences"
             yield Check("figure-diagonal", text, row.diagonal, target, 0.05)
 
 
-def _missed(words: int, modulus: int) -> int:
-    """Return how many labels no token has; 0 where the lists are accepted."""
-    try:
-        return words - len(set(cyclic_lists(words, 4, modulus).permutation))
-    except ParameterError:
-        return words - len({i % modulus for i in range(21, 21 + words)} - {0})
-
-
 def _attention(tables: Tables) -> Iterator[Check]:
-    bound, first = uniform_bound(tables.settings), tables.descent
+    bound, first = uniform_bound(tables.settings), tables.everywhere.iloc[0]
     text = f"largest accuracy of uniform attention, ± {bound.standard_error:.1g}"
     yield _below("crucial", text, bound.mean, 0.95)
     text = "n times the attention on the deciding token, at perfection, less 1"
     yield Check("uniform", text, first.length * first.attention - 1, 0.0, 1e-3)
-    text = "the same at the end of T"
-    yield Check("uniform", text, first.length * first.attention_at_end - 1, 0.0, 1e-2)
-    for row in block_table(tables).itertuples():
-        if row.step:
-            which = f"{row.layers} layer(s), {'with' if row.mlp else 'without'} MLP"
-            yield Check("block", f"{which}: attention on that token", row.attention, 1.0, 0.4)
-            yield Check("block", f"{which}: accuracy", row.accuracy, 1.0, 0.05)
+    yield Check("uniform", "the same at the end of T", first.length * first.attention_at_end - 1, 0.0, 1e-2)
+    trained = tables.blocks[tables.blocks.step > 0].groupby(["layers", "mlp"]).mean()
+    for (layers, mlp), row in trained.iterrows():
+        which = f"{layers} layer(s), {'with' if mlp else 'without'} MLP"
+        yield Check("block", f"{which}: attention on that token", row.attention, 1.0, 0.4)
+        yield Check("block", f"{which}: accuracy", row.accuracy, 1.0, 0.05)
 
 
 def _dynamics(tables: Tables) -> Iterator[Check]:
-    perfect = tables.perfect
-    limit = perfect[perfect.family == "luce"].time.iloc[0]
-    for row in perfect[(perfect.family == "readout") & (perfect.readout >= 1e5)].itertuples():
+    limit, readouts = tables.sweep("luce").time.iloc[0], tables.sweep("readout")
+    for row in readouts[readouts.readout >= 1e5].itertuples():
         yield Check("luce", f"s* at c = {row.readout:,.0f} over the limit", row.time / limit, 1.0, 0.01)
-    yield from _critical(perfect[perfect.family.str.startswith("critical")])
-    for family in sorted(set(perfect.family[perfect.family.str.startswith("words")])):
-        text = f"s* n / (L² log L) at {family.removeprefix('words at ')}: its last change"
-        yield Check("scaling", text, logarithmic_growth(tables, family), 1.0, 0.05)
-    yield Check("rarity", "exponent between the two rarest", rarity_slope(tables), -1.1, 0.1)
-    for rules, density in ((2, 0.5), (3, 0.382), (4, 0.318), (6, 0.245)):  # of ρ = (1 − ρ)^(m − 1)
-        text = f"m = {rules}: density from which the head grows first"
-        yield Check("first-step", text, _turning_density(2000, rules), density, 2 * rules / 2000)
-
-
-def _critical(critical: pd.DataFrame) -> Iterator[Check]:
-    """Check c* itself, and how much longer escape takes half a unit below it than above."""
-    stars = critical[critical.family == "critical +0"].set_index("words").readout
-    times = critical.pivot(index="words", columns="family", values="natural")
+    stars = tables.perfect[tables.perfect.family == "critical +0"].set_index("words").readout
     for words, star in stars.items():
         yield Check("critical", f"L = {words}: c* − log 2L", star - np.log(2 * words), 0.0, 0.1)
+    times = tables.sweep("critical").pivot(index="words", columns="family", values="natural")
     for words, least in ((40, 2.0), (100, 8.0), (200, 400.0)):
         if words in times.index:
             high, low = times.loc[words, "critical +0.5"], times.loc[words, "critical -0.5"]
             ratio = 0.0 if high > 0 and np.isnan(low) else high / low  # not within the horizon: longer
             yield _below("critical", f"L = {words}: t(c* + ½) / t(c* − ½)", ratio, 1 / least)
+    for family, sweep in tables.sweep("words").groupby("family"):
+        text = f"s* n / (L² log L) at {family.removeprefix('words at ')}: its last change"
+        yield Check("scaling", text, logarithmic_growth(sweep), 1.0, 0.05)
+    rarest = np.log(tables.sweep("rarity").sort_values("rarity").head(2)[["time", "rarity"]])
+    slope = float(np.diff(rarest.time)[0] / np.diff(rarest.rarity)[0])
+    yield Check("rarity", "exponent between the two rarest", slope, -1.1, 0.1)
+    for rules, density in ((2, 0.5), (3, 0.382), (4, 0.318), (6, 0.245)):  # of ρ = (1 − ρ)^(m − 1)
+        text = f"m = {rules}: density from which the head grows first"
+        yield Check("first-step", text, _turning_density(2000, rules), density, 2 * rules / 2000)
+
+
+def logarithmic_growth(sweep: pd.DataFrame) -> float:
+    """Return by what s* n / (L² log L) changes between the two largest vocabularies of a sweep."""
+    last = sweep.sort_values("words").tail(2)
+    shares = last.time * last.length / (last.words**2 * np.log(last.words))
+    return float(shares.iloc[1] / shares.iloc[0])
 
 
 @cache
 def _turning_density(words: int, rules: int) -> float:
     """Return the least n / L at which the first step raises the head of a list above its default."""
-    return next(n for n in range(2, words) if _head_first(Column(words, n, rules, 1.0))) / words
-
-
-def _head_first(column: Column) -> bool:
-    step = column.first_step()
-    return bool(step[0] > step[-2])
+    steps = ((n, theory.Column(words, n, rules, 1.0).first_step()) for n in range(2, words))
+    return next(n for n, step in steps if step[0] > step[-2]) / words
 
 
 def _sampled(tables: Tables) -> Iterator[Check]:
-    task = tables.settings.task
-    curvature = task.curvature(tables.settings.readout)
+    task, settings = tables.settings.task, tables.settings
     for row in sgd_table(tables).itertuples():
-        if row.rate * curvature <= STABLE:
+        if row.rate * task.curvature(settings.readout) <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"
             yield Check("sgd", text, row.value, 1.0, 0.15)
-    joint, plateau = joint_table(tables), task.column(1.0).plateau
-    trapped = joint["accuracy on the plateau"].mean()
-    yield Check("convergence", "accuracy on the plateau", trapped, plateau, 0.02)
-    yield Check("convergence", "accuracy at the end", joint["accuracy at the end"].mean(), 1.0, 0.02)
-    first = tables.settings.samples.errors[0]
-    slope, text = sample_slope(tables, first), f"exponent in L for {100 * first:g} % error"
+    joint = joint_table(replace(tables, both=tables.both[tables.both.task == 0])).mean()
+    plateau, end = joint["accuracy on the plateau"], joint["accuracy at the end"]
+    yield Check("convergence", "accuracy on the plateau", plateau, task.column(1.0).plateau, 0.02)
+    yield Check("convergence", "accuracy at the end", end, 1.0, 0.02)
+    error = settings.samples.errors[0]
+    slope, text = sample_slope(tables, error), f"exponent in L for {100 * error:g} % error"
     yield Check("samples", text, slope.value, 1.28, 0.2)
     yield _below("samples", f"{text}, upper end of its interval", slope.high, 2.0)
 
 
 def _dropped(tables: Tables) -> Iterator[Check]:
-    repeats = tables.dropped("repeats")
+    repeats = tables.dropped("repeats").set_index(["value", "name"])
     for tokens, expected in (("different", -2.0), ("repeated", -1.0)):
-        own = repeats[(repeats.value == tokens) & (repeats["name"] == "time")]
-        slope = np.polyfit(np.log(own.readout), np.log(own.number), 1)[0]
+        times = np.log(repeats.loc[(tokens, "time"), ["readout", "number"]])
+        slope = np.polyfit(times.readout, times.number, 1)[0]
         yield Check("repeats", f"{tokens} tokens: exponent of the time in c", float(slope), expected, 0.1)
-    spread = repeats[(repeats.value == "repeated") & (repeats["name"] == "spread")].number
+    spread = repeats.loc[("repeated", "spread"), "number"] / (2 * np.log(2))
     for end, value in (("least", spread.min()), ("largest", spread.max())):
-        yield Check("repeats", f"{end} spread of W over 2 log 2, by c", value / (2 * np.log(2)), 1.0, 0.05)
-    starts = tables.dropped("start").assign(value=lambda found: found.value.astype(float))
-    at_zero = starts[starts.value == 0].number.iloc[0]
-    yield _below("start", "from 0: time over the promised", at_zero, 1.0)
+        yield Check("repeats", f"{end} spread of W over 2 log 2, by c", value, 1.0, 0.05)
+    starts = tables.dropped("start").number  # from 0 on
+    yield _below("start", "from 0: time over the promised", starts.iloc[0], 1.0)
     text = "from a spread of up to 7: the promised time over the longest"
-    yield _below("start", text, 1 / starts.number.max(skipna=False), 1.0)
-    yield _radius(tables)
-
-
-def _radius(tables: Tables) -> Check:
-    found = tables.dropped("radius").assign(value=lambda found: found.value.astype(float))
-    worst = found.groupby("value").number.min()
+    yield _below("start", text, 1 / starts.max(skipna=False), 1.0)
+    radius, theorem = tables.dropped("radius"), tables.dropped("theorem 4.4")
+    worst = radius.groupby(radius.value.astype(float)).number.min()
     perfect = float(worst.index[(worst == 1).cummin()].max())
-    theorem = tables.dropped("theorem 4.4")
     allowed = float(theorem.value.astype(float).div(theorem.readout).max())
     text = "ε/c over the largest distance that is always perfect"
-    return _below("radius", text, allowed / perfect if perfect else np.inf, 1e-3)
+    yield _below("radius", text, allowed / perfect if perfect else np.inf, 1e-3)

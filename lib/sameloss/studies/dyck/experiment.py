@@ -1,43 +1,24 @@
 """The configuration of this study and its stored runs: searches, trainings and simulations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 from scipy.stats import binomtest
 
-from sameloss.runs.frames import TABLE, Tabled
+from sameloss.errors import LanguageError, ModelError
+from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
-from sameloss.studies.config import Config, param
-from sameloss.studies.dyck import search
-from sameloss.studies.dyck.search import label_noise_sgd, minimise_trace, random_start
+from sameloss.studies.dyck import theory
 from sameloss.studies.dyck.statements import all_checks
-from sameloss.studies.dyck.theory import (
-    Inputs,
-    Transformer,
-    check_length,
-    check_width,
-    downstream_inputs,
-    downstream_loss,
-    error_after,
-    failure_probability,
-    hessian_trace,
-    kinked_solution,
-    kinks,
-    lower_bound,
-    off_direction,
-    pretraining_inputs,
-    pretraining_loss,
-    simulated_failures,
-    smallest_head,
-    trace_parts,
-    transferable_solution,
-)
+from sameloss.studies.dyck.theory import Inputs, Transformer
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
+from sameloss.studies.parameters import Config, param
 
 # How long the bracket strings are, how wide the models, and how much is searched and trained.
 
@@ -66,10 +47,17 @@ class DyckConfig(Config):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Refuse what Theorem 5.1 is not about."""
+        """Refuse what Theorem 5.1 is not about, and more sentences than are enumerated in seconds."""
         super().__post_init__()
-        check_length(self.length)
-        check_width(self.width)
+        if self.length % 2 or not 6 <= self.length <= 10:
+            raise LanguageError(
+                "Theorem 5.1 needs a sentence_length that is even and at least 6, and all sentences are "
+                f"enumerated, so that it can be at most 10; got {self.length}."
+            )
+        if self.width < 2:
+            raise ModelError(
+                f"Theorem 5.1 needs a width of at least 2, a neuron for each sign; got {self.width}."
+            )
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -77,14 +65,9 @@ class DyckConfig(Config):
         return tuple(sorted({2, 4, self.width}))
 
     @property
-    def lengths(self) -> tuple[int, ...]:
-        """Return the lengths of which the probability of success is shown."""
-        return tuple(sorted({6, 8, self.length}))
-
-    @property
     def checkpoints(self) -> tuple[int, ...]:
         """Return the steps of training that are measured: every twelfth of it."""
-        return tuple(round(self.training_steps * share / 12) for share in range(13))
+        return tuple(round(self.training_steps * part / 12) for part in range(13))
 
     def generator(self, use: str) -> torch.Generator:
         """Return random numbers for one use."""
@@ -116,6 +99,27 @@ PRESETS = {name: DyckConfig(name) for name in PRESET_NAMES} | {
 class _DyckRun(Tabled):
     settings: DyckConfig
 
+    def rows(self, store: Store, report: Report) -> Iterable[dict[str, Any]]:
+        """Return the rows of the table."""
+        raise NotImplementedError
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Store them."""
+        pd.DataFrame(list(self.rows(store, report))).to_csv(folder / TABLE, index=False)
+
+
+def _measured(model: Transformer, inputs: Inputs) -> dict[str, float]:
+    """Return a model's loss, its trace where that is zero, and the trace over its lower bound."""
+    done = theory.run(model, inputs)
+    trace = float(theory.hessian_trace(model, inputs, done))
+    ratio = trace / theory.lower_bound(inputs.length, model.width)
+    return {"loss": float(done.loss), "trace": trace, "ratio": ratio}
+
+
+def _error_after(model: Transformer, downstream: Inputs, few: int, generator: torch.Generator) -> float:
+    """Return the median downstream error of heads fitted on few samples, over 100 drawings."""
+    return float(theory.fitted_losses(model, downstream, few, 100, generator).median())
+
 
 @dataclass(frozen=True)
 class DyckMinimisation(_DyckRun):
@@ -123,15 +127,20 @@ class DyckMinimisation(_DyckRun):
 
     width: int
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def rows(self, store: Store, report: Report) -> Iterator[dict[str, Any]]:
         """Search, then measure each restart."""
-        s = self.settings
+        s, inputs = self.settings, theory.pretraining_inputs(self.settings.length)
         generator = s.generator(f"minimisation {self.width}")
-        found = minimise_trace(s.length, self.width, s.restarts, s.minimisation_steps, generator)
-        inputs = pretraining_inputs(s.length)
-        models = [found.model(restart) for restart in range(s.restarts)]
-        rows = [{"width": self.width, "restart": at, **_found(m, inputs)} for at, m in enumerate(models)]
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
+        found = theory.minimise_trace(s.length, self.width, s.restarts, s.minimisation_steps, generator)
+        for restart in range(s.restarts):
+            model = found.model(restart)
+            yield {
+                "width": self.width,
+                "restart": restart,
+                **_measured(model, inputs),
+                "off_direction": theory.off_direction(model),
+                "kinks": int(theory.kinks(model, inputs).sum()),
+            }
 
     @property
     def effort(self) -> float:
@@ -140,57 +149,64 @@ class DyckMinimisation(_DyckRun):
         return 2.5e-4 * s.restarts * s.minimisation_steps * 4.0 ** ((s.length - 6) / 2)
 
 
-def _found(model: Transformer, inputs: Inputs) -> dict[str, float]:
-    trace = float(hessian_trace(model, inputs))
-    return {
-        "loss": float(pretraining_loss(model, inputs)),
-        "trace": trace,
-        "ratio": trace / lower_bound(inputs.length, model.width),
-        "off_direction": off_direction(model),
-        "kinks": int(kinks(model, inputs).sum()),
-    }
-
-
 @dataclass(frozen=True)
 class DyckTransfer(_DyckRun):
     """How often the smallest head fitted on n samples errs downstream: counted exactly and simulated."""
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def rows(self, store: Store, report: Report) -> Iterator[dict[str, Any]]:
         """Count and simulate for solution (1) at some lengths, and for the kinked one."""
         s = self.settings
-        cases = [("solution (1)", length, transferable_solution(length, s.width)) for length in s.lengths]
-        cases.append(("kinked solution", s.length, kinked_solution(s.length, "token")))
-        rows = [row for name, length, model in cases for row in self._rows(name, length, model)]
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
-
-    def _rows(self, name: str, length: int, model: Transformer) -> Iterator[dict]:
-        s, inputs = self.settings, downstream_inputs(length)
-        generator = s.generator(f"transfer {name} {length}")
-        exact = failure_probability(model, inputs, list(s.samples))
-        for samples, probability in zip(s.samples, exact, strict=True):
-            failures = simulated_failures(model, inputs, samples, s.repetitions, generator)
-            interval = binomtest(failures, s.repetitions).proportion_ci(method="exact")
-            simulated = {"simulated": failures / s.repetitions, "low": interval.low, "high": interval.high}
-            row = {"solution": name, "length": length, "samples": samples, "printed": 0.5**samples}
-            yield {**row, "exact": probability, **simulated, "repetitions": s.repetitions}
+        lengths = sorted({6, 8, s.length})
+        cases = [
+            ("solution (1)", length, theory.transferable_solution(length, s.width)) for length in lengths
+        ]
+        cases.append(("kinked solution", s.length, theory.kinked_solution(s.length, "token")))
+        for name, length, model in cases:
+            inputs, generator = theory.downstream_inputs(length), s.generator(f"transfer {name} {length}")
+            exact = theory.failure_probability(model, inputs, list(s.samples))
+            for samples, probability in zip(s.samples, exact, strict=True):
+                losses = theory.fitted_losses(model, inputs, samples, s.repetitions, generator)
+                failures = int((losses > theory.RIGHT).sum())
+                interval = binomtest(failures, s.repetitions).proportion_ci(method="exact")
+                yield {
+                    "solution": name,
+                    "length": length,
+                    "samples": samples,
+                    "printed": 0.5**samples,
+                    "exact": probability,
+                    "simulated": failures / s.repetitions,
+                    "low": interval.low,
+                    "high": interval.high,
+                    "repetitions": s.repetitions,
+                }
 
 
 @dataclass(frozen=True)
 class DyckFeatures(_DyckRun):
     """Random features, solution (2), by width: the best head, and the head of the paper's proof."""
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw features for every width and seed."""
-        s = self.settings
-        inputs, downstream = pretraining_inputs(s.length), downstream_inputs(s.length)
-        rows = []
-        for width in s.feature_widths:
+    def rows(self, store: Store, report: Report) -> Iterator[dict[str, Any]]:
+        """Draw features for every width and seed; errors are of the best head and of heads on few samples."""
+        s, inputs = self.settings, theory.pretraining_inputs(self.settings.length)
+        downstream = theory.downstream_inputs(s.length)
+        for at, width in enumerate(s.feature_widths):
             generator = s.generator(f"features {width}")
             for seed in range(s.feature_seeds):
-                measured = search.measured(inputs, downstream, width, s.few, generator)
-                rows.append({"width": width, "seed": seed, **measured})
-            report(len(rows) / (len(s.feature_widths) * s.feature_seeds), f"width {width}")
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
+                best = theory.random_feature_solution(inputs, width, generator)
+                proofs = best._replace(head=theory.constructed_head(best))
+                yield {
+                    "width": width,
+                    "seed": seed,
+                    **_measured(best, inputs),
+                    "norm": float(best.head.square().sum()),
+                    "least_norm": theory.least_norm(theory.run(best, inputs).features),
+                    "cancellation": theory.cancellation(best, inputs),
+                    "error_own": float(theory.run(best, downstream).loss),
+                    "error_few": _error_after(best, downstream, s.few, generator),
+                    "constructed_loss": float(theory.run(proofs, inputs).loss),
+                    "constructed_norm": float(proofs.head.square().sum()),
+                }
+            report((at + 1) / len(s.feature_widths), f"width {width}")
 
     @property
     def effort(self) -> float:
@@ -202,31 +218,24 @@ class DyckFeatures(_DyckRun):
 class DyckTraining(_DyckRun):
     """Trace and downstream error along SGD with and without label noise, from random parameters."""
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def rows(self, store: Store, report: Report) -> Iterator[dict[str, Any]]:
         """Train all seeds of all noises at once, V ~ N(0, T) and u ~ N(0, 1) as in solution (2)."""
-        s, inputs = self.settings, pretraining_inputs(self.settings.length)
-        noise = torch.tensor(s.noises, dtype=torch.float64).repeat_interleave(s.seeds)
+        s, inputs = self.settings, theory.pretraining_inputs(self.settings.length)
+        downstream = theory.downstream_inputs(s.length)
+        names = list(product(s.noises, range(s.seeds)))
+        noise = torch.tensor([noise for noise, _ in names], dtype=torch.float64)
         spread = (s.length**0.5, 1.0)
-        start = random_start(s.length, s.width, s.seeds, s.generator("start"), s.rank, spread)
+        start = theory.random_start(s.length, s.width, s.seeds, s.generator("start"), s.rank, spread)
         start = Transformer(*(torch.cat([tensor] * len(s.noises)) for tensor in start))
-        rows, generator = [], s.generator("training")
-        training = label_noise_sgd(
+        generator = s.generator("training")
+        for step, models in theory.label_noise_sgd(
             start, inputs, noise, lr=s.lr, batch=s.batch, checkpoints=s.checkpoints, generator=generator
-        )
-        for step, model in training:
-            rows += self._measured(model, step)
+        ):
+            few = s.generator("few samples")
+            for at, (noise_of, seed) in enumerate(names):
+                row = {"noise": noise_of, "seed": seed, "step": step}
+                yield row | trained(models.model(at), inputs, downstream, s.few, few)
             report(step / s.training_steps, f"step {step}")
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
-
-    def _measured(self, models: Transformer, step: int) -> list[dict]:
-        s, inputs = self.settings, pretraining_inputs(self.settings.length)
-        downstream, generator = downstream_inputs(s.length), s.generator("few samples")
-        names = [(noise, seed) for noise in s.noises for seed in range(s.seeds)]
-        return [
-            {"noise": noise, "seed": seed, "step": step}
-            | trained(models.model(at), inputs, downstream, s.few, generator)
-            for at, (noise, seed) in enumerate(names)
-        ]
 
     @property
     def effort(self) -> float:
@@ -238,18 +247,16 @@ class DyckTraining(_DyckRun):
 def trained(
     model: Transformer, inputs: Inputs, downstream: Inputs, few: int, generator: torch.Generator
 ) -> dict[str, float]:
-    """Return a trained model's loss, 2 E‖∇f‖² in its parts, and downstream errors of refitted heads."""
-    parts = {name: float(part) for name, part in trace_parts(model, inputs).items()}
-    head = smallest_head(model, downstream)
+    """Return a trained model's loss, 2 E‖∇f‖², also by Q and K alone, and downstream errors of its heads."""
+    parts, below = theory.trace_parts(model, inputs), theory.run(model, downstream)
+    refitted = theory.smallest_head(below.features, downstream.target)
     return {
-        "loss": float(pretraining_loss(model, inputs)),
-        "trace": sum(parts.values()),
-        "attention": parts["query"] + parts["key"],
-        "ratio": sum(parts.values()) / lower_bound(inputs.length, model.width),
-        "error_all": float(downstream_loss(model, head, downstream)),
-        "error_few": error_after(model, downstream, few, generator),
-        "error_own": float(downstream_loss(model, model.head, downstream)),
-        "off_direction": off_direction(model),
+        **_measured(model, inputs),
+        "attention": float(parts["query"] + parts["key"]),
+        "error_all": float(theory.head_loss(below.features, refitted, downstream.target)),
+        "error_few": _error_after(model, downstream, few, generator),
+        "error_own": float(below.loss),
+        "off_direction": theory.off_direction(model),
     }
 
 
@@ -265,10 +272,8 @@ class DyckChecks(_DyckRun):
         """Return the runs this one reads."""
         return [*self.minimisations, self.transfer, self.features]
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def rows(self, store: Store, report: Report) -> list[dict[str, Any]]:
         """Compute every check of this section."""
-        found = pd.concat([store.get(minimisation) for minimisation in self.minimisations])
-        s = self.settings
+        s, found = self.settings, pd.concat(map(store.get, self.minimisations))
         tables = found, store.get(self.transfer), store.get(self.features)
-        checks = all_checks(s.length, s.width, *tables, s.generator("checks"))
-        checks.to_csv(folder / TABLE, index=False)
+        return all_checks(s.length, s.width, *tables, s.generator("checks")).to_dict("records")

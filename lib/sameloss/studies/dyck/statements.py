@@ -1,36 +1,14 @@
 """Theorems 5.1 and F.6 and the lemmas of Appendix F as checks of their printed and corrected forms."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
 from math import comb
 
 import pandas as pd
 import torch
+from scipy.linalg import circulant
 
-from sameloss.studies.dyck import search
-from sameloss.studies.dyck.search import random_start
-from sameloss.studies.dyck.theory import (
-    ZERO_LOSS,
-    Inputs,
-    Transformer,
-    allowed_neurons,
-    conditions,
-    cyclic_matrix,
-    dense_hessian_trace,
-    downstream_inputs,
-    downstream_loss,
-    exact_rank,
-    hessian_trace,
-    kinked_solution,
-    lower_bound,
-    missing_sign_probability,
-    pretraining_inputs,
-    run,
-    smallest_head,
-    transferable_solution,
-    wrong_activations,
-)
+from sameloss.studies.dyck import theory
+from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound, run
 from sameloss.studies.statement import Check, Statement, check_table
 
 STATEMENTS = {
@@ -78,18 +56,10 @@ STATEMENTS = {
 }
 
 EXACT = 1e-9
-
-CLOSE = 1e-4
-"""A restart that came so close to the bound, relatively, counts as having found the minimum."""
-
-STRAIGHT = 0.02
-"""Mean sine of the angle up to which found neurons have the direction of the theory."""
-
-SAMPLES = 5
-"""n, at which probabilities are compared."""
-
-DRAWS = 20_000
-"""Gaussian vectors in the check of Lemma F.7."""
+CLOSE = 1e-4  # relative distance from the bound of a restart that has found the minimum
+STRAIGHT = 0.02  # mean sine of the angle up to which found neurons have the direction of the theory
+SAMPLES = 5  # n, at which probabilities are compared
+DRAWS = 20_000  # Gaussian vectors in the check of Lemma F.7
 
 
 def all_checks(
@@ -111,194 +81,146 @@ def all_checks(
         generator: of the few random models here.
 
     """
-    about = _Checks(length, width, found[found.loss <= ZERO_LOSS], transfer, features, generator)
-    parts = (about.theorem, about.bound, about.activations, about.directions, about.hessian, about.rank)
-    of_features = (about.features_fit, about.expectation)
-    return check_table([_plain(check) for part in (*parts, *of_features) for check in part()])
+    inputs, flattest = theory.pretraining_inputs(length), theory.transferable_solution(length, width)
+    solved = found[found.loss <= ZERO_LOSS]
+    fitting = features[features.loss <= ZERO_LOSS]
+    # Solution (1) with Q = 0 and a random K: attention is the average all the same.
+    key = theory.random_start(length, 4, 1, generator, rank=1).key[0]
+    uneven = theory.transferable_solution(length, 4)._replace(key=key)
+    checks = [
+        *_theorem(flattest, length, solved, transfer),
+        *_bound(flattest, uneven, inputs, min(solved.ratio.min(), fitting.ratio.min())),
+        *_neurons(flattest, inputs),
+        *_hessian_and_rank(uneven, inputs),
+        *_features(features, inputs),
+        *_expectation(inputs, generator),
+    ]
+    return check_table(checks)
 
 
-def _plain(check: Check) -> Check:
-    """Return the check with numbers that are not numpy's."""
-    value, target, tolerance = map(float, (check.value, check.target, check.tolerance))
-    return replace(check, value=value, target=target, tolerance=tolerance)
+def _theorem(
+    flattest: Transformer, length: int, solved: pd.DataFrame, transfer: pd.DataFrame
+) -> Iterator[Check]:
+    """Yield the checks of Theorem 5.1."""
+    exact, printed = theory.missing_sign_probability(length, SAMPLES), 0.5**SAMPLES
+    text = f"failure at n = {SAMPLES} beyond 2⁻ⁿ, "
+    yield Check("thm51", text + "solution (1)", max(0.0, exact - printed), 0.0, EXACT)
+    rows = transfer[(transfer.samples == SAMPLES) & (transfer.length == length)].set_index("solution")
+    beyond = max(0.0, rows.exact["kinked solution"] - printed)
+    yield Check("thm51", text + "a kinked solution", beyond, 0.0, EXACT)
+    row = rows.loc["solution (1)"]
+    error = 4 * (exact * (1 - exact) / row.repetitions) ** 0.5
+    yield Check("thm51", f"failures at n = {SAMPLES}, simulated", row.simulated, exact, error, False)
+    yield Check("thm51", f"failures at n = {SAMPLES}, all spans counted", row.exact, exact, 1e-6, False)
+    downstream = theory.downstream_inputs(length)
+    features, target = run(flattest, downstream).features, downstream.target
+    pairs = torch.cartesian_prod(torch.where(target > 0)[0], torch.where(target < 0)[0])
+    worst = theory.head_loss(features, theory.smallest_head(features[pairs], target[pairs]), target).max()
+    yield Check("thm51", "largest error after one sample of each sign", float(worst), 0.0, EXACT, False)
+    at_bound = solved[solved.ratio <= 1 + CLOSE]
+    text = f"of {len(at_bound)} found at the bound, how many are not solution (1)"
+    yield _count("thm51", text, int((at_bound.off_direction > STRAIGHT).sum()), 0, printed=False)
 
 
-@dataclass(frozen=True)
-class _Checks:
-    length: int
-    width: int
-    found: pd.DataFrame
-    transfer: pd.DataFrame
-    features: pd.DataFrame
-    generator: torch.Generator
-
-    @cached_property
-    def inputs(self) -> Inputs:
-        return pretraining_inputs(self.length)
-
-    @cached_property
-    def downstream(self) -> Inputs:
-        return downstream_inputs(self.length)
-
-    @cached_property
-    def flattest(self) -> Transformer:
-        return transferable_solution(self.length, self.width)
-
-    @cached_property
-    def uneven(self) -> Transformer:
-        """Return solution (1) with Q = 0 and a random K: attention is the average all the same."""
-        drawn = random_start(self.length, 4, 1, self.generator, rank=1).model(0)
-        return transferable_solution(self.length, 4)._replace(key=drawn.key)
-
-    def theorem(self) -> Iterator[Check]:
-        """Yield the checks of Theorem 5.1."""
-        exact, printed = missing_sign_probability(self.length, SAMPLES), 0.5**SAMPLES
-        text = f"failure at n = {SAMPLES} beyond 2⁻ⁿ, solution (1)"
-        yield Check("thm51", text, max(0.0, exact - printed), 0.0, EXACT)
-        table = self.transfer[(self.transfer.samples == SAMPLES) & (self.transfer.length == self.length)]
-        kinked = table[table.solution == "kinked solution"].iloc[0]
-        text = f"failure at n = {SAMPLES} beyond 2⁻ⁿ, a kinked solution"
-        yield Check("thm51", text, max(0.0, kinked.exact - printed), 0.0, EXACT)
-        own = table[table.solution == "solution (1)"].iloc[0]
-        error = 4 * (exact * (1 - exact) / own.repetitions) ** 0.5
-        yield Check("thm51", f"failures at n = {SAMPLES}, simulated", own.simulated, exact, error, False)
-        yield Check("thm51", f"failures at n = {SAMPLES}, all spans counted", own.exact, exact, 1e-6, False)
-        worst = self._worst_pair()
-        yield Check("thm51", "largest error after one sample of each sign", worst, 0.0, EXACT, False)
-        there = self.found[self.found.ratio <= 1 + CLOSE]
-        others = int((there.off_direction > STRAIGHT).sum())
-        text = f"of {len(there)} found at the bound, how many are not solution (1)"
-        yield _count("thm51", text, others, 0, printed=False)
-
-    def _worst_pair(self) -> float:
-        """Return the largest downstream loss over all samples of one string of each sign."""
-        target, features = self.downstream.target, run(self.flattest, self.downstream).preactivations.relu()
-        rows = torch.cartesian_prod(torch.where(target > 0)[0], torch.where(target < 0)[0])
-        heads = smallest_head(self.flattest, self.downstream.rows(rows), features[rows])
-        return float(downstream_loss(self.flattest, heads, self.downstream).max())
-
-    def bound(self) -> Iterator[Check]:
-        """Yield the checks of Lemma F.1."""
-        trace, printed = float(hessian_trace(self.flattest, self.inputs)), (4 / self.length) ** 0.5
-        text = f"trace of a solution of {self.width} neurons, at least √(4/T)"
-        yield Check("lemF1", text, min(trace, printed), printed, EXACT)
-        uneven = conditions(self.uneven, self.inputs)
-        met = max(uneven[name] for name in ("balance", "cancellation", "uniformity"))
-        ratio = float(hessian_trace(self.uneven, self.inputs)) / lower_bound(self.length, 4)
-        text = f"trace over its bound, Q = 0 and K random, (3) to (5) met to {met:.0e}"
-        yield Check("lemF1", text, ratio, 1.0, EXACT)
-        for width in (2, 3, self.width):
-            model = transferable_solution(self.length, width)
-            ratio = float(hessian_trace(model, self.inputs)) / lower_bound(self.length, width)
-            yield Check("lemF1", f"trace of solution (1) over 4/(m√T), m = {width}", ratio, 1.0, EXACT, False)
-        residual = max(conditions(self.flattest, self.inputs).values())
-        yield Check("lemF1", "its largest residual of (3) to (5) and of Q, K", residual, 0.0, EXACT, False)
-        smallest = min(self.found.ratio.min(), self._fitting.ratio.min())
-        text = "smallest trace over 4/(m√T), found or of random features, at least 1"
-        yield Check("lemF1", text, min(1.0, smallest), 1.0, EXACT, False)
-
-    @property
-    def _fitting(self) -> pd.DataFrame:
-        return self.features[self.features.loss <= ZERO_LOSS]
-
-    def activations(self) -> Iterator[Check]:
-        """Yield the checks of Fact F.2."""
-        for name, model in self._minimisers.items():
-            wrong = wrong_activations(model, self.inputs)
-            yield _count("factF2", f"activations of the wrong sign, {name}", wrong, 0)
-        stacked = self.inputs.tokens.sum(1).numpy().astype(int)
-        yield _count("factF2", "rank of all inputs stacked", exact_rank(stacked), 2 * self.length)
-
-    @property
-    def _minimisers(self) -> dict[str, Transformer]:
-        kinked = {f"ξ = {kind}": kinked_solution(self.length, kind) for kind in ("mask", "token")}
-        return {"solution (1)": self.flattest, **kinked}
-
-    def directions(self) -> Iterator[Check]:
-        """Yield the checks of Lemma F.3."""
-        negative = self.flattest.head < 0
-        values = run(self.flattest, self.inputs).preactivations[:, negative] * self.length**0.25
-        positive, other = self.inputs.target > 0, self.inputs.target < 0
-        unit = float(values[other].mean())
-        text = "V·h / c of neurons of negative u where g* = 1 (masked inputs)"
-        yield Check("lemF3", text, float(values[positive].mean()) / unit, 1.0, EXACT)
-        text = "least |V·h| / c of a neuron where it should be 0 (masked inputs)"
-        yield Check("lemF3", text, float(values.abs().min()) / unit, 0.0, EXACT)
-        share = float((self.downstream.target.abs() == 1).double().mean())
-        yield Check("lemF3", "share of downstream inputs with g* = ±1", share, 1.0, EXACT)
-        counts = allowed_neurons(6)
-        text = "neurons that (3) and (4) allow, T = 6, and Lemma F.3 describes"
-        yield _count("lemF3", text, counts.all, counts.described)
-        text = "neurons that they allow off the ReLU's kink, T = 6"
-        yield _count("lemF3", text, counts.smooth, 1, printed=False)
-        yield Check("lemF3", "largest |σ(V·h)/c - max(0, ±g*)|", self._off_linear(), 0.0, EXACT, False)
-
-    def _off_linear(self) -> float:
-        model, target = self.flattest, self.downstream.target[:, None]
-        expected = (target * model.head.sign()).relu() * model.value.abs().amax(1) / self.length
-        return float((run(model, self.downstream).preactivations.relu() - expected).abs().max())
-
-    def hessian(self) -> Iterator[Check]:
-        """Yield the checks of Lemma F.4, where no gradient is zero."""
-        dense = dense_hessian_trace(self.uneven, self.inputs)
-        squared = float(hessian_trace(self.uneven, self.inputs)) / 2
-        yield Check("lemF4", "dense Hessian's trace over E‖∇f‖²", dense / squared, 1.0, EXACT)
-        yield Check("lemF4", "dense Hessian's trace over 2 E‖∇f‖²", dense / squared / 2, 1.0, EXACT, False)
-
-    def rank(self) -> Iterator[Check]:
-        """Yield the checks of Lemma F.5."""
-        for k in range(1, 13):
-            yield _count("lemF5", f"rank, k = {k}", exact_rank(cyclic_matrix(k)), 2 * k + 1)
-
-    def features_fit(self) -> Iterator[Check]:
-        """Yield the checks of Theorem F.6."""
-        yield from self._about_inputs()
-        norms = self.features.groupby("width").least_norm.mean()
-        growth, widest = norms.iloc[-1] / norms.iloc[-2], norms.index[-1]
-        text = f"least ‖u‖² of a loss up to {search.SMALL_LOSS}, "
-        text += f"m = {widest} over m = {norms.index[-2]}"
-        yield Check("thmF6", text, growth, 1.0, 0.1)
-        yield Check("thmF6", text, growth, float(widest / norms.index[-2]), 0.2, False)
-        width, length = self.features.width, self.length
-        expected = search.constructed_loss(length, 1) / width
-        text = "loss of the proof's head over (2T² + 3)/m"
-        yield _estimate("thmF6", text, self.features.constructed_loss / expected, 1.0, printed=False)
-        text = "‖u‖² of the proof's head over 4mT²"
-        squares = self.features.constructed_norm / (4 * width * length**2)
-        yield _estimate("thmF6", text, squares, 1.0, printed=False)
-        enough = self.features[width >= search.exact_width(self.inputs)]
-        if len(enough):
-            text = "largest loss of the best head at widths from T·C(T, T/2) + 2T"
-            yield Check("thmF6", text, enough.loss.max(), 0.0, ZERO_LOSS, False)
-
-    def _about_inputs(self) -> Iterator[Check]:
-        length, target = self.length, self.inputs.target
-        averages = run(self.flattest, self.inputs).averages
-        norm, ratio = (
-            float(averages.norm(dim=1).mean()),
-            float((-target / averages[:, :length].sum(1)).mean()),
-        )
-        counted = len(self.inputs.tokens.sum(1).unique(dim=0))
-        yield Check("thmF6", "‖h‖", norm, 1 / length, EXACT)
-        yield Check("thmF6", "y / -1ᵀh", ratio, length**0.5, EXACT)
-        yield _count("thmF6", "inputs", counted, (length // 2 - 1) * comb(length, length // 2 + 1))
-        yield Check("thmF6", "‖h‖", norm, length**-0.5, EXACT, False)
-        yield Check("thmF6", "y / -1ᵀh", ratio, float(length), EXACT, False)
-        yield _count("thmF6", "inputs", counted, 2 * length * comb(length, length // 2), printed=False)
-
-    def expectation(self) -> Iterator[Check]:
-        """Yield the checks of Lemma F.7, with a(v) = -(2/√T)·⟨1, v^(c)⟩ (Stein's identity)."""
-        length = self.length
-        drawn = torch.randn(DRAWS, 2 * length, generator=self.generator, dtype=torch.float64) * length**0.5
-        a = -2 / length**0.5 * drawn[:, :length].sum(1)
-        averages = run(self.flattest, self.inputs).averages
-        values = ((drawn @ averages.T).relu() @ self.inputs.target) / len(averages) * a
-        text = "E[σ(v·h) a] over -√T·1ᵀh"
-        yield _estimate("lemF7", text, pd.Series(values * length**0.5), 1.0)
-        yield _estimate("lemF7", "E[a²]/T, a constant", pd.Series(a.square() / length), 4.0)
+def _bound(flattest: Transformer, uneven: Transformer, inputs: Inputs, smallest: float) -> Iterator[Check]:
+    """Yield the checks of Lemma F.1."""
+    length, width = inputs.length, flattest.width
+    trace, printed = float(theory.hessian_trace(flattest, inputs)), (4 / length) ** 0.5
+    text = f"trace of a solution of {width} neurons, at least √(4/T)"
+    yield Check("lemF1", text, min(trace, printed), printed, EXACT)
+    residuals = theory.conditions(uneven, inputs)
+    met = max(residual for name, residual in residuals.items() if name != "scores")
+    ratio = float(theory.hessian_trace(uneven, inputs)) / lower_bound(length, 4)
+    text = f"trace over its bound, Q = 0 and K random, (3) to (5) met to {met:.0e}"
+    yield Check("lemF1", text, ratio, 1.0, EXACT)
+    for neurons in (2, 3, width):
+        model = theory.transferable_solution(length, neurons)
+        ratio = float(theory.hessian_trace(model, inputs)) / lower_bound(length, neurons)
+        yield Check("lemF1", f"trace of solution (1) over 4/(m√T), m = {neurons}", ratio, 1.0, EXACT, False)
+    residual = max(theory.conditions(flattest, inputs).values())
+    yield Check("lemF1", "its largest residual of (3) to (5) and of Q, K", residual, 0.0, EXACT, False)
+    text = "smallest trace over 4/(m√T), found or of random features, at least 1"
+    yield Check("lemF1", text, min(1.0, smallest), 1.0, EXACT, False)
 
 
-def _estimate(of: str, text: str, values: pd.Series, target: float, *, printed: bool = True) -> Check:
+def _neurons(flattest: Transformer, inputs: Inputs) -> Iterator[Check]:
+    """Yield the checks of Fact F.2 and of Lemma F.3."""
+    length, target = inputs.length, inputs.target
+    kinked = {f"ξ = {kind}": theory.kinked_solution(length, kind) for kind in ("mask", "token")}
+    for name, model in {"solution (1)": flattest, **kinked}.items():
+        wrong = (run(model, inputs).active > 0) & (target[:, None] * model.head <= 0)
+        yield _count("factF2", f"activations of the wrong sign, {name}", int(wrong.sum()), 0)
+    stacked = inputs.tokens.sum(1).numpy().astype(int)
+    yield _count("factF2", "rank of all inputs stacked", theory.exact_rank(stacked), 2 * length)
+    values = run(flattest, inputs).preactivations[:, flattest.head < 0] * length**0.25
+    unit = float(values[target < 0].mean())
+    text = "V·h / c of neurons of negative u where g* = 1 (masked inputs)"
+    yield Check("lemF3", text, float(values[target > 0].mean()) / unit, 1.0, EXACT)
+    text = "least |V·h| / c of a neuron where it should be 0 (masked inputs)"
+    yield Check("lemF3", text, float(values.abs().min()) / unit, 0.0, EXACT)
+    downstream = theory.downstream_inputs(length)
+    share = float((downstream.target.abs() == 1).double().mean())
+    yield Check("lemF3", "share of downstream inputs with g* = ±1", share, 1.0, EXACT)
+    counts = theory.allowed_neurons(6)
+    text = "neurons that (3) and (4) allow, T = 6, and Lemma F.3 describes"
+    yield _count("lemF3", text, counts.all, counts.described)
+    text = "neurons that they allow off the ReLU's kink, T = 6"
+    yield _count("lemF3", text, counts.smooth, 1, printed=False)
+    signed = (downstream.target[:, None] * flattest.head.sign()).relu()
+    expected = signed * flattest.value.abs().amax(1) / length
+    off = float((run(flattest, downstream).features - expected).abs().max())
+    yield Check("lemF3", "largest |σ(V·h)/c - max(0, ±g*)|", off, 0.0, EXACT, False)
+
+
+def _hessian_and_rank(uneven: Transformer, inputs: Inputs) -> Iterator[Check]:
+    """Yield the checks of Lemma F.4, of a model without zero gradients, and of Lemma F.5."""
+    ratio = 2 * theory.dense_hessian_trace(uneven, inputs) / float(theory.hessian_trace(uneven, inputs))
+    yield Check("lemF4", "dense Hessian's trace over E‖∇f‖²", ratio, 1.0, EXACT)
+    yield Check("lemF4", "dense Hessian's trace over 2 E‖∇f‖²", ratio / 2, 1.0, EXACT, False)
+    for k in range(1, 13):
+        cyclic = circulant([1] * (k + 1) + [-1] * k)
+        yield _count("lemF5", f"rank, k = {k}", theory.exact_rank(cyclic), 2 * k + 1)
+
+
+def _features(features: pd.DataFrame, inputs: Inputs) -> Iterator[Check]:
+    """Yield the checks of Theorem F.6."""
+    length = inputs.length
+    averages = inputs.tokens.mean(1)
+    norm = float(averages.norm(dim=1).mean())
+    ratio = float((-inputs.target / averages[:, :length].sum(1)).mean())
+    counted = len(averages.unique(dim=0))
+    yield Check("thmF6", "‖h‖", norm, 1 / length, EXACT)
+    yield Check("thmF6", "y / -1ᵀh", ratio, length**0.5, EXACT)
+    yield _count("thmF6", "inputs", counted, (length // 2 - 1) * comb(length, length // 2 + 1))
+    yield Check("thmF6", "‖h‖", norm, length**-0.5, EXACT, False)
+    yield Check("thmF6", "y / -1ᵀh", ratio, float(length), EXACT, False)
+    yield _count("thmF6", "inputs", counted, 2 * length * comb(length, length // 2), printed=False)
+    norms = features.groupby("width").least_norm.mean().tail(2)
+    (wide, widest), growth = norms.index, norms.iloc[1] / norms.iloc[0]
+    text = f"least ‖u‖² of a loss up to {theory.SMALL_LOSS}, m = {widest} over m = {wide}"
+    yield Check("thmF6", text, growth, 1.0, 0.1)
+    yield Check("thmF6", text, growth, widest / wide, 0.2, False)
+    losses = features.constructed_loss * features.width / theory.constructed_loss(length, 1)
+    yield _mean("thmF6", "loss of the proof's head over (2T² + 3)/m", losses, 1.0, printed=False)
+    squares = features.constructed_norm / (4 * features.width * length**2)
+    yield _mean("thmF6", "‖u‖² of the proof's head over 4mT²", squares, 1.0, printed=False)
+    enough = features[features.width >= theory.exact_width(inputs)]
+    if len(enough):
+        text = "largest loss of the best head at widths from T·C(T, T/2) + 2T"
+        yield Check("thmF6", text, enough.loss.max(), 0.0, ZERO_LOSS, False)
+
+
+def _expectation(inputs: Inputs, generator: torch.Generator) -> Iterator[Check]:
+    """Yield the checks of Lemma F.7, with a(v) = -(2/√T)·⟨1, v^(c)⟩ (Stein's identity)."""
+    length, averages = inputs.length, inputs.tokens.mean(1)
+    drawn = torch.randn(DRAWS, 2 * length, generator=generator, dtype=torch.float64) * length**0.5
+    a = -2 / length**0.5 * drawn[:, :length].sum(1)
+    values = ((drawn @ averages.T).relu() @ inputs.target) / len(averages) * a
+    yield _mean("lemF7", "E[σ(v·h) a] over -√T·1ᵀh", pd.Series(values * length**0.5), 1.0)
+    yield _mean("lemF7", "E[a²]/T, a constant", pd.Series(a.square() / length), 4.0)
+
+
+def _mean(of: str, text: str, values: pd.Series, target: float, *, printed: bool = True) -> Check:
     """Return the check of a mean, within four standard errors."""
     return Check(of, text, values.mean(), target, 4 * values.std() / len(values) ** 0.5, printed)
 

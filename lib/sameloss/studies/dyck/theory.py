@@ -1,16 +1,18 @@
-"""The bracket language, the one-layer Transformer, its solutions, and how they transfer (Section 5)."""
+"""The bracket language and its one-layer Transformer: solutions by hand, search and training (Section 5)."""
 
+from collections.abc import Iterator
 from functools import reduce
 from itertools import combinations, product
-from math import comb
+from math import comb, inf
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional
 
-from sameloss.errors import LanguageError, ModelError
+from sameloss.errors import ModelError, NonFiniteLoss, NotConverged
 
 # The bracket language of Section 5, enumerated: every input of pre-training and of the downstream task.
 #
@@ -18,9 +20,6 @@ from sameloss.errors import LanguageError, ModelError
 # -e_t where it is ⟩; a mask there is e_{t+T} or -e_{t+T}, each with probability one half. The target counts
 # mismatches, g*(x) = (number of ⟩) - (number of ⟨), and is linear: g*(x) = -⟨1, first T coordinates of Σ
 # x_t⟩.
-
-SHORTEST, LONGEST = 6, 10
-"""Sentence lengths that the theorem covers and that are enumerated in seconds (LONGEST: 5,040 inputs)."""
 
 
 class Inputs(NamedTuple):
@@ -39,55 +38,25 @@ class Inputs(NamedTuple):
         return Inputs(self.tokens[which], self.target[which])
 
 
-def check_length(length: int) -> int:
-    """Return a sentence length of the theorem's, T even and at least 6.
-
-    Raises:
-        LanguageError: where it is not, or where too many sentences would be enumerated.
-
-    """
-    if length % 2:
-        raise LanguageError(f"sentence_length must be even, so that brackets can be balanced; got {length}.")
-    if length < SHORTEST:
-        raise LanguageError(f"Theorem 5.1 needs a sentence_length of at least {SHORTEST}; got {length}.")
-    if length > LONGEST:
-        raise LanguageError(
-            f"All sentences are enumerated: sentence_length can be at most {LONGEST}; got {length}."
-        )
-    return length
-
-
 def bracket_strings(length: int) -> Int[Tensor, "sentences position"]:
     """Return all 2^T strings: 1 is ⟨, -1 is ⟩.
 
     >>> bracket_strings(2).tolist()
     [[-1, -1], [-1, 1], [1, -1], [1, 1]]
     """
-    bits = torch.arange(2**length)[:, None] >> torch.arange(length - 1, -1, -1)
-    return 2 * (bits & 1) - 1
+    return torch.cartesian_prod(*[torch.tensor([-1, 1])] * length)
 
 
 def pretraining_inputs(length: int) -> Inputs:
-    """Return each balanced sentence with each token masked by each sign: 2T·C(T, T/2) inputs.
-
-    Raises:
-        LanguageError: where T is odd.
-
-    """
-    if length % 2:
-        raise LanguageError(f"sentence_length must be even, so that brackets can be balanced; got {length}.")
+    """Return each balanced sentence with each token masked by each sign: 2T·C(T, T/2) inputs."""
     strings = bracket_strings(length)
     balanced = strings[strings.sum(1) == 0]
-    sentence, place, sign = (
-        axis.flatten()
-        for axis in torch.meshgrid(
-            torch.arange(len(balanced)), torch.arange(length), torch.tensor([1, -1]), indexing="ij"
-        )
-    )
-    everywhere = torch.arange(len(sentence))
-    brackets = balanced[sentence]
-    brackets[everywhere, place] = 0
-    return _encoded(brackets, torch.zeros_like(brackets).index_put((everywhere, place), sign))
+    choices = torch.arange(len(balanced)), torch.arange(length), torch.tensor([1, -1])
+    sentence, place, sign = torch.cartesian_prod(*choices).T
+    brackets, row = balanced[sentence], torch.arange(len(sentence))
+    masks = torch.zeros_like(brackets)
+    brackets[row, place], masks[row, place] = 0, sign
+    return _encoded(brackets, masks)
 
 
 def downstream_inputs(length: int) -> Inputs:
@@ -100,16 +69,6 @@ def _encoded(brackets: Tensor, masks: Tensor) -> Inputs:
     """Put brackets into the first T features and masks into the others, one feature a position."""
     tokens = torch.cat([torch.diag_embed(brackets), torch.diag_embed(masks)], -1).double()
     return Inputs(tokens, -brackets.sum(1).double())
-
-
-def in_words(tokens: Float[Tensor, "position feature"]) -> str:
-    """Write an encoded input with its brackets and its mask.
-
-    >>> in_words(pretraining_inputs(2).tokens[0])
-    '[M]⟨'
-    """
-    brackets = tokens[:, : len(tokens)].sum(1).int().tolist()
-    return "".join({1: "⟨", -1: "⟩", 0: "[M]"}[bracket] for bracket in brackets)
 
 
 def zero_probability(length: int) -> float:
@@ -140,11 +99,8 @@ def missing_sign_probability(length: int, samples: int) -> float:
 # Every function takes parameters with any leading axes, so that many models are one tensor. The derivative of
 # the ReLU at zero is zero, as in the paper's 1[V h > 0].
 
-ZERO_LOSS = 1e-16
-"""A squared loss up to this counts as zero in float64."""
-
-AT_KINK = 1e-10
-"""A preactivation up to this is at the ReLU's kink: rounding is a hundred thousand times smaller."""
+ZERO_LOSS = 1e-16  # a squared loss up to this counts as zero in float64
+AT_KINK = 1e-10  # a preactivation up to this is at the ReLU's kink: rounding is 100,000 times smaller
 
 
 class Transformer(NamedTuple):
@@ -164,10 +120,6 @@ class Transformer(NamedTuple):
         """Return one of many models."""
         return Transformer(*(tensor[which] for tensor in self))
 
-    def uniform(self) -> "Transformer":
-        """Return the model with Q = K = 0, whose attention takes the average."""
-        return self._replace(query=torch.zeros_like(self.query), key=torch.zeros_like(self.key))
-
 
 class Pass(NamedTuple):
     """A forward pass and what gradients are made of."""
@@ -175,45 +127,57 @@ class Pass(NamedTuple):
     attention: Float[Tensor, "*models inputs position"]  # a
     averages: Float[Tensor, "*models inputs feature"]  # h
     preactivations: Float[Tensor, "*models inputs width"]  # V h
+    features: Float[Tensor, "*models inputs width"]  # σ(V h)
+    active: Float[Tensor, "*models inputs width"]  # σ'(V h)
     outputs: Float[Tensor, "*models inputs"]  # f
+    loss: Float[Tensor, "*models"]  # E(f - g*)²
     through_scores: Float[Tensor, "*models inputs feature"]  # Σ_j (∂f/∂score_j) x_j
 
 
-def run(model: Transformer, inputs: Inputs) -> Pass:
-    """Return outputs and intermediate quantities on all inputs."""
+def run(model: Transformer, inputs: Inputs, sharpness: float = inf) -> Pass:
+    """Return outputs and intermediate quantities; a ReLU of finite sharpness β is log(1 + exp βx)/β."""
     tokens = inputs.tokens
     scores = torch.einsum("...nf,...npf->...np", (tokens[..., 0, :] @ model.query.mT) @ model.key, tokens)
     attention = scores.softmax(-1)
     averages = torch.einsum("...np,...npf->...nf", attention, tokens)
     preactivations = averages @ model.value.mT
-    outputs = (preactivations.relu() @ model.head[..., None]).squeeze(-1) / model.width
-    slope = ((preactivations > AT_KINK) * model.head[..., None, :]) @ model.value / model.width  # ∂f/∂h
+    if sharpness == inf:
+        features, active = preactivations.relu(), (preactivations > AT_KINK).to(averages)
+    else:
+        features = functional.softplus(preactivations, beta=sharpness, threshold=30)
+        active = torch.sigmoid(sharpness * preactivations)
+    outputs = (features @ model.head[..., None]).squeeze(-1) / model.width
+    loss = (outputs - inputs.target).square().mean(-1)
+    slope = (active * model.head[..., None, :]) @ model.value / model.width  # ∂f/∂h
     along = torch.einsum("...nf,...npf->...np", slope, tokens)
     by_score = attention * (along - (slope * averages).sum(-1, keepdim=True))
     through = torch.einsum("...np,...npf->...nf", by_score, tokens)
-    return Pass(attention, averages, preactivations, outputs, through)
+    return Pass(attention, averages, preactivations, features, active, outputs, loss, through)
 
 
-def pretraining_loss(model: Transformer, inputs: Inputs) -> Float[Tensor, "*models"]:
-    """Return L = E(f - g*)², exact over the inputs."""
-    return (run(model, inputs).outputs - inputs.target).square().mean(-1)
-
-
-def trace_parts(model: Transformer, inputs: Inputs) -> dict[str, Float[Tensor, "*models"]]:
+def trace_parts(
+    model: Transformer, inputs: Inputs, done: Pass | None = None
+) -> dict[str, Float[Tensor, "*models"]]:
     """Return 2 E‖∇f‖² of each parameter: at zero loss the trace of its block of the Hessian.
 
-    Lemma F.4, whose printed form lacks the 2: ∇²(f - g)² = 2∇f∇fᵀ + 2(f - g)∇²f.
+    Lemma F.4, whose printed form lacks the 2: ∇²(f - g)² = 2∇f∇fᵀ + 2(f - g)∇²f. `done` is the model's pass,
+    where it is known.
     """
-    done = run(model, inputs)
-    first = inputs.tokens[..., 0, :]
-    active = (done.preactivations > AT_KINK) * model.head.square()[..., None, :]
+    done = run(model, inputs) if done is None else done
+    through, first = done.through_scores, inputs.tokens[..., 0, :]
+    active = (done.active * model.head[..., None, :]).square().sum(-1)
     norms = {
-        "query": (done.through_scores @ model.key.mT).square().sum(-1),
-        "key": (first @ model.query.mT).square().sum(-1) * done.through_scores.square().sum(-1),
-        "value": active.sum(-1) * done.averages.square().sum(-1) / model.width**2,
-        "head": done.preactivations.relu().square().sum(-1) / model.width**2,
+        "query": (through @ model.key.mT).square().sum(-1),
+        "key": (first @ model.query.mT).square().sum(-1) * through.square().sum(-1),
+        "value": active * done.averages.square().sum(-1) / model.width**2,
+        "head": done.features.square().sum(-1) / model.width**2,
     }
     return {name: 2 * norm.mean(-1) for name, norm in norms.items()}
+
+
+def hessian_trace(model: Transformer, inputs: Inputs, done: Pass | None = None) -> Float[Tensor, "*models"]:
+    """Return Tr ∇²L over all parameters; it is the trace where the loss is zero."""
+    return reduce(torch.add, trace_parts(model, inputs, done).values())
 
 
 def dense_hessian_trace(model: Transformer, inputs: Inputs) -> float:
@@ -222,14 +186,9 @@ def dense_hessian_trace(model: Transformer, inputs: Inputs) -> float:
     def loss(flat: Tensor) -> Tensor:
         pieces = flat.split([tensor.numel() for tensor in model])
         tensors = [piece.view_as(tensor) for piece, tensor in zip(pieces, model, strict=True)]
-        return pretraining_loss(Transformer(*tensors), inputs)
+        return run(Transformer(*tensors), inputs).loss
 
     return float(torch.func.hessian(loss)(torch.cat([tensor.flatten() for tensor in model])).trace())
-
-
-def hessian_trace(model: Transformer, inputs: Inputs) -> Float[Tensor, "*models"]:
-    """Return Tr ∇²L over all parameters; it is the trace where the loss is zero."""
-    return reduce(torch.add, trace_parts(model, inputs).values())
 
 
 def loss_gradient(model: Transformer, inputs: Inputs) -> Transformer:
@@ -238,12 +197,12 @@ def loss_gradient(model: Transformer, inputs: Inputs) -> Transformer:
     first = inputs.tokens[..., 0, :]
     errors = 2 * (done.outputs - inputs.target)[..., None] / inputs.target.shape[-1]
     through = errors * done.through_scores
-    active = errors * (done.preactivations > AT_KINK) * model.head[..., None, :]
+    active = errors * done.active * model.head[..., None, :]
     return Transformer(
         query=(through @ model.key.mT).mT @ first,
         key=(first @ model.query.mT).mT @ through,
         value=active.mT @ done.averages / model.width,
-        head=(errors * done.preactivations.relu()).sum(-2) / model.width,
+        head=(errors * done.features).sum(-2) / model.width,
     )
 
 
@@ -260,7 +219,7 @@ def lower_bound(length: int, width: int) -> float:
 
 
 def conditions(model: Transformer, inputs: Inputs) -> dict[str, float]:
-    """Return how far a model is from conditions (3), (4) and (5) of Lemma F.1: zero where it meets them.
+    """Return residuals of conditions (3), (4) and (5) of Lemma F.1: zero where it meets them.
 
     - `balance` (3): largest |V_i·h - |u_i|‖h‖| over active neurons;
     - `cancellation` (4): largest product V_i·h V_j·h of neurons with u_i > 0 > u_j;
@@ -269,10 +228,10 @@ def conditions(model: Transformer, inputs: Inputs) -> dict[str, float]:
     """
     done = run(model, inputs)
     norms = done.averages.norm(dim=-1, keepdim=True)
-    unequal = (done.preactivations - model.head.abs() * norms)[done.preactivations > AT_KINK]
+    unequal = (done.preactivations - model.head.abs() * norms)[done.active > 0]
     positive, negative = done.preactivations[:, model.head > 0], done.preactivations[:, model.head < 0]
     products = positive[:, :, None] * negative[:, None, :]
-    parts = trace_parts(model, inputs)
+    parts = trace_parts(model, inputs, done)
     return {
         "balance": float(unequal.abs().max()),
         "cancellation": float(products.clamp(min=0).max()) if products.numel() else 0.0,
@@ -283,16 +242,16 @@ def conditions(model: Transformer, inputs: Inputs) -> dict[str, float]:
 
 def off_direction(model: Transformer) -> float:
     """Return the mean sine of the angle between V_i and ∓[1; 0], neurons weighted by |u_i|‖V_i‖."""
-    length = model.value.shape[1] // 2
-    along = model.value[:, :length].mean(1, keepdim=True)
-    across = torch.cat([model.value[:, :length] - along, model.value[:, length:]], 1).norm(dim=1)
+    across = model.value.clone()
+    brackets = across[:, : across.shape[1] // 2]
+    brackets -= brackets.mean(1, keepdim=True)
     weights = model.head.abs()
-    return float((weights * across).sum() / (weights * model.value.norm(dim=1)).sum())
+    return float((weights * across.norm(dim=1)).sum() / (weights * model.value.norm(dim=1)).sum())
 
 
 def cancellation(model: Transformer, inputs: Inputs) -> float:
     """Return E[Σ|u_i|σ(V_i·h)] / E|Σ u_i σ(V_i·h)|: 1 where activated neurons never cancel."""
-    contributions = run(model, inputs).preactivations.relu() * model.head
+    contributions = run(model, inputs).features * model.head
     return float(contributions.abs().sum(-1).mean() / contributions.sum(-1).abs().mean())
 
 
@@ -308,51 +267,34 @@ def averaged_curvature(model: Transformer, inputs: Inputs) -> float:
     A neuron at its kink follows half of all directions: u_i σ(δ_i·h)/m adds u_i²‖h‖²/(2m²), and a pair
     of them u_i u_j‖h‖²/(2πm²) twice. A solution of uniform attention with Q = K = 0 is assumed.
     """
-    done = run(model, inputs)
     here = kinks(model, inputs) * model.head / model.width
     squares, sums = here.square().sum(-1), here.sum(-1)
     extra = squares / 2 + (sums.square() - squares) / (2 * torch.pi)
-    return float(hessian_trace(model, inputs) + 2 * (extra * done.averages.square().sum(-1)).mean())
+    norms = run(model, inputs).averages.square().sum(-1)
+    return float(hessian_trace(model, inputs) + 2 * (extra * norms).mean())
 
 
-def transferable_solution(length: int, width: int, rank: int = 1) -> Transformer:
+def transferable_solution(length: int, width: int) -> Transformer:
     """Return solution (1) at any width m ≥ 2: all V_i = ∓c·[1; 0], balanced as condition (3) asks.
 
     The first half of the neurons is active where g* = 1 and has u_i > 0. With n of them c² = m T^{3/2} / n
     and |u_i| = c/√T make the loss zero and the trace 4/(m√T).
-
-    Raises:
-        ModelError: where there is no neuron for each sign.
-
     """
-    check_width(width)
     positive = (width + 1) // 2
-    counts = torch.tensor([positive] * positive + [width - positive] * (width - positive)).double()
-    signs = torch.tensor([1.0] * positive + [-1.0] * (width - positive)).double()
-    scale = (width * length**1.5 / counts).sqrt()
+    counts = torch.tensor([positive, width - positive])
+    signs = torch.tensor([1.0, -1.0], dtype=torch.float64).repeat_interleave(counts)
+    scaled = signs * (width * length**1.5 / counts.double().repeat_interleave(counts)).sqrt()
     ones = torch.cat([torch.ones(length), torch.zeros(length)]).double()
-    return _averaging(-(signs * scale)[:, None] * ones, signs * scale / length**0.5, rank)
+    return _averaging(-scaled[:, None] * ones, scaled / length**0.5)
 
 
-def check_width(width: int) -> int:
-    """Return the width, if Theorem 5.1 is about it.
-
-    Raises:
-        ModelError: where there is no neuron for each sign.
-
-    """
-    if width < 2:
-        raise ModelError(f"Theorem 5.1 needs a width of at least 2, a neuron for each sign; got {width}.")
-    return width
-
-
-def _averaging(value: Tensor, head: Tensor, rank: int) -> Transformer:
-    """Return a model with Q = K = 0."""
-    zeros = torch.zeros(rank, value.shape[-1], dtype=value.dtype)
+def _averaging(value: Tensor, head: Tensor) -> Transformer:
+    """Return a model with Q = K = 0, of one row."""
+    zeros = torch.zeros(1, value.shape[-1], dtype=value.dtype)
     return Transformer(zeros, zeros, value, head)
 
 
-def kinked_solution(length: int, kind: str, rank: int = 1) -> Transformer:
+def kinked_solution(length: int, kind: str) -> Transformer:
     """Return a solution of four neurons (g* + ξ, g* - ξ, -g* + ξ, -g* - ξ) with ξ = ±1 linear in the input.
 
     Where ξ is `"mask"`, the mask's sign: V^(c) = ∓c·1 and V^(p) = ±c·1, the second case in the proof of
@@ -360,42 +302,30 @@ def kinked_solution(length: int, kind: str, rank: int = 1) -> Transformer:
     multiple of 1, which that lemma excludes. Both have zero loss and meet conditions (3) to (5); half of
     their neurons are at the ReLU's kink on every input.
     """
-    own = torch.zeros(2 * length).double()
-    if kind == "mask":
-        own[length:] = 1.0
-    else:
-        own[0], own[length] = 1.0, 1.0
-    count = torch.cat([-torch.ones(length), torch.zeros(length)]).double()
-    directions = torch.stack([count + own, count - own, own - count, -own - count])
+    sign = torch.zeros(2 * length).double()  # ξ
+    sign[length:] = 1.0 if kind == "mask" else torch.eye(length)[0]
+    sign[0] = float(kind == "token")
+    count = torch.cat([-torch.ones(length), torch.zeros(length)]).double()  # g*
+    directions = torch.stack([count + sign, count - sign, sign - count, -sign - count])
     scale = length**0.75  # σ(V_i·h) = 2·scale/T, |u_i| = 2·scale/√T: their product is m = 4
-    return _averaging(
-        scale * directions, 2 * scale / length**0.5 * torch.tensor([1.0, 1, -1, -1]).double(), rank
-    )
+    head = 2 * scale / length**0.5 * torch.tensor([1.0, 1, -1, -1]).double()
+    return _averaging(scale * directions, head)
 
 
 def random_feature_solution(inputs: Inputs, width: int, generator: torch.Generator) -> Transformer:
     """Return solution (2): V_i ~ N(0, T·I), attention the average, u the smallest of the best heads."""
     features = inputs.tokens.shape[-1]
     drawn = torch.randn(width, features, generator=generator, dtype=torch.float64)
-    model = _averaging(inputs.length**0.5 * drawn, drawn.new_zeros(width), 1)
-    return model._replace(head=smallest_head(model, inputs))
+    model = _averaging(inputs.length**0.5 * drawn, drawn.new_zeros(width))
+    return model._replace(head=smallest_head(run(model, inputs).features, inputs.target))
 
 
 def smallest_head(
-    model: Transformer, inputs: Inputs, features: Float[Tensor, "*models inputs width"] | None = None
-) -> Float[Tensor, "*models width"]:
-    """Return argmin ‖u‖₂ among the heads of least squares on the inputs.
-
-    Args:
-        model: of which all but the head is used.
-        inputs: a sample or all inputs.
-        features: the model's ReLU outputs on these inputs, where they are known.
-
-    """
-    if features is None:
-        features = run(model, inputs).preactivations.relu()
-    inverse = torch.linalg.pinv(features / model.width, rtol=1e-10)
-    return (inverse @ inputs.target[..., None]).squeeze(-1)
+    features: Float[Tensor, "*samples inputs width"], target: Float[Tensor, "*samples inputs"]
+) -> Float[Tensor, "*samples width"]:
+    """Return argmin ‖u‖₂ among the heads of least squares on a model's features of some inputs."""
+    inverse = torch.linalg.pinv(features / features.shape[-1], rtol=1e-10)
+    return (inverse @ target[..., None]).squeeze(-1)
 
 
 # Exact facts about single neurons and stacked inputs (Fact F.2, Lemmas F.3 and F.5).
@@ -403,34 +333,21 @@ def smallest_head(
 PRIME = 2**31 - 1
 
 
-def cyclic_matrix(k: int) -> Int[np.ndarray, "rows columns"]:
-    """Return Lemma F.5's matrix: k + 1 ones, k times -1, and all their cyclic shifts.
-
-    >>> cyclic_matrix(1).tolist()
-    [[1, 1, -1], [-1, 1, 1], [1, -1, 1]]
-    """
-    first = np.array([1] * (k + 1) + [-1] * k)
-    return np.array([np.roll(first, shift) for shift in range(2 * k + 1)])
-
-
 def exact_rank(matrix: Int[np.ndarray, "rows columns"]) -> int:
     """Return the rank over the integers modulo a prime; that over the reals is at least as large.
 
-    >>> exact_rank(np.array([[1, 2], [2, 4]])), exact_rank(cyclic_matrix(2))
-    (1, 5)
+    >>> exact_rank(np.array([[1, 2], [2, 4]])), exact_rank(np.array([[1, 1, -1], [-1, 1, 1], [1, -1, 1]]))
+    (1, 3)
     """
     rest, rank = matrix.astype(np.int64) % PRIME, 0
     for column in range(rest.shape[1]):
-        pivots = np.flatnonzero(rest[rank:, column])
-        if not len(pivots):
-            continue
-        rest[[rank, rank + pivots[0]]] = rest[[rank + pivots[0], rank]]
-        inverse = pow(int(rest[rank, column]), -1, PRIME)
-        rest[rank] = rest[rank] * inverse % PRIME
-        rest[rank + 1 :] = (rest[rank + 1 :] - rest[rank + 1 :, column : column + 1] * rest[rank]) % PRIME
-        rank += 1
-        if rank == len(rest):
-            break
+        pivots = rank + np.flatnonzero(rest[rank:, column])
+        if len(pivots):
+            rest[[rank, pivots[0]]] = rest[[pivots[0], rank]]
+            rest[rank] = rest[rank] * pow(int(rest[rank, column]), -1, PRIME) % PRIME
+            below = rest[rank + 1 :]
+            below[:] = (below - below[:, [column]] * rest[rank]) % PRIME
+            rank += 1
     return rank
 
 
@@ -450,81 +367,40 @@ def allowed_neurons(length: int) -> AllowedNeurons:
     one grid of halves. V^(p)_t is 0, or ±1/2 where V^(c)·z is 1/2 for all z masked at t.
     """
     grid = torch.tensor(list(product((-2, -1, 0, 1, 2), repeat=length)))  # in halves
-    options = torch.ones(len(grid), dtype=torch.long)
+    options = (grid != 0).any(1).long()
     smooth = torch.ones(len(grid), dtype=torch.bool)
     strings = bracket_strings(length - 1)
     strings = strings[strings.sum(1) == -1]
     for mask in range(length):
-        others = grid[:, torch.arange(length) != mask]
-        values = others @ strings.T  # in halves: 0, 1, 2 are 0, 1/2, 1
+        values = grid[:, torch.arange(length) != mask] @ strings.T  # in halves: 0, 1, 2 are 0, 1/2, 1
         unmasked = ((values == 0) | (values == 2)).all(1)
         options *= unmasked.long() + 2 * (values == 1).all(1)
         smooth &= (values == 2).all(1)
     multiples = (grid == grid[:, :1]).all(1)
-    nothing = (grid == 0).all(1)
-    options[nothing] = 0
     return AllowedNeurons(int(options.sum()), int(options[multiples].sum()), int(smooth.sum()))
-
-
-def wrong_activations(model: Transformer, inputs: Inputs) -> int:
-    """Return how many pairs of input and active neuron have signs of g* and u_i that differ (Fact F.2)."""
-    active = run(model, inputs).preactivations > AT_KINK
-    return int((active & (inputs.target[:, None] * model.head <= 0)).sum())
 
 
 # How often a head fitted on n downstream samples is right on all strings (Theorem 5.1), exactly.
 
-RIGHT = 1e-12
-"""A downstream loss up to this is zero: rounding is a millionth of it."""
-
-MOST_FLATS = 50_000
+RIGHT = 1e-12  # a downstream loss up to this is zero: rounding is a millionth of it
 
 
-def downstream_loss(
-    model: Transformer, head: Float[Tensor, "*heads width"], inputs: Inputs
+def head_loss(
+    features: Float[Tensor, "inputs width"],
+    head: Float[Tensor, "*heads width"],
+    target: Float[Tensor, " inputs"],
 ) -> Float[Tensor, "*heads"]:
     """Return E(f - g*)² of heads on one model's features."""
-    features = run(model, inputs).preactivations.relu() / model.width
-    return (torch.einsum("...m,nm->...n", head, features) - inputs.target).square().mean(-1)
+    return (head @ features.mT / features.shape[1] - target).square().mean(-1)
 
 
 def fitted_losses(
     model: Transformer, inputs: Inputs, samples: int, repetitions: int, generator: torch.Generator
 ) -> Float[Tensor, " repetitions"]:
-    """Return the downstream losses of the smallest heads that fit n samples, one a drawing of them."""
-    rows = torch.randint(len(inputs.target), (repetitions, samples), generator=generator)
-    features = run(model, inputs).preactivations.relu()
-    heads = smallest_head(model, inputs.rows(rows), features[rows])
-    return downstream_loss(model, heads, inputs)
-
-
-def error_after(model: Transformer, inputs: Inputs, samples: int, generator: torch.Generator) -> float:
-    """Return the median downstream loss of heads fitted on n samples, over 100 drawings."""
-    return float(fitted_losses(model, inputs, samples, 100, generator).median())
-
-
-def simulated_failures(
-    model: Transformer, inputs: Inputs, samples: int, repetitions: int, generator: torch.Generator
-) -> int:
-    """Return in how many of the repetitions the smallest head that fits n samples errs on some input."""
-    return int((fitted_losses(model, inputs, samples, repetitions, generator) > RIGHT).sum())
-
-
-class FeatureLines(NamedTuple):
-    """The lines through the origin that features lie on, with their probabilities."""
-
-    directions: Float[Tensor, "lines width"]
-    probabilities: Float[np.ndarray, " lines"]
-    never: float  # probability of features that are all zero
-
-
-def feature_lines(model: Transformer, inputs: Inputs) -> FeatureLines:
-    """Group inputs whose features are multiples of each other: a fitted head tells no more of them."""
-    features = run(model, inputs).preactivations.relu()
-    norms = features.norm(dim=1, keepdim=True)
-    alive = norms.squeeze(1) > RIGHT
-    directions, counts = (features / norms)[alive].round(decimals=9).unique(dim=0, return_counts=True)
-    return FeatureLines(directions, (counts / len(features)).numpy(), float((~alive).double().mean()))
+    """Return the losses on all inputs of the smallest heads that fit n samples, one a drawing of them."""
+    features, target = run(model, inputs).features, inputs.target
+    rows = torch.randint(len(target), (repetitions, samples), generator=generator)
+    return head_loss(features, smallest_head(features[rows], target[rows]), target)
 
 
 def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) -> list[float]:
@@ -533,40 +409,41 @@ def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) 
     The smallest head is the projection of a right one on the span of the sample's features; so it is right
     exactly if the smallest right head lies in that span. The span of a sample is one of finitely many
     spaces; the probability of each follows from those of the smaller ones, since n samples lie in a space
-    with the n-th power of its probability.
+    with the n-th power of its probability. Inputs whose features are multiples of each other are one line.
 
     Args:
-        model: one with a head that is right on all inputs.
+        model: one with a head that is right on all inputs, and features on few lines.
         inputs: all downstream inputs.
         samples: values of n.
 
     Raises:
-        ModelError: where no head is right, or too many spaces would have to be counted.
+        ModelError: where no head is right.
 
     """
-    right = smallest_head(model, inputs)
-    if downstream_loss(model, right, inputs) > RIGHT:
+    features = run(model, inputs).features
+    right = smallest_head(features, inputs.target)
+    if head_loss(features, right, inputs.target) > RIGHT:
         raise ModelError("No head on these features is right on all inputs, so that none can be found.")
-    lines = feature_lines(model, inputs)
-    flats = _spanned(lines.directions)
-    holds = np.array([_contains(lines.directions[flat], right[None])[0] for flat in flats])
-    inside = np.array([flat.numpy() @ lines.probabilities for flat in flats]) + lines.never
-    below = np.array([flat.numpy() for flat in flats]).astype(float)
-    contained = (below @ (1 - below).T == 0) & ~np.eye(len(flats), dtype=bool)
-    return [_fails(inside**n, contained, holds) for n in samples]
+    norms = features.norm(dim=1)
+    alive = norms > RIGHT
+    directions = (features[alive] / norms[alive, None]).round(decimals=9)
+    lines, counts = directions.unique(dim=0, return_counts=True)
+    spaces = _spanned(lines)
+    wrong = torch.tensor([not _contains(lines[space], right[None]) for space in spaces])
+    held = spaces.double()
+    inside = (held @ counts.double() + (~alive).sum()) / len(features)
+    contained = (held @ (1 - held).T == 0).double()  # of spaces, smaller ones first: a triangle
+    powers = inside[:, None] ** torch.tensor(samples)
+    spanned = torch.linalg.solve_triangular(contained.T, powers, upper=False)
+    return spanned[wrong].sum(0).tolist()
 
 
-def _spanned(directions: Float[Tensor, "lines width"]) -> list[Bool[Tensor, " lines"]]:
+def _spanned(lines: Float[Tensor, "lines width"]) -> Bool[Tensor, "spaces lines"]:
     """Return which lines each space holds that some of the lines span, smaller sets first."""
-    rank, count = int(torch.linalg.matrix_rank(directions)), len(directions)
-    found = {}
-    for size in range(rank + 1):
-        for chosen in combinations(range(count), size):
-            flat = _contains(directions[list(chosen)], directions)
-            found[tuple(flat.tolist())] = flat
-            if len(found) > MOST_FLATS:
-                raise ModelError(f"These features span more than {MOST_FLATS} spaces; simulate instead.")
-    return sorted(found.values(), key=lambda flat: int(flat.sum()))
+    sizes = range(int(torch.linalg.matrix_rank(lines)) + 1)
+    chosen = [list(some) for size in sizes for some in combinations(range(len(lines)), size)]
+    spaces = torch.stack([_contains(lines[some], lines) for some in chosen]).unique(dim=0)
+    return spaces[spaces.sum(1).argsort()]
 
 
 def _contains(
@@ -577,11 +454,178 @@ def _contains(
     return (tested - inside).norm(dim=1) <= 1e-7 * tested.norm(dim=1)
 
 
-def _fails(
-    within: Float[np.ndarray, " flats"], contained: Bool[np.ndarray, "flats flats"], holds: np.ndarray
-) -> float:
-    """Sum the probabilities of the spaces without the right head; `within` is of lying in a space."""
-    exactly = np.zeros_like(within)
-    for at, probability in enumerate(within):
-        exactly[at] = probability - exactly[contained[:, at]].sum()
-    return float(exactly[~holds].sum())
+# Minimise the trace of the Hessian among solutions, numerically (the problem of Theorem 5.1).
+
+
+def minimise_trace(
+    length: int, width: int, restarts: int, steps: int, generator: torch.Generator, rank: int = 2
+) -> Transformer:
+    """Minimise m·Tr + (weight)·L over Q, K, V, u from random points, then go to zero loss.
+
+    The trace jumps where a neuron begins to be active, so that the ReLU is smoothed, less and less until its
+    kink is narrower than features differ; weight and sharpness grow geometrically over 80 % of the steps
+    (Adam, all restarts at once).
+
+    Args:
+        length: T.
+        width: m.
+        restarts: number of starting points; the axis of the returned models.
+        steps: of Adam.
+        generator: of the starting points.
+        rank: rows of Q and K.
+
+    Raises:
+        NotConverged: where no restart reached zero loss; others that do not are returned, to be counted.
+
+    """
+    inputs = pretraining_inputs(length)
+    start = random_start(length, width, restarts, generator, rank)
+    signs = 1.0 - 2.0 * (torch.arange(width) % 2)  # with only one sign a model cannot come to zero loss
+    start = start._replace(head=start.head.abs() * signs)
+    model = Transformer(*(tensor.requires_grad_() for tensor in start))
+    optimiser = torch.optim.Adam(model, lr=0.05)
+    for step in range(steps):
+        grown = min(1.0, step / (0.8 * steps))
+        optimiser.param_groups[0]["lr"] = 0.05 * (1 - step / steps) + 1e-4
+        done = run(model, inputs, sharpness=1000.0**grown)
+        objective = 1e4**grown * done.loss + width * hessian_trace(model, inputs, done)
+        optimiser.zero_grad()
+        objective.sum().backward()
+        optimiser.step()
+    found = Transformer(*(tensor.detach() for tensor in model))
+    solutions = [to_zero_loss(found.model(restart), inputs) for restart in range(restarts)]
+    models = Transformer(*map(torch.stack, zip(*solutions, strict=True)))
+    if (run(models, inputs).loss > ZERO_LOSS).all():
+        raise NotConverged(
+            f"None of {restarts} restarts reached zero loss in {steps} steps; give more of either."
+        )
+    return models
+
+
+def random_start(
+    length: int,
+    width: int,
+    models: int,
+    generator: torch.Generator,
+    rank: int,
+    spread: tuple[float, float] = (2.0, 2.0),
+) -> Transformer:
+    """Return random parameters: Q and K of standard deviation 1/2, V and u of `spread`."""
+    shapes = (rank, 2 * length), (rank, 2 * length), (width, 2 * length), (width,)
+    scales = 0.5, 0.5, *spread
+    return Transformer(
+        *(
+            scale * torch.randn(models, *shape, generator=generator, dtype=torch.float64)
+            for scale, shape in zip(scales, shapes, strict=True)
+        )
+    )
+
+
+def to_zero_loss(model: Transformer, inputs: Inputs, steps: int = 60) -> Transformer:
+    """Go to a close solution: Gauss-Newton steps in V and u, each the smallest that fits linearly.
+
+    A neuron that changes its activity can throw them back; the best point on the way is returned.
+    """
+    best, least = model, inf
+    for _ in range(steps):
+        done = run(model, inputs)
+        if done.loss < least:
+            best, least = model, float(done.loss)
+        if done.loss < ZERO_LOSS / 100:
+            break
+        by_value = ((done.active * model.head)[:, :, None] * done.averages[:, None, :]).flatten(1)
+        jacobian = torch.cat([by_value, done.features], 1) / model.width
+        step = torch.linalg.pinv(jacobian, rtol=1e-6) @ (inputs.target - done.outputs)
+        value, head = step.split([model.value.numel(), model.width])
+        model = model._replace(value=model.value + value.view_as(model.value), head=model.head + head)
+    return best
+
+
+# Random features on the bracket language, solution (2) of Section 5 (Theorem F.6, Lemma F.7).
+
+SMALL_LOSS = 0.1  # the ε of Theorem F.6 for which the smallest possible head is bounded
+
+
+def constructed_head(model: Transformer) -> Float[Tensor, " width"]:
+    """Return u_i = a(V_i) with a(v) = -2·⟨1, v^(c)⟩, whose expected output is g*.
+
+    Lemma F.7 made explicit: for v ~ N(0, T·I) and ‖h‖² = 1/T, Stein's identity gives
+    E[σ(v·h) β·v] = T β·h/2. So a(v) = (2/T) β·v has E[σ(v·h) a] = β·h and E[a²] = 4‖β‖²/T; here β is
+    -T·[1; 0] and E[a²] = 4T².
+    """
+    return -2 * model.value[:, : model.value.shape[1] // 2].sum(1)
+
+
+def constructed_loss(length: int, width: int) -> float:
+    """Return the expected loss of `constructed_head`, (2T² + 3)/m: the variance of one neuron over m.
+
+    With X = v·h and a = 2g*X + 2√(T² - 1) W, X and W independent N(0, 1), E[σ(X)²a²] = 6 + 2(T² - 1).
+    """
+    return (2 * length**2 + 3) / width
+
+
+def exact_width(inputs: Inputs) -> int:
+    """Return the rank of all random features together: of σ(v·h) = (v·h + |v·h|)/2 on pairs ±h.
+
+    The even part has one dimension a pair, the odd one those of h: half the inputs and 2T.
+    """
+    return len(inputs.target) // 2 + inputs.tokens.shape[-1]
+
+
+def least_norm(features: Float[Tensor, "inputs width"]) -> float:
+    """Return a bound that ‖u‖² of every head with a loss up to ε = 0.1 exceeds on these features.
+
+    E f² ≥ (1 - √ε)² and E f² ≤ ‖u‖² λ/m², λ the largest eigenvalue of E σσᵀ.
+    """
+    inputs, width = features.shape
+    largest = torch.linalg.matrix_norm(features, ord=2).square() / inputs
+    return float((1 - SMALL_LOSS**0.5) ** 2 * width**2 / largest)
+
+
+# SGD with label noise on the bracket language, many models at once (Sections 3 and 5 together).
+
+
+def label_noise_sgd(
+    model: Transformer,
+    inputs: Inputs,
+    noise: Float[Tensor, "models"],
+    *,
+    lr: float,
+    batch: int,
+    checkpoints: tuple[int, ...],
+    generator: torch.Generator,
+) -> Iterator[tuple[int, Transformer]]:
+    """Train on fresh batches whose targets are g* + noise or g* - noise, and yield the checkpoints.
+
+    Args:
+        model: initial parameters, one axis of models.
+        inputs: all pre-training inputs; a batch is drawn from them with replacement, for each model its own.
+        noise: of each model.
+        lr: learning rate of all parameters.
+        batch: inputs a step.
+        checkpoints: steps, ascending, after which to yield.
+        generator: of batches and noise.
+
+    Raises:
+        NonFiniteLoss: where a model diverged.
+
+    """
+    for step in range(checkpoints[-1] + 1):
+        if step in checkpoints:
+            if not run(model, inputs).loss.isfinite().all():
+                raise NonFiniteLoss(
+                    f"Training diverged before step {step} at learning rate {lr:g}; take a smaller one."
+                )
+            yield step, model
+        gradient = loss_gradient(model, noisy_batch(inputs, noise, batch, generator))
+        model = Transformer(*(p - lr * g for p, g in zip(model, gradient, strict=True)))
+
+
+def noisy_batch(
+    inputs: Inputs, noise: Float[Tensor, "models"], batch: int, generator: torch.Generator
+) -> Inputs:
+    """Draw inputs and signs of the noise for each model."""
+    shape = len(noise), batch
+    drawn = inputs.rows(torch.randint(len(inputs.target), shape, generator=generator))
+    signs = 2 * torch.randint(2, shape, generator=generator) - 1
+    return drawn._replace(target=drawn.target + noise[:, None] * signs)

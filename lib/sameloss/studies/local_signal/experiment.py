@@ -1,41 +1,32 @@
-"""The configuration of this study and its stored runs: flows, best filters, SGD, the dead zone."""
+"""The configuration of this study and its stored runs."""
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from sameloss.checks import check_counts, check_positive
-from sameloss.runs.frames import TABLE, Tabled
-from sameloss.seeds import stream_seed
-from sameloss.store.store import Report, Store
-from sameloss.studies.config import Config, param
-from sameloss.studies.local_signal.tangent.rows import linear_error
-from sameloss.studies.local_signal.tangent.runs import TangentRows, TangentStarts
+from sameloss.runs.stage import stage
+from sameloss.seeds import generator_for, stream_seed
+from sameloss.store.store import Report, Run
+from sameloss.studies.local_signal import tangent
+from sameloss.studies.local_signal.proofs import PARTS
 from sameloss.studies.local_signal.theory import (
-    CARRIED,
     Filter,
-    Network,
     Patches,
-    Rates,
-    begin,
     best_threshold,
     dies,
+    first_filter,
     flow,
-    may_die,
     sgd,
-    thesis_rates,
 )
-from sameloss.studies.parameters import MOST_SEEDS
+from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
-# The stored steps of this study: flows, descents, and which settings can be learnt.
+log = logging.getLogger(__name__)
 
 LOOKS_A_DECADE = 12
 """Of curves over the logarithm of steps."""
@@ -43,38 +34,16 @@ LOOKS_A_DECADE = 12
 FIRST = 50
 """Steps of stochastic descent every one of which is looked at: the sign of b is decided there."""
 
-
-class SignalRun(Tabled, ABC):
-    """A run of this study: one table."""
-
-    @abstractmethod
-    def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Yield parts of the table."""
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Write the table."""
-        pd.concat(self.rows(report), ignore_index=True).to_csv(folder / TABLE, index=False)
+CARRIED = 4.0
+"""Rates below so many |c|/k are expected not to carry c across zero before b stops it."""
 
 
 @dataclass(frozen=True)
 class FilterDescent:
-    """Algorithm 3.1: its rates, and where it begins.
-
-    Raises:
-        ParameterError: for a rate or a start that is not positive.
-
-    """
+    """Algorithm 3.1: its rate, and where it begins."""
 
     lr: float  # η_w; η_b is a k-th of it
     length: float  # of w⁰, σ₀√d
-
-    def __post_init__(self) -> None:
-        """Refuse what does not descend."""
-        check_positive(self, "lr", "length")
-
-    def rates(self, patches: Patches) -> Rates:
-        """Return η_w and η_b."""
-        return thesis_rates(patches, self.lr)
 
 
 def log_steps(last: float) -> Float[np.ndarray, " look"]:
@@ -86,136 +55,136 @@ def log_steps(last: float) -> Float[np.ndarray, " look"]:
     return np.append(0.0, np.geomspace(1, last, round(LOOKS_A_DECADE * np.log10(last)) + 1))
 
 
-@dataclass(frozen=True)
-class SignalFlows(SignalRun):
-    """The exact flow from a small start, for several numbers of rows and strengths of noise."""
-
-    rows_of_noise: tuple[int, ...]  # k
-    multipliers: tuple[float, ...]
-    descent: FilterDescent
-    steps: float
-
-    def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Follow one flow after the other."""
-        cases = list(product(self.rows_of_noise, self.multipliers))
-        for done, (noise, multiplier) in enumerate(cases):
-            patches = Patches(noise, multiplier)
-            start = Filter(self.descent.length, self.descent.length, 0.0)
-            found = flow(patches, start, self.descent.rates(patches), log_steps(self.steps))
-            yield found.assign(noise=noise, multiplier=multiplier)
-            report((done + 1) / len(cases), f"k = {noise}")
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.3 * len(self.rows_of_noise) * len(self.multipliers)
+@stage("SignalFlows", seconds=lambda run: 0.3 * len(run.rows_of_noise) * len(run.multipliers))
+def signal_flows(
+    rows_of_noise: tuple[int, ...],
+    multipliers: tuple[float, ...],
+    descent: FilterDescent,
+    steps: float,
+    report: Report,
+) -> pd.DataFrame:
+    """Follow the exact flow from a small start, for several numbers of rows k and strengths of noise."""
+    found, cases = [], list(product(rows_of_noise, multipliers))
+    start = Filter(descent.length, descent.length, 0.0)
+    for done, (noise, multiplier) in enumerate(cases):
+        one = flow(Patches(noise, multiplier), start, descent.lr, log_steps(steps))
+        found.append(one.assign(noise=noise, multiplier=multiplier))
+        report((done + 1) / len(cases), f"k = {noise}")
+    return pd.concat(found, ignore_index=True)
 
 
-@dataclass(frozen=True)
-class SignalSGD(SignalRun):
-    """Stochastic gradient descent from one random start."""
-
-    patches: Patches
-    descent: FilterDescent
-    d: int
-    batch: int
-    steps: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        """Refuse numbers of nothing."""
-        check_counts(self, "d", "batch", "steps")
-
-    def looks(self) -> Int[np.ndarray, " look"]:
-        """Return the steps after which it is looked at: each of the first, and ever fewer."""
-        later = np.geomspace(FIRST, max(self.steps, FIRST), 40).astype(int)
-        return np.unique(np.minimum(np.append(np.arange(1, FIRST), later), self.steps))
-
-    def begin(self) -> tuple[Network, np.random.Generator]:
-        """Return the first filter, and what draws the batches."""
-        random = np.random.default_rng(stream_seed("local signal", self.seed))
-        return begin(self.d, self.descent.length, random), random
-
-    @property
-    def may_die(self) -> bool:
-        """Return whether it is expected to end in the dead zone: see `flow.may_die`."""
-        return may_die(self.patches, self.begin()[0].filter, self.descent.lr)
-
-    def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Train."""
-        network, random = self.begin()
-        signed = network.filter.c
-        found = sgd(
-            self.patches, network, self.descent.rates(self.patches), self.batch, self.looks(), random, report
-        )
-        yield found.assign(start=signed)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 8e-9 * self.steps * self.batch * self.patches.noise
+def looks(steps: int) -> Int[np.ndarray, " look"]:
+    """Return the steps after which SGD is looked at: each of the first, and ever fewer."""
+    later = np.geomspace(FIRST, max(steps, FIRST), 40).astype(int)
+    return np.unique(np.minimum(np.append(np.arange(1, FIRST), later), steps))
 
 
-@dataclass(frozen=True)
-class BestFilters(SignalRun):
-    """What the best filter reaches, by k and strength of noise, beside the linear model."""
+def _start(d: int, descent: FilterDescent, seed: int) -> tuple[Float[np.ndarray, " d"], np.random.Generator]:
+    """Return the first filter, and what draws the batches."""
+    random = np.random.default_rng(stream_seed("local signal", seed))
+    return first_filter(d, descent.length, random), random
 
-    rows_of_noise: tuple[int, ...]
-    multipliers: tuple[float, ...]
 
-    def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Find the best threshold of each."""
-        for noise in self.rows_of_noise:
-            for multiplier in self.multipliers:
-                patches = Patches(noise, multiplier)
-                threshold, best = best_threshold(patches)
-                about = {"noise": noise, "multiplier": multiplier, "threshold": threshold}
-                yield pd.DataFrame([{**about, "network": best, "linear": 1 - linear_error(patches)}])
+@stage("SignalSGD", seconds=lambda run: 8e-9 * run.steps * run.batch * run.patches.noise)
+def signal_sgd(
+    patches: Patches, descent: FilterDescent, d: int, batch: int, steps: int, seed: int, report: Report
+) -> pd.DataFrame:
+    """Train by stochastic gradient descent from one random start."""
+    w, random = _start(d, descent, seed)
+    return sgd(patches, w, descent.lr, batch, looks(steps), random, report).assign(start=w[0])
 
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 0.015 * len(self.rows_of_noise) * len(self.multipliers)
+
+@stage("BestFilters", seconds=lambda run: 0.015 * len(run.rows_of_noise) * len(run.multipliers))
+def best_filters(rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...]) -> pd.DataFrame:
+    """Find what the best filter reaches, by k and strength of noise, beside the linear model."""
+    rows = []
+    for noise, multiplier in product(rows_of_noise, multipliers):
+        patches = Patches(noise, multiplier)
+        rows.append((noise, multiplier, *best_threshold(patches), 1 - tangent.linear_error(patches)))
+    return pd.DataFrame(rows, columns=["noise", "multiplier", "threshold", "network", "linear"])
+
+
+def _dead_zone_seconds(run: Any) -> float:
+    steps = sum(2 * run.patches.noise / multiple for multiple in run.multiples)
+    return 4e-5 * len(run.centres) * run.count * steps
+
+
+@stage("DeadZone", seconds=_dead_zone_seconds)
+def dead_zone(
+    patches: Patches,
+    centres: tuple[float, ...],
+    multiples: tuple[float, ...],
+    count: int,
+    spread: float = 0.1,
+    across: float = 0.01,
+) -> pd.DataFrame:
+    """Descend exactly from larger starts: whether the signal stays above the threshold.
+
+    Args:
+        patches: the distribution.
+        centres: c⁰, around which starts are spread.
+        multiples: η_w, in units of |c⁰|/k.
+        count: starts around each centre.
+        spread: of starts, as a share of the centre.
+        across: v⁰.
+
+    """
+    found = []
+    for centre, multiple in product(centres, multiples):
+        starts = centre * (1 + spread * np.linspace(-1, 1, count))
+        dead = [dies(patches, Filter(c, across, 0.0), multiple * abs(c) / patches.noise) for c in starts]
+        found.append(pd.DataFrame({"start": centre, "multiple": multiple, "dead": dead}))
+    return pd.concat(found, ignore_index=True)
+
+
+# Tangent kernels over starts: the sampled part of Theorem 3.2.
 
 
 @dataclass(frozen=True)
-class DeadZone(SignalRun):
-    """Exact descent from larger starts: whether the signal stays above the threshold."""
+class TangentStarts:
+    """How many filters, starts and images."""
 
-    patches: Patches
-    centres: tuple[float, ...]  # c⁰, around which starts are spread
-    multiples: tuple[float, ...]  # η_w, in units of |c⁰|/k
-    count: int  # starts around each centre
-    spread: float = 0.1  # of them, as a share of the centre
-    across: float = 0.01  # v⁰
+    filters: tuple[int, ...]  # m
+    starts: int  # whose best error is computed from moments
+    held: int  # of these, whose W is tried on drawn images, and which are seen at b = 0, too
+    images: int  # each
 
-    def rows(self, report: Report) -> Iterator[pd.DataFrame]:
-        """Descend from each start with each rate, until it is decided."""
-        cases = list(product(self.centres, self.multiples))
-        for done, (centre, multiple) in enumerate(cases):
-            starts = centre * (1 + self.spread * np.linspace(-1, 1, self.count))
-            yield pd.DataFrame(
-                {"start": centre, "multiple": multiple, "dead": [self._dies(c, multiple) for c in starts]}
-            )
-            report((done + 1) / len(cases), f"c = {centre:g}")
 
-    def _dies(self, c: float, multiple: float) -> bool:
-        rates = thesis_rates(self.patches, multiple * abs(c) / self.patches.noise)
-        return dies(self.patches, Filter(c, self.across, 0.0), rates)
+def _tangent_seconds(run: Any) -> float:
+    images = 1e-7 * run.tried.images * run.patches.noise * run.tried.held
+    return sum(1.5e-4 * m**2 * run.tried.starts + images * m / 8 for m in run.tried.filters)
 
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        steps = sum(2 * self.patches.noise / multiple for multiple in self.multiples)
-        return 4e-5 * len(self.centres) * self.count * steps
+
+@stage("TangentRows", seconds=_tangent_seconds)
+def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Report) -> pd.DataFrame:
+    """Return best errors by the number of filters m, start and kind of kernel.
+
+    One row a kernel: `filters`, `start`, `kind`, `error`, `standard_error` and `closed`.
+    """
+    rows: list[tuple] = []
+    for done, m in enumerate(tried.filters):
+        for start in range(tried.starts):
+            filters = tangent.initial_filters(patches, m, generator_for("tangent filters", seed, m, start))
+            held = start < tried.held
+            kernels = tangent.kernels_of(patches, filters, held)
+            for kind, kernel in kernels.items():
+                closed = int(m - kernel.sees_signal.sum())
+                rows.append((m, start, kind, tangent.best_error(kernel), 0.0, closed))
+            if held:
+                generator = generator_for("tangent images", seed, m, start)
+                found = tangent.held_out_error(kernels[tangent.AT_SIGNAL], tried.images, generator)
+                rows.append((m, start, tangent.HELD_OUT, found.mean, found.standard_error, 0))
+        report((done + 1) / len(tried.filters), f"m = {m}")
+    return pd.DataFrame(rows, columns=["filters", "start", "kind", "error", "standard_error", "closed"])
+
+
+@stage("ProofTable")
+def proof_table(part: str) -> pd.DataFrame:
+    """Compute one of `PARTS`; all are exact, but for shares of drawn rows with several filters."""
+    return PARTS[part]()
 
 
 # How many rows, how noisy, and how much is trained.
-
-log = logging.getLogger(__name__)
-
-TANGENT_PATCHES = Patches(1000)
-"""Of the tangent kernels: fewer rows have too few dimensions, d = 1/σ²."""
 
 
 @dataclass(frozen=True)
@@ -241,11 +210,11 @@ class SignalConfig(Config):
     rows_of_noise: tuple[int, ...] = (100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000)
     phase: tuple[int, ...] = (100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)  # k of the phase diagram
     multipliers: tuple[float, ...] = (0.5, 0.75, 1.0, 1.25, 1.5)
-    dead: DeadZone = DeadZone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20)
+    dead: Any = dead_zone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20)
     filters: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # of tangent kernels
     held: int = 10
     images: int = 400
-    first_seed: int = 100
+    first_seed: int = 100  # the pilot's were 0 and 1
 
     @property
     def patches(self) -> Patches:
@@ -257,38 +226,40 @@ class SignalConfig(Config):
         """How a filter is trained."""
         return FilterDescent(lr=self.lr, length=self.length)
 
-    @property
-    def flow(self) -> SignalFlows:
-        """Return the flow at the page's own settings."""
-        return SignalFlows((self.patches.noise,), (self.patches.multiplier,), self.descent, self.horizon)
+    def runs(self) -> dict[str, Run]:
+        """Return all runs but the stochastic descents."""
+        tried = TangentStarts(self.filters, self.starts, self.held, self.images)
+        return {
+            "flow": signal_flows((self.noise,), (self.multiplier,), self.descent, self.horizon),
+            "phase": signal_flows(self.phase, self.multipliers, self.descent, self.horizon),
+            "best": best_filters(self.rows_of_noise, self.multipliers),
+            "dead": self.dead,
+            "tangent": tangent_rows(tangent.PATCHES, tried, self.first_seed),
+        }
 
     @property
-    def phase_flows(self) -> SignalFlows:
-        """Return the flows of the phase diagram."""
-        return SignalFlows(self.phase, self.multipliers, self.descent, self.horizon)
-
-    @property
-    def best(self) -> BestFilters:
-        """Return the best filters."""
-        return BestFilters(self.rows_of_noise, self.multipliers)
-
-    @property
-    def tangent_rows(self) -> TangentRows:
-        """Return the best errors of tangent kernels; the pilot's seed was 0."""
-        starts = TangentStarts(self.filters, self.starts, self.held, self.images)
-        return TangentRows(TANGENT_PATCHES, starts, self.first_seed)
-
-    @property
-    def descents(self) -> list[SignalSGD]:
-        """Return stochastic descent from each seed; the pilot's seeds were 0 and 1."""
-        own = (self.patches, self.descent, self.d, self.batch, self.steps)
-        return [SignalSGD(*own, self.first_seed + seed) for seed in range(self.seeds)]
+    def descents(self) -> dict[int, Run]:
+        """Return stochastic descent from each seed."""
+        about = (self.patches, self.descent, self.d, self.batch, self.steps)
+        return {
+            seed: signal_sgd(*about, seed) for seed in range(self.first_seed, self.first_seed + self.seeds)
+        }
 
     def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Warn where what a reader asked for begins too far below zero for its rate."""
+        """Warn of descents that begin too far below zero for their rate, and are expected to learn nothing.
+
+        The thesis' Lemma B.3 takes η over the size of the start to be of order k, which excludes it.
+        """
         config = super().resolve(values)
-        if (warning := dead_starts(config)) is not None:
-            log.warning(warning)
+        least = CARRIED / config.noise  # of η over |c|
+        starts = {seed: _start(config.d, config.descent, seed)[0][0] for seed in config.descents}
+        if seeds := [str(seed) for seed, c in starts.items() if config.lr < -least * c]:
+            log.warning(
+                f"{len(seeds)} of {config.seeds} descents (seeds {', '.join(seeds)}) begin with c < 0 and a "
+                f"rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is "
+                "under the threshold and has no gradient; choose an lr of "
+                f"{least * config.length:.3g} or more, or a smaller length."
+            )
         return config
 
 
@@ -305,7 +276,7 @@ PRESETS = {
         rows_of_noise=(100, 1000),
         phase=(100, 1000),
         multipliers=(0.5, 1.0),
-        dead=DeadZone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
+        dead=dead_zone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
         filters=(1, 4, 16),
         starts=6,
         held=2,
@@ -317,16 +288,3 @@ PRESETS = {
     "gpu": _GPU,
     "paper": replace(_GPU, name="paper", seeds=20),
 }
-
-
-def dead_starts(signal: SignalConfig) -> str | None:
-    """Return a sentence on the descents that are expected to end in the dead zone; None: there are none."""
-    seeds = [run.seed for run in signal.descents if run.may_die]
-    if not seeds:
-        return None
-    least = CARRIED * signal.descent.length / signal.patches.noise
-    return (
-        f"{len(seeds)} of {signal.seeds} descents (seeds {', '.join(map(str, seeds))}) begin with c < 0 and "
-        f"a rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is under "
-        f"the threshold and has no gradient; choose an lr of {least:.3g} or more, or a smaller length."
-    )

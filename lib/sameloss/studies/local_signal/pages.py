@@ -6,57 +6,40 @@ from functools import cached_property
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.local_signal.experiment import PRESETS, SignalConfig
-from sameloss.studies.local_signal.found import Found
-from sameloss.studies.local_signal.proofs.lemmas import PARTS, ProofTable
-from sameloss.studies.local_signal.proofs.statements import STATEMENTS as PROOFS
-from sameloss.studies.local_signal.proofs.statements import Proofs
-from sameloss.studies.local_signal.proofs.statements import checks as proof_checks
-from sameloss.studies.local_signal.statements import STATEMENTS, checks
+from sameloss.studies.local_signal import statements
+from sameloss.studies.local_signal.experiment import PRESETS, SignalConfig, proof_table
+from sameloss.studies.local_signal.proofs import PARTS
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.statement import statement_table
 
 
 @dataclass
 class SignalPage(Page[SignalConfig]):
     """The page on training."""
 
-    @property
-    def seeds(self) -> int:
-        """Return the number of seeds of stochastic descent."""
-        return self.config.seeds
+    exact = statements.TRAINING
 
     def runs(self) -> list[Run]:
         """Return all of them."""
-        s = self.config
-        return [s.flow, s.phase_flows, s.best, s.dead, *s.descents, s.tangent_rows]
+        return [*self.config.runs().values(), *self.config.descents.values()]
 
     @cached_property
-    def found(self) -> Found:
+    def results(self) -> statements.Found:
         """Return what they found."""
-        s, get = self.config, self.store.get
-        seeds = pd.concat([get(run).assign(seed=run.seed) for run in s.descents], ignore_index=True)
-        return Found(s, get(s.flow), get(s.phase_flows), get(s.best), get(s.dead), seeds)
-
-    @cached_property
-    def tangent(self) -> pd.DataFrame:
-        """Return the best errors of tangent kernels."""
-        kernels: pd.DataFrame = self.store.get(self.config.tangent_rows)
-        return kernels
+        single = {name: self.store.get(run) for name, run in self.config.runs().items()}
+        seeds = [self.store.get(run).assign(seed=seed) for seed, run in self.config.descents.items()]
+        return statements.Found(self.config, sgd=pd.concat(seeds, ignore_index=True), **single)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
         """Return everything that is checked of the statements."""
-        return checks(self.found)
-
-    def statements(self) -> pd.DataFrame:
-        """Return the statements about training, judged."""
-        return statement_table(STATEMENTS, self.checks)
+        return statements.training_checks(self.results)
 
 
 @dataclass
 class ProofsPage(Page[SignalConfig]):
     """The page on the proofs, and on the tangent kernel."""
+
+    exact = statements.PROOFS
 
     @property
     def seeds(self) -> int:
@@ -65,23 +48,17 @@ class ProofsPage(Page[SignalConfig]):
 
     def runs(self) -> list[Run]:
         """Return all of them."""
-        return [self.config.tangent_rows, *map(ProofTable, PARTS)]
+        return [*map(proof_table, PARTS), self.config.runs()["tangent"]]
 
     @cached_property
-    def proofs(self) -> Proofs:
+    def results(self) -> statements.Proofs:
         """Return what they found."""
-        states, rows, examples, turns, several = (self.store.get(ProofTable(part)) for part in PARTS)
-        run = self.config.tangent_rows
-        return Proofs(run.patches, states, rows, examples, turns, several, self.store.get(run))
+        return statements.Proofs(*map(self.store.get, self.runs()))
 
     @cached_property
     def checks(self) -> pd.DataFrame:
         """Return everything that is checked of the statements."""
-        return proof_checks(self.proofs)
-
-    def statements(self) -> pd.DataFrame:
-        """Return the lemmas and theorems, judged."""
-        return statement_table(PROOFS, self.checks)
+        return statements.proof_checks(self.results)
 
 
 _EVERY = "max_hours workers device artifacts"

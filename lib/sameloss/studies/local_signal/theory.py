@@ -1,5 +1,9 @@
-"""Images with a local signal, the two numbers a filter's loss depends on, its flow, networks in few rows."""
+"""Images with a local signal (Karp 2024, Section 3.3), the exact loss of one filter, and how it learns.
 
+Everything about one filter depends on three numbers, c, v and b, and is exact for any number of rows.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from math import exp, hypot, log, pi, sqrt
@@ -45,17 +49,15 @@ class Patches:
         """
         return self.multiplier * log(self.noise) / sqrt(self.noise)
 
+    @property
+    def dimension(self) -> int:
+        """Return d = 1/σ², as Theorem 3.2's proof needs: filters and noise overlap the signal alike."""
+        return round(self.sigma**-2)
+
     def draw(
         self, signal: Float[np.ndarray, " d"], count: int, random: np.random.Generator
     ) -> tuple[Float[np.ndarray, "image row d"], Int[np.ndarray, " image"]]:
-        """Return images and labels; the signal's row is anywhere.
-
-        Raises:
-            ParameterError: for a signal w* that is not of length 1.
-
-        """
-        if abs(np.linalg.norm(signal) - 1) > 1e-9:
-            raise ParameterError(f"The signal w* has length 1; got {np.linalg.norm(signal):g}.")
+        """Return images and labels; the signal's row, of length 1, is anywhere."""
         y = random.choice([-1, 1], count)
         x = random.normal(0, self.sigma, (count, self.noise + 1, len(signal)))
         x[np.arange(count), random.integers(self.noise + 1, size=count)] = y[:, None] * signal
@@ -65,26 +67,12 @@ class Patches:
 # The network of Section 3.4: one filter, whose answer to a row is a soft threshold.
 
 
-@dataclass(frozen=True)
-class Filter:
-    """A filter w with bias b, as all that its population quantities depend on.
-
-    Raises:
-        ParameterError: for a filter that is zero.
-
-    """
+class Filter(NamedTuple):
+    """A filter w with bias b, as all that its population quantities depend on."""
 
     c: float  # ⟨w, w*⟩
-    v: float  # length of w's part across w*
+    v: float  # length of w's part across w*, whose direction stays as it was
     b: float  # bias; below zero, -b is the threshold
-
-    def __post_init__(self) -> None:
-        """Refuse a filter that answers nothing."""
-        if not 0 < self.length < np.inf or not np.isfinite(self.b):
-            raise ParameterError(
-                "A filter needs c² + v² > 0, and all of it finite; "
-                f"got c = {self.c}, v = {self.v}, b = {self.b}."
-            )
 
     @property
     def length(self) -> float:
@@ -116,24 +104,12 @@ def slopes(x: float, b: float) -> tuple[float, float]:
     return up + down, up - down
 
 
-def answers(
-    x: Float[np.ndarray, "image row d"], w: Float[np.ndarray, " d"], b: float
-) -> Float[np.ndarray, " image"]:
-    """Return f_{w,b}(X), the sum over rows."""
-    return soft_threshold(x @ w, b).sum(1)
-
-
 # The law of what the noise adds to the answer: S, a sum of k independent soft thresholds of Gaussians.
 #
 # Its characteristic function is ψ(u)^k, with ψ that of one row in closed form by Faddeeva's function w:
 # from α on, 2∫ exp(iω(t - α)) φ(t) dt = exp(-α²/2) w((ω + iα)/√2).
 
 Frequencies = Float[np.ndarray, " frequency"]
-
-
-def gaussian(x: float) -> float:
-    """Return the density of a standard Gaussian."""
-    return exp(-(x**2) / 2) / sqrt(2 * pi)
 
 
 @dataclass(frozen=True)
@@ -164,41 +140,37 @@ class RowSum:
         """Return no less than the sum's standard deviation: |φ_b(Z)| is at most 2|Z|, and |Z| if b ≤ 0."""
         return (2 if self.b > 0 else 1) * self.s * sqrt(self.rows)
 
-    def at(self, u: Frequencies) -> "Transforms":
-        """Return what the integrals over u need."""
-        tail = exp(-(self.alpha**2) / 2) * wofz((u * self.s + 1j * self.alpha) / sqrt(2))
+    def transforms(self, u: Frequencies) -> tuple[Frequencies, Frequencies, Frequencies]:
+        """Return ψ - 1, which is small where few rows survive, and the derivatives of ψ by s and by b."""
+        beyond = exp(-(self.alpha**2) / 2)
+        tail = beyond * wofz((u * self.s + 1j * self.alpha) / sqrt(2))
         if self.b < 0:
-            return Transforms(self, tail.real - self.surviving, -(u**2) * self.s * tail.real, -u * tail.imag)
+            return tail.real - self.surviving, -(u**2) * self.s * tail.real, -u * tail.imag
         outer = np.exp(2j * u * self.b) * tail  # Z + b, where Z is above b
-        inner = self._inner(u)
-        corner = 2 * gaussian(self.alpha) * np.sin(2 * u * self.b)
-        by_s = -u * (u * self.s * (4 * inner + outer.real) - corner)
-        return Transforms(self, inner + outer.real - 1, by_s, -u * outer.imag)
-
-    def _inner(self, u: Frequencies) -> Frequencies:
-        """Return E cos(2uZ) where |Z| < b: what is left of the Gaussian without its tails."""
-        omega = 2 * u * self.s
+        omega = 2 * u * self.s  # below b it is 2Z: a Gaussian without its tails
         tails = wofz((omega + 1j * self.alpha) / sqrt(2)) * np.exp(1j * omega * self.alpha)
-        return np.exp(-(omega**2) / 2) - exp(-(self.alpha**2) / 2) * tails.real
+        inner = np.exp(-(omega**2) / 2) - beyond * tails.real
+        corner = sqrt(2 / pi) * beyond * np.sin(2 * u * self.b)
+        by_s = -u * (u * self.s * (4 * inner + outer.real) - corner)
+        return inner + outer.real - 1, by_s, -u * outer.imag
+
+    def power_less_one(self, less_one: Frequencies, rows: int) -> Frequencies:
+        """Return ψ^rows - 1 from ψ - 1, to full precision also where it is tiny."""
+        if self.b >= 0:  # ψ may be negative, or zero
+            return (1 + less_one) ** rows - 1
+        return np.expm1(rows * np.log1p(less_one))
 
 
-class Transforms(NamedTuple):
-    """The characteristic function ψ(u) of one row, at some u, and its derivatives."""
+def row_sum(patches: Patches, filter: Filter) -> RowSum:
+    """Return the law of what the noise adds to the answer.
 
-    of: RowSum
-    less_one: Frequencies  # ψ - 1, which is small where few rows survive, and counted millions of times
-    by_s: Frequencies
-    by_b: Frequencies
+    Raises:
+        ParameterError: for a filter that is zero, or not finite.
 
-    def power(self, rows: int) -> Frequencies:
-        """Return ψ^rows, the characteristic function of the sum of some of the rows."""
-        return 1 + self.power_less_one(rows)
-
-    def power_less_one(self, rows: int) -> Frequencies:
-        """Return ψ^rows - 1, to full precision also where it is tiny."""
-        if self.of.b >= 0:  # ψ may be negative, or zero
-            return (1 + self.less_one) ** rows - 1
-        return np.expm1(rows * np.log1p(self.less_one))
+    """
+    if not 0 < filter.length < np.inf or not np.isfinite(filter.b):
+        raise ParameterError(f"A filter needs c² + v² > 0, and all of it finite; got {filter}.")
+    return RowSum(patches.noise, patches.sigma * filter.length, filter.b)
 
 
 # Loss, accuracy and gradients of one filter over the whole distribution, exact for any number of rows.
@@ -206,8 +178,6 @@ class Transforms(NamedTuple):
 # With g = φ_b(c) and the noise's symmetric sum S, the answer to an image of label y is y(g + S'), S' as S.
 # The logistic function is the law of a variable whose characteristic function is πu/sinh(πu), so that every
 # expectation is an integral over u whose integrand falls as exp(-πu).
-
-Nodes = Float[np.ndarray, " frequency"]
 
 LAST = 12.0
 """Frequency beyond which πu/sinh(πu) is below 1e-14."""
@@ -219,26 +189,13 @@ PANEL = 24
 """Points of Gauss and Legendre in a panel."""
 
 
-@dataclass(frozen=True)
-class Population:
-    """What is true of a filter over the whole distribution."""
+class Population(NamedTuple):
+    """The logistic loss (nats) of a filter over the whole distribution, and its derivatives."""
 
-    noise: RowSum  # what noise adds to the answer
-    signal: float  # g, the signal's answer
-    loss: float  # logistic, nats
-    by_c: float  # derivatives of the loss
+    loss: float
+    by_c: float
     by_v: float
     by_b: float
-
-    @property
-    def accuracy(self) -> float:
-        """Return the share of images whose label is the sign of the answer; f = 0 is wrong."""
-        return share_above(self.noise, self.signal)
-
-
-def row_sum(patches: Patches, filter: Filter) -> RowSum:
-    """Return the law of what the noise adds to the answer."""
-    return RowSum(patches.noise, patches.sigma * filter.length, filter.b)
 
 
 def population(patches: Patches, filter: Filter) -> Population:
@@ -246,21 +203,19 @@ def population(patches: Patches, filter: Filter) -> Population:
     noise, signal = row_sum(patches, filter), soft_threshold(filter.c, filter.b)
     u, weights = _rule(LAST, signal, noise)
     weights = weights / np.sinh(pi * u)
-    row = noise.at(u)
-    others = row.power(noise.rows - 1)
-    all_rows = others * (1 + row.less_one)
-    curved = 2 * np.sin(u * signal / 2) ** 2 * all_rows - row.power_less_one(noise.rows)  # 1 - cos(ug) ψ^k
+    less_one, by_s, by_row_b = noise.transforms(u)
+    others = 1 + noise.power_less_one(less_one, noise.rows - 1)
+    all_rows = others * (1 + less_one)
+    curved = 2 * np.sin(u * signal / 2) ** 2 * all_rows - noise.power_less_one(less_one, noise.rows)
     by_signal = weights @ (np.sin(u * signal) * all_rows) - 0.5
     by_row = -noise.rows * weights * np.cos(u * signal) * others / u
     slope, slope_b = slopes(filter.c, filter.b)
-    by_length = by_row @ row.by_s * patches.sigma / filter.length
+    by_length = by_row @ by_s * patches.sigma / filter.length
     return Population(
-        noise,
-        signal,
-        loss=float(log(2) - signal / 2 + weights @ (curved / u)),
+        loss=float(log(2) - signal / 2 + weights @ (curved / u)),  # curved: 1 - cos(ug) ψ^k
         by_c=float(by_signal * slope + by_length * filter.c),
         by_v=float(by_length * filter.v),
-        by_b=float(by_signal * slope_b + by_row @ row.by_b),
+        by_b=float(by_signal * slope_b + by_row @ by_row_b),
     )
 
 
@@ -278,14 +233,14 @@ def share_above(noise: RowSum, signal: float) -> float:
     one = k * (1 - p) ** (k - 1) if noise.b < 0 else 0.0  # ways of one to survive, but for its own p
     single = ndtr((abs(noise.b) + abs(signal)) / noise.s) - ndtr(noise.alpha)
     u, weights = _rule(100 / noise.s, signal, noise)
-    row = noise.at(u)
-    rest = row.power(k) - none - one * (row.less_one + p)
+    less_one, _, _ = noise.transforms(u)
+    rest = 1 + noise.power_less_one(less_one, k) - none - one * (less_one + p)
     many = weights @ (np.sin(u * signal) / u * rest) / pi
     one_or_none = none * (signal > 0) + one * (p / 2 + np.sign(signal) * single)
     return float(np.clip(one_or_none + (1 - none - one * p) / 2 + many, 0, 1))
 
 
-def _rule(last: float, signal: float, noise: RowSum) -> tuple[Nodes, Nodes]:
+def _rule(last: float, signal: float, noise: RowSum) -> tuple[Frequencies, Frequencies]:
     """Return nodes and weights from 0 to a frequency, in panels within which cos(ug) and ψ^k hardly turn."""
     turns = abs(signal) + 2 * max(noise.b, 0)
     first = min(0.5 / (turns + noise.deviation), last)
@@ -293,19 +248,19 @@ def _rule(last: float, signal: float, noise: RowSum) -> tuple[Nodes, Nodes]:
     edges = [0.0, first]
     while edges[-1] < last:
         edges.append(min(edges[-1] + min(edges[-1], widest), last))
-    points, weights = _legendre()
+    points, weights = legendre(PANEL)
     halves = np.diff(edges)[:, None] / 2
     return (np.array(edges[:-1])[:, None] + halves * (1 + points)).ravel(), (halves * weights).ravel()
 
 
 @cache
-def _legendre() -> tuple[Nodes, Nodes]:
-    return np.polynomial.legendre.leggauss(PANEL)
+def legendre(points: int) -> tuple[Frequencies, Frequencies]:
+    """Return nodes and weights of the rule of Gauss and Legendre on [-1, 1]."""
+    return np.polynomial.legendre.leggauss(points)
 
 
-# How one filter learns on the whole distribution: gradient flow and gradient descent (Algorithm 3.1, n = ∞).
-#
-# Both are about c, v and b: the part of w across w* keeps its direction.
+# How one filter learns on the whole distribution: gradient flow and gradient descent (Algorithm 3.1, n = ∞),
+# with the rates η_w = lr and η_b = lr/k.
 
 State = Float[np.ndarray, "3"]
 
@@ -313,40 +268,13 @@ COARSE = 60
 """Thresholds that are tried before the best is refined."""
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Learning rates η_w and η_b.
-
-    Raises:
-        ParameterError: for rates that are not positive.
-
-    """
-
-    w: float
-    b: float
-
-    def __post_init__(self) -> None:
-        """Refuse rates with which nothing is learnt."""
-        check_positive(self, "w", "b")
-
-    @property
-    def each(self) -> State:
-        """Return the rate of c, v and b."""
-        return np.array([self.w, self.w, self.b])
-
-
-def thesis_rates(patches: Patches, lr: float) -> Rates:
-    """Return η_b = η_w/k (Algorithm 3.1)."""
-    return Rates(lr, lr / patches.noise)
-
-
-def flow(patches: Patches, start: Filter, rates: Rates, steps: Float[np.ndarray, " look"]) -> pd.DataFrame:
-    """Follow the gradient flow; its time is counted in steps of the rates.
+def flow(patches: Patches, start: Filter, lr: float, steps: Float[np.ndarray, " look"]) -> pd.DataFrame:
+    """Follow the gradient flow; its time is counted in steps of the rate.
 
     Args:
         patches: the distribution.
         start: the filter at step 0.
-        rates: of descent.
+        lr: η_w.
         steps: when to look, in ascending order, from 0 on.
 
     Returns:
@@ -354,9 +282,9 @@ def flow(patches: Patches, start: Filter, rates: Rates, steps: Float[np.ndarray,
 
     """
     found = solve_ivp(
-        lambda _, state: -rates.each * _gradient(patches, state),
+        lambda _, state: _change(patches, lr, state),
         (0, steps[-1]),
-        _state(start),
+        np.array(start),
         method="LSODA",
         t_eval=steps,
         rtol=1e-7,
@@ -364,76 +292,47 @@ def flow(patches: Patches, start: Filter, rates: Rates, steps: Float[np.ndarray,
     )
     if not found.success:
         raise ParameterError(f"The flow cannot be followed to step {steps[-1]:g}: {found.message}")
-    return _looks(patches, steps, found.y.T)
+    return _looked_at(patches, zip(steps, found.y.T, strict=True))
 
 
-def descend(patches: Patches, start: Filter, rates: Rates, steps: int) -> pd.DataFrame:
+def descend(patches: Patches, start: Filter, lr: float, steps: int) -> pd.DataFrame:
     """Take steps of gradient descent; the table is as that of `flow`, with a row a step."""
-    states = [_state(start)]
+    states = [np.array(start)]
     for _ in range(steps):
-        states.append(states[-1] - rates.each * _gradient(patches, states[-1]))
-    return _looks(patches, np.arange(steps + 1.0), np.array(states))
+        states.append(states[-1] + _change(patches, lr, states[-1]))
+    return _looked_at(patches, enumerate(states))
 
 
-def _state(filter: Filter) -> State:
-    return np.array([filter.c, filter.v, filter.b])
-
-
-def _gradient(patches: Patches, state: State) -> State:
+def _change(patches: Patches, lr: float, state: State) -> State:
+    """Return what a step adds to c, v and b."""
     found = population(patches, Filter(*state))
-    return np.array([found.by_c, found.by_v, found.by_b])
+    return -lr * np.array([found.by_c, found.by_v, found.by_b / patches.noise])
 
 
-def _looks(
-    patches: Patches, steps: Float[np.ndarray, " look"], states: Float[np.ndarray, "look 3"]
-) -> pd.DataFrame:
-    rows = []
-    for step, state in zip(steps, states, strict=True):
-        found = population(patches, Filter(*state))
-        rows.append((step, *state, found.loss, found.accuracy))
+def _looked_at(patches: Patches, states: Iterable[tuple[float, Iterable[float]]]) -> pd.DataFrame:
+    filters = [(step, Filter(*state)) for step, state in states]
+    rows = [(step, *own, population(patches, own).loss, accuracy(patches, own)) for step, own in filters]
     return pd.DataFrame(rows, columns=["step", "c", "v", "b", "loss", "accuracy"])
 
 
-def is_dead(filter: Filter) -> bool:
-    """Return whether the signal is below the threshold: then it has no gradient, and noise shrinks the rest.
-
-    >>> is_dead(Filter(-0.1, 0.0, -0.2)), is_dead(Filter(0.3, 0.0, -0.2))
-    (True, False)
-    """
-    return bool(filter.b < 0 and abs(filter.c) <= -filter.b)
-
-
-def dies(patches: Patches, start: Filter, rates: Rates) -> bool:
+def dies(patches: Patches, start: Filter, lr: float) -> bool:
     """Descend until the signal is under the threshold, or above it with c > 0; return whether it is under.
+
+    Where it is under, it has no gradient, and noise shrinks the rest.
 
     Raises:
         ParameterError: where neither happens for a hundred k steps.
 
     """
-    state = _state(start)
-    for _ in range(100 * patches.noise):
-        state = state - rates.each * _gradient(patches, state)
-        if is_dead(Filter(*state)):
+    state, steps = np.array(start), 100 * patches.noise
+    for _ in range(steps):
+        state = state + _change(patches, lr, state)
+        c, _, b = state
+        if abs(c) <= -b:
             return True
-        if state[0] > abs(state[2]):
+        if c > abs(b):
             return False
-    raise ParameterError(
-        f"From c = {start.c:g} nothing is decided in {100 * patches.noise:,} steps; take a larger rate."
-    )
-
-
-CARRIED = 4.0
-"""Rates below so many |c|/k are expected not to carry c across zero before b stops it."""
-
-
-def may_die(patches: Patches, start: Filter, lr: float) -> bool:
-    """Return whether a start is expected to end in the dead zone: c < 0, and too small a rate to cross zero.
-
-    In the dead zone, |c| ≤ |b| with b < 0, the signal is under the threshold and has no gradient.
-
-    The thesis' Lemma B.3 takes η over the size of the start to be of order k, which excludes it.
-    """
-    return start.c < 0 and lr < CARRIED * abs(start.c) / patches.noise
+    raise ParameterError(f"From c = {start.c:g} nothing is decided in {steps:,} steps; take a larger rate.")
 
 
 def best_threshold(patches: Patches) -> tuple[float, float]:
@@ -452,6 +351,32 @@ def best_threshold(patches: Patches) -> tuple[float, float]:
     return float(found.x), 1 - float(found.fun)
 
 
+# Several orthogonal features in the place of one (remark in Section 3.3): an image has one of r, at random.
+
+
+def one_filter(patches: Patches, features: int) -> float:
+    """Return what one filter can reach that answers alike to some of r features, and guesses the others.
+
+    Of r' it has 1/√r' of its length along each, as if the noise were √r' times as strong.
+    """
+    seen = np.unique(np.geomspace(1, features, 2 + round(log(features, 4))).round())  # r is among them
+    right = [best_threshold(Patches(patches.noise, patches.multiplier * sqrt(r)))[1] for r in seen]
+    return float(max(seen / features * right + (1 - seen / features) / 2))
+
+
+def filter_each(patches: Patches, features: int) -> float:
+    """Return what r filters reach, each along a feature of its own, all with the best threshold.
+
+    Their noise is independent, as if it had r times as many rows; the other filters answer nothing to the
+    signal.
+
+    >>> filter_each(Patches(1000), 1) == best_threshold(Patches(1000))[1]
+    True
+    """
+    rows = patches.noise * features
+    return best_threshold(Patches(rows, patches.sigma / Patches(rows).sigma))[1]
+
+
 # Stochastic gradient descent (Algorithm 3.1), exact in law, from what passes the threshold.
 #
 # Of a noise row only its component Z along w decides the answer, and a row below the threshold has no
@@ -463,30 +388,21 @@ Vector = Float[np.ndarray, " d"]
 Images = Float[np.ndarray, " image"]
 
 
-@dataclass
-class Network:
-    """A filter and its bias, as descent changes them; w* is the first unit vector."""
-
-    w: Vector
-    b: float
-
-    @property
-    def filter(self) -> Filter:
-        """Return all that its population quantities depend on."""
-        return Filter(float(self.w[0]), float(np.linalg.norm(self.w[1:])), float(self.b))
-
-
-def begin(d: int, length: float, random: np.random.Generator) -> Network:
-    """Return a filter of random direction, with b = 0."""
-    check_count("d", d)
+def first_filter(d: int, length: float, random: np.random.Generator) -> Vector:
+    """Return a filter of random direction."""
     w = random.normal(size=d)
-    return Network(length * w / np.linalg.norm(w), 0.0)
+    return length * w / np.linalg.norm(w)
+
+
+def in_population(w: Vector, b: float) -> Filter:
+    """Return a filter as its population quantities depend on it; w* is the first unit vector."""
+    return Filter(float(w[0]), float(np.linalg.norm(w[1:])), float(b))
 
 
 def sgd(
     patches: Patches,
-    network: Network,
-    rates: Rates,
+    w: Vector,
+    lr: float,
     batch: int,
     looks: Int[np.ndarray, " look"],
     random: np.random.Generator,
@@ -496,80 +412,70 @@ def sgd(
 
     Args:
         patches: the distribution.
-        network: where to begin; it is changed.
-        rates: of w and b.
+        w: the filter at step 0, where b is 0.
+        lr: η_w.
         batch: images a step.
         looks: steps after which to look, in ascending order.
         random: draws the batches.
         report: is told at every look.
 
     Returns:
-        One row a look: `step`, `c`, `v`, `b`, and over the whole distribution `loss` (nats) and `accuracy`.
+        The table of `flow`.
 
     """
-    check_count("batch", batch)
-    rows, step = [], 0
-    for look in looks:
-        for _ in range(step, look):
-            by_w, by_b = gradient(patches, network, batch, random)
-            network.w, network.b = network.w - rates.w * by_w, network.b - rates.b * by_b
-        step, own = look, network.filter
-        found = population(patches, own)
-        report(step / looks[-1], f"step {step}")
-        rows.append((step, own.c, own.v, own.b, found.loss, found.accuracy))
-    return pd.DataFrame(rows, columns=["step", "c", "v", "b", "loss", "accuracy"])
+    b, seen = 0.0, []
+    for step in range(1, looks[-1] + 1):
+        by_w, by_b = gradient(patches, w, b, batch, random)
+        w, b = w - lr * by_w, b - lr / patches.noise * by_b
+        if step in looks:
+            report(step / looks[-1], f"step {step}")
+            seen.append((step, in_population(w, b)))
+    return _looked_at(patches, seen)
 
 
 def gradient(
-    patches: Patches, network: Network, batch: int, random: np.random.Generator
+    patches: Patches, w: Vector, b: float, batch: int, random: np.random.Generator
 ) -> tuple[Vector, float]:
     """Return the gradients by w and by b of the mean loss over a fresh batch."""
-    own = network.filter
-    noise = noise_sums(row_sum(patches, own), batch, random)
+    own = in_population(w, b)
+    answer, along, squares, by_row_b = noise_sums(row_sum(patches, own), batch, random)
     y = random.choice([-1.0, 1.0], batch)
     signal, (slope, slope_b) = soft_threshold(own.c, own.b), slopes(own.c, own.b)
-    pull = -y * expit(-(signal + y * noise.answer)) / batch  # derivative of the mean loss by each answer
-    across = random.normal(size=len(network.w)) * patches.sigma * np.sqrt(pull**2 @ noise.squares)
-    unit = network.w / own.length
-    by_w = (pull @ noise.along / own.length - across @ unit) * unit + across
+    pull = -y * expit(-(signal + y * answer)) / batch  # derivative of the mean loss by each answer
+    across = random.normal(size=len(w)) * patches.sigma * np.sqrt(pull**2 @ squares)
+    unit = w / own.length
+    by_w = (pull @ along / own.length - across @ unit) * unit + across
     by_w[0] += slope * (pull @ y)
-    return by_w, float(pull @ noise.by_b + slope_b * (pull @ y))
+    return by_w, float(pull @ by_row_b + slope_b * (pull @ y))
 
 
-class NoiseSums(NamedTuple):
-    """Sums over the noise rows of each image, h_i the slope of φ_b at Z_i = ⟨w, X_i⟩."""
+def noise_sums(
+    noise: RowSum, batch: int, random: np.random.Generator
+) -> tuple[Images, Images, Images, Images]:
+    """Draw the rows that pass the threshold, all if there is none: how many of each sign, and their sizes.
 
-    answer: Images  # of φ_b(Z_i)
-    along: Images  # of h_i Z_i
-    squares: Images  # of h_i²
-    by_b: Images  # of the derivatives by b
+    Returns:
+        Sums over the noise rows of each image: of φ_b(Z_i), h_i Z_i, h_i² and the derivatives by b, with
+        Z_i = ⟨w, X_i⟩ and h_i the slope of φ_b there.
 
-
-def noise_sums(noise: RowSum, batch: int, random: np.random.Generator) -> NoiseSums:
-    """Draw the rows that pass the threshold, all if there is none: how many of each sign, and their sizes."""
+    """
     share = noise.surviving / 2
     above = random.binomial(noise.rows, share, batch)
     below = random.binomial(noise.rows - above, share / (1 - share))
     count = np.concatenate([above, below])
-    size = -noise.s * ndtri(share * (1 - random.random(count.sum())))
+    ends = np.append(0, np.cumsum(count))
+    size = -noise.s * ndtri(share * (1 - random.random(ends[-1])))
 
     def by_sign(of_rows: Float[np.ndarray, " row"]) -> Float[np.ndarray, "2 image"]:
-        return _segments(of_rows, count).reshape(2, batch)
+        """Return the sums over the rows of each sign and image, some of which have none."""
+        return np.diff(np.append(0.0, np.cumsum(of_rows))[ends]).reshape(2, batch)
 
-    sizes, number = by_sign(size), count.reshape(2, batch)
+    sizes, number = by_sign(size), count.reshape(2, batch).astype(float)
     if noise.b < 0:  # the slope is 1 and the answer ±(size + b)
-        parts = (sizes + noise.b * number, sizes, number, number)
+        answer, along, squares, by_b = sizes + noise.b * number, sizes, number, number
     else:
         twice = by_sign((size <= noise.b).astype(float))  # where the slope is 2
-        capped = by_sign(np.minimum(size, noise.b))
+        answer = sizes + by_sign(np.minimum(size, noise.b))
         along = sizes + by_sign(size * (size <= noise.b))
-        parts = (sizes + capped, along, number + 3 * twice, number - twice)
-    answer, along, squares, by_b = parts
-    return NoiseSums(answer[0] - answer[1], along[0] - along[1], squares.sum(0), by_b[0] - by_b[1])
-
-
-def _segments(
-    values: Float[np.ndarray, " row"], count: Int[np.ndarray, " segment"]
-) -> Float[np.ndarray, " segment"]:
-    """Return the sums of consecutive segments, some of them empty."""
-    return np.diff(np.append(0.0, np.cumsum(values))[np.append(0, np.cumsum(count))])
+        squares, by_b = number + 3 * twice, number - twice
+    return answer[0] - answer[1], along[0] - along[1], squares.sum(0), by_b[0] - by_b[1]

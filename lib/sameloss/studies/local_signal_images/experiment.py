@@ -3,102 +3,78 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector
 
-from sameloss.checks import check_counts
 from sameloss.device import best_device
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
-from sameloss.runs.frames import TABLE, Tabled
+from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Store
-from sameloss.studies.config import Config, param
-from sameloss.studies.local_signal_images.backgrounds import (
+from sameloss.studies.local_signal_images.theory import (
     ANY_CORNER,
     ANYWHERE,
     PLACEMENTS,
-    Sample,
-    Scene,
-    composed,
-)
-from sameloss.studies.local_signal_images.kernels import (
-    all_linear_outputs,
-    check_ridge,
-    chosen,
-    fits,
-    tangent_kernel,
-    train_linearised,
-)
-from sameloss.studies.local_signal_images.published import AMONG_ANIMALS, GAUSSIAN, Setting
-from sameloss.studies.local_signal_images.training import (
     LogisticDescent,
     LogitNetwork,
     PooledCNN,
+    Sample,
+    Scene,
     Weights,
     WideResNet,
     accuracy,
     active_shares,
+    composed,
+    fits,
+    network_size,
     outputs,
+    tangent_kernel,
     train,
 )
-from sameloss.studies.parameters import MOST_SEEDS
+from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
 # The stored steps of this study: a network beside its tangent kernel, and a network in lazy training.
 
-NETWORK, GCV, BEST, AFTER, LINEARISED, PIXELS, CHANCE = (
-    "network",
-    "NTK, GCV",
-    "NTK, best λ",
-    "trained kernel",
-    "linearised",
-    "pixels",
-    "chance",
-)
-"""What predicts: the network; its tangent kernel at first, with λ by cross-validation and with the λ that is
-best on the test set; that of the trained parameters; the linearised network, trained; ridge regression of
-pixels; always the same answer."""
 
-ACCURACY, TRAINED, RIDGE, BEFORE, ACTIVE = (
-    "accuracy",
-    "own accuracy",
-    "ridge",
-    "active before",
-    "active after",
-)
-"""What is measured: shares of test images and of the sample; λ over the mean eigenvalue; active neurons."""
+class Model:
+    """What predicts, as tables of runs name it."""
+
+    NETWORK = "network"
+    GCV = "NTK, GCV"  # its tangent kernel at the first parameters, with λ by cross-validation
+    BEST = "NTK, best λ"  # and with the λ that is best on the test set
+    AFTER = "trained kernel"  # at the trained parameters
+    LINEARISED = "linearised"  # network, trained
+    PIXELS = "pixels"  # ridge regression of them
+    CHANCE = "chance"  # always the same answer
+
+
+class Measure:
+    """What is measured, as tables of runs name it."""
+
+    ACCURACY = "accuracy"  # share of test images
+    TRAINED = "own accuracy"  # share of the sample
+    RIDGE = "ridge"  # λ over the mean eigenvalue
+    BEFORE, ACTIVE = "active before", "active after"  # training: shares of neurons
+
 
 LINEAR_EFFORT = 2
 """A step of the linearised network takes so many of the network's."""
 
-Row = tuple[str, str, float]
+RIDGES = tuple(10.0 ** (half / 2) for half in range(-12, 5))
 
 
 @dataclass(frozen=True)
 class KernelFit:
     """How a kernel is computed and solved; part of a run's key."""
 
-    ridges: tuple[float, ...] = tuple(
-        10.0 ** (half / 2) for half in range(-12, 5)
-    )  # λ over the mean eigenvalue
+    ridges: tuple[float, ...] = RIDGES  # λ over the mean eigenvalue
     chunk: int = 50  # images whose gradients are computed at once
     trained: bool = True  # whether the kernel at the trained parameters is solved, too
-
-    def __post_init__(self) -> None:
-        """Refuse no λ, or a negative one.
-
-        Raises:
-            ParameterError: in one sentence.
-
-        """
-        check_counts(self, "chunk")
-        if not self.ridges:
-            raise ParameterError("Ridge regression needs at least one λ; got none.")
-        for ridge in self.ridges:
-            check_ridge(ridge)
 
 
 @dataclass(frozen=True)
@@ -114,35 +90,39 @@ class Trial(Tabled):
 
     def __post_init__(self) -> None:
         """Refuse what cannot be composed."""
-        check_counts(self, "examples")
-        self.scene.check_fits(self.source.shape)
+        size = max(self.source.shape[1:]) // self.scene.shrunk
+        if size > self.scene.side:
+            raise ParameterError(
+                f"An image of {size} pixels a side does not fit on a background of {self.scene.side}; choose "
+                "a larger background."
+            )
         if self.examples > self.source.pool:
             raise ParameterError(
                 f"There are {self.source.pool} images to train on; {self.examples} were asked for."
             )
 
-    @property
-    def channels(self) -> int:
-        """Return the channels of an image."""
-        return self.source.shape[0]
-
     def begin(self) -> tuple[Sample, nn.Module, Weights]:
         """Return images on backgrounds, the network and its first parameters, on the device that computes."""
-        device = best_device()
-        sample = composed(self.source.load(), self.scene, self.examples, self.seed).to(device)
-        drawn = self.network.drawn(self.channels, self.seed, sample.logits)
-        model = self.network.build(self.channels, sample.logits).to(device)
-        return sample, model, {name: own.to(device) for name, own in drawn.items()}
+        device, channels = best_device(), self.source.shape[0]
+        *images, logits = composed(self.source.load(), self.scene, self.examples, self.seed)
+        drawn = self.network.drawn(channels, self.seed, logits)
+        model = self.network.build(channels, logits).to(device)
+        sample = Sample._make([*(part.to(device) for part in images), logits])
+        return sample, model, {name: weights.to(device) for name, weights in drawn.items()}
 
     def order(self) -> torch.Generator:
         """Begin the order of visits."""
         return generator_for("order of visits", self.seed)
 
     @property
+    def size(self) -> tuple[int, float]:
+        """Return the network's numbers of parameters and of multiplications an image."""
+        return network_size(self.network, self.source.shape[0], self.scene.side)
+
+    @property
     def training_effort(self) -> float:
         """Return a rough number of seconds of a training, of one core."""
-        products = 3 * self.network.products(self.channels, self.scene.side)
-        return self.descent.steps * (1e-3 + 3e-11 * self.descent.batch * products)
+        return self.descent.steps * (1e-3 + 3e-11 * self.descent.batch * 3 * self.size[1])
 
 
 @dataclass(frozen=True)
@@ -157,79 +137,56 @@ class ImageComparison(Trial):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train, solve, and test."""
+        rows = pd.DataFrame(self._rows(report), columns=["measure", "of", "value"])
+        rows.to_csv(folder / TABLE, index=False)
+
+    def _rows(self, report: Report) -> Iterator[tuple[str, str, float]]:
         sample, model, start = self.begin()
-        trained = train(model, start, sample.x, sample.y, self.descent, self.order())
+        (x, y), (tested, answers) = (sample.x, sample.y), (sample.tested, sample.answers)
+        trained = train(model, start, x, y, self.descent, self.order())
         report(0.5, f"noise {self.scene.noise:g}")
-        rows = [
-            *_network(model, start, trained, sample),
-            *self._kernels(model, start, trained, sample),
-            *self._linearised(model, start, sample),
-            (ACCURACY, CHANCE, sample.chance),
-        ]
-        pd.DataFrame(rows, columns=["measure", "of", "value"]).to_csv(folder / TABLE, index=False)
-
-    def _kernels(self, model: nn.Module, start: Weights, trained: Weights, sample: Sample) -> Iterator[Row]:
-        if self.kernel is None:
-            return
-        if sample.logits > 1:
-            raise ParameterError(
-                f"A kernel is solved for two classes; of {sample.logits} the linearised network is trained."
-            )
-        fit = self.kernel
-        x, size = torch.cat([sample.x, sample.tested]), len(sample.x)
-        kernel = tangent_kernel(model, start, x, size, fit.chunk)
-        yield from _solved(kernel, outputs(model, start, x), sample, fit.ridges, GCV, BEST)
-        if fit.trained:
-            kernel = tangent_kernel(model, trained, x, size, fit.chunk)
-            yield from _solved(kernel, torch.zeros(len(x)).to(x), sample, fit.ridges, AFTER)
-        flat = x.flatten(1).double()
-        pixels = flat @ flat[:size].T / flat.shape[1] + 1  # with an intercept
-        yield from _solved(pixels, torch.zeros(len(x)).to(x), sample, fit.ridges, PIXELS)
-
-    def _linearised(self, model: nn.Module, start: Weights, sample: Sample) -> Iterator[Row]:
-        if self.linear is None:
-            return
-        change = train_linearised(model, start, sample.x, sample.y, self.linear, self.order())
-        for measure, x, y in ((ACCURACY, sample.tested, sample.answers), (TRAINED, sample.x, sample.y)):
-            yield measure, LINEARISED, accuracy(all_linear_outputs(model, start, change, x), y)
+        yield Measure.ACCURACY, Model.NETWORK, accuracy(outputs(model, trained, tested), answers)
+        yield Measure.TRAINED, Model.NETWORK, accuracy(outputs(model, trained, x), y)
+        for measure, weights in ((Measure.BEFORE, start), (Measure.ACTIVE, trained)):
+            for layer, share in enumerate(active_shares(model, weights, tested), 1):
+                yield measure, f"layer {layer}", share
+        if self.kernel is not None:
+            for name, kernel, first in _kernels(model, start, trained, sample, self.kernel):
+                fitted = fits(kernel, first, y, self.kernel.ridges)
+                chosen = min(fitted, key=lambda fit: fit.score)
+                yield Measure.ACCURACY, name, accuracy(chosen.outputs, answers)
+                yield Measure.RIDGE, name, chosen.ridge
+                if name == Model.GCV:
+                    yield Measure.ACCURACY, Model.BEST, max(accuracy(fit.outputs, answers) for fit in fitted)
+        if self.linear is not None:
+            change = train(model, start, x, y, self.linear, self.order(), linear=True)
+            yield Measure.ACCURACY, Model.LINEARISED, accuracy(outputs(model, change, tested, start), answers)
+            yield Measure.TRAINED, Model.LINEARISED, accuracy(outputs(model, change, x, start), y)
+        yield Measure.ACCURACY, Model.CHANCE, sample.chance
 
     @property
     def effort(self) -> float:
         """Return a rough number of seconds, of one core."""
         total, images = self.training_effort, self.examples + self.source.tested
         if self.kernel is not None:
-            products = self.network.parameters(self.channels) * images * self.examples
-            solved = 2e-11 * products + 1.5e-9 * self.examples**3
+            solved = 2e-11 * self.size[0] * images * self.examples + 1.5e-9 * self.examples**3
             total += (1 + self.kernel.trained) * (solved + 3e-4 * images)
         if self.linear is not None:
             total += LINEAR_EFFORT * self.training_effort * self.linear.steps / self.descent.steps
         return total
 
 
-def _network(model: nn.Module, start: Weights, trained: Weights, sample: Sample) -> Iterator[Row]:
-    """Return accuracies of the trained network, and its active neurons."""
-    yield ACCURACY, NETWORK, accuracy(outputs(model, trained, sample.tested), sample.answers)
-    yield TRAINED, NETWORK, accuracy(outputs(model, trained, sample.x), sample.y)
-    for measure, weights in ((BEFORE, start), (ACTIVE, trained)):
-        for layer, share in enumerate(active_shares(model, weights, sample.tested), 1):
-            yield measure, f"layer {layer}", share
-
-
-def _solved(
-    kernel: Tensor,
-    first: Tensor,
-    sample: Sample,
-    ridges: tuple[float, ...],
-    name: str,
-    best: str | None = None,
-) -> Iterator[Row]:
-    """Return the accuracy with the λ of cross-validation, and if asked for that with the best one."""
-    found = fits(kernel, first, sample.y, ridges)
-    own = chosen(found)
-    yield ACCURACY, name, accuracy(own.outputs, sample.answers)
-    yield RIDGE, name, own.ridge
-    if best is not None:
-        yield ACCURACY, best, max(accuracy(fit.outputs, sample.answers) for fit in found)
+def _kernels(
+    model: nn.Module, start: Weights, trained: Weights, sample: Sample, fit: KernelFit
+) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """Return the name of each kernel, it of all images with the sample, and the function that it adds to."""
+    x, size = torch.cat([sample.x, sample.tested]), len(sample.x)
+    zero = torch.zeros(len(x)).to(x)
+    yield Model.GCV, tangent_kernel(model, start, x, size, fit.chunk), outputs(model, start, x)
+    if fit.trained:
+        yield Model.AFTER, tangent_kernel(model, trained, x, size, fit.chunk), zero
+    flat = x.flatten(1).double()
+    yield Model.PIXELS, flat @ flat[:size].T / flat.shape[1] + 1, zero  # with an intercept
 
 
 @dataclass(frozen=True)
@@ -243,45 +200,24 @@ class LazyTraining(Trial):
 
     scales: tuple[float, ...] = (1.0,)  # α
 
-    def __post_init__(self) -> None:
-        """Refuse scales that are none.
-
-        Raises:
-            ParameterError: in one sentence.
-
-        """
-        super().__post_init__()
-        if not self.scales or min(self.scales) <= 0:
-            raise ParameterError(f"Lazy training needs positive scales of the output; got {self.scales}.")
-
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train once a scale."""
+        """Train once a scale, and the linearised network."""
+        sample, model, start = self.begin()
+        training = model, start, sample.x, sample.y, self.descent
+        first, tested = parameters_to_vector(start.values()), outputs(model, start, sample.tested)
         rows = []
         for at, scale in enumerate(self.scales, 1):
-            rows.append(self._row(scale))
+            trained = train(*training, self.order(), scale)
+            change = outputs(model, trained, sample.tested) - tested
+            of_sample = outputs(model, trained, sample.x) - outputs(model, start, sample.x)
+            moved = parameters_to_vector(trained.values()) - first
+            row = scale, accuracy(change, sample.answers), accuracy(of_sample, sample.y)
+            rows.append((*row, float(moved.norm()) / float(first.norm())))
             report(at / (len(self.scales) + LINEAR_EFFORT), f"scale {scale:g}")
-        pd.DataFrame(rows).assign(limit=self._limit()).to_csv(folder / TABLE, index=False)
-
-    def _limit(self) -> float:
-        """Return the accuracy of the linearised network after the same training."""
-        sample, model, start = self.begin()
-        change = train_linearised(model, start, sample.x, sample.y, self.descent, self.order(), centred=True)
-        found = all_linear_outputs(model, start, change, sample.tested) - outputs(model, start, sample.tested)
-        return accuracy(found, sample.answers)
-
-    def _row(self, scale: float) -> dict[str, float]:
-        sample, model, start = self.begin()
-        trained = train(model, start, sample.x, sample.y, self.descent, self.order(), scale)
-
-        def change(x: Tensor) -> Tensor:
-            return outputs(model, trained, x) - outputs(model, start, x)
-
-        return {
-            "scale": scale,
-            ACCURACY: accuracy(change(sample.tested), sample.answers),
-            TRAINED: accuracy(change(sample.x), sample.y),
-            "moved": _norm({name: trained[name] - own for name, own in start.items()}) / _norm(start),
-        }
+        linear = train(*training, self.order(), 1.0, linear=True)
+        limit = accuracy(outputs(model, linear, sample.tested, start) - tested, sample.answers)
+        table = pd.DataFrame(rows, columns=["scale", Measure.ACCURACY, Measure.TRAINED, "moved"])
+        table.assign(limit=limit).to_csv(folder / TABLE, index=False)
 
     @property
     def effort(self) -> float:
@@ -289,36 +225,25 @@ class LazyTraining(Trial):
         return self.training_effort * (len(self.scales) + LINEAR_EFFORT)
 
 
-def _norm(weights: Weights) -> float:
-    return float(torch.cat([own.flatten() for own in weights.values()]).norm())
-
-
 # Which images in which noise, which networks, and how much is trained.
 
 
-@dataclass(frozen=True)
-class Lazy:
-    """Training that is made lazy step by step."""
+class Setting(NamedTuple):
+    """One row of Table 3.1: of the accuracy without noise, what is kept at most noise, in per cent."""
 
-    scales: tuple[float, ...]  # α
-    noise: float  # σ of the backgrounds; one that is compared, too
-    descent: LogisticDescent
+    name: str
+    placement: str
+    network: float
+    kernel: float
 
 
-@dataclass(frozen=True)
-class Widths:
-    """Narrower networks beside the page's own, each with its kernel."""
-
-    divisors: tuple[int, ...]  # of the channels, the largest first
-    noise: float  # σ of the backgrounds; one that is compared, too
-
+AMONG_ANIMALS = Setting("CIFAR vehicles among animals", ANY_CORNER, 97.25, 76.37)
+GAUSSIAN = Setting("CIFAR-2 on Gaussian noise", ANYWHERE, 96.83, 85.54)
 
 ANIMALS = (2, 3, 4, 5, 6, 7)
 """Classes of CIFAR-10 that CIFAR-2 tells from vehicles."""
 
 CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
-
-CIFAR_2 = replace(CIFAR_10, second=ANIMALS)
 
 CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
 
@@ -331,6 +256,9 @@ FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
 """The thesis' scales of pictures (Section 3.2)."""
 
 EPOCH = 50_000
+
+LAZY_LR = 0.2
+"""Learning rate of lazy training, by SGD."""
 
 
 @dataclass(frozen=True)
@@ -360,11 +288,7 @@ class ImageConfig(Config):
         "the most; others are 0, a quarter and a half of it; None: the preset's", kind=float
     )
     seeds: int = param(
-        "of samples, backgrounds and trainings; None: the preset's",
-        15,
-        least=2,
-        most=MOST_SEEDS,
-        example="8",
+        "of samples, backgrounds and trainings; None: the preset's", 15, least=2, most=MOST_SEEDS, example="8"
     )
     steps: int | None = param("of each training; None: the preset's")
     lr: float | None = param("learning rate of the network; None: the preset's", kind=float)
@@ -373,26 +297,18 @@ class ImageConfig(Config):
     network: LogitNetwork = PooledCNN()
     descent: LogisticDescent = LogisticDescent(3e-3, 64, 500)
     noises: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)  # σ, the least first; images have 1
-    sizes: tuple[tuple[int, int], ...] = (
-        (1, 16),
-        (2, 8),
-    )  # pixels that become one, and side of the background
+    sizes: tuple[tuple[int, int], ...] = ((1, 16), (2, 8))  # pixels that become one, side of the background
     placements: tuple[str, ...] = PLACEMENTS
     kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    lazy: Lazy | None = Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 500, "SGD"))
-    widths: Widths | None = Widths((4, 2), 0.5)
+    middle_noise: float = 0.5  # of lazy training and of widths; one of `noises`
+    scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: there is none
+    narrower: tuple[LogitNetwork, ...] = (PooledCNN((4, 8, 8)), PooledCNN((8, 16, 16)))  # the narrowest first
     every: bool = True  # whether all placements and sizes are measured at every noise, or at the ends
     theirs: Setting | None = None  # the row of Table 3.1 whose data and network these are
     pictures: ImageSource | None = None  # backgrounds in the place of Gaussian noise
     tiles: int = 1  # pictures in a row of a background
     first_seed: int = 100  # the pilot's were below
-
-    def __post_init__(self) -> None:
-        """Refuse noises that nothing could be compared of."""
-        super().__post_init__()
-        if len(self.noises) < 2 or list(self.noises) != sorted(set(self.noises)):
-            raise ParameterError(f"Noises must be at least two, and grow; got {self.noises}.")
 
     def resolve(self, values: Mapping[str, Any]) -> Any:
         """Return what a reader asked of images, noise, placement and training.
@@ -401,44 +317,45 @@ class ImageConfig(Config):
             ParameterError: for images that cannot be fetched, or vehicles among other images.
 
         """
-        found = super().resolve(values)
-        if found.data is not None:
-            found = replace(found, theirs=None, source=_halves(found.source, found.data))
-        if found.classes == ALL:
-            found = _every_class(found)
-        elif found.classes == VEHICLES:
-            found = _vehicles(found)
-        if found.backgrounds is not None:
-            pictures = _pictures(found.source, found.backgrounds)
-            found = replace(found, theirs=None, pictures=pictures, tiles=1, noises=FADED)
-        if found.noise is not None:
-            lazy, widths = (own and replace(own, noise=found.noise / 2) for own in (found.lazy, found.widths))
-            noises = (0.0, found.noise / 4, found.noise / 2, found.noise)
-            found = replace(found, theirs=None, noises=noises, lazy=lazy, widths=widths)
-        if found.placement is not None:
-            others = (other for other in found.placements if other != found.placement)
-            found = replace(found, placements=(found.placement, *others))
-        return _trained(found)
-
-    @property
-    def all_seeds(self) -> tuple[int, ...]:
-        """Return the seeds: each has a sample, backgrounds, an initialisation and an order of its own."""
-        return tuple(range(self.first_seed, self.first_seed + self.seeds))
+        config = super().resolve(values)
+        if config.data is not None:
+            source = replace(config.source, name=config.data, halves=True, second=None).known()
+            config = replace(config, theirs=None, source=source)
+        if config.classes == ALL:
+            config = _every_class(config)
+        elif config.classes == VEHICLES:
+            config = _vehicles(config)
+        if config.backgrounds is not None:
+            pictures = replace(config.source, name=config.backgrounds, halves=False, second=None).known()
+            config = replace(config, theirs=None, pictures=pictures, tiles=1, noises=FADED)
+        if (most := config.noise) is not None:
+            noises = (0.0, most / 4, most / 2, most)
+            config = replace(config, theirs=None, noises=noises, middle_noise=most / 2)
+        if config.placement is not None:
+            placements = dict.fromkeys((config.placement, *config.placements))
+            config = replace(config, placements=tuple(placements))
+        if (steps := config.steps) is not None:
+            linear = config.linear and replace(config.linear, steps=steps)
+            config = replace(config, descent=replace(config.descent, steps=steps), linear=linear)
+        if config.lr is not None:
+            config = replace(config, descent=replace(config.descent, lr=config.lr))
+        return config
 
     @property
     def scenes(self) -> list[Scene]:
-        """Return what surrounds images: the first placement and size in every noise, others at its ends."""
-        first, *others = self._surroundings
-        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
-        of_first = [self.scene(*first, noise) for noise in self.noises]
-        return of_first + [self.scene(*other, noise) for other in others for noise in ends]
+        """Return what surrounds images: the first placement and size in every noise, others at its ends.
 
-    @property
-    def _surroundings(self) -> list[tuple[str, tuple[int, int]]]:
-        """Return the first size in every placement, and others in the first, or in all."""
-        first, *others = self.sizes
+        The first size is in every placement, others are in the first, or in all.
+        """
+        size, *others = self.sizes
         placements = self.placements if self.every else self.placements[:1]
-        return [(p, first) for p in self.placements] + [(p, size) for size in others for p in placements]
+        about = [(p, size) for p in self.placements] + [(p, other) for other in others for p in placements]
+        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
+        return [
+            self.scene(*surroundings, noise)
+            for at, surroundings in enumerate(about)
+            for noise in (ends if at else self.noises)
+        ]
 
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
         """Return one of them."""
@@ -447,29 +364,30 @@ class ImageConfig(Config):
 
     def comparison(self, scene: Scene, seed: int) -> ImageComparison:
         """Return a network beside its kernel; the trained one's only at the first placement and size."""
-        kernel = self.kernel
-        if kernel is not None:
-            main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
-            kernel = replace(kernel, trained=kernel.trained and main)
+        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
+        kernel = self.kernel and replace(self.kernel, trained=main)
         about = self.source, scene, self.network, self.descent, self.examples, seed
         return ImageComparison(*about, kernel, self.linear)
 
-    def lazy_training(self, seed: int) -> LazyTraining:
-        """Return a network in lazy training, of the sample and the first parameters that are compared."""
-        assert self.lazy is not None
-        scene = self.scene(self.placements[0], self.sizes[0], self.lazy.noise)
-        about = self.source, scene, self.network, self.lazy.descent, self.examples, seed
-        return LazyTraining(*about, self.lazy.scales)
+    def runs(self) -> dict[str, list[Trial]]:
+        """Return the runs by the table that they make.
 
-    def of_widths(self, seed: int) -> list[ImageComparison]:
-        """Return networks of several widths beside their kernels, the narrowest first, the own last."""
-        if self.widths is None:
-            return []
-        scene = self.scene(self.placements[0], self.sizes[0], self.widths.noise)
-        own = self.comparison(scene, seed)
-        kernel = own.kernel and replace(own.kernel, trained=False)
-        networks = [self.network.narrowed(divisor) for divisor in self.widths.divisors]
-        return [*(replace(own, network=network, kernel=kernel) for network in networks), own]
+        Each seed has a sample, backgrounds, an initialisation and an order of its own. Lazy training and the
+        widths (the narrowest first, the page's own last) have the samples that are compared at their noise.
+        """
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        images = [self.comparison(scene, seed) for scene in self.scenes for seed in seeds]
+        lazy, widths = [], []
+        descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
+        for seed in seeds:
+            run = self.comparison(self.scene(self.placements[0], self.sizes[0], self.middle_noise), seed)
+            if self.scales:
+                about = run.source, run.scene, run.network, descent, run.examples, seed
+                lazy.append(LazyTraining(*about, self.scales))
+            kernel = run.kernel and replace(run.kernel, trained=False)
+            widths += [replace(run, network=network, kernel=kernel) for network in self.narrower]
+            widths += [run] if self.narrower else []
+        return {"images": [*images], "lazy": [*lazy], "widths": [*widths]}
 
 
 def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> LogisticDescent:
@@ -481,7 +399,7 @@ def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> Logi
 
 _GPU = ImageConfig(
     "gpu",
-    source=CIFAR_2,
+    source=replace(CIFAR_10, second=ANIMALS),
     network=WideResNet(2),
     descent=_epochs(30, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
     examples=EPOCH,
@@ -491,8 +409,8 @@ _GPU = ImageConfig(
     seeds=2,
     kernel=None,
     linear=_epochs(30, 50, (140, 170), lr=1e-3),
-    lazy=None,
-    widths=None,
+    scales=(),
+    narrower=(),
     theirs=GAUSSIAN,
 )
 """The thesis' own, shorter: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation. Never run."""
@@ -505,8 +423,8 @@ PRESETS = {
         examples=80,
         noises=(0.0, 0.5),
         seeds=2,
-        lazy=Lazy((1.0, 100.0), 0.5, LogisticDescent(0.2, 32, 16, "SGD")),
-        widths=Widths((2,), 0.5),
+        scales=(1.0, 100.0),
+        narrower=(PooledCNN((2, 4, 4)),),
         every=False,
     ),
     "laptop": ImageConfig(
@@ -515,8 +433,7 @@ PRESETS = {
         examples=500,
         noises=(0.0, 0.5, 1.0),
         seeds=3,
-        lazy=Lazy((1.0, 10.0, 100.0), 0.5, LogisticDescent(0.2, 64, 350, "SGD")),
-        widths=Widths((4,), 0.5),
+        narrower=(PooledCNN((4, 8, 8)),),
         every=False,
     ),
     "laptop-long": ImageConfig("laptop-long"),
@@ -534,54 +451,36 @@ PRESETS = {
 }
 
 
-def _every_class(found: ImageConfig) -> ImageConfig:
+def _every_class(config: ImageConfig) -> ImageConfig:
     """Tell every class apart, by a logit each: what stands for the kernel is the network linearised."""
-    descent = found.descent
-    linear = found.linear or LogisticDescent(1e-3, descent.batch, descent.steps)
-    source = replace(found.source, halves=False, second=None)
-    return replace(found, source=source, theirs=None, kernel=None, linear=linear, lazy=None, widths=None)
+    linear = config.linear or LogisticDescent(1e-3, config.descent.batch, config.descent.steps)
+    source = replace(config.source, halves=False, second=None)
+    return replace(config, source=source, theirs=None, kernel=None, linear=linear, scales=(), narrower=())
 
 
-def _vehicles(found: ImageConfig) -> ImageConfig:
+def _vehicles(config: ImageConfig) -> ImageConfig:
     """Return the vehicles of CIFAR-10, each in a corner, with animals in the others.
 
     Raises:
         ParameterError: where other images were asked for.
 
     """
-    if found.theirs is None or found.linear is None:
+    if config.theirs is None or config.linear is None:
         raise ParameterError(
             "Vehicles among animals are images of CIFAR-10: choose the preset gpu or paper, and no `data`."
         )
     share = CIFAR_VEHICLES.pool / EPOCH
-    shorter = [replace(own, steps=round(own.steps * share)) for own in (found.descent, found.linear)]
+    descent, linear = (replace(d, steps=round(d.steps * share)) for d in (config.descent, config.linear))
     return replace(
-        found,
+        config,
         source=CIFAR_VEHICLES,
-        examples=min(found.examples, CIFAR_VEHICLES.pool),
+        examples=min(config.examples, CIFAR_VEHICLES.pool),
         pictures=CIFAR_ANIMALS,
         tiles=2,
         noises=FADED,
-        sizes=found.sizes[:1],
+        sizes=config.sizes[:1],
         placements=(ANY_CORNER,),
-        descent=shorter[0],
-        linear=shorter[1],
+        descent=descent,
+        linear=linear,
         theirs=AMONG_ANIMALS,
     )
-
-
-def _trained(found: Any) -> Any:
-    """Train for a reader's steps, at a reader's rate."""
-    if (steps := found.steps) is not None:
-        linear = found.linear and replace(found.linear, steps=steps)
-        lazy = found.lazy and replace(found.lazy, descent=replace(found.lazy.descent, steps=steps))
-        found = replace(found, descent=replace(found.descent, steps=steps), linear=linear, lazy=lazy)
-    return found if found.lr is None else replace(found, descent=replace(found.descent, lr=found.lr))
-
-
-def _halves(source: ImageSource, name: str) -> ImageSource:
-    return replace(source, name=name, halves=True, second=None).known()
-
-
-def _pictures(source: ImageSource, name: str) -> ImageSource:
-    return replace(source, name=name, halves=False, second=None).known()

@@ -16,30 +16,13 @@ from torch.func import vmap
 
 from sameloss.errors import ManifoldError, ParameterError
 from sameloss.languages import HMMSpec, LanguageSpec
+from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
-from sameloss.studies.config import Config, param
-from sameloss.studies.manifold_flow.theory import (
-    SGD,
-    Adam,
-    LogBilinear,
-    Metric,
-    Population,
-    Potential,
-    PowerSum,
-    adam_metric,
-    adam_potential,
-    adam_sharpness,
-    exact_labels,
-    finite_rate_potential,
-    masked_population,
-    onto_manifold,
-    projected_flow,
-    replicate,
-    sampled_labels,
-    trace_potential,
-)
+from sameloss.studies.manifold_flow import theory
+from sameloss.studies.manifold_flow.theory import SGD, Adam, LogBilinear, Population, PowerSum, onto_manifold
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
+from sameloss.studies.parameters import Config, param
 
 # How much is run along the minimisers, and the tiny languages it is run on.
 
@@ -141,7 +124,7 @@ class _OnTheManifold(Run):
 
     def population(self) -> tuple[Population, LogBilinear]:
         """Return everything that can be masked, and the model of it."""
-        weights, conditionals = masked_population(self.language.build())
+        weights, conditionals = theory.masked_population(self.language.build())
         contexts, words = conditionals.shape
         model = LogBilinear(contexts, words, self.rank)
         return Population(weights, conditionals, model), model
@@ -155,98 +138,101 @@ class _OnTheManifold(Run):
         """Return random numbers for one use."""
         return generator_for(use, self.seed)
 
+    def tables(self, report: Report) -> dict[str, pd.DataFrame]:
+        """Compute the tables by name."""
+        raise NotImplementedError
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        """Store them."""
+        for name, table in self.tables(report).items():
+            table.to_csv(folder / f"{name}.csv", index=False)
+
     def load(self, folder: Path) -> dict[str, pd.DataFrame]:
         """Return the tables by name."""
         return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
 
+    def replicas(
+        self, algorithm: SGD | Adam, batch: int, count: int, horizon: float, unit: float, use: str
+    ) -> tuple[np.ndarray, Float[Tensor, "time replica parameter"]]:
+        """Run replicas on labels drawn for one use; return times, which are steps × unit, and parameters."""
+        (population, _), start, steps = self.population(), self.start(), _steps(horizon, unit)
+        labels = theory.sampled_labels(population, batch, count, self.generator(use))
+        variance = population.fisher(start).diagonal() / batch
+        seen = theory.replicate(population, start, algorithm, labels, steps, variance)
+        return unit * np.array(steps), seen.theta
 
-FLOW_TOLERANCE = 1e-6
-"""Of the flows of the sharpness, whose velocity is barely smooth near its kinks."""
 
-ROUNDING = 0.05
-"""Of the kinks of the sharpness, where its flattest point is looked for."""
-
-FEWEST_STEPS = 4
-"""Of a run that is compared with a flow."""
-
-TIMES = 13
-"""Times at which replicas are looked at, the start among them."""
+FLOW_TOLERANCE = 1e-6  # of the flows of the sharpness, whose velocity is barely smooth near its kinks
+ROUNDING = 0.05  # of the kinks of the sharpness, where its flattest point is looked for
+FEWEST_STEPS = 4  # of a run that is compared with a flow
+TIMES = 13  # at which replicas are looked at, the start among them
 
 
 @dataclass(frozen=True)
 class SGDDrift(_OnTheManifold):
     """SGD at several rates and batches beside the flow of Theorem 3.3, and at a rate that is not small."""
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Integrate the flow, run all replicas, and estimate the flow's coefficient from each run."""
-        s, (population, _) = self.settings, self.population()
-        start = self.start()
+        s, (population, model) = self.settings, self.population()
         fine = torch.linspace(0, 3 * s.horizon, 91, dtype=torch.float64)
-        flow = projected_flow(population, start, trace_potential(), fine)
-        trace = flow.along(population, torch.trace)
-        pd.DataFrame({"time": fine, "trace": trace}).to_csv(folder / "flow.csv", index=False)
-        curve = CubicSpline(fine, trace)
+        flow = theory.projected_flow(population, self.start(), theory.trace_potential(), fine)
+        curve = CubicSpline(fine, flow.along(population, torch.trace))
         trajectories, coefficients = [], []
         for batch in s.batches:
             for rate in s.rates(batch):
-                seen = self._seen(rate, batch, s.replicas_of(batch), s.horizon)
-                trajectories.append(_averages(*seen).assign(batch=batch, rate=rate))
-                coefficients += [
-                    {"batch": batch, "rate": rate, "measured": name, **_coefficient(curve, seen[0], values)}
-                    for name, values in (("iterate", seen[1]), ("minimiser", seen[2]))
-                ]
+                table, traces = self._sgd(rate, batch, s.replicas_of(batch))
+                trajectories.append(table.assign(batch=batch, rate=rate))
+                for measured, values in traces.items():
+                    found = coefficient(curve, table.time.to_numpy(), values)
+                    coefficients.append({"batch": batch, "rate": rate, "measured": measured, **found})
                 report(len(trajectories) / (2 + len(s.batches) * (s.halvings + 1)), f"rate {rate:g}")
-        pd.concat(trajectories).to_csv(folder / "trajectories.csv", index=False)
-        pd.DataFrame(coefficients).to_csv(folder / "coefficients.csv", index=False)
-        self._control().to_csv(folder / "control.csv", index=False)
-        self._finite().to_csv(folder / "finite.csv", index=False)
+        # Gradient descent on the whole population: the same steps without noise.
+        steps, labels = _steps(s.horizon, s.learning_rate**2), theory.exact_labels(population, 1)
+        still = theory.replicate(population, self.start(), SGD(s.learning_rate), labels, steps).theta[:, 0]
+        control = {
+            "time": s.learning_rate**2 * np.array(steps),
+            "trace": model.trace(still, population.weights),
+        }
+        return {
+            "flow": pd.DataFrame({"time": fine, "trace": curve(fine)}),
+            "trajectories": pd.concat(trajectories),
+            "coefficients": pd.DataFrame(coefficients),
+            "control": pd.DataFrame(control),
+            "finite": self._finite(),
+        }
 
-    def _seen(
-        self, rate: float, batch: int, replicas: int, horizon: float, *, nearby: bool = True
-    ) -> tuple[np.ndarray, Tensor, Tensor, Tensor]:
-        """Return times, and each replica's traces where it is and at the minimiser close by, and KL."""
+    def _sgd(
+        self, rate: float, batch: int, count: int, *, nearby: bool = True
+    ) -> tuple[pd.DataFrame, dict[str, Tensor]]:
+        """Return means and standard deviations over replicas, and each one's trace, also close by on Γ."""
         population, model = self.population()
-        generator = self.generator(f"SGD {rate:g} {batch}")
-        steps = _steps(horizon, rate**2 / batch)
-        seen = replicate(
-            population,
-            self.start(),
-            SGD(rate),
-            sampled_labels(population, batch, replicas, generator),
-            steps,
-        ).theta
-        close = onto_manifold(population, seen) if nearby else seen
-        here, near = (model.trace(theta, population.weights) for theta in (seen, close))
-        return rate**2 / batch * np.array(steps), here, near, population.kl(seen)
-
-    def _control(self) -> pd.DataFrame:
-        """Return the trace along the same steps without noise: gradient descent on the whole population."""
-        population, model = self.population()
-        rate = self.settings.learning_rate
-        steps = _steps(self.settings.horizon, rate**2)
-        theta = replicate(population, self.start(), SGD(rate), exact_labels(population, 1), steps).theta
-        return pd.DataFrame(
-            {"time": rate**2 * np.array(steps), "trace": model.trace(theta[:, 0], population.weights)}
-        )
+        unit, use = rate**2 / batch, f"SGD {rate:g} {batch}"
+        times, theta = self.replicas(SGD(rate), batch, count, self.settings.horizon, unit, use)
+        points = {"iterate": theta, "minimiser": onto_manifold(population, theta) if nearby else theta}
+        traces = {name: model.trace(at, population.weights) for name, at in points.items()}
+        columns = {"time": times, "kl": population.kl(theta).mean(1), "replicas": count}
+        for name, trace in traces.items():
+            columns |= {name: trace.mean(1), f"{name}_sd": trace.std(1)}
+        return pd.DataFrame(columns), traces
 
     def _finite(self) -> pd.DataFrame:
         """Return SGD at one large rate and ever larger batches, with the two flows it might follow."""
         s, (population, _) = self.settings, self.population()
         times = torch.linspace(0, s.horizon, TIMES, dtype=torch.float64)
-        potentials = {"vanishing": trace_potential(), "finite": finite_rate_potential(s.finite_rate)}
-        flows = {
-            name: CubicSpline(
-                times,
-                projected_flow(population, self.start(), potential, times).along(population, torch.trace),
-            )
-            for name, potential in potentials.items()
+        parts = [
+            self._sgd(s.finite_rate, batch, s.replicas // 2, nearby=False)[0].assign(batch=batch)
+            for batch in s.finite_batches
+        ]
+        table = pd.concat(parts)
+        potentials = {
+            "vanishing": theory.trace_potential(),
+            "finite": theory.finite_rate_potential(s.finite_rate),
         }
-        parts = []
-        for batch in s.finite_batches:
-            seen = self._seen(s.finite_rate, batch, s.replicas // 2, s.horizon, nearby=False)
-            expected = {name: curve(seen[0]) for name, curve in flows.items()}
-            parts.append(_averages(*seen).assign(batch=batch, **expected))
-        return pd.concat(parts)
+        for name, potential in potentials.items():
+            flow = theory.projected_flow(population, self.start(), potential, times)
+            table[name] = CubicSpline(times, flow.along(population, torch.trace))(table.time)
+        return table
 
     @property
     def effort(self) -> float:
@@ -266,22 +252,7 @@ def _steps(horizon: float, unit: float) -> list[int]:
     return sorted({round(time / unit) for time in np.linspace(0, horizon, TIMES)})
 
 
-def _averages(times: np.ndarray, iterate: Tensor, minimiser: Tensor, kl: Tensor) -> pd.DataFrame:
-    """Return one row a time: means over replicas, and their standard deviations."""
-    return pd.DataFrame(
-        {
-            "time": times,
-            "iterate": iterate.mean(1),
-            "iterate_sd": iterate.std(1),
-            "minimiser": minimiser.mean(1),
-            "minimiser_sd": minimiser.std(1),
-            "kl": kl.mean(1),
-            "replicas": iterate.shape[1],
-        }
-    )
-
-
-def _coefficient(
+def coefficient(
     curve: CubicSpline, times: np.ndarray, values: Tensor, known: float = 0.25
 ) -> dict[str, float]:
     r"""Estimate c such that the flow of $c\,\mathrm{Tr}\,H$ passes through the replicas' mean trace.
@@ -305,8 +276,8 @@ def _coefficient(
     bounds = (0.0, float(curve.x[-1] / times[-1]))
     stretch = minimize_scalar(misfit, bounds=bounds, method="bounded", options={"xatol": 1e-7}).x
     slope = times * curve(stretch * times, 1) / known
-    own = slope @ (seen - mean[:, None]) / (slope @ slope)
-    error = float(own.std(ddof=1) / len(own) ** 0.5)
+    estimates = slope @ (seen - mean[:, None]) / (slope @ slope)
+    error = float(estimates.std(ddof=1) / len(estimates) ** 0.5)
     return {"coefficient": float(known * stretch), "standard_error": error}
 
 
@@ -314,39 +285,47 @@ def _coefficient(
 class AdamDrift(_OnTheManifold):
     """Adam beside its own flow, and where it and SGD end beside the flattest points by two measures."""
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
+    def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Run Adam along its flow and to the end, SGD to its end, and the flows to the flattest points."""
-        s = self.settings
+        s, start = self.settings, self.start()
         fine = torch.linspace(0, 1.5 * s.adam_horizon, 73, dtype=torch.float64)
-        own = adam_potential(s.adam_batch, s.adam_epsilon), adam_metric(s.adam_batch, s.adam_epsilon)
-        flows = [self._flow("Adam", self.start(), own[0], fine, own[1])]
+        potential = theory.adam_potential(s.adam_batch, s.adam_epsilon)
+        metric = theory.adam_metric(s.adam_batch, s.adam_epsilon)
+        flows = [self._flow("Adam", start, potential, fine, metric)]
         trajectories, coefficients = [], []
         for rate in s.adam_rates:
             table, _, trace = self._adam(rate, s.adam_horizon)
             trajectories.append(table.assign(algorithm="Adam"))
-            found = _coefficient(CubicSpline(fine, flows[0].trace), table.time.to_numpy(), trace, 0.5)
+            found = coefficient(CubicSpline(fine, flows[0].trace), table.time.to_numpy(), trace, 0.5)
             coefficients.append({"rate": rate, **found})
             report(0.2 * len(trajectories), f"Adam, rate {rate:g}")
         table, ends, _ = self._adam(s.adam_rates[0], s.end_horizon)
-        trajectories += [table.assign(algorithm="Adam, to its end"), self._sgd()]
+        unit = s.learning_rate**2 / s.adam_batch
+        sgd, _, _ = self._measured(SGD(s.learning_rate), 4 * s.horizon, unit)
+        trajectories += [table.assign(algorithm="Adam, to its end"), sgd.assign(algorithm="SGD, to its end")]
         far = torch.linspace(0, s.flat_horizon**0.5, 49, dtype=torch.float64).square()
-        flows.append(self._flow("trace", self.start(), trace_potential(), far))
+        flows.append(self._flow("trace", start, theory.trace_potential(), far))
         # The minimiser is that of the sharpness but for rounded kinks; from afar it would take long.
-        flows.append(self._flow("sharpness", ends[0], adam_potential(1, ROUNDING), far[far <= 20]))
-        pd.concat(flows).to_csv(folder / "flows.csv", index=False)
-        pd.concat(trajectories).to_csv(folder / "trajectories.csv", index=False)
-        pd.DataFrame(coefficients).to_csv(folder / "coefficients.csv", index=False)
+        flows.append(self._flow("sharpness", ends[0], theory.adam_potential(1, ROUNDING), far[far <= 20]))
+        return {
+            "flows": pd.concat(flows),
+            "trajectories": pd.concat(trajectories),
+            "coefficients": pd.DataFrame(coefficients),
+        }
 
     def _flow(
-        self, name: str, start: Tensor, potential: Potential, times: Tensor, metric: Metric | None = None
+        self,
+        name: str,
+        start: Tensor,
+        potential: theory.Potential,
+        times: Tensor,
+        metric: theory.Metric | None = None,
     ) -> pd.DataFrame:
         population, _ = self.population()
-        flow = projected_flow(population, start, potential, times, metric, tolerance=FLOW_TOLERANCE)
-        both = {
-            "trace": flow.along(population, torch.trace),
-            "sharpness": flow.along(population, adam_sharpness),
-        }
-        return pd.DataFrame({"flow": name, "time": times, **both})
+        flow = theory.projected_flow(population, start, potential, times, metric, FLOW_TOLERANCE)
+        measures = {"trace": torch.trace, "sharpness": theory.adam_sharpness}
+        values = {measure: flow.along(population, of) for measure, of in measures.items()}
+        return pd.DataFrame({"flow": name, "time": times, **values})
 
     def _adam(self, rate: float, horizon: float) -> tuple[pd.DataFrame, Tensor, Tensor]:
         """Run Adam with a memory that grows as the rate falls, but shrinks in the time of the flow."""
@@ -354,27 +333,16 @@ class AdamDrift(_OnTheManifold):
         algorithm = Adam(rate, beta2=1 - s.adam_forgetting * rate, epsilon=s.adam_epsilon)
         return self._measured(algorithm, horizon, rate**2)
 
-    def _sgd(self) -> pd.DataFrame:
-        s = self.settings
-        table, _, _ = self._measured(SGD(s.learning_rate), 4 * s.horizon, s.learning_rate**2 / s.adam_batch)
-        return table.assign(algorithm="SGD, to its end")
-
     def _measured(
         self, algorithm: SGD | Adam, horizon: float, unit: float
     ) -> tuple[pd.DataFrame, Tensor, Tensor]:
         """Return means with standard errors, each replica's last minimiser close by, and all traces."""
         s, (population, model) = self.settings, self.population()
-        start, steps = self.start(), _steps(horizon, unit)
-        variance = population.fisher(start).diagonal() / s.adam_batch
-        generator = self.generator(f"{algorithm}")
-        labels = sampled_labels(population, s.adam_batch, s.adam_replicas, generator)
-        close = onto_manifold(
-            population, replicate(population, start, algorithm, labels, steps, variance).theta
-        )
-        hessians = vmap(population.fisher)(close.flatten(0, 1))
-        sharpness = vmap(adam_sharpness)(hessians).unflatten(0, close.shape[:2])
+        seen = self.replicas(algorithm, s.adam_batch, s.adam_replicas, horizon, unit, f"{algorithm}")
+        times, close = seen[0], onto_manifold(population, seen[1])
+        sharpness = vmap(vmap(lambda theta: theory.adam_sharpness(population.fisher(theta))))(close)
         trace = model.trace(close, population.weights)
-        columns = {"time": unit * np.array(steps), "rate": algorithm.rate}
+        columns = {"time": times, "rate": algorithm.rate}
         for name, values in (("trace", trace), ("sharpness", sharpness)):
             columns |= {name: values.mean(1), f"{name}_se": values.std(1) / s.adam_replicas**0.5}
         return pd.DataFrame(columns), close[-1], trace
@@ -389,7 +357,7 @@ class AdamDrift(_OnTheManifold):
 
 
 @dataclass(frozen=True)
-class ZeroConditionals(Run):
+class ZeroConditionals(Tabled):
     """Gradient flow on the exact loss of languages with and without zeros among their conditionals."""
 
     languages: tuple[LanguageSpec, ...]
@@ -398,17 +366,30 @@ class ZeroConditionals(Run):
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Follow each from one random start, with an implicit method."""
-        pd.concat([self._descent(spec) for spec in self.languages]).to_csv(folder / "table.csv", index=False)
+        pd.concat(map(self._descent, self.languages)).to_csv(folder / TABLE, index=False)
 
     def _descent(self, spec: LanguageSpec) -> pd.DataFrame:
-        weights, conditionals = masked_population(spec.build())
+        """Return one row a time: kl (nats), norm of the parameters, largest spread of logits."""
+        weights, conditionals = theory.masked_population(spec.build())
         contexts, words = conditionals.shape
         model = LogBilinear(contexts, words, rank=words)
         population = Population(weights, conditionals, model)
         generator = generator_for("zeros", self.seed)
         start = 0.5 * torch.randn(model.parameters, dtype=torch.float64, generator=generator)
         times = np.logspace(0, self.decades, 2 * self.decades + 1)
-        theta = _gradient_flow(population, start, times)
+        solved = solve_ivp(
+            lambda _, theta: -population.gradient(torch.from_numpy(theta)).numpy(),
+            (0.0, times[-1]),
+            start.numpy(),
+            method="BDF",
+            jac=lambda _, theta: -population.hessian(torch.from_numpy(theta)).numpy(),
+            t_eval=times,
+            rtol=1e-6,
+            atol=1e-9,
+        )
+        if not solved.success:
+            raise ManifoldError(f"The gradient flow has no solution up to {times[-1]:g} ({solved.message}).")
+        theta = torch.from_numpy(solved.y.T.copy())
         logits = model(theta)
         return pd.DataFrame(
             {
@@ -419,28 +400,6 @@ class ZeroConditionals(Run):
                 "spread": (logits.amax(-1) - logits.amin(-1)).amax(-1),
             }
         )
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a time: kl (nats), norm of the parameters, largest spread of logits."""
-        return pd.read_csv(folder / "table.csv")
-
-
-def _gradient_flow(
-    population: Population, start: Float[Tensor, " parameter"], times: np.ndarray
-) -> Float[Tensor, "time parameter"]:
-    solved = solve_ivp(
-        lambda _, theta: -population.gradient(torch.from_numpy(theta)).numpy(),
-        (0.0, times[-1]),
-        start.numpy(),
-        method="BDF",
-        jac=lambda _, theta: -population.hessian(torch.from_numpy(theta)).numpy(),
-        t_eval=times,
-        rtol=1e-6,
-        atol=1e-9,
-    )
-    if not solved.success:
-        raise ManifoldError(f"The gradient flow has no solution up to {times[-1]:g} ({solved.message}).")
-    return torch.from_numpy(solved.y.T.copy())
 
 
 @dataclass(frozen=True)
@@ -464,11 +423,10 @@ class Landscape(Run):
         """Follow one replica from each start."""
         population, parts = self.population(), []
         seen = np.unique(np.r_[0:40, np.linspace(40, self.steps, 800).astype(int)]).tolist()
-        labels = sampled_labels(
-            population, self.batch, len(self.starts), generator_for("landscape", self.seed)
-        )
+        generator = generator_for("landscape", self.seed)
+        labels = theory.sampled_labels(population, self.batch, len(self.starts), generator)
         starts = torch.tensor(self.starts, dtype=torch.float64)
-        paths = replicate(population, starts, SGD(self.rate), labels, seen).theta
+        paths = theory.replicate(population, starts, SGD(self.rate), labels, seen).theta
         for name, theta in zip(self.names, paths.unbind(1), strict=True):
             close = onto_manifold(population, theta)
             trace = PowerSum().trace(close, self.probability)

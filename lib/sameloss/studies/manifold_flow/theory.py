@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch.func import grad, jacfwd, jacrev, vmap
 
 from sameloss.errors import ManifoldError, ModelError, NonFiniteLoss
 from sameloss.languages import Language, mask_one
-from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.entropy import enumerate_sentences
 
 # Small models whose manifold of minimisers is known in closed form.
 
@@ -157,11 +157,6 @@ class Population:
         """Return L(theta) in nats a masked token."""
         return -(self.joint * self.log_f(theta)).sum((-2, -1))
 
-    @property
-    def entropy(self) -> float:
-        """Return the least possible loss, in nats a masked token."""
-        return float(-(self.weights * torch.xlogy(self.conditionals, self.conditionals).sum(-1)).sum())
-
     def kl(self, theta: Float[Tensor, "*batch parameter"]) -> Float[Tensor, "*batch"]:
         """Return how far the loss is above its least, computed without cancellation, in nats."""
         ratio = self.log_f(theta) - self.conditionals.log()
@@ -241,11 +236,8 @@ Potential = Callable[[Hessian], Float[Tensor, ""]]
 Metric = Callable[[Hessian], Float[Tensor, " parameter"]]
 """Diagonal of a preconditioner, from the Hessian."""
 
-RANK_TOLERANCE = 1e-6
-"""A singular value below this share of the largest is zero."""
-
-MOST_STEPS = 40
-"""Gauss-Newton steps to a minimiser, at most; a few are the rule."""
+RANK_TOLERANCE = 1e-6  # a singular value below this fraction of the largest is zero
+MOST_STEPS = 40  # Gauss-Newton steps to a minimiser; a few are the rule
 
 
 def trace_potential(coefficient: float = 0.25) -> Potential:
@@ -332,15 +324,14 @@ def rank_of(population: Population, theta: Float[Tensor, " parameter"]) -> int:
     return int((singular > RANK_TOLERANCE * singular[0]).sum())
 
 
-@dataclass(frozen=True)
-class Flow:
-    """A solution of the flow at given times."""
+class Path(NamedTuple):
+    """Where a flow is at given times, or replicas of an algorithm at given steps."""
 
-    times: Float[Tensor, " time"]
-    theta: Float[Tensor, "time parameter"]
+    times: Tensor
+    theta: Float[Tensor, "time *replica parameter"]
 
     def along(self, population: Population, quantity: Potential) -> Float[Tensor, " time"]:
-        """Return a function of the Hessian at these times."""
+        """Return a function of the Hessian along a flow."""
         return torch.stack([quantity(population.fisher(theta)) for theta in self.theta])
 
 
@@ -370,7 +361,7 @@ def projected_flow(
     times: Float[Tensor, " time"],
     metric: Metric | None = None,
     tolerance: float = 1e-9,
-) -> Flow:
+) -> Path:
     """Integrate the flow along the manifold with an eighth-order Runge-Kutta method.
 
     The velocity lies in the kernel of the Jacobian of the predictions, so that only the integrator's error
@@ -407,7 +398,7 @@ def projected_flow(
         raise ManifoldError(f"The flow has no solution up to {float(times[-1]):g} ({solved.message}).")
     theta = torch.from_numpy(solved.y.T.copy())
     _check_minimiser(population, theta, tolerance, "A point of the flow")
-    return Flow(times, theta)
+    return Path(times, theta)
 
 
 def onto_manifold(
@@ -453,26 +444,8 @@ def _check_minimiser(
 
 # SGD and Adam on freshly sampled labels, many replicas at once (Theorem 3.3).
 
-BLOCK = 4096
-"""Labels drawn at once, about."""
-
-LARGEST = 1e6
-"""A parameter beyond it counts as diverged."""
-
-
-@runtime_checkable
-class Algorithm(Protocol):
-    """A first-order algorithm: from a gradient, and a state of its own, to a change of the parameters."""
-
-    @property
-    def rate(self) -> float:
-        """The learning rate."""
-
-    def begin(self, variance: Float[Tensor, " parameter"], replicas: int) -> tuple[Tensor, ...]:
-        """Return the state before the first step; `variance` is that of the gradient."""
-
-    def update(self, gradient: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Return the change of the parameters and the next state."""
+BLOCK = 4096  # labels drawn at once, about
+LARGEST = 1e6  # a parameter beyond it counts as diverged
 
 
 @dataclass(frozen=True)
@@ -544,25 +517,14 @@ def gradients(
     return torch.autograd.grad(logits, theta, shares * f - labels)[0]
 
 
-class Replicas(NamedTuple):
-    """Where replicas are at given steps."""
-
-    steps: list[int]
-    theta: Float[Tensor, "time replica parameter"]
-
-    def each(self, quantity: Callable[[Tensor], Tensor]) -> Float[Tensor, "time replica"]:
-        """Return a scalar of the parameters, batched over leading axes, at every step."""
-        return quantity(self.theta)
-
-
 def replicate(
     population: Population,
     start: Float[Tensor, "*replica parameter"],
-    algorithm: Algorithm,
+    algorithm: SGD | Adam,
     labels: Labels,
     steps: list[int],
     variance: Float[Tensor, " parameter"] | None = None,
-) -> Replicas:
+) -> Path:
     """Run replicas of an algorithm from one point, and stop at the given steps to look.
 
     Args:
@@ -583,16 +545,12 @@ def replicate(
     wanted, seen = set(steps), []
     for step in range(steps[-1] + 1):
         if step in wanted:
-            seen.append(_checked(theta, algorithm, step))
+            if not (theta.abs() < LARGEST).all():
+                raise NonFiniteLoss(
+                    f"{type(algorithm).__name__} with learning rate {algorithm.rate:g} diverged before step "
+                    f"{step}; the rate times the Hessian's largest eigenvalue must stay well below 2."
+                )
+            seen.append(theta)
         change, state = algorithm.update(gradients(population, theta, batch), state)
         theta, batch = theta + change, next(labels)
-    return Replicas(steps, torch.stack(seen))
-
-
-def _checked(theta: Tensor, algorithm: Algorithm, step: int) -> Tensor:
-    if not (theta.abs() < LARGEST).all():
-        raise NonFiniteLoss(
-            f"{type(algorithm).__name__} with learning rate {algorithm.rate:g} diverged before step {step}; "
-            "the rate times the Hessian's largest eigenvalue must stay well below 2."
-        )
-    return theta
+    return Path(torch.tensor(steps), torch.stack(seen))

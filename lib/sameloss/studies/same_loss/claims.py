@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 from scipy.special import logit
 
 from sameloss.errors import UnreachableKL
 from sameloss.statistics.equal_kl import common_kl, weights_at
-from sameloss.statistics.paired import Paired, holm_levels, paired
+from sameloss.statistics.intervals import Paired, holm_levels, paired
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.experiment import EXPANDED
-from sameloss.training.algorithms import NO_TREATMENT, label
+from sameloss.training.objectives import NO_TREATMENT, label
 
 TOLERANCE = 0.25
 """A published effect is met where the whole interval lies within this fraction of it."""
@@ -31,7 +33,7 @@ MOST_ADVERSARIAL_KL = 2.0
 """An adversary's models have AdamW's loss where their KL ends at no more than this multiple of it."""
 
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
-RATE_SLOPE = "log trace by log rate"
+RATE_SLOPE, R_SQUARED = "log trace by log rate", "r²"
 
 PAPER_DOUBLINGS = 6.0
 PUBLISHED = {
@@ -57,6 +59,10 @@ class Model(NamedTuple):
     steps: int | None = None
 
 
+Value = Callable[[Model], pd.DataFrame]
+"""What is compared of models: by replicate and number of steps, larger where the paper's claim is right."""
+
+
 class Measurements:
     """One language of the table, with its models and rates."""
 
@@ -75,11 +81,12 @@ class Measurements:
         self.lrs = sorted(descents.lr.unique(), reverse=True)
         self.steps = int(descents.steps.max())
 
-    def values(self, of: Model, quantity: str, reading: str = "") -> pd.DataFrame:
+    def values(self, of: Model, quantity: str, reading: str = "", task: str | None = None) -> pd.DataFrame:
         """Return a quantity of a model by replicate and number of steps; of accuracies the tasks' mean."""
         t = self.table
         rows = t[(t.model == of.model) & (t.stage == of.stage) & (t.quantity == quantity)]
         rows = rows[rows.reading == reading] if quantity == "accuracy" else rows
+        rows = rows if task is None else rows[rows.task == task]
         rows = rows if of.lr is None else rows[rows.lr == of.lr]
         rows = rows if of.steps is None else rows[rows.steps == of.steps]
         return rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
@@ -88,18 +95,26 @@ class Measurements:
         """Return a quantity of one checkpoint, by replicate."""
         return self.values(of, quantity, reading).iloc[:, 0]
 
-    def at_equal_kl(
-        self, first: Model, second: Model, value: Callable[[Model], pd.DataFrame]
-    ) -> pd.DataFrame:
-        """Return what two models' complete descents have at the smallest KL that both reach.
+    def accuracy(self, reading: str = EXPANDED, task: str | None = None) -> "Value":
+        """Return what gives a model's accuracy, read in one way; of one task, or the tasks' mean."""
+        return lambda model: self.values(model, "accuracy", reading, task)
+
+    def flatness(self, quantity: str = "trace") -> "Value":
+        """Return what gives minus the logarithm of a model's trace."""
+        return lambda model: -np.log(self.values(model, quantity))
+
+    def at_equal_kl(self, first: Model, second: Model, value: "Value", position: float = 0.0) -> pd.DataFrame:
+        """Return what two models' complete descents have at a KL that both reach.
 
         Args:
             first: one of them; its number of steps is left open.
             second: the other.
             value: by replicate and number of steps.
+            position: of that KL, in its logarithm: 0 is the smallest that both reach, 1 the largest.
 
         Returns:
-            One row a replicate: kl, first, second; without those whose descents have no KL in common.
+            One row a replicate: kl, the values first and second, and the steps that each takes to that KL;
+            without those whose descents have no KL in common.
 
         """
         kls = [self.values(model, "kl") for model in (first, second)]
@@ -108,14 +123,17 @@ class Measurements:
         for replicate in kls[0].index.intersection(kls[1].index):
             own = [kl.loc[replicate].to_numpy() for kl in kls]
             try:
-                target = common_kl(own)
+                smallest = common_kl(own)
             except UnreachableKL:
                 continue
-            ends = (
-                weights_at(k, target) @ v.loc[replicate].to_numpy() for k, v in zip(own, given, strict=True)
-            )
-            rows[replicate] = (target, *ends)
-        return pd.DataFrame.from_dict(rows, orient="index", columns=["kl", "first", "second"])
+            largest = min(kl.max() for kl in own)
+            target = smallest * (largest / smallest) ** position
+            weights = [weights_at(kl, target) for kl in own]
+            ends = [w @ v.loc[replicate].to_numpy() for w, v in zip(weights, given, strict=True)]
+            steps = [w @ kl.columns.to_numpy(float) for w, kl in zip(weights, kls, strict=True)]
+            rows[replicate] = (target, *ends, *steps)
+        columns = ["kl", "first", "second", "first steps", "second steps"]
+        return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
     def doublings(self) -> float:
         """Return how many times the parameters double from the smallest to the largest transformer."""
@@ -142,9 +160,10 @@ COLUMNS = [
         "p",
         "replicates",
         "kl",
+        "steps",
         "published",
     ),
-    *("direction", "size", "reason", "primary"),
+    *("direction", "size", "reason", "note", "primary"),
 ]
 
 
@@ -153,7 +172,8 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
 
     Args:
         table: of measurements, see `experiment.Replicate.table`, with a column `language`.
-        questions: of `QUESTIONS`; all where None. A question that the table has no models for has no row.
+        questions: of `QUESTIONS` that are shown; all where None. A question that the table has no models for
+            has no row. Holm's correction is over all primary rows of the table, whatever is shown of it.
 
     """
     rows = []
@@ -161,7 +181,7 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
         m = Measurements(own)
         blind = _no_better_than_tokens(m)
         for question, ask in QUESTIONS.items():
-            for row in ask(m, str(language)) if questions is None or question in questions else ():
+            for row in ask(m, str(language)):
                 reason = row.get("reason") or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
                 rows.append(row | {"question": question, "language": language, "reason": reason})
     if not rows:
@@ -172,7 +192,31 @@ def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd
     judged = [
         row | _judged(row, next(levels) if first else 0.95) for row, first in zip(rows, primary, strict=True)
     ]
-    return pd.DataFrame(judged).reindex(columns=COLUMNS)
+    for row in judged:
+        row["note"] = _note(row, judged)
+    found = pd.DataFrame(judged).reindex(columns=COLUMNS)
+    return found if questions is None else found[found.question.isin(questions)].reset_index(drop=True)
+
+
+OTHER_CONDITIONS = (
+    *("halfway to the largest common KL", "at the largest common KL", "with label noise, cooled"),
+    *("other rate", "rate falls as 1 / d", "best rate of each"),
+)
+
+OPPOSITE = {"supported": "against", "against": "supported"}
+
+
+def _note(main: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
+    """Return under which other conditions the comparison of a main row concludes the opposite."""
+    opposite = OPPOSITE.get(main["direction"]) if main["row"] == "main" else None
+    names = [
+        row["row"]
+        for row in rows
+        if opposite == row["direction"]
+        and row["row"] in OTHER_CONDITIONS
+        and (row["question"], row["language"]) == (main["question"], main["language"])
+    ]
+    return f"{opposite}: {', '.join(names)}" if opposite and names else None
 
 
 def _row(name: str, differences: pd.Series, unit: str, **more: Any) -> dict[str, Any]:
@@ -264,46 +308,61 @@ def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     if len(m.family) < 2:
         return
     small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
-    accuracy = partial(m.values, quantity="accuracy", reading=EXPANDED)
-    main = m.at_equal_kl(small, large, accuracy)
+    main = m.at_equal_kl(small, large, m.accuracy())
     published = m.scaled(PUBLISHED.get(("size", language)))
     reason = _not_testable(main, published)
-    gain = partial(_gain, m)
-    yield _row("main", main["second"] - main["first"], POINTS, reason=reason, published=published,
-               kl=main.kl.mean(), primary=True)  # fmt: skip
+    gain = partial(_compared, m, unit=POINTS)
+    yield gain("main", small, large, m.accuracy(), reason=reason, published=published, primary=True)
     odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
     odds_published = PUBLISHED_LOG_ODDS.get(language)
     yield _row("main, log-odds", odds, LOG_ODDS, reason=reason, published=odds_published)
-    cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
-    if all(len(m.values(model, "kl")) for model in cooled):
-        ends = [m.value(model, "accuracy", EXPANDED) for model in cooled]
-        kls = [m.value(model, "kl") for model in cooled]
-        moved = _moved(_kl_change(*kls))
-        yield _row("with label noise, cooled", ends[1] - ends[0], POINTS, reason=reason or moved)
-    for lr in m.lrs:
-        if lr != m.lr:
-            yield gain("other rate", small._replace(lr=lr), large._replace(lr=lr), reason=reason)
-    if len(m.lrs) > 1:
-        falling = small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1])
-        yield gain("rate falls as 1 / d", *falling, reason=reason)
-        tuned = Model(m.small, lr=_best_lr(m, m.small)), Model(m.large, lr=_best_lr(m, m.large))
-        yield gain("best rate of each", *tuned, reason=reason)
+    yield from _under_other_conditions(m, m.accuracy(), POINTS, reason)
+    for name, position in {"halfway to the largest common KL": 0.5, "at the largest common KL": 1.0}.items():
+        yield gain(name, small, large, m.accuracy(), position=position)
+    for task in sorted(filter(None, m.table.task.unique())):
+        yield gain(display_name(task), small, large, m.accuracy(task=task))
     for reading in controls(m):
-        yield gain(NAMES.get(reading, reading), small, large, reading=reading)
+        yield gain(NAMES.get(reading, reading), small, large, m.accuracy(reading))
     untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
     yield _row("untrained", untrained[1] - untrained[0], POINTS)
     for name in m.family[1:-1]:
-        yield gain(f"over {m.small}", small, Model(name, lr=m.lr), model=name)
+        yield gain(f"over {m.small}", small, Model(name, lr=m.lr), m.accuracy(), model=name)
     if len(m.others) > 1:
-        yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
+        yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr), m.accuracy())
 
 
-def _gain(
-    m: Measurements, name: str, small: Model, large: Model, reading: str = EXPANDED, **more: Any
-) -> dict[str, Any]:
-    accuracy = partial(m.values, quantity="accuracy", reading=reading)
-    found = m.at_equal_kl(small, large, accuracy)
-    return _row(name, found["second"] - found["first"], POINTS, kl=found.kl.mean(), **more)
+def _compared(
+    m: Measurements, name: str, first: Model, second: Model, value: Value, unit: str,
+    position: float = 0.0, **more: Any,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a row of what the second model has more than the first, both at one KL."""
+    ends = m.at_equal_kl(first, second, value, position)
+    steps = [f"{ends[f'{which} steps'].mean():,.0f}" for which in ("first", "second") if len(ends)]
+    return _row(
+        name, ends["second"] - ends["first"], unit, kl=ends.kl.mean(), steps=" / ".join(steps), **more
+    )
+
+
+def _under_other_conditions(
+    m: Measurements, value: Value, unit: str, reason: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield the comparison of the smallest and the largest model with label noise, and at other rates."""
+    cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
+    kls, taken = ([m.values(model, of) for model in cooled] for of in ("kl", "steps taken"))
+    if all(map(len, kls)):
+        first, second = (value(model).iloc[:, 0] for model in cooled)
+        moved = _moved(_kl_change(*(kl.iloc[:, 0] for kl in kls)))
+        steps = " / ".join(f"{count.to_numpy().mean():,.0f}" for count in taken)
+        yield _row("with label noise, cooled", second - first, unit, reason=reason or moved, steps=steps)
+    rates = {}
+    if len(m.lrs) > 1:
+        (other,) = (lr for lr in m.lrs if lr != m.lr)
+        rates["other rate"] = other, other
+        rates["rate falls as 1 / d"] = m.lrs[0], m.lrs[-1]
+        rates["best rate of each"] = _best_lr(m, m.small), _best_lr(m, m.large)
+    for name, (low, high) in rates.items():
+        pair = Model(m.small, lr=low), Model(m.large, lr=high)
+        yield _compared(m, name, *pair, value, unit, reason=reason)
 
 
 def _not_testable(main: pd.DataFrame, published: float | None) -> str | None:
@@ -336,12 +395,10 @@ def _best_lr(m: Measurements, name: str) -> float:
 
 def steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield what tells whether more steps help once the loss has converged."""
-    yield from _along_plateau(m, lambda model: m.value(model, "accuracy", EXPANDED), POINTS)
+    yield from _along_plateau(m, m.accuracy(), POINTS)
 
 
-def _along_plateau(
-    m: Measurements, value: Callable[[Model], pd.Series], unit: str
-) -> Iterator[dict[str, Any]]:
+def _along_plateau(m: Measurements, value: Value, unit: str) -> Iterator[dict[str, Any]]:
     """Yield last less first checkpoint of every plateau, and of both once they are cooled."""
     kept = sorted(m.table[m.table.stage == "plateau"].steps.unique())
     if len(kept) < 2:
@@ -353,9 +410,10 @@ def _along_plateau(
         changes, moves = {}, {}
         for name in names:
             early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
-            changes[name] = value(late) - value(early)
+            changes[name] = value(late).iloc[:, 0] - value(early).iloc[:, 0]
             moves[name] = _kl_change(m.value(early, "kl"), m.value(late, "kl"))
-            yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]))
+            steps = " / ".join(f"{m.value(model, 'steps taken').mean():,.0f}" for model in (early, late))
+            yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]), steps=steps)
         own = [name for name in m.family if name in changes]
         if stage == "plateau" and own:
             mean = pd.concat([changes[name] for name in own], axis=1).mean(axis=1)
@@ -378,32 +436,21 @@ def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]
     if len(m.family) < 2:
         return
     published = m.scaled(PUBLISHED.get(("flatness by size", language)))
-    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
-    yield _flatter(m, "main", small, large, published=published, primary=True)
-    for lr in m.lrs:
-        if lr != m.lr:
-            yield _flatter(m, "other rate", small._replace(lr=lr), large._replace(lr=lr))
-    if len(m.lrs) > 1:
-        yield _flatter(m, "rate falls as 1 / d", small._replace(lr=m.lrs[0]), large._replace(lr=m.lrs[-1]))
-    forms = {"relative to squared weights": "relative", "enlarged to one width": "enlarged"}
+    pair = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
+    flatter = partial(_compared, m, unit=RATIO)
+    yield flatter("main", *pair, m.flatness(), published=published, primary=True)
+    yield from _under_other_conditions(m, m.flatness(), RATIO)
+    forms = {"relative to squared weights": "relative trace", "enlarged to one width": "enlarged trace"}
     for name, quantity in forms.items():
-        if (m.table[m.table.model == m.small].quantity == f"{quantity} trace").any():
-            yield _flatter(m, name, small, large, quantity=f"{quantity} trace")
+        if (m.table[m.table.model == m.small].quantity == quantity).any():
+            yield flatter(name, *pair, m.flatness(quantity))
     if len(m.others) > 1:
-        yield _flatter(m, "LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr))
-
-
-def _flatter(
-    m: Measurements, name: str, first: Model, second: Model, quantity: str = "trace", **more: Any
-) -> dict[str, Any]:
-    """Return the log ratio of the traces of two models, the first over the second, at one KL."""
-    found = m.at_equal_kl(first, second, lambda model: np.log(m.values(model, quantity)))
-    return _row(name, found["first"] - found["second"], RATIO, kl=found.kl.mean(), **more)
+        yield flatter("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr), m.flatness())
 
 
 def flatness_by_steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
     """Yield what tells whether models that were trained for longer are flatter."""
-    yield from _along_plateau(m, lambda model: -np.log(m.value(model, "trace")), RATIO)
+    yield from _along_plateau(m, m.flatness(), RATIO)
 
 
 def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
@@ -414,10 +461,9 @@ def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]
     slopes = []
     for name in m.models:
         pair = Model(name, lr=high), Model(name, lr=low)
-        found = m.at_equal_kl(*pair, lambda model: np.log(m.values(model, "trace")))
-        slope = (found["first"] - found["second"]) / np.log(high / low)
-        slopes.append(slope)
-        yield _row("one size", slope, RATE_SLOPE, model=name, kl=found.kl.mean(), judged=False)
+        ends = m.at_equal_kl(*pair, m.flatness())
+        slopes.append((ends["second"] - ends["first"]) / np.log(high / low))
+        yield _row("one size", slopes[-1], RATE_SLOPE, model=name, kl=ends.kl.mean(), judged=False)
     yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all", judged=False)
 
 
@@ -463,10 +509,21 @@ def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, An
         own_reasons += _unlike(m, x, y)
         yield _row("one model", slopes[-1], SLOPE, model=name, reason="; ".join(own_reasons) or None)
         reasons += own_reasons
+    yield from _between_sizes(m)
     if slopes:
         mean = pd.concat(slopes, axis=1).mean(axis=1)
         yield _row("main", mean, SLOPE, model="all", reason="; ".join(dict.fromkeys(reasons)) or None,
                    primary=True)  # fmt: skip
+
+
+def _between_sizes(m: Measurements) -> Iterator[dict[str, Any]]:
+    """Yield Figure 5's regression of accuracy on minus the log trace, over sizes at the end of training."""
+    ends = [Model(name, lr=m.lr, steps=m.steps) for name in m.family]
+    if len(ends) > 2:
+        x, y = (pd.concat([value(end) for end in ends], axis=1) for value in (m.flatness(), m.accuracy()))
+        fits = [stats.linregress(x.loc[replicate], y.loc[replicate]) for replicate in x.index]
+        yield _row("between sizes", pd.Series([fit.slope for fit in fits]), SLOPE, judged=False)
+        yield _row("between sizes, r²", pd.Series([fit.rvalue**2 for fit in fits]), R_SQUARED, judged=False)
 
 
 def _unlike(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> list[str]:
@@ -484,68 +541,64 @@ def _unlike(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> lis
 
 
 def _beside_adamw(
-    m: Measurements, algorithms: Collection[str], quantity: str
-) -> dict[str, tuple[pd.Series, float]]:
-    """Return what other algorithms' models have less AdamW's, at one KL, and that KL: the log of a trace."""
+    m: Measurements, algorithms: Collection[str], value: Value, unit: str, *, less: bool = False
+) -> dict[str, dict[str, Any]]:
+    """Return a row for each algorithm: what its models have more, or less, than AdamW's, at one KL."""
     stages = m.table[m.table.stage.str.startswith("descent: ")].drop_duplicates(["model", "stage"])
-    found = {}
-    for row in stages.itertuples():
-        name = row.stage.removeprefix("descent: ")
+    rows = {}
+    for trained in stages.itertuples():
+        name = trained.stage.removeprefix("descent: ")
         if name.partition(",")[0] in algorithms:
-            pair = Model(row.model, lr=m.lr), Model(row.model, row.stage)
-            ends = m.at_equal_kl(*pair, partial(_of_checkpoints, m, quantity))
-            found[name] = (ends["second"] - ends["first"], float(ends.kl.mean()))
-    return found
-
-
-def _of_checkpoints(m: Measurements, quantity: str, model: Model) -> pd.DataFrame:
-    return (
-        m.values(model, quantity, EXPANDED) if quantity == "accuracy" else np.log(m.values(model, quantity))
-    )
+            pair = [Model(trained.model, lr=m.lr), Model(trained.model, trained.stage)]
+            first, second = reversed(pair) if less else pair
+            rows[name] = _compared(m, "one algorithm", first, second, value, unit, model=name)
+    return rows
 
 
 def _adversaries(
-    m: Measurements, question: str, language: str, quantity: str, unit: str, sign: int
+    m: Measurements, question: str, language: str, value: Value, unit: str
 ) -> Iterator[dict[str, Any]]:
     """Yield by how much an adversary's models are worse, or sharper, than AdamW's, a row for each strength.
 
     The main one is the strongest that ends near AdamW's loss.
     """
-    published = PUBLISHED.get((question, language))
-    found = _beside_adamw(m, ["adversarial"], quantity)
-    if not found:
+    rows = _beside_adamw(m, ["adversarial"], value, unit, less=True)
+    if not rows:
         return
     (model,) = m.table[m.table.stage.str.startswith("descent: adversarial")].model.unique()
-    own = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), "kl") for name in found}
+    own = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), "kl") for name in rows}
     ordinary = m.value(Model(model, lr=m.lr, steps=m.steps), "kl")
     near = [n for n, kl in own.items() if np.log(kl / ordinary).mean() <= np.log(MOST_ADVERSARIAL_KL)]
     if near:
-        differences, kl = found[near[-1]]
-        yield _row("main", sign * differences, unit, model=near[-1], kl=kl, published=published, primary=True)
+        yield rows[near[-1]] | {
+            "row": "main",
+            "published": PUBLISHED.get((question, language)),
+            "primary": True,
+        }
     else:
         reason = "no adversary's models come near AdamW's loss"
         yield _row("main", pd.Series(dtype=float), unit, reason=reason, primary=True)
-    for name, (differences, kl) in found.items():
-        yield _row("one strength", sign * differences, unit, model=name, kl=kl)
+    yield from (row | {"row": "one strength"} for row in rows.values())
 
 
 REGULARISERS = ("sam", "trace-penalty", "dropout", "weight-decay")
 
 
-def _regularisers(m: Measurements, quantity: str, unit: str, sign: int) -> Iterator[dict[str, Any]]:
+def _regularisers(m: Measurements, value: Value, unit: str) -> Iterator[dict[str, Any]]:
     """Yield by how much regularised models are flatter, or better, than AdamW's; SAM's is the main row."""
-    for name, (differences, kl) in _beside_adamw(m, REGULARISERS, quantity).items():
+    for name, row in _beside_adamw(m, REGULARISERS, value, unit).items():
         main = name.startswith("sam")
-        row = "main" if main else "one regulariser"
-        yield _row(row, sign * differences, unit, model=name, kl=kl, primary=main)
+        yield row | {"row": "main" if main else "one regulariser", "primary": main}
 
 
-def _variant(m: Measurements, algorithm: str, **main: Any) -> Iterator[dict[str, Any]]:
-    """Yield what a variant of training changes: accuracy, judged as `main` says, and the trace."""
-    for name, (differences, kl) in _beside_adamw(m, [algorithm], "accuracy").items():
-        yield _row("main", differences, POINTS, model=name, kl=kl, **main)
-    for name, (differences, kl) in _beside_adamw(m, [algorithm], "trace").items():
-        yield _row("trace", -differences, RATIO, model=name, kl=kl, judged=False)
+def _variant(m: Measurements, algorithm: str, margin: float | None = None) -> Iterator[dict[str, Any]]:
+    """Yield what a variant of training changes: accuracy, judged where there is a margin, and the trace."""
+    for row in _beside_adamw(m, [algorithm], m.accuracy(), POINTS).values():
+        about = {name: row[name] for name in ("model", "kl", "steps")}
+        judged = {"margin": margin, "judged": margin is not None, "primary": margin is not None}
+        yield _row("main", pd.Series(row["differences"]), POINTS, **about, **judged)
+    for row in _beside_adamw(m, [algorithm], m.flatness(), RATIO).values():
+        yield row | {"row": "trace", "judged": False}
 
 
 QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = {
@@ -556,13 +609,13 @@ QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = 
     "flatness by rate": flatness_by_rate,
     "flatness as a cause": flatness_as_a_cause,
     "lookup": lookup,
-    "adversary": lambda m, language: _adversaries(m, "adversary", language, "accuracy", POINTS, -1),
+    "adversary": lambda m, language: _adversaries(m, "adversary", language, m.accuracy(), POINTS),
     "flatness by adversary": lambda m, language: _adversaries(
-        m, "flatness by adversary", language, "trace", RATIO, 1
+        m, "flatness by adversary", language, m.flatness(), RATIO
     ),
-    "flatness by regularisers": lambda m, _: _regularisers(m, "trace", RATIO, -1),
-    "accuracy by regularisers": lambda m, _: _regularisers(m, "accuracy", POINTS, 1),
-    "mask rate": lambda m, _: _variant(m, "mask-rate", margin=LITTLE_ACCURACY, primary=True),
-    "post-LN": lambda m, _: _variant(m, "post-ln", judged=False),
+    "flatness by regularisers": lambda m, _: _regularisers(m, m.flatness(), RATIO),
+    "accuracy by regularisers": lambda m, _: _regularisers(m, m.accuracy(), POINTS),
+    "mask rate": lambda m, _: _variant(m, "mask-rate", LITTLE_ACCURACY),
+    "post-LN": lambda m, _: _variant(m, "post-ln"),
 }
 """The questions by name, in the order of the protocol."""

@@ -13,7 +13,7 @@ from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
 from sameloss.models.sizes import LADDER, PRINTED_D_INTER
-from sameloss.runs.flatness import predictions
+from sameloss.runs.measurements import predictions
 
 
 def function_table(model: Encoder, masked: Batch) -> pd.DataFrame:

@@ -15,20 +15,19 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sameloss.languages import Language, LanguageSpec, PCFGSpec, Sentences, mask_one
-from sameloss.languages.enumeration import enumerate_sentences
+from sameloss.languages.entropy import enumerate_sentences
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.gradient_norms import recordings
-from sameloss.measures.flatness.hessian import dense_hessian
-from sameloss.measures.flatness.hutchinson import hutch_plus_plus_trace, hutchinson_trace
-from sameloss.measures.flatness.learning_coefficient import local_learning_coefficient
+from sameloss.measures.flatness.hessian import dense_hessian, hutch_plus_plus_trace, hutchinson_trace
+from sameloss.measures.flatness.sharpness import local_learning_coefficient
 from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace, minibatch_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import deepen, widen
 from sameloss.models.reparametrise import REPARAMETRISATIONS
-from sameloss.runs.flatness import MEASURES, LastCheckpointRun, flatness_measures, predictions
-from sameloss.runs.held_out import held_out_conditionals, held_out_masked
+from sameloss.runs.measurements import MEASURES, LastCheckpointRun, flatness_measures, predictions
+from sameloss.runs.sampling import held_out_conditionals, held_out_masked
 from sameloss.seeds import stream_seed
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.same_loss.experiment import Replicate
 

@@ -14,11 +14,16 @@ import torch
 from sameloss.device import best_device
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences, TeacherSpec
 from sameloss.languages.entropy import context_information
-from sameloss.languages.labels import LabelKind
+from sameloss.languages.language import LabelKind
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.measures.downstream.finetune import FinetuneSettings, finetune
-from sameloss.measures.downstream.optimal_probe import OptimalProbe
-from sameloss.measures.downstream.probe import contextual_features, one_hot_features, random_expansion
+from sameloss.measures.downstream import (
+    FinetuneSettings,
+    OptimalProbe,
+    contextual_features,
+    finetune,
+    one_hot_features,
+    random_expansion,
+)
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.measures.saturation import bag_of_words_kl, divergences
 from sameloss.models.encoder import EncoderShape
@@ -26,21 +31,24 @@ from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cool_down import CoolDown
-from sameloss.runs.flatness import MEASURES, flatness_measures
-from sameloss.runs.held_out import HeldOutConditionals, held_out_conditionals, held_out_masked
-from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling, LabelledSentences
+from sameloss.runs.measurements import MEASURES, flatness_measures
+from sameloss.runs.pretraining import CoolDown, Pretraining
+from sameloss.runs.sampling import (
+    CorpusSampling,
+    Downstream,
+    HeldOutConditionals,
+    LabelledSampling,
+    LabelledSentences,
+    held_out_conditionals,
+    held_out_masked,
+)
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
-from sameloss.statistics.bootstrap import Estimate
+from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Run, Store
-from sameloss.studies.config import Config, param
-from sameloss.studies.parameters import MOST_SEEDS
-from sameloss.training.algorithms import EXACT, NO_TREATMENT, label, recipe
-from sameloss.training.execution import PLAIN, Execution
-from sameloss.training.loop import Optimisation
-from sameloss.training.objectives import ORDINARY, Objective
+from sameloss.studies.parameters import MOST_SEEDS, Config, param
+from sameloss.training.loop import PLAIN, Execution, Optimisation
+from sameloss.training.objectives import EXACT, NO_TREATMENT, ORDINARY, Objective, label, recipe
 
 # The languages, and the models that are trained on them.
 
@@ -157,6 +165,7 @@ class Experiment(Config):
     plateau_lr: float = 0.001
     controls: bool = True  # whether the smallest and the widest model are read in all ways
     algorithm_model: str = "d48"  # trained by other algorithms
+    algorithm_seeds: int | None = None  # replicates of the pages on them; None: all
     algorithms: tuple[Algorithm, ...] = ()
     treated_models: tuple[str, ...] = ()  # made flatter and sharper from the longest descent
     treatments: tuple[Algorithm, ...] = TREATMENTS
@@ -705,6 +714,7 @@ LAPTOP = replace(
     plateau_models=("d24",),
     controls=False,
     algorithm_model="d24",
+    algorithm_seeds=1,
     algorithms=(("adversarial", 0.012), ("sam", 0.05), ("mask-rate", 0.15)),
     treated_models=("d24",),
     treatment_steps=500,
@@ -718,11 +728,13 @@ LAPTOP = replace(
     estimator_sentences=4096,
     language_sentences=10_000,
 )
-"""The same at the smallest scale that shows it: two sizes, two draws, half as many steps, no controls."""
+"""The same at the smallest scale that shows it: two sizes, two draws, one for other algorithms, half as many
+steps, no controls."""
 
 SMOKE = replace(
     LAPTOP,
     name="smoke",
+    algorithm_seeds=None,
     setups=(
         _GRAMMAR._replace(models={name: SIZES["laptop"][name] for name in ("d8", "d16")}, seeds=(4, 5)),
         _HMM._replace(models={"lstm16": LSTMS["lstm16"]}, seeds=(1, 2)),

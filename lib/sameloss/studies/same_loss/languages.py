@@ -10,8 +10,7 @@ from torch import Tensor
 
 from sameloss.errors import LanguageError
 from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, substituted_conditionals
-from sameloss.languages.autoregressive.autoregressive import FILLINGS, fillings, sum_of_fillings
-from sameloss.languages.autoregressive.teacher import STAND_IN_NOTE
+from sameloss.languages.autoregressive import FILLINGS, STAND_IN_NOTE, fillings, sum_of_fillings
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.runs.sampling import Calibration, LanguageMeasurement
@@ -20,7 +19,7 @@ from sameloss.store.store import Run, Store
 from sameloss.studies.same_loss.experiment import PAPER, Experiment, Setup
 
 if TYPE_CHECKING:
-    from sameloss.languages.autoregressive.hub import HubTeacher, HubTeacherSpec
+    from sameloss.languages.autoregressive import HubTeacher, HubTeacherSpec
 
 ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
 """Masked entropy of the paper's languages, nats a token: the best possible loss (Section 2.3)."""
@@ -159,7 +158,7 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
 
 
 def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
-    from sameloss.languages.autoregressive.hub import glue_task  # transformers takes seconds
+    from sameloss.languages.autoregressive import glue_task  # transformers takes seconds
 
     rows = []
     for name in ("qnli", "sst2"):

@@ -62,7 +62,7 @@ class ExperimentPage(Page[Experiment]):
             treated = (size,) if e.treated_models and e.size != "all" else e.treated_models
             chosen = tuple(how for how in e.algorithms if how[0] in ALGORITHMS[self.name])
             e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated,
-                        descent_models=(size, *treated))  # fmt: skip
+                        descent_models=(size, *treated), seeds=e.seeds or e.algorithm_seeds)  # fmt: skip
         self.config = e
         for replicate in e.replicates():
             if not replicate.models:
@@ -126,7 +126,7 @@ class RecordPage(ExperimentPage):
         """Return the number of finished replicates."""
         return len(self.finished())
 
-    def record_tables(self) -> dict[str, pd.DataFrame]:
+    def tables(self) -> dict[str, pd.DataFrame]:
         """Return the one table from which every answer follows."""
         tables = [replicate.table(self.store) for replicate in self.finished()]
         return {"measurements": pd.concat(tables, ignore_index=True)}
@@ -196,7 +196,7 @@ def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment
         if values.get(name) is not None and values.get(other) in (None, REAL_OPT):
             raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
     if opt != REAL_OPT:
-        from sameloss.languages.autoregressive.hub import HubTeacherSpec  # transformers takes seconds
+        from sameloss.languages.autoregressive import HubTeacherSpec  # transformers takes seconds
 
         config = _replaced(
             config, "opt", HubTeacherSpec.of(opt, values.get("opt_corpus")), ()

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sameloss.runs.flatness import MEASURES
-from sameloss.statistics.paired import paired
+from sameloss.runs.measurements import MEASURES
+from sameloss.statistics.intervals import paired
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss.claims import EXPANDED, LOG_ODDS, POINTS, RATIO
+from sameloss.studies.same_loss.claims import EXPANDED, LOG_ODDS, POINTS, R_SQUARED, RATIO
 
 QUESTIONS = {
     "size": "At one loss, are larger models better?",
@@ -84,6 +84,8 @@ def effect_in_words(row: pd.Series) -> str:
     >>> effect_in_words(row)
     '+3.1 points (2.0 to 4.2; 8 draws)'
     """
+    if row.unit == R_SQUARED:
+        return f"{row['mean']:.2f}"
     forms = {POINTS: "{:+.1f}", RATIO: "{:.2f}", LOG_ODDS: "{:+.2f}"}
     form, unit = forms.get(row.unit, "{:.2f}"), {RATIO: "times", POINTS: "points"}.get(row.unit, row.unit)
     plain = form.replace("+", "")
@@ -94,53 +96,6 @@ def effect_in_words(row: pd.Series) -> str:
     return f"{form.format(row['mean'])} {unit} ({ends}{int(row.replicates)} {draws})"
 
 
-def verdict_in_words(row: pd.Series) -> str:
-    """Return the two words of a verdict, or why there is none."""
-    if row.direction == "not testable":
-        return f"not testable: {row.reason}"
-    return row.direction if not isinstance(row["size"], str) else f"{row.direction}, {row['size']}"
-
-
-def findings(answers: pd.DataFrame) -> pd.DataFrame:
-    """Return the main answer to each question on each language in words, with the page that has it.
-
-    Returns:
-        question, page, language, effect, published, `direction`, and `size`, the second word of the verdict
-        or why there is none.
-
-    """
-    page_of = {question: page for page, own in PAGES.items() for question in own}
-    chosen = answers[(answers.row == "main") & (answers.direction != "not judged")]
-    return pd.DataFrame(
-        {
-            "question": chosen.question.map(QUESTIONS),
-            "page": chosen.question.map(page_of),
-            "language": chosen.language.map(LANGUAGES),
-            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
-            "published": [published_in_words(row) for _, row in chosen.iterrows()],
-            "direction": chosen.direction,
-            "size": chosen["size"].fillna(chosen.reason).fillna(""),
-        }
-    )
-
-
-def answer_in_words(answers: pd.DataFrame, question: str) -> str:
-    """Return the main answer to a question on each language, as Markdown."""
-    found = findings(answers[answers.question == question])
-    said = [
-        f"{row.language}, {row.effect}"
-        + (f", the paper {row.published}" if row.published != "–" else "")
-        + f": *{row.direction}*"
-        + (f" ({row.size})" if row.size else "")
-        for row in found.itertuples()
-    ]
-    return (
-        "**Found**: "
-        + ("; ".join(said) or "nothing yet, for no model of the record was trained for it")
-        + "."
-    )
-
-
 def published_in_words(row: pd.Series) -> str:
     """Return a published effect in its unit."""
     if pd.isna(row.published):
@@ -148,33 +103,79 @@ def published_in_words(row: pd.Series) -> str:
     return f"{row.published:.2f}" if row.unit == RATIO else f"{row.published:+.1f}"
 
 
-def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
-    """Return the main answers to some questions as readers see them, one line a question and language."""
+def second_words(row: pd.Series) -> str:
+    """Return what stands behind a direction: the size or the reason, and what concludes otherwise."""
+    words = [word for word in (row["size"], row.reason) if isinstance(word, str)]
+    return "; but ".join([*words[:1], *([row.note] if isinstance(row.note, str) else [])])
+
+
+def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
+    """Return the main answer to each question on each language in words, with the page that has it."""
+    page_of = {question: page for page, own in PAGES.items() for question in own}
     chosen = answers[(answers.row == "main") & answers.question.isin(list(questions))]
+    rows = [row for _, row in chosen.iterrows()]
     return pd.DataFrame(
         {
             "question": chosen.question.map(QUESTIONS),
+            "page": chosen.question.map(page_of),
             "language": chosen.language.map(LANGUAGES),
-            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
-            "paper": [published_in_words(row) for _, row in chosen.iterrows()],
-            "verdict": [verdict_in_words(row) for _, row in chosen.iterrows()],
+            "effect": list(map(effect_in_words, rows)),
+            "published": list(map(published_in_words, rows)),
+            "direction": chosen.direction,
+            "size": list(map(second_words, rows)),
         }
     )
 
 
-def control_table(answers: pd.DataFrame, question: str, language: str) -> pd.DataFrame:
-    """Return every effect of a question on one language, as far as there are models for it."""
-    chosen = answers[
-        (answers.question == question) & (answers.language == language) & answers["mean"].notna()
+def answer_in_words(answers: pd.DataFrame, question: str) -> str:
+    """Return the main answer to a question on each language, as Markdown."""
+    said = [
+        f"{row.language}, {row.effect}"
+        + (f", the paper {row.published}" if row.published != "–" else "")
+        + f": *{row.direction}*"
+        + (f" ({row.size})" if row.size else "")
+        for row in findings(answers, [question]).itertuples()
     ]
-    return pd.DataFrame(
+    missing = "nothing yet, for no model of the record was trained for it"
+    return f"**Found**: {'; '.join(said) or missing}."
+
+
+def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
+    """Return the main answers to some questions as readers see them, one line a question and language."""
+    table = findings(answers, questions)
+    verdict = [": ".join(filter(None, words)) for words in zip(table.direction, table["size"], strict=True)]
+    shown = table[["question", "language", "effect", "published"]].rename(columns={"published": "paper"})
+    return shown.assign(verdict=verdict)
+
+
+def chance_in_words(answers: pd.DataFrame) -> str:
+    """Return how many judged intervals lie wholly to one side of no effect, and how many would by chance."""
+    judged = answers[(answers.direction != "not judged") & answers.low.notna()]
+    none = (judged.unit == RATIO).astype(float)  # a ratio of one
+    beyond = int(((judged.low > none) | (judged.high < none)).sum())
+    return (
+        f"Of {len(judged)} judged intervals, main comparisons and controls, {beyond} lie wholly to one "
+        f"side of no effect; were there none anywhere, about {0.05 * len(judged):.1f} would. Rows of the "
+        "same models are not independent."
+    )
+
+
+def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
+    """Return every effect of a question, as far as there are models for it."""
+    chosen = answers[(answers.question == question) & answers["mean"].notna()]
+    rows = [row for _, row in chosen.iterrows()]
+    table = pd.DataFrame(
         {
-            "comparison": [row_name(row) for row in chosen.itertuples()],
-            "effect": [effect_in_words(row) for _, row in chosen.iterrows()],
-            "KL": chosen.kl.to_numpy(),
-            "verdict": [verdict_in_words(row) for _, row in chosen.iterrows()],
+            "language": chosen.language.map(LANGUAGES),
+            "comparison": list(map(row_name, rows)),
+            "effect": list(map(effect_in_words, rows)),
+            "KL": chosen.kl,
+            "steps": chosen.steps.fillna(""),
+            "verdict": [": ".join(filter(None, (row.direction, second_words(row)))) for row in rows],
         }
     )
+    empty = [name for name in ("KL", "steps") if table[name].isin(["", np.nan]).all()]
+    return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
 
 def model_table(table: pd.DataFrame) -> pd.DataFrame:

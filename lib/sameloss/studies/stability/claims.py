@@ -1,14 +1,14 @@
 """What twin trainings showed, and the thesis' claims and statements, judged by it."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from sameloss.statistics.bootstrap import UNDEFINED, Interval, seed_interval
+from sameloss.statistics.intervals import UNDEFINED, Interval, seed_interval
 from sameloss.studies.stability.experiment import (
     CNN,
     CNN_MOMENTUM,
@@ -22,27 +22,18 @@ from sameloss.studies.stability.experiment import (
     THEIRS_LR,
     Kind,
 )
-from sameloss.studies.stability.theory import BOUNDED, exponent
-from sameloss.studies.stability.training import GRID, barrier
+from sameloss.studies.stability.theory import BOUNDED, exponent, gap_bound
 from sameloss.studies.statement import Check, Statement, check_table
-from sameloss.studies.verdict import Claim, Judged, Topic
+from sameloss.studies.verdict import Claim, Topic
 
 # What twin trainings found, put side by side: by seed and size, and as exponents of the size.
 
 Seeds = Float[np.ndarray, " seed"]
 
-T = TypeVar("T")
-
-Over = Literal["max", "high", "mean"]
-"""What is taken of a seed's pairs: the thesis takes the largest; `high` is their quantile of 80 %."""
-
-HIGH = 0.8
-"""Of six pairs it is the second largest."""
-
-STOPS = 3
+GAP, BETA = "gap cross-entropy", "beta cross-entropy"
 
 MIDDLE = 1
-"""The stop that all is about where no other is named: the thesis' 100,000 steps."""
+"""Of three stops the one that all is about where no other is named: the thesis' 100,000 steps."""
 
 
 @dataclass(frozen=True)
@@ -51,50 +42,34 @@ class Stability:
 
     kinds: tuple[Kind, ...]
     sizes: tuple[int, ...]
-    table: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
+    twins: pd.DataFrame  # one row a kind, size, seed, pair and step, with the columns of `twin_table`
     falls: pd.DataFrame  # from `falls_of`
-    whole: bool = True  # with all kinds of its preset; a record may be older than one
-
-    def kind(self, name: str) -> Kind | None:
-        """Return a kind of training, if it is one of these."""
-        return next((kind for kind in self.kinds if kind.name == name), None)
-
-    @property
-    def deep(self) -> tuple[Kind, ...]:
-        """Return the kinds whose loss is not convex."""
-        return tuple(kind for kind in self.kinds if kind.deep)
 
     def at(self, kind: Kind, stop: int = MIDDLE) -> pd.DataFrame:
         """Return what was measured of a kind at a stop."""
-        return self.table[(self.table.kind == kind.name) & (self.table.step == kind.stops[stop])]
+        return self.twins[(self.twins.kind == kind.name) & (self.twins.step == kind.stops[stop])]
 
-    def values(
-        self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE
-    ) -> Float[np.ndarray, "seed size"]:
-        """Return a measure, of each seed's pairs the largest, a high quantile or the mean."""
-        pairs = self.at(kind, stop).groupby(["seed", "size"])[measure]
-        found = pairs.quantile(HIGH) if over == "high" else pairs.agg(over)
-        return found.unstack("size")[list(self.sizes)].to_numpy()
+    def values(self, kind: Kind, measure: str, over: str = "max", stop: int = MIDDLE) -> np.ndarray:
+        """Return a measure by seed and size: of pairs the largest, as in the thesis, or what `over` names."""
+        by_seed = self.at(kind, stop).groupby(["seed", "size"])[measure].agg(over)
+        return by_seed.unstack("size")[list(self.sizes)].to_numpy()
 
-    def exponents(self, kind: Kind, measure: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+    def exponents(self, kind: Kind, measure: str, over: str = "max", stop: int = MIDDLE) -> Seeds:
         """Return the exponent of the size of the sample, seed by seed."""
         return exponent(self.sizes, self.values(kind, measure, over, stop))
 
-    def slower(self, kind: Kind, measure: str, than: str, over: Over = "max", stop: int = MIDDLE) -> Seeds:
+    def slower(self, kind: Kind, measure: str, than: str = GAP, stop: int = MIDDLE) -> Seeds:
         """Return by how much a measure falls less steeply with the size than another, seed by seed."""
-        return self.exponents(kind, measure, over, stop) - self.exponents(kind, than, over, stop)
-
-    def barriers(self, kind: Kind, seen: str = "test") -> pd.DataFrame:
-        """Return by how many points of accuracy each path falls, by size, seed and pair."""
-        return self.falls[(self.falls.kind == kind.name) & (self.falls.seen == seen)]
+        return self.exponents(kind, measure, stop=stop) - self.exponents(kind, than, stop=stop)
 
     def worst_barrier(self, kind: Kind) -> Seeds:
         """Return the largest fall of each seed's paths, in points of test accuracy."""
-        return self.barriers(kind).groupby("seed").barrier.max().to_numpy()
+        falls = self.falls[(self.falls.kind == kind.name) & (self.falls.seen == "test")]
+        return falls.groupby("seed").barrier.max().to_numpy()
 
 
 def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
-    """Return by how many points accuracy falls between the ends of each path.
+    """Return by how many points accuracy falls between the ends of each path, below the worse of them.
 
     Args:
         paths: accuracies `test` and `trained` (shares) by kind, size, seed, pair and alpha.
@@ -104,22 +79,25 @@ def falls_of(paths: pd.DataFrame) -> pd.DataFrame:
 
     """
     about = ["kind", "size", "seed", "pair"]
-    rows = [
-        (*where, seen, 100 * float(barrier(path.sort_values("alpha")[seen].to_numpy(), GRID)))
-        for where, path in paths.groupby(about, sort=False)
-        for seen in ("test", "trained")
-    ]
-    return pd.DataFrame(rows, columns=[*about, "seen", "barrier"])
+    ends, between = paths[paths.alpha.isin([0, 1])], paths[paths.alpha.between(0, 1)]
+    lowest = [part.groupby(about, sort=False)[["test", "trained"]].min() for part in (ends, between)]
+    falls = 100 * (lowest[0] - lowest[1])
+    return falls.rename_axis(columns="seen").stack().rename("barrier").reset_index()
+
+
+def gap_bounds(found: Stability) -> pd.DataFrame:
+    """Return gap and bound (2.1) for each bounded loss, model and size, from the largest over all pairs."""
+    rows = []
+    for kind, loss, size in product(found.kinds, BOUNDED, found.sizes):
+        pairs = found.at(kind).query("size == @size")
+        gap, beta = (float(pairs[f"{measure} {loss}"].max()) for measure in ("gap", "beta"))
+        rows.append((kind.name, loss, size, gap, beta, gap_bound(beta, size)))
+    return pd.DataFrame(rows, columns=["model", "loss", "m", "gap", "β", "bound"])
 
 
 def over_seeds(values: Seeds) -> Interval:
     """Return the mean over seeds with its interval; undefined where a seed has no value."""
-    return UNDEFINED if not len(values) or np.isnan(values).any() else seed_interval(values)
-
-
-def least(cases: Sequence[T], effect: Callable[[T], Seeds]) -> Seeds:
-    """Return of every seed the least effect of some cases; of none nothing."""
-    return np.min([effect(case) for case in cases], 0) if cases else np.array([])
+    return UNDEFINED if np.isnan(values).any() else seed_interval(values)
 
 
 # The thesis' claims on stability (Karp 2024, Chapter 2), each with its tolerance and its effect.
@@ -129,8 +107,6 @@ def least(cases: Sequence[T], effect: Callable[[T], Seeds]) -> Seeds:
 # of small ones its directions are judged. Tolerances are fixed before the runs that they judge.
 
 PAGE = "ii2_stability"
-
-OURS = "this book"
 
 AGREE = 0.35
 """Exponents that differ by less count as the same."""
@@ -147,16 +123,60 @@ POINTS = 2.0
 FITTED = 0.005
 """A model that errs on no more of its sample has fitted it."""
 
-CE = "cross-entropy"
+EVERY = "every network"
+"""In the place of a kind's name: all that are not convex."""
 
-GAP, BETA = f"gap {CE}", f"beta {CE}"
+Effect = Callable[[Stability, Kind], Seeds]
 
 
-@dataclass(frozen=True)
-class StabilityClaim(Claim):
-    """A claim about twins."""
+def effect_of(name: str, effect: Effect) -> Callable[[Stability], Interval]:
+    """Return the effect of a kind of training, or the least of `EVERY`; undefined where there is none."""
 
-    effect: Callable[[Stability], Interval]
+    def judged(found: Stability) -> Interval:
+        kinds = [k for k in found.kinds if k.name == name or (name == EVERY and not k.network.convex)]
+        return over_seeds(np.min([effect(found, kind) for kind in kinds], 0)) if kinds else UNDEFINED
+
+    return judged
+
+
+def slower(measure: str, than: str = GAP, by: float = 0.0) -> Effect:
+    """Return by how much a measure falls less steeply than another, beyond a margin."""
+    return lambda found, kind: found.slower(kind, measure, than) - by
+
+
+def without_z(loss: str) -> Effect:
+    """Return by how much β falls less steeply than the gap of the same loss, z left out."""
+    return slower(f"others {loss}", f"gap {loss}")
+
+
+def above(measure: str, floor: float = 0.0) -> Effect:
+    """Return by how much an exponent lies above a number."""
+    return lambda found, kind: found.exponents(kind, measure) - floor
+
+
+def steepness(measure: str) -> Effect:
+    """Return minus the exponent of a measure."""
+    return lambda found, kind: -found.exponents(kind, measure)
+
+
+def at_every_stop(found: Stability, kind: Kind) -> Seeds:
+    """Return the least advantage of the gap over β at the three stops."""
+    return np.min([found.slower(kind, BETA, stop=stop) for stop in range(3)], 0)
+
+
+def gaps_agree(found: Stability, kind: Kind) -> Seeds:
+    """Return by how much exponents of the gap, of errors and of the loss, differ by less than `AGREE`."""
+    return AGREE - np.abs(found.slower(kind, "gap 0-1"))
+
+
+def where_it_fits(effect: Effect) -> Effect:
+    """Return an effect, of nothing where the models have not fitted their samples of every size."""
+
+    def judged(found: Stability, kind: Kind) -> Seeds:
+        errors = found.at(kind).groupby("size")["trained error"].mean()
+        return np.array([np.nan]) if errors.max() > FITTED else effect(found, kind)
+
+    return judged
 
 
 def agree(difference: Interval) -> Interval:
@@ -170,164 +190,76 @@ def agree(difference: Interval) -> Interval:
     return Interval(AGREE - abs(value), AGREE - max(abs(low), abs(high)), AGREE - nearest)
 
 
-def of_kind(name: str, effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability], Interval]:
-    """Return an effect of one kind of training; undefined where there is none such."""
-
-    def found(stability: Stability) -> Interval:
-        kind = stability.kind(name)
-        return UNDEFINED if kind is None else over_seeds(effect(stability, kind))
-
-    return found
+def _claim(id: str, place: str, text: str, kind: str, effect: Effect, value: float | None = None) -> Claim:
+    return Claim(f"stab-{id}", place, text, PAGE, effect_of(kind, effect), unit="exponent", value=value)
 
 
-def of_deep(effect: Callable[[Stability, Kind], Seeds]) -> Callable[[Stability], Interval]:
-    """Return the least effect of all kinds that are not convex, seed by seed; undefined where one lacks."""
-
-    def found(stability: Stability) -> Interval:
-        if not stability.whole:
-            return UNDEFINED
-        return over_seeds(least(stability.deep, lambda kind: effect(stability, kind)))
-
-    return found
+def _every(id: str, place: str, text: str, effect: Effect) -> Claim:
+    return _claim(id, place, f"{text} ({EVERY})", EVERY, effect)
 
 
-def slower(measure: str, than: str = GAP, by: float = 0.0) -> Callable[[Stability, Kind], Seeds]:
-    """Return by how much a measure falls less steeply than another, beyond a margin."""
-    return lambda found, kind: found.slower(kind, measure, than) - by
+def _lr(id: str, text: str, measure: str) -> Claim:
+    """Return that a measure and the gap of logistic regression fall alike."""
+    claim, difference = _claim(id, "Fig. 2.1", text, LR, slower(measure)), effect_of(LR, slower(measure))
+    return replace(claim, effect=lambda found: agree(difference(found)))
 
 
-def exponent_above(measure: str, floor: float) -> Callable[[Stability, Kind], Seeds]:
-    """Return by how much an exponent lies above a number."""
-    return lambda found, kind: found.exponents(kind, measure) - floor
+def _path(id: str, kind: str, models: str, connected: bool) -> Claim:
+    """Return that accuracy on a line between some models stays, or that it falls."""
+    place, less, sign = ("Fig. 2.4 (1a)", "less", 1) if connected else ("Fig. 2.4 (2b)", "more", -1)
+    text = f"accuracy on a line{models} falls by {less} than {POINTS:g} points"
+    claim = _claim(id, place, text, kind, lambda found, kind: sign * (POINTS - found.worst_barrier(kind)))
+    return replace(claim, unit="accuracy points")
 
 
-def at_every_stop(found: Stability, kind: Kind) -> Seeds:
-    """Return the least advantage of the gap over β at the three stops."""
-    return least(range(STOPS), lambda stop: found.slower(kind, BETA, GAP, stop=stop))
+NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn-plain": CNN, "cnn": CNN_MOMENTUM}
+OURS = "this book"
+LESS = "falls less steeply than the gap"
+MUCH_LESS = f"{LESS}, by {CLEARLY}"
+HARDLY = f"hardly falls: its exponent is above -{LITTLE}"
+APART = slower("distance", by=CLEARLY)
+NORM_APART = slower("normalised", by=CLEARLY)
 
-
-def without_z(loss: str) -> Callable[[Stability, Kind], Seeds]:
-    """Return by how much β falls less steeply than the gap of the same loss, z left out."""
-    return slower(f"others {loss}", f"gap {loss}")
-
-
-def gaps_agree(found: Stability, kind: Kind) -> Seeds:
-    """Return by how much exponents of the gap, of errors and of the loss, differ by less than `AGREE`."""
-    return AGREE - np.abs(found.slower(kind, "gap 0-1", GAP))
-
-
-def where_it_fits(effect: Callable[[Stability], Interval], name: str) -> Callable[[Stability], Interval]:
-    """Return an effect, undefined where the models have not fitted their samples of every size."""
-
-    def found(stability: Stability) -> Interval:
-        kind = stability.kind(name)
-        if kind is None or stability.at(kind).groupby("size")["trained error"].mean().max() > FITTED:
-            return UNDEFINED
-        return effect(stability)
-
-    return found
-
-
-EXPONENT, ACCURACY = "exponent", "accuracy points"
-
-
-def _claim(
-    id: str,
-    place: str,
-    text: str,
-    effect: Callable[[Stability], Interval],
-    unit: str = EXPONENT,
-    value: float | None = None,
-) -> StabilityClaim:
-    return StabilityClaim(f"stab-{id}", place, text, PAGE, effect, unit=unit, value=value)
-
-
-def steepness(measure: str) -> Callable[[Stability, Kind], Seeds]:
-    """Return minus the exponent of a measure."""
-    return lambda found, kind: -found.exponents(kind, measure)
-
-
-def _lr_agrees(measure: str) -> Callable[[Stability], Interval]:
-    difference = of_kind(LR, slower(measure))
-    return lambda found: agree(difference(found))
-
-
-AS_STABLE = Topic(
-    "Stability: is logistic regression as stable as it generalises?",
-    (
-        _claim(
-            "lr-beta", "Fig. 2.1", f"β and the gap fall alike (exponents within {AGREE})", _lr_agrees(BETA)
-        ),
-        _claim(
-            "lr-distance", "Fig. 2.1", f"parameters and the gap do (within {AGREE})", _lr_agrees("distance")
-        ),
+CLAIMS = {
+    "is logistic regression as stable as it generalises?": [
+        _lr("lr-beta", f"β and the gap fall alike (exponents within {AGREE})", BETA),
+        _lr("lr-distance", f"parameters and the gap do (within {AGREE})", "distance"),
         _claim(
             "lr-errors",
             "Fig. 2.1",
             "the 0-1 gap falls less steeply than that of the loss",
-            of_kind(LR, slower("gap 0-1")),
+            LR,
+            slower("gap 0-1"),
         ),
-    ),
-)
-
-NETWORKS = {"plain": MLP, "momentum": MOMENTUM, "cnn-plain": CNN, "cnn": CNN_MOMENTUM}
-
-LESS = "falls less steeply than the gap"
-
-LOSSES = Topic(
-    "Stability: do networks keep the loss at single images unstable?",
-    (
-        *(
-            _claim(f"beta-{id}", "Fig. 2.2", f"{name}: β {LESS}", of_kind(name, slower(BETA)))
-            for id, name in NETWORKS.items()
-        ),
-        _claim(
-            "beta-flat",
-            "Fig. 2.2 (2a)",
-            f"with momentum β hardly falls: its exponent is above -{LITTLE}",
-            of_kind(MOMENTUM, exponent_above(BETA, -LITTLE)),
-        ),
-        _claim(
+    ],
+    "do networks keep the loss at single images unstable?": [
+        *(_claim(f"beta-{id}", "Fig. 2.2", f"{m}: β {LESS}", m, slower(BETA)) for id, m in NETWORKS.items()),
+        _claim("beta-flat", "Fig. 2.2 (2a)", f"with momentum β {HARDLY}", MOMENTUM, above(BETA, -LITTLE)),
+        _every(
             "beta-bounded",
             OURS,
-            f"the total variation, z left out, {LESS} of a bounded loss (every network)",
-            of_deep(slower("others total variation", "gap Brier")),
+            f"the total variation, z left out, {LESS} of a bounded loss",
+            slower("others total variation", "gap Brier"),
         ),
-        *(
-            _claim(
-                f"beta-{id}",
-                OURS,
-                f"β of {name}, z left out, {LESS} (every network)",
-                of_deep(without_z(loss)),
-            )
-            for id, loss, name in (
-                ("others", CE, "the cross-entropy"),
-                ("clipped", "clipped", "the clipped cross-entropy"),
-                ("brier", "Brier", "the Brier score"),
-            )
+        _every(
+            "beta-others", OURS, f"β of the cross-entropy, z left out, {LESS}", without_z("cross-entropy")
         ),
-        _claim(
-            "stops", "Figs. A.5 to A.10", f"β {LESS} at all stops (every network)", of_deep(at_every_stop)
+        _every(
+            "beta-clipped", OURS, f"β of the clipped cross-entropy, z left out, {LESS}", without_z("clipped")
         ),
+        _every("beta-brier", OURS, f"β of the Brier score, z left out, {LESS}", without_z("Brier")),
+        _every("stops", "Figs. A.5 to A.10", f"β {LESS} at all stops", at_every_stop),
         _claim(
             "gaps",
             "Figs. 2.2, A.3",
-            f"the 0-1 gap and that of the loss fall alike (within {AGREE}, every network)",
-            of_deep(gaps_agree),
+            f"the 0-1 gap and that of the loss fall alike (within {AGREE}, {EVERY})",
+            EVERY,
+            gaps_agree,
         ),
-    ),
-)
-
-PARAMETERS = Topic(
-    "Stability: do networks keep parameters unstable?",
-    (
+    ],
+    "do networks keep parameters unstable?": [
         *(
-            _claim(
-                f"distance-{id}",
-                "Fig. 2.3",
-                f"{name}: the distance {LESS}, by {CLEARLY}",
-                of_kind(name, slower("distance", by=CLEARLY)),
-            )
+            _claim(f"distance-{id}", "Fig. 2.3", f"{name}: the distance {MUCH_LESS}", name, APART)
             for id, name in NETWORKS.items()
             if name != MOMENTUM
         ),
@@ -335,140 +267,57 @@ PARAMETERS = Topic(
             "distance-momentum",
             "Fig. 2.3",
             "with momentum it grows with the sample",
-            of_kind(MOMENTUM, exponent_above("distance", 0.0)),
+            MOMENTUM,
+            above("distance"),
         ),
-        _claim(
-            "norm",
-            "Fig. A.12",
-            "norms grow with the sample (every network)",
-            of_deep(exponent_above("norm", 0.0)),
-        ),
-        _claim(
-            "normalised",
-            "Fig. A.13",
-            f"over the norm it {LESS}, by {CLEARLY} (every network)",
-            of_deep(slower("normalised", by=CLEARLY)),
-        ),
-    ),
-)
-
-PATHS = Topic(
-    "Stability: does a line connect what twins end in?",
-    (
-        _claim(
-            "path-plain",
-            "Fig. 2.4 (1a)",
-            f"accuracy on a line between perceptrons falls by less than {POINTS:g} points",
-            of_kind(MLP, lambda found, kind: POINTS - found.worst_barrier(kind)),
-            ACCURACY,
-        ),
-        _claim(
-            "path-momentum",
-            "Fig. 2.4 (2b)",
-            f"accuracy on a line between perceptrons with momentum falls by more than {POINTS:g} points",
-            of_kind(MOMENTUM, lambda found, kind: found.worst_barrier(kind) - POINTS),
-            ACCURACY,
-        ),
-        _claim(
-            "path-cnn",
-            "Fig. 2.4 (1a)",
-            f"accuracy on a line between CNNs falls by less than {POINTS:g} points",
-            of_kind(CNN, lambda found, kind: POINTS - found.worst_barrier(kind)),
-            ACCURACY,
-        ),
-        _claim(
-            "path-cnn-momentum",
-            "Fig. 2.4 (2b)",
-            f"accuracy on a line between CNNs with momentum falls by more than {POINTS:g} points",
-            of_kind(CNN_MOMENTUM, lambda found, kind: found.worst_barrier(kind) - POINTS),
-            ACCURACY,
-        ),
-    ),
-)
-
-WIDE = Topic(
-    "Stability: is a convex problem with a wide basin unstable, too?",
-    (
+        _every("norm", "Fig. A.12", "norms grow with the sample", above("norm")),
+        _every("normalised", "Fig. A.13", f"over the norm it {MUCH_LESS}", NORM_APART),
+    ],
+    "does a line connect what twins end in?": [
+        _path("path-plain", MLP, " between perceptrons", connected=True),
+        _path("path-momentum", MOMENTUM, " between perceptrons with momentum", connected=False),
+        _path("path-cnn", CNN, " between CNNs", connected=True),
+        _path("path-cnn-momentum", CNN_MOMENTUM, " between CNNs with momentum", connected=False),
+    ],
+    "is a convex problem with a wide basin unstable, too?": [
         _claim(
             "convex",
             "Section 2.5",
             f"β {LESS} where more parameters than examples are fitted",
-            where_it_fits(of_kind(CONVEX, slower(BETA)), CONVEX),
+            CONVEX,
+            where_it_fits(slower(BETA)),
         ),
         _claim(
             "convex-distance",
             "Section 2.5",
             f"and the distance does, by {CLEARLY}",
-            where_it_fits(of_kind(CONVEX, slower("distance", by=CLEARLY)), CONVEX),
+            CONVEX,
+            where_it_fits(APART),
         ),
-    ),
-)
-
-OWN = Topic(
-    "Stability: the thesis' own trainings",
-    (
-        _claim(
-            "own-lr", "Fig. 2.1", "the gap falls as m^-1.13", of_kind(THEIRS_LR, steepness(GAP)), value=1.13
-        ),
-        _claim(
-            "own-lr-errors",
-            "Fig. 2.1",
-            "the 0-1 gap as m^-0.82",
-            of_kind(THEIRS_LR, steepness("gap 0-1")),
-            value=0.82,
-        ),
-        _claim("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", of_kind(THEIRS_1A, slower(BETA))),
+    ],
+    "the thesis' own trainings": [  # of data and networks that the presets `gpu` and `paper` have
+        _claim("own-lr", "Fig. 2.1", "the gap falls as m^-1.13", THEIRS_LR, steepness(GAP), 1.13),
+        _claim("own-lr-errors", "Fig. 2.1", "the 0-1 gap as m^-0.82", THEIRS_LR, steepness("gap 0-1"), 0.82),
+        _claim("own-1a", "Fig. 2.2 (1a)", f"β {LESS}", THEIRS_1A, slower(BETA)),
         _claim(
             "own-2a-gap",
             "Fig. A.3 (2a)",
             "the gap falls as m^-0.48, -0.44, -0.42 to -0.45",
-            of_kind(THEIRS_2A, steepness(GAP)),
-            value=0.45,
+            THEIRS_2A,
+            steepness(GAP),
+            0.45,
         ),
-        _claim(
-            "own-2a",
-            "Fig. A.3 (2a)",
-            f"β hardly falls: its exponent is above -{LITTLE}",
-            of_kind(THEIRS_2A, exponent_above(BETA, -LITTLE)),
-        ),
-        _claim(
-            "own-2b", "Fig. 2.2 (2b)", "β falls as m^-0.17", of_kind(THEIRS_2B, steepness(BETA)), value=0.17
-        ),
-        _claim(
-            "own-1a-path",
-            "Fig. 2.4 (1a)",
-            f"accuracy on a line falls by less than {POINTS:g} points",
-            of_kind(THEIRS_1A, lambda found, kind: POINTS - found.worst_barrier(kind)),
-            ACCURACY,
-        ),
-        _claim(
-            "own-2b-path",
-            "Fig. 2.4 (2b)",
-            f"accuracy on a line falls by more than {POINTS:g} points",
-            of_kind(THEIRS_2B, lambda found, kind: found.worst_barrier(kind) - POINTS),
-            ACCURACY,
-        ),
-    ),
-)
-"""Of data and networks that the presets `gpu` and `paper` have."""
+        _claim("own-2a", "Fig. A.3 (2a)", f"β {HARDLY}", THEIRS_2A, above(BETA, -LITTLE)),
+        _claim("own-2b", "Fig. 2.2 (2b)", "β falls as m^-0.17", THEIRS_2B, steepness(BETA), 0.17),
+        _path("own-1a-path", THEIRS_1A, "", connected=True),
+        _path("own-2b-path", THEIRS_2B, "", connected=False),
+    ],
+}
 
-TOPICS = (AS_STABLE, LOSSES, PARAMETERS, PATHS, WIDE, OWN)
-
-
-def judged(found: Stability) -> Iterable[Judged]:
-    """Return every claim with its effect."""
-    for topic in TOPICS:
-        for claim in topic.claims:
-            yield Judged(claim, claim.effect(found))
+TOPICS = tuple(Topic(f"Stability: {question}", tuple(claims)) for question, claims in CLAIMS.items())
 
 
 # What is exact about stability, judged: suprema over all swaps, and the bounds that promise them.
-
-SAMPLED = (0.4, 1.0)
-"""Between these the largest of 40 random swaps is expected to lie, as a share of the largest of all."""
-
-THEIRS = 40
-"""Pairs that the thesis draws."""
 
 STATEMENTS = {
     "swaps": Statement(
@@ -496,50 +345,23 @@ def checks(swaps: pd.DataFrame, ridge: pd.DataFrame, bounds: pd.DataFrame) -> pd
     Args:
         swaps: the tables of `AllSwaps` with a column `size`.
         ridge: that of `RidgeSwaps`.
-        bounds: `gap` and `bound` by model, loss and size.
+        bounds: from `gap_bounds`.
 
     """
-    return check_table([*_swaps(swaps), *_descent(swaps), _ridge(ridge), *_bounds(bounds)])
-
-
-def _swaps(swaps: pd.DataFrame) -> list[Check]:
-    nearest = min(swaps.drawn, key=lambda count: abs(count - THEIRS))
-    theirs = swaps[
-        (swaps.drawn == nearest) & (swaps["loss"] != "0-1")
-    ]  # which is 1 as soon as an answer changes
-    seen = theirs["median"] / theirs.exact
-    middle, half = sum(SAMPLED) / 2, (SAMPLED[1] - SAMPLED[0]) / 2
-    rows = zip(theirs["loss"], theirs["size"], theirs.drawn, seen, strict=True)
+    nearest = min(swaps.drawn, key=lambda count: abs(count - 40))  # pairs that the thesis draws
+    drawn = swaps[(swaps.drawn == nearest) & (swaps["loss"] != "0-1")]  # which is 1 once an answer changes
     text = "{0}, m = {1}: the largest of {2} random swaps (median) over that of all"
-    return [Check("swaps", text.format(*about), float(share), middle, half) for *about, share in rows]
-
-
-def _descent(swaps: pd.DataFrame) -> list[Check]:
-    found = []
-    for size, own in swaps.groupby("size"):
-        first = own[own["loss"] == "cross-entropy"].iloc[0]
-        for what, value, bound in (
-            ("distance of parameters", first.distance, first.bound),
-            ("change of the loss", first.exact, first.slope * first.bound),
-        ):
-            found.append(Check("hrs", f"m = {size}: {what} over its bound", value / bound, 0.5, 0.5))
-    return found
-
-
-def _ridge(ridge: pd.DataFrame) -> Check:
-    broken = int((ridge.change > ridge.bound).sum())
-    return Check("be", f"cases of {len(ridge)} in which a swap changes more", broken, 0, 0)
-
-
-def _bounds(bounds: pd.DataFrame) -> list[Check]:
-    return [
-        Check(
-            "bound",
-            f"{name}: the largest gap over the bound, all sizes and models",
-            float((own.gap / own.bound).max()),
-            0.5,
-            0.5,
+    columns = zip(drawn["loss"], drawn["size"], drawn.drawn, drawn["median"] / drawn.exact, strict=True)
+    rows = [Check("swaps", text.format(*about), share, 0.7, 0.3) for *about, share in columns]  # 40 to 100 %
+    for row in swaps[swaps["loss"] == "cross-entropy"].drop_duplicates("size").itertuples():
+        distance, change = row.distance / row.bound, row.exact / (row.slope * row.bound)
+        rows.append(
+            Check("hrs", f"m = {row.size}: distance of parameters over its bound", distance, 0.5, 0.5)
         )
-        for name, own in bounds.groupby("loss")
-        if name in BOUNDED
-    ]
+        rows.append(Check("hrs", f"m = {row.size}: change of the loss over its bound", change, 0.5, 0.5))
+    broken = int((ridge.change > ridge.bound).sum())
+    rows.append(Check("be", f"cases of {len(ridge)} in which a swap changes more", broken, 0, 0))
+    for loss, largest in (bounds.gap / bounds.bound).groupby(bounds["loss"]).max().items():
+        text = f"{loss}: the largest gap over the bound, all sizes and models"
+        rows.append(Check("bound", text, largest, 0.5, 0.5))
+    return check_table(rows)

@@ -1,82 +1,51 @@
 """The page of this study: what it may set, which runs it reads, and what they found."""
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
 from sameloss.store.store import Run
-from sameloss.studies.evidence import Source, beside_records
 from sameloss.studies.page import Page, Plan, Study
-from sameloss.studies.recorded import recorded
-from sameloss.studies.stability.claims import (
-    PAGE,
-    STATEMENTS,
-    TOPICS,
-    Stability,
-    StabilityClaim,
-    checks,
-    falls_of,
-    judged,
-)
-from sameloss.studies.stability.experiment import PRESETS, Found, StabilityConfig, TwinTraining
-from sameloss.studies.stability.tables import MEASURES, gap_bounds
-from sameloss.studies.statement import statement_table
-from sameloss.studies.verdict import Topic, verdict_table
-
-RECORDED = (
-    *("kind", "size", "seed", "pair", "step", "error", "trained error"),
-    *MEASURES.values(),
-    *("gap clipped", "gap Brier", "others clipped", "others Brier", "others total variation"),
-)
-"""The columns of a record."""
+from sameloss.studies.stability.claims import STATEMENTS, TOPICS, Stability, checks, falls_of, gap_bounds
+from sameloss.studies.stability.experiment import PRESETS, StabilityConfig, TwinTraining
 
 
 @dataclass
 class StabilityPage(Page[StabilityConfig]):
     """The page on stability."""
 
-    @property
-    def seeds(self) -> int:
-        """Return the number of seeds of initialisation, order and pairs."""
-        return self.config.seeds
+    topics, exact = TOPICS, STATEMENTS
 
     @property
     def trainings(self) -> dict[tuple[str, int], TwinTraining]:
         """Return the twin trainings by kind and size."""
         s = self.config
-        return {(kind.name, size): s.training(kind, size) for kind in s.kinds for size in s.sizes}
+        return {(kind.name, size): s.twins(kind, size) for kind in s.kinds for size in s.sizes}
 
     def runs(self) -> list[Run]:
         """Return all of them."""
         return [*self.trainings.values(), *self.config.all_swaps, self.config.ridge_swaps]
 
-    @cached_property
-    def _read(self) -> dict[tuple[str, int], Found]:
-        return {about: self.store.get(run) for about, run in self.trainings.items()}
+    def _stacked(self, name: str) -> pd.DataFrame:
+        """Return that table of all twin trainings."""
+        parts = self.trainings.items()
+        tables = [self.store.get(run)[name].assign(kind=kind, size=m) for (kind, m), run in parts]
+        return pd.concat(tables, ignore_index=True)
 
     @cached_property
     def paths(self) -> pd.DataFrame:
         """Return accuracies between twins, by kind, size, seed, pair and alpha."""
-        return _stacked((about, own.paths) for about, own in self._read.items())
+        return self._stacked("paths")
 
-    @cached_property
-    def found(self) -> Stability:
-        """Return what twins differ in."""
-        table = _stacked((about, own.table) for about, own in self._read.items())
-        return Stability(self.config.kinds, self.config.sizes, table, falls_of(self.paths))
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Return what pairs differ in, and by how much accuracy falls between them."""
+        return {"twins": self._stacked("table"), "falls": falls_of(self.paths)}
 
-    def record_tables(self) -> dict[str, pd.DataFrame]:
-        """Return what claims are judged by: what a record keeps."""
-        return {"twins": self.found.table[[*RECORDED]], "falls": self.found.falls}
-
-    def evidence(self, verdicts: pd.DataFrame) -> pd.DataFrame:
-        """Return the page's verdicts, and those of every record, judged as this page is."""
-        own, tolerance = Source(self.config.name, self.seeds), self.config.tolerance
-        return beside_records(
-            own, verdicts, self.name, lambda preset: verdict_table(judged(found_by_record(preset)), tolerance)
-        )
+    def read(self, tables: Mapping[str, pd.DataFrame], config: StabilityConfig) -> Stability:
+        """Return what tables say."""
+        return Stability(config.kinds, config.sizes, tables["twins"], tables["falls"])
 
     @cached_property
     def swaps(self) -> pd.DataFrame:
@@ -86,39 +55,13 @@ class StabilityPage(Page[StabilityConfig]):
     @cached_property
     def ridge(self) -> pd.DataFrame:
         """Return the same of ridge regression."""
-        found: pd.DataFrame = self.store.get(self.config.ridge_swaps)
-        return found
-
-    @property
-    def topics(self) -> tuple[Topic[StabilityClaim], ...]:
-        """Return the questions that the claims are about."""
-        return TOPICS
-
-    def verdicts(self) -> pd.DataFrame:
-        """Return the thesis beside ours, one row a claim."""
-        return verdict_table(judged(self.found), self.config.tolerance)
+        table: pd.DataFrame = self.store.get(self.config.ridge_swaps)
+        return table
 
     @cached_property
     def checks(self) -> pd.DataFrame:
         """Return everything that is checked of the statements."""
-        return checks(self.swaps, self.ridge, gap_bounds(self.found))
-
-    def statements(self) -> pd.DataFrame:
-        """Return the exact statements, judged."""
-        return statement_table(STATEMENTS, self.checks)
-
-
-def found_by_record(preset: str) -> Stability:
-    """Return what a record says of twins: of the kinds and measures that it has."""
-    settings = PRESETS[preset]
-    table, falls = (recorded(name, preset, PAGE) for name in ("twins", "falls"))
-    kinds = tuple(kind for kind in settings.kinds if kind.name in set(table.kind))
-    measures = table.reindex(columns=[*RECORDED])
-    return Stability(kinds, settings.sizes, measures, falls, whole=kinds == settings.kinds)
-
-
-def _stacked(parts: Iterable[tuple[tuple[str, int], pd.DataFrame]]) -> pd.DataFrame:
-    return pd.concat([table.assign(kind=kind, size=size) for (kind, size), table in parts], ignore_index=True)
+        return checks(self.swaps, self.ridge, gap_bounds(self.results))
 
 
 STUDY = Study(PRESETS, {"ii2_stability": Plan(StabilityPage, recorded=True)})

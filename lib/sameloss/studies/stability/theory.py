@@ -1,7 +1,6 @@
 """What is proved of stability and what is measured of it: losses, bounds, exponents, twins."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
-from scipy.optimize import OptimizeWarning, curve_fit
+from scipy.optimize import curve_fit
 from torch import Tensor
 
 from sameloss.errors import ParameterError
@@ -38,8 +37,8 @@ def clipped(log_p: LOG_P, labels: LABELS) -> LOSSES:
 def brier(log_p: LOG_P, labels: LABELS) -> LOSSES:
     """Return half the squared distance of the probabilities from the label's unit vector."""
     p = log_p.exp()
-    own = p.gather(-1, labels[..., None])[..., 0]
-    return (p.square().sum(-1) - 2 * own + 1) / 2
+    of_label = p.gather(-1, labels[..., None])[..., 0]
+    return (p.square().sum(-1) - 2 * of_label + 1) / 2
 
 
 def zero_one(log_p: LOG_P, labels: LABELS) -> LOSSES:
@@ -50,24 +49,11 @@ def zero_one(log_p: LOG_P, labels: LABELS) -> LOSSES:
 LOSS = {"cross-entropy": cross_entropy, "clipped": clipped, "Brier": brier, "0-1": zero_one}
 """By name. All but the first lie in [0, 1]."""
 
-BOUNDED = tuple(name for name in LOSS if name != "cross-entropy")
-
-
-def check_bounded(name: str) -> None:
-    """Refuse a loss that (2.1) says nothing about.
-
-    Raises:
-        ParameterError: naming those that lie in [0, 1].
-
-    """
-    if name not in BOUNDED:
-        raise ParameterError(
-            f"Bound (2.1) is about losses in [0, 1], which {name} is not; choose one of {', '.join(BOUNDED)}."
-        )
+BOUNDED = ("clipped", "Brier", "0-1")
 
 
 def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
-    """Return half the sum of differences of two models' probabilities: no loss in [0, 1] differs by more.
+    """Return half the sum of differences of two models' probabilities.
 
     >>> import torch
     >>> one, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.25, 0.75]])
@@ -77,25 +63,22 @@ def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
     return (log_p.exp() - others.exp()).abs().sum(-1) / 2
 
 
-# How something falls with the size of the sample: the exponent of a power law, with what it is worth.
+# How something falls with the size of the sample: the exponent of a power law.
 #
 # A seed has an initialisation, an order and samples of its own, so exponents of seeds are independent, also
 # where they are of maxima over the seed's pairs; their interval is over seeds and counts pairs too.
 # Resampling the pairs of a maximum would not (the largest is in a resample with a probability of 63 %).
 
-FEWEST = 3
-"""Sizes below which a power law fits anything."""
-
 
 def check_sizes(sizes: Sequence[int]) -> None:
-    """Refuse to fit a power law to too few sizes.
+    """Refuse to fit a power law to fewer than three sizes.
 
     Raises:
-        ParameterError: for fewer than three different ones.
+        ParameterError: with the sizes.
 
     """
-    if len(set(sizes)) < FEWEST:
-        raise ParameterError(f"An exponent needs {FEWEST} sizes of samples at least; got {list(sizes)}.")
+    if len(set(sizes)) < 3:
+        raise ParameterError(f"An exponent needs 3 sizes of samples at least; got {list(sizes)}.")
 
 
 def exponent(sizes: Sequence[int], values: Float[np.ndarray, "*seed size"]) -> Float[np.ndarray, "*seed"]:
@@ -112,16 +95,9 @@ def exponent(sizes: Sequence[int], values: Float[np.ndarray, "*seed size"]) -> F
 
 
 def fitted(sizes: Sequence[int], values: Float[np.ndarray, " size"]) -> tuple[float, float]:
-    """Return a and b by least squares of the values themselves, as the thesis fits them.
-
-    >>> [round(number, 6) for number in fitted([10, 100, 1000], np.array([20.0, 2.0, 0.2]))]
-    [200.0, -1.0]
-    """
-    check_sizes(sizes)
+    """Return a and b by least squares of the values themselves, as the thesis fits them."""
     start = (values[0] / sizes[0] ** -0.5, -0.5)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", OptimizeWarning)  # of a perfect fit: that it has no covariance
-        (a, b), _ = curve_fit(lambda m, a, b: a * m**b, np.array(sizes, float), values, start, maxfev=10_000)
+    (a, b), _ = curve_fit(lambda m, a, b: a * m**b, np.array(sizes, float), values, start, maxfev=10_000)
     return float(a), float(b)
 
 
@@ -166,25 +142,18 @@ def parameter_bound(norm: float, lr: float, steps: int, size: int, batch: int) -
     return 2 * norm * lr / batch * math.ceil(steps * batch / size)
 
 
-def gap_bound(loss: str, beta: float, size: int, delta: float = 0.05) -> float:
+def gap_bound(beta: float, size: int, delta: float = 0.05) -> float:
     """Return the right side of (2.1) with 1 for its constant: β log m log(m/δ) + √(log(1/δ)/m).
 
     Args:
-        loss: a bounded one.
-        beta: its uniform stability.
+        beta: the uniform stability of a loss in [0, 1].
         size: m.
         delta: the probability with which it may fail.
 
-    Raises:
-        ParameterError: for a loss that is not in [0, 1].
-
-    >>> round(gap_bound("Brier", 0.0, 100), 3)
+    >>> round(gap_bound(0.0, 100), 3)
     0.173
 
     """
-    check_bounded(loss)
-    if not 0 < delta < 1:
-        raise ParameterError(f"δ is a probability between 0 and 1; got {delta:g}.")
     return beta * math.log(size) * math.log(size / delta) + math.sqrt(math.log(1 / delta) / size)
 
 
@@ -193,38 +162,16 @@ def gap_bound(loss: str, beta: float, size: int, delta: float = 0.05) -> float:
 # The kernel machine f(x) = k(x)ᵀ(K + λ m)⁻¹ y minimises the mean of (f(xᵢ) - yᵢ)² plus λ‖f‖².
 
 Matrix = Float[np.ndarray, "row column"]
-Column = Float[np.ndarray, " row"]
+Labelled = Float[np.ndarray, " row"]
 
 
-def solved(kernel: Matrix, y: Column, ridge: float) -> Column:
-    """Return the coefficients of a kernel machine.
-
-    Args:
-        kernel: of the sample with itself, positive semi-definite.
-        y: what is to be predicted.
-        ridge: λ.
-
-    Raises:
-        ParameterError: for a λ that is not positive, or a kernel that is not positive semi-definite.
-
-    """
-    if not ridge > 0:
-        raise ParameterError(f"Ridge regression needs a positive λ; got {ridge:g}.")
-    try:
-        return np.asarray(cho_solve(cho_factor(_regular(kernel, ridge)), y))
-    except np.linalg.LinAlgError:
-        raise ParameterError("The kernel is not positive semi-definite; choose another one.") from None
-
-
-def _regular(kernel: Matrix, ridge: float) -> Matrix:
-    return kernel + ridge * len(kernel) * np.eye(len(kernel))
+def solved(kernel: Matrix, y: Float[np.ndarray, "row *more"], ridge: float) -> np.ndarray:
+    """Return (K + λ m)⁻¹ y, for the positive semi-definite kernel of a sample with itself."""
+    return np.asarray(cho_solve(cho_factor(kernel + ridge * len(kernel) * np.eye(len(kernel))), y))
 
 
 def swap_changes(
-    kernel: Float[np.ndarray, "row row"],
-    y: Float[np.ndarray, " row"],
-    sample: int,
-    ridge: float,
+    kernel: Matrix, y: Labelled, sample: int, ridge: float
 ) -> Float[np.ndarray, "position candidate tested"]:
     """Return by how much every swap changes every prediction, without a second fit.
 
@@ -242,19 +189,25 @@ def swap_changes(
         f' - f for position i of the sample, the candidate z that replaces it, and each candidate as x.
 
     """
-    inverse = cho_solve(cho_factor(_regular(kernel[:sample, :sample], ridge)), np.eye(sample))
-    own, others = y[:sample], y[sample:]
+    inverse = solved(kernel[:sample, :sample], np.eye(sample), ridge)
     across, among = kernel[:sample, sample:], kernel[sample:, sample:]  # sample by candidate; candidates
     weights = across.T @ inverse  # candidate by sample
-    before, reached = weights @ own, weights @ across
-    changes = np.empty((sample, len(others), len(others)))
+    before, reached = weights @ y[:sample], weights @ across
+    changes = np.empty((sample, *among.shape))
     for i, column in enumerate(inverse.T):
         lost = weights[:, i] / column[i]
-        without = before - lost * (column @ own)
+        without = before - lost * (column @ y[:sample])
         left = reached - np.outer(lost, weights[:, i])  # kᵀ A k of all candidates
-        new = (others - without) / (np.diag(among) + ridge * sample - np.diag(left))
+        new = (y[sample:] - without) / (np.diag(among) + ridge * sample - np.diag(left))
         changes[i] = without - before + new[:, None] * (among - left)
     return changes
+
+
+def largest_change(kernel: Matrix, y: Labelled, sample: int, ridge: float) -> float:
+    """Return the largest change of (f(x) - y)² at a candidate, over all swaps; see `swap_changes`."""
+    before = kernel[sample:, :sample] @ solved(kernel[:sample, :sample], y[:sample], ridge)
+    changes = swap_changes(kernel, y, sample, ridge)
+    return float(np.abs(changes * (2 * (before - y[sample:]) + changes)).max())
 
 
 def stability_bound(ridge: float, size: int, largest: float, spread: float) -> float:
@@ -278,15 +231,12 @@ def stability_bound(ridge: float, size: int, largest: float, spread: float) -> f
 #
 # Beside it stands what uniform stability is to bound, the generalisation gap of the first.
 
-LogP = Float[Tensor, "model image label"]
-Labels = Int[Tensor, " image"]
-
 
 def twin_table(
-    tested: LogP,
-    labels: Labels,
+    tested: Float[Tensor, "model image label"],
+    labels: Int[Tensor, " image"],
     sampled: Float[Tensor, "model position label"],
-    own: Int[Tensor, "model position"],
+    sampled_labels: Int[Tensor, "model position"],
     by: Int[Tensor, " pair"],
     vectors: Float[Tensor, "model parameter"],
 ) -> pd.DataFrame:
@@ -296,7 +246,7 @@ def twin_table(
         tested: log probabilities of all test images.
         labels: theirs.
         sampled: of the images that each model was trained on.
-        own: their labels.
+        sampled_labels: theirs.
         by: the row z of the test set that S' has and S has not.
         vectors: all parameters.
 
@@ -307,43 +257,27 @@ def twin_table(
         `norm` (the mean of both) and `normalised` distance.
 
     """
+    labels = labels.expand(len(tested), -1)
     columns = {
-        "error": _first(LOSS["0-1"](tested, _each(labels, tested))).mean(1),
-        "trained error": _first(LOSS["0-1"](sampled, own)).mean(1),
+        "error": zero_one(tested, labels)[::2].mean(1),
+        "trained error": zero_one(sampled, sampled_labels)[::2].mean(1),
     }
     for name, loss in LOSS.items():
-        losses = loss(tested, _each(labels, tested))
-        columns[f"gap {name}"] = _first(losses).mean(1) - _first(loss(sampled, own)).mean(1)
+        losses = loss(tested, labels)
+        columns[f"gap {name}"] = losses[::2].mean(1) - loss(sampled, sampled_labels)[::2].mean(1)
         columns |= _extremes(name, (losses[::2] - losses[1::2]).abs(), by)
     columns |= _extremes("total variation", total_variation(tested[::2], tested[1::2]), by)
-    columns |= _parameters(vectors)
-    table = pd.DataFrame({name: found.cpu().numpy() for name, found in columns.items()})
+    norms, distance = vectors.norm(dim=1), (vectors[::2] - vectors[1::2]).norm(dim=1)
+    norm = (norms[::2] + norms[1::2]) / 2
+    columns |= {"distance": distance, "norm": norm, "normalised": distance / norm}
+    table = pd.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
     return table.rename_axis("pair").reset_index()
 
 
-def _first(of_models: Tensor) -> Tensor:
-    """Return what belongs to S."""
-    return of_models[::2]
-
-
-def _each(labels: Labels, models: Tensor) -> Int[Tensor, "model image"]:
-    return labels.expand(len(models), -1)
-
-
 def _extremes(name: str, changes: Float[Tensor, "pair image"], by: Int[Tensor, " pair"]) -> dict[str, Tensor]:
-    others = changes.clone()
-    others[torch.arange(len(by)), by] = 0
-    return {
-        f"beta {name}": changes.amax(1),
-        f"others {name}": others.amax(1),
-        f"mean {name}": changes.mean(1),
-    }
-
-
-def _parameters(vectors: Float[Tensor, "model parameter"]) -> dict[str, Tensor]:
-    norms = vectors.norm(dim=1)
-    norm, distance = (norms[::2] + norms[1::2]) / 2, (vectors[::2] - vectors[1::2]).norm(dim=1)
-    return {"distance": distance, "norm": norm, "normalised": distance / norm}
+    others = changes.scatter(1, by[:, None], 0)
+    largest, largest_of_others = changes.amax(1), others.amax(1)
+    return {f"beta {name}": largest, f"others {name}": largest_of_others, f"mean {name}": changes.mean(1)}
 
 
 # Samples that differ in one example, and the order in which both are visited (Karp 2024, Section 2.3).
@@ -358,8 +292,7 @@ class Twins(NamedTuple):
 
     def rows(self, pool: int) -> Int[Tensor, "model position"]:
         """Return rows of the pool with the test set below it: S and S' of one pair after the other."""
-        others = self.samples.clone()
-        others[torch.arange(len(others)), self.replaced] = pool + self.by
+        others = self.samples.scatter(1, self.replaced[:, None], pool + self.by[:, None])
         return torch.stack([self.samples, others], 1).flatten(0, 1)
 
 
@@ -388,44 +321,9 @@ def drawn_twins(pool: int, tested: int, size: int, pairs: int, rng: torch.Genera
 
 
 def all_swaps(sample: Int[Tensor, " position"], candidates: Int[Tensor, " candidate"]) -> Twins:
-    """Return a sample with every position replaced by every candidate.
-
-    Args:
-        sample: rows of the pool.
-        candidates: rows of the test set.
-
-    """
+    """Return a sample (rows of the pool), every position replaced by every candidate of the test set."""
     grid = torch.cartesian_prod(torch.arange(len(sample)), candidates)
     return Twins(sample.expand(len(grid), -1), grid[:, 0], grid[:, 1])
-
-
-def swapped(sample: Int[Tensor, " position"], i: int, z: int, rows: int) -> Int[Tensor, " position"]:
-    """Return the sample with another row at a position.
-
-    Args:
-        sample: rows of what there is, none twice.
-        i: the position.
-        z: the other row.
-        rows: how many there are.
-
-    Raises:
-        ParameterError: for a position or a row that is not there, or a row that the sample has elsewhere.
-
-    >>> swapped(torch.tensor([4, 2, 7]), 1, 5, rows=8)
-    tensor([4, 5, 7])
-
-    """
-    if not 0 <= i < len(sample):
-        raise ParameterError(
-            f"i = {i} is no position of a sample of {len(sample)}; the last is {len(sample) - 1}."
-        )
-    if not 0 <= z < rows:
-        raise ParameterError(f"z = {z} is no row of {rows}; the last is {rows - 1}.")
-    others = sample.clone()
-    others[i] = z
-    if (others == z).sum() > 1:
-        raise ParameterError(f"Row {z} is in the sample already; choose a z that is not.")
-    return others
 
 
 def visiting_order(size: int, batch: int, steps: int, rng: torch.Generator) -> Int[Tensor, "step batch"]:

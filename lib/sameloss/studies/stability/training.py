@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -17,8 +17,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
-from sameloss.checks import check_counts, check_not_negative, check_positive
-from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.device import best_device
+from sameloss.errors import NonFiniteLoss
+from sameloss.images import Images
 from sameloss.seeds import generator_for
 
 # The models whose stability is measured: from logistic regression to ResNet-20, each made of its spec.
@@ -42,10 +43,6 @@ class Network(ABC):
         """Return what is learnt from: the images, or what is computed of each once and for all."""
         return images
 
-    def products(self, shape: tuple[int, ...]) -> float:
-        """Return the multiplications of an image's way through the model."""
-        return _products(self, shape)
-
     def drawn(self, shape: tuple[int, ...], classes: int, seed: int) -> dict[str, Tensor]:
         """Return first parameters: He's normal weights, or none at all; no offsets."""
         model, rng = self.build(shape, classes), generator_for("initial parameters", seed)
@@ -59,44 +56,18 @@ class Network(ABC):
 
 
 @cache  # runs that wait tell their efforts twice a second
-def _products(network: Network, shape: tuple[int, ...]) -> float:
+def products(network: Network, shape: tuple[int, ...]) -> float:
+    """Return the multiplications of an image's way through a model."""
     image = network.inputs(torch.zeros(1, *shape))
     with FlopCounterMode(display=False) as counted:
         network.build(tuple(image.shape[1:]), 10)(image)
     return counted.get_total_flops() / 2
 
 
-class Flat(nn.Module):
-    """Images as vectors, through linear maps with ReLUs between."""
-
-    def __init__(self, widths: Iterable[int]) -> None:
-        super().__init__()
-        self.maps = nn.ModuleList(nn.Linear(m, n) for m, n in pairwise(widths))
-
-    def forward(self, x: Float[Tensor, "batch *shape"]) -> Float[Tensor, "batch out"]:
-        """Return the last map's outputs."""
-        first, *others = self.maps
-        h = first(x.flatten(1))
-        for linear in others:
-            h = linear(F.relu(h))
-        return h
-
-
-class OneLogit(nn.Module):
-    """A model of two classes with one vector of weights: the logit of the first class is zero."""
-
-    def __init__(self, pixels: int) -> None:
-        super().__init__()
-        self.linear = nn.Linear(pixels, 1)
-
-    def forward(self, x: Float[Tensor, "batch *shape"]) -> Float[Tensor, "batch 2"]:
-        """Return both logits."""
-        logit = self.linear(x.flatten(1))
-        return torch.cat([torch.zeros_like(logit), logit], -1)
-
-
-def _pixels(shape: tuple[int, ...]) -> int:
-    return torch.Size(shape).numel()
+def _flat(widths: Iterable[int]) -> nn.Sequential:
+    """Return linear maps of vectors with ReLUs between."""
+    _, *layers = [layer for m, n in pairwise(widths) for layer in (nn.ReLU(), nn.Linear(m, n))]
+    return nn.Sequential(nn.Flatten(), *layers)
 
 
 @dataclass(frozen=True)
@@ -106,8 +77,9 @@ class LogisticRegression(Network):
     convex: ClassVar[bool] = True
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return it."""
-        return OneLogit(_pixels(shape)) if classes == 2 else Flat((_pixels(shape), classes))
+        """Return it; of two classes the logit of the first is zero."""
+        pixels = math.prod(shape)
+        return _flat((pixels, classes)) if classes > 2 else _flat((pixels, 1)).append(nn.ZeroPad1d((1, 0)))
 
 
 @dataclass(frozen=True)
@@ -121,10 +93,6 @@ class RandomFeatures(Network):
 
     features: int
 
-    def __post_init__(self) -> None:
-        """Refuse none."""
-        check_counts(self, "features")
-
     def inputs(self, images: Float[Tensor, "image *shape"]) -> Float[Tensor, "image feature"]:
         """Return the features, the same in every training."""
         vectors = images.flatten(1)
@@ -134,7 +102,7 @@ class RandomFeatures(Network):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return the map of the features."""
-        return Flat((self.features, classes))
+        return _flat((self.features, classes))
 
 
 @dataclass(frozen=True)
@@ -145,39 +113,31 @@ class Perceptron(Network):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return it."""
-        return Flat((_pixels(shape), *self.widths, classes))
-
-
-class Convolutions(nn.Module):
-    """Convolutions of 3 by 3 that halve the image one after the other, and a linear map of the mean."""
-
-    def __init__(self, channels: Iterable[int], classes: int) -> None:
-        super().__init__()
-        *_, last = channels = tuple(channels)
-        self.convolutions = nn.ModuleList(nn.Conv2d(m, n, 3, 2, 1) for m, n in pairwise(channels))
-        self.linear = nn.Linear(last, classes)
-
-    def forward(self, x: Float[Tensor, "batch channel row column"]) -> Float[Tensor, "batch out"]:
-        """Return logits."""
-        for convolution in self.convolutions:
-            x = F.relu(convolution(x))
-        return self.linear(x.mean((-2, -1)))
+        return _flat((math.prod(shape), *self.widths, classes))
 
 
 @dataclass(frozen=True)
 class SmallCNN(Network):
-    """A few convolutions."""
+    """Convolutions of 3 by 3 that halve the image one after the other, and a linear map of the mean."""
 
     channels: tuple[int, ...]
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return it."""
-        return Convolutions((shape[0], *self.channels), classes)
+        layers: list[nn.Module] = []
+        for before, after in pairwise((shape[0], *self.channels)):
+            layers += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
+        return nn.Sequential(*layers, *_linear_of_mean(self.channels[-1], classes))
 
 
-def _normalised(convolution: nn.Conv2d) -> nn.Sequential:
+def _linear_of_mean(channels: int, classes: int) -> tuple[nn.Module, ...]:
+    return nn.AdaptiveAvgPool2d(1), nn.Flatten(-3), nn.Linear(channels, classes)
+
+
+def _normalised(before: int, after: int, stride: int = 1) -> nn.Sequential:
     """Return a convolution and batch normalisation, by the statistics of the batch at hand."""
-    return nn.Sequential(convolution, nn.BatchNorm2d(convolution.out_channels, track_running_stats=False))
+    convolution = nn.Conv2d(before, after, 3, stride, 1, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(after, track_running_stats=False))
 
 
 class Residual(nn.Module):
@@ -186,12 +146,11 @@ class Residual(nn.Module):
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
         self.stride, self.more = after // before, after - before
-        self.first = _normalised(nn.Conv2d(before, after, 3, self.stride, 1, bias=False))
-        self.second = _normalised(nn.Conv2d(after, after, 3, 1, 1, bias=False))
+        self.first, self.second = _normalised(before, after, self.stride), _normalised(after, after)
 
     def forward(
-        self, x: Float[Tensor, "batch channel row column"]
-    ) -> Float[Tensor, "batch out rows columns"]:
+        self, x: Float[Tensor, "image channel row column"]
+    ) -> Float[Tensor, "image out height width"]:
         """Return the sum."""
         short = F.pad(x[..., :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
         return F.relu(short + self.second(F.relu(self.first(x))))
@@ -205,17 +164,13 @@ class ResNet20(Network):
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
         """Return it."""
-        first = _normalised(nn.Conv2d(shape[0], self.width, 3, 1, 1, bias=False))
-        channels = [self.width * share for share in (1, 1, 1, 1, 2, 2, 2, 4, 4, 4)]
+        channels = [self.width * factor for factor in (1, 1, 1, 1, 2, 2, 2, 4, 4, 4)]
         blocks = [Residual(before, after) for before, after in pairwise(channels)]
-        mean = [nn.AdaptiveAvgPool2d(1), nn.Flatten(-3), nn.Linear(channels[-1], classes)]
-        return nn.Sequential(first, nn.ReLU(), *blocks, *mean)
+        last = _linear_of_mean(channels[-1], classes)
+        return nn.Sequential(_normalised(shape[0], self.width), nn.ReLU(), *blocks, *last)
 
 
 # Many small models trained as one: what a step costs beside its arithmetic is paid once.
-
-FAR = 10.0
-"""A loss on the sample of so many times that of guessing is a diverged one."""
 
 ROWS_AT_ONCE = 4096
 """Images that go through a stack at once when nothing is learnt."""
@@ -234,12 +189,6 @@ class Descent:
     momentum: float = 0.0
     drops: tuple[tuple[int, float], ...] = ()  # from a step on, another rate
 
-    def __post_init__(self) -> None:
-        """Refuse settings no training has."""
-        check_positive(self, "lr")
-        check_counts(self, "batch", "steps")
-        check_not_negative(self, "momentum")
-
     def lr_at(self, step: int) -> float:
         """Return the rate of step 0, 1, ...
 
@@ -251,132 +200,99 @@ class Descent:
 
 
 class Stack:
-    """Models of one shape, and how they move."""
+    """Models of one shape, each with a sample of its own, trained as one."""
 
-    def __init__(self, network: nn.Module, models: Sequence[Weights], copies: int = 1) -> None:
-        """Take so many copies of each model, one after the other; the models are not changed.
+    def __init__(
+        self, network: Network, images: Images, rows: Int[Tensor, "model position"], seeds: Sequence[int]
+    ) -> None:
+        """Take a model for each sample.
 
         Args:
-            network: what takes their weights.
-            models: the weights of each.
-            copies: of each.
+            network: what all of them are.
+            images: the pool and the test set below it.
+            rows: of each model's sample.
+            seeds: of first parameters, each for equally many models, one after the other.
 
         """
-        self.network = network
-        self.weights = {
-            name: torch.stack([own[name] for own in models]).repeat_interleave(copies, 0)
-            for name in models[0]
+        device = best_device()
+        self.x, self.y = network.inputs(images.x.to(device)), images.y.to(device)
+        self.rows, self.classes = rows.to(device), images.classes
+        self.tested = torch.arange(images.pool, len(self.x), device=device).expand(len(rows), -1)
+        shape = tuple(self.x.shape[1:])
+        self.network = network.build(shape, images.classes).to(self.x)
+        first = [network.drawn(shape, images.classes, seed) for seed in seeds]
+        self.weights: Weights = {
+            name: torch.stack([own[name] for own in first])
+            .to(self.x)
+            .repeat_interleave(len(rows) // len(seeds), 0)
+            for name in first[0]
         }
         self.velocity = {name: torch.zeros_like(own) for name, own in self.weights.items()}
-        self._gradient: Callable[[Weights, Tensor, Tensor], Weights] | None = None
 
-    def _gradients(self, own: Weights, x: Tensor, y: Tensor) -> Weights:
-        """Return the gradient of the cross-entropy of one model."""
+    def _logits(self, weights: Weights, x: Tensor) -> Tensor:
+        """Return those of one model."""
+        return functional_call(self.network, weights, (x,))
 
-        def loss(weights: Weights) -> Tensor:
-            return F.cross_entropy(functional_call(self.network, weights, (x,)), y)
+    def train(self, order: Int[Tensor, "seed step batch"], descent: Descent, start: int = 0) -> Iterator[int]:
+        """Train every model on its sample, and yield the number of steps done.
 
-        return grad(loss)(own)
+        Args:
+            order: the positions in a sample that are visited, batch by batch, by all models of a seed.
+            descent: rate, momentum, steps.
+            start: steps already done.
 
-    def learn(
-        self,
-        x: Float[Tensor, "model batch *shape"],
-        y: Int[Tensor, "model batch"],
-        lr: float,
-        momentum: float,
-    ) -> None:
-        """Take a step of gradient descent on a batch of each model's own."""
-        if self._gradient is None:
-            # What vmap and grad do for every operation takes longer than it, in small models: once is enough.
-            self._gradient = make_fx(lambda *given: vmap(self._gradients)(*given))(self.weights, x, y)
-        found = self._gradient(self.weights, x, y)
-        self.velocity = {name: momentum * own + found[name] for name, own in self.velocity.items()}
-        self.weights = {name: own - lr * self.velocity[name] for name, own in self.weights.items()}
+        """
+
+        def loss(weights: Weights, x: Tensor, y: Tensor) -> Tensor:
+            return F.cross_entropy(self._logits(weights, x), y)
+
+        gradients, order = None, order.to(self.rows.device)
+        for step in range(start, descent.steps):
+            batch = self.rows.gather(1, order[:, step].repeat_interleave(len(self.rows) // len(order), 0))
+            given = self.weights, self.x[batch], self.y[batch]
+            if gradients is None:
+                # Once: in small models, what vmap and grad do for an operation takes longer than it does.
+                gradients = make_fx(vmap(grad(loss)))(*given)
+            gradient, momentum, lr = gradients(*given), descent.momentum, descent.lr_at(step)
+            self.velocity = {name: momentum * own + gradient[name] for name, own in self.velocity.items()}
+            self.weights = {name: own - lr * self.velocity[name] for name, own in self.weights.items()}
+            yield step + 1
 
     def state_dict(self) -> dict[str, Weights]:
         """Return all that training changes."""
         return {"weights": self.weights, "velocity": self.velocity}
 
     def load_state_dict(self, state: dict[str, Weights]) -> None:
-        """Take over what `state_dict` returned.
-
-        Raises:
-            ValueError: where it is of other models.
-
-        """
-        shapes = [
-            {name: own.shape for name, own in part.items()} for part in (self.weights, state["weights"])
-        ]
-        if shapes[0] != shapes[1]:
-            raise ValueError("The state is of other models.")
+        """Take over what `state_dict` returned."""
         self.weights, self.velocity = state["weights"], state["velocity"]
 
     def vectors(self) -> Float[Tensor, "model parameter"]:
         """Return all parameters of each model in one row, in float64."""
         return torch.cat([own.flatten(1) for own in self.weights.values()], 1).double()
 
-
-def train(
-    stack: Stack,
-    x: Float[Tensor, "row *shape"],
-    y: Int[Tensor, " row"],
-    rows: Int[Tensor, "model position"],
-    order: Int[Tensor, "seed step batch"],
-    descent: Descent,
-    start: int = 0,
-) -> Iterator[int]:
-    """Train every model on its own sample in place, and yield the number of steps done.
-
-    Args:
-        stack: the models, as many for each seed.
-        x: inputs of all samples.
-        y: their labels.
-        rows: of each model's sample.
-        order: the positions in a sample that are visited, batch by batch, by all models of a seed.
-        descent: rate, momentum, steps.
-        start: steps already done.
-
-    """
-    for step in range(start, descent.steps):
-        visited = order[:, step].repeat_interleave(len(rows) // len(order), 0)
-        batch = rows.gather(1, visited)
-        stack.learn(x[batch], y[batch], descent.lr_at(step), descent.momentum)
-        yield step + 1
+    def log_probabilities(
+        self, rows: Int[Tensor, "model example"], weights: Weights | None = None
+    ) -> Float[Tensor, "model example label"]:
+        """Return what each model, or others of its shape, predicts of its rows, in float64."""
+        weights = self.weights if weights is None else weights
+        with torch.no_grad():
+            parts = rows.split(max(1, ROWS_AT_ONCE // len(rows)), 1)
+            logits = [vmap(self._logits)(weights, self.x[part]) for part in parts]
+        return torch.cat(logits, 1).double().log_softmax(-1)
 
 
 def check_learnt(losses: Float[Tensor, " model"], classes: int, descent: Descent, step: int) -> None:
-    """Refuse models that training has lost.
-
-    Args:
-        losses: of each on its own sample, nats.
-        classes: what guessing costs is the log of these.
-        descent: names the rate.
-        step: so many were done.
+    """Refuse models that training has lost: whose loss is ten times that of guessing on their own sample.
 
     Raises:
         NonFiniteLoss: with the rate to lower.
 
     """
-    if not (losses < FAR * math.log(classes)).all():  # nor is NaN
-        momentum = f" with momentum {descent.momentum:g}" if descent.momentum else ""
+    if not (losses < 10 * math.log(classes)).all():  # nor is NaN
         raise NonFiniteLoss(
-            f"A training diverged by step {step} at the learning rate {descent.lr:g}{momentum}: its loss is "
-            f"{float(losses.max()):.3g} nats; choose a lower rate."
+            f"A training diverged by step {step} at the learning rate {descent.lr:g} with momentum "
+            f"{descent.momentum:g}: its loss is {float(losses.max()):.3g} nats; choose a lower rate."
         )
-
-
-def log_probabilities(
-    network: nn.Module, weights: Weights, x: Float[Tensor, "row *shape"], rows: Int[Tensor, "model example"]
-) -> Float[Tensor, "model example label"]:
-    """Return what each model of a stack predicts of its rows, in float64."""
-
-    def predicted(own: Weights, inputs: Tensor) -> Tensor:
-        return functional_call(network, own, (inputs,))
-
-    with torch.no_grad():
-        parts = rows.split(max(1, ROWS_AT_ONCE // len(rows)), 1)
-        logits = [vmap(predicted)(weights, x[part]) for part in parts]
-    return torch.cat(logits, 1).double().log_softmax(-1)
 
 
 # The straight line between two models, and beyond both (Frankle et al. 2020; Karp 2024, Section 2.4).
@@ -385,57 +301,23 @@ GRID = tuple(round(-1 + 0.04 * step, 2) for step in range(76))
 """α of the thesis: from -1 to 2, 0 at S' and 1 at S."""
 
 
-def check_grid(alphas: Sequence[float]) -> None:
-    """Refuse a path without its ends.
-
-    Raises:
-        ParameterError: where 0 or 1 is not among the points.
-
-    """
-    if 0.0 not in alphas or 1.0 not in alphas:
-        raise ParameterError(
-            f"A path is measured against its ends: α = 0 and 1 must be among {list(alphas)}."
-        )
-
-
-def along(first: Weights, second: Weights, alpha: float) -> Weights:
-    """Return α of the first model and 1 - α of the second.
-
-    Raises:
-        ParameterError: for models of different shapes.
-
-    """
-    shapes = [{name: tuple(own.shape) for name, own in weights.items()} for weights in (first, second)]
-    if shapes[0] != shapes[1]:
-        raise ParameterError(f"No line joins models of different shapes: {shapes[0]} and {shapes[1]}.")
-    return {name: alpha * own + (1 - alpha) * second[name] for name, own in first.items()}
-
-
 def accuracies_along(
-    weights: Weights, accuracy: Callable[[Weights], Float[Tensor, " model"]], alphas: Sequence[float] = GRID
+    stack: Stack, pairs: Int[Tensor, " pair"], rows: Int[Tensor, "pair example"]
 ) -> Float[np.ndarray, "alpha pair"]:
-    """Return the accuracies on the lines between all pairs of a stack.
+    """Return the accuracies of α of the first model of a pair and 1 - α of the second, α in `GRID`.
 
     Args:
-        weights: S and S' of the first pair, then of the second.
-        accuracy: of every model of a stack, one a pair.
-        alphas: where on the line.
+        stack: of which two models after each other are a pair.
+        pairs: the numbers of some.
+        rows: of the images that each is tested on.
 
     """
-    check_grid(alphas)
-    first, second = ({name: own[at::2] for name, own in weights.items()} for at in (0, 1))
-    return np.stack([accuracy(along(first, second, alpha)).cpu().numpy() for alpha in alphas])
-
-
-def barrier(
-    accuracies: Float[np.ndarray, "alpha *pair"], alphas: Sequence[float] = GRID
-) -> Float[np.ndarray, "*pair"]:
-    """Return by how much accuracy falls between the ends, below the worse of them.
-
-    >>> float(barrier(np.array([0.5, 0.9, 0.6, 0.8, 0.5]), (-1, 0, 0.5, 1, 2)).round(9))
-    0.2
-    """
-    check_grid(alphas)
-    at = np.array(alphas)
-    ends = np.minimum(accuracies[alphas.index(0)], accuracies[alphas.index(1)])
-    return np.asarray(ends - accuracies[(at >= 0) & (at <= 1)].min(0))
+    accuracies = []
+    for alpha in GRID:
+        weights = {
+            name: alpha * own[2 * pairs] + (1 - alpha) * own[2 * pairs + 1]
+            for name, own in stack.weights.items()
+        }
+        predicted = stack.log_probabilities(rows, weights).argmax(-1)
+        accuracies.append((predicted == stack.y[rows]).double().mean(1))
+    return torch.stack(accuracies).cpu().numpy()

@@ -1,0 +1,202 @@
+"""Figures that a reader moves: the page carries their numbers, `_static/movable_<name>.js` draws them.
+
+Where no script runs, a sentence leads to the figures that stand still.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+
+from sameloss.studies.decision_lists.statements import Tables
+from sameloss.studies.decision_lists.theory import order_of
+from sameloss.studies.growing.claims import Grown
+from sameloss.studies.manifold_flow.experiment import Landscape
+from sameloss.studies.manifold_flow.show import manifold_of
+from sameloss.studies.names import display_name
+
+FORM = """<div class="{kind} movable"><script type="application/json">{data}</script>
+<p class="still">This figure moves where scripts run; {still}.</p>
+<div class="controls">
+{controls}
+</div>
+<svg viewBox="0 0 {size}" role="img" aria-label="{label}"></svg>
+{below}
+</div>"""
+
+TOLD = "<output></output>"
+"""Where a figure says what it shows."""
+
+
+def _figure(kind: str, data: Any, **parts: str) -> HTML:
+    """Return a figure: its data, and the parts of its form."""
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a name cannot end the script
+    return HTML(FORM.format(kind=kind, data=text, **parts))
+
+
+def _choice(label: str, name: str) -> str:
+    return f'<label>{label} <select name="{name}"></select></label>\n'
+
+
+def _slider(label: str, name: str, span: str = 'min="0" value="0" step="1"') -> str:
+    return f'<label>{label} <input name="{name}" type="range" {span}/></label>\n'
+
+
+def _table(*heads: str) -> str:
+    cells = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return f'<table class="dataframe"><thead><tr>{cells}</tr></thead><tbody></tbody></table>'
+
+
+def _short(numbers: Any, digits: int = 6) -> list[Any]:
+    """Return numbers as nested lists, with so many significant digits."""
+    array = np.asarray(numbers, float)
+    return np.reshape([float(f"{number:.{digits}g}") for number in array.ravel()], array.shape).tolist()
+
+
+class Panel(NamedTuple):
+    """Runs that a reader can choose to see together."""
+
+    checkpoints: pd.DataFrame  # with `seed`, `step`, `kl_mean` (nats), `trace`, and accuracies (%) by task
+    tasks: Sequence[str]
+    by: str = "size"  # the column that tells models apart
+
+
+def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
+    """Return accuracies of all runs at one KL, which is that of a line to drag; its panels by name.
+
+    The line begins at the smallest KL that all runs reach.
+    """
+
+    def runs(panel: Panel) -> list[dict[str, Any]]:
+        ordered = panel.checkpoints.sort_values("step", kind="stable")
+        return [
+            {
+                "group": display_name(group),
+                "seed": int(seed),
+                "step": run.step.tolist(),
+                "kl": _short(run.kl_mean),
+                "trace": _short(run.trace),
+                "accuracy": {display_name(task): _short(run[task]) for task in panel.tasks},
+            }
+            for (group, seed), run in ordered.groupby([panel.by, "seed"], sort=False)
+        ]
+
+    return _figure(
+        "equal-loss",
+        {name: runs(panel) for name, panel in panels.items()},
+        still="the others of this page show the same runs",
+        controls=_choice("runs", "panel")
+        + _choice("task", "task")
+        + _slider("KL of the line", "kl", 'min="0" max="1000" step="1"')
+        + TOLD,
+        size="640 320",
+        label="Accuracy against KL by run; numbers follow",
+        below=_table("model", "accuracy there (%), mean", "lowest to highest run", "runs that reach it"),
+    )
+
+
+def movable_growth(panels: Mapping[str, Grown]) -> HTML:
+    """Return what one would choose at each step after growing, and what it would be worth; runs by name."""
+    data = {
+        name: {
+            "operators": [[operator.name, operator.filling] for operator in grown.operators],
+            "steps": grown.steps,
+            "seeds": list(grown.settings.all_seeds),
+            "seen": _short(grown.chosen_by, 4),
+            "final": _short(grown.final, 4),
+        }
+        for name, grown in panels.items()
+    }
+    return _figure(
+        "growth",
+        data,
+        still="the four panels above show the same runs",
+        controls=_choice("runs", "panel")
+        + _choice("shallow model", "seed")
+        + _slider("steps after growing", "look")
+        + TOLD,
+        size="640 340",
+        label="Final KL against KL at a step; numbers follow",
+        below=_table("at this step", "this shallow model", "mean of all"),
+    )
+
+
+def movable_landscape(run: Landscape) -> HTML:
+    """Return SGD on Chapter 3's loss of two parameters, from the run's first start."""
+    curve = manifold_of(run.population(), 120)
+    return _figure(
+        "sgd-landscape",
+        {
+            "q": run.probability,
+            "start": run.starts[0],
+            "steps": run.steps,
+            "minimisers": curve[["x", "y", "trace"]].round(4).to_numpy().tolist(),
+        },
+        still="the one above shows two of its paths",
+        controls=_slider("learning rate", "rate", 'min="-2.3" max="-0.5" step="0.01" value="-1.4"')
+        + '<label>batch <select name="batch"><option>1</option><option selected="selected">4</option>'
+        "<option>16</option><option>64</option></select></label>\n"
+        '<label><input name="noise" type="checkbox" checked="checked"/> label noise</label>\n'
+        '<button type="button">other draws</button>',
+        size="420 420",
+        label="SGD over minimisers; its end is told below",
+        below=f"<p>{TOLD}</p>",
+    )
+
+
+def movable_lists(tables: Tables) -> HTML:
+    """Return what one token attends to along the exact flow, in every kind of sequence, by read-out."""
+    column = tables.settings.task.column(1.0)
+    data = {
+        "rules": column.rules,
+        "length": column.length,
+        "counts": column.counts.tolist(),
+        "masses": _short(column.masses / column.masses.sum(), 5),
+        "flows": {
+            name: {
+                "times": _short(flow.natural, 3),
+                "scores": _short(flow[tables.entries]),
+                "orders": [order_of(row) for row in flow[tables.entries].to_numpy()],
+                "accuracy": _short(flow.accuracy, 4),
+            }
+            for name, flow in tables.curves.groupby("name", sort=False)
+        },
+    }
+    return _figure(
+        "lists",
+        data,
+        still="the figures above show the same flows",
+        controls=_choice("read-out", "readout") + _slider("time", "time") + TOLD,
+        size="640 340",
+        label="Attention in every kind of sequence; numbers follow",
+        below=_table("now", ""),
+    )
+
+
+def movable_phase(flows: pd.DataFrame) -> HTML:
+    """Return which noise one filter has learnt to ignore, after every step.
+
+    Args:
+        flows: one row a k (`noise`), `multiplier` of σ and `step`, with the `accuracy`.
+
+    """
+    indexed = flows[flows.step > 0].set_index(["multiplier", "noise", "step"]).accuracy.sort_index()
+    multipliers, rows, steps = (level.tolist() for level in indexed.index.remove_unused_levels().levels)
+    accuracy = indexed.to_numpy().reshape(len(multipliers), len(rows), len(steps))
+    return _figure(
+        "phase",
+        {
+            "rows": [int(k) for k in rows],
+            "multipliers": multipliers,
+            "steps": _short(steps, 4),
+            "accuracy": _short(accuracy, 4),
+        },
+        still="the tables of colours above show three of its steps",
+        controls=_slider("steps", "look") + TOLD,
+        size="640 300",
+        label="Accuracy by rows and strength of noise",
+        below=_table("at this step", "settings"),
+    )

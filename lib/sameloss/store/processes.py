@@ -1,0 +1,75 @@
+"""Processes: none outlives the one that started it, and none shares its GPU with another.
+
+python -m sameloss.store.processes papermill ...
+
+runs a command on a GPU of its own: no two commands started this way share one. Each GPU has a lock file,
+held as long as the command runs and given back by the system however it ends. Where there is no GPU the
+command runs as it is.
+"""
+
+import fcntl
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+POLL_S = 0.5
+
+
+def end_with_parent(parent: int | None = None) -> None:
+    """End this process when the one that started it is gone: a killed notebook leaves no worker behind.
+
+    Args:
+        parent: the number of that process; None: as the system has it now, which is another where the parent
+            has died while this process was starting.
+
+    """
+    parent = os.getppid() if parent is None else parent
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(POLL_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def visible_gpus() -> list[str]:
+    """Return the UUIDs of the GPUs that CUDA may use here.
+
+    UUIDs and not indices: inside a Slurm job or a container indices begin at 0 for every GPU.
+    """
+    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError):
+        return []
+    allowed = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(listed)).split(",")
+    by_index = {str(index): gpu for index, gpu in enumerate(listed)}
+    chosen = [by_index.get(word.strip(), word.strip()) for word in allowed]
+    return [gpu for gpu in chosen if gpu.startswith(("GPU-", "MIG-"))]
+
+
+def hold_one(gpus: list[str], folder: Path) -> str:
+    """Wait until one of the GPUs is free, and hold it until this process ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    locks = {gpu: os.open(folder / f"{gpu}.lock", os.O_RDWR | os.O_CREAT) for gpu in gpus}
+    while True:
+        for gpu, descriptor in locks.items():
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            os.set_inheritable(descriptor, True)  # else the lock would end where the command begins
+            return gpu
+        time.sleep(POLL_S)
+
+
+if __name__ == "__main__":
+    if gpus := visible_gpus():
+        locks = Path(tempfile.gettempdir()) / f"sameloss-gpus-{os.getuid()}"
+        os.environ["CUDA_VISIBLE_DEVICES"] = hold_one(gpus, locks)
+    os.execvp(sys.argv[1], sys.argv[1:])

@@ -1,0 +1,260 @@
+"""Tables and figures of the chapter on the bracket language, from its runs and its models."""
+
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import NullFormatter
+from scipy.stats import spearmanr, ttest_1samp
+from torch import Tensor
+
+from sameloss.studies.drawing import MARKERS, Style
+from sameloss.studies.dyck import theory
+from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound
+
+# Tables
+
+
+def solutions(inputs: Inputs, width: int, generator: torch.Generator) -> dict[str, Transformer]:
+    """Return the solutions that are compared by hand: Section 5's two and the two with kinks.
+
+    Args:
+        inputs: all inputs of pre-training.
+        width: m of solution (1).
+        generator: of random features, as many as there are inputs.
+
+    """
+    random = theory.random_feature_solution(inputs, len(inputs.target), generator)
+    return {
+        "solution (1)": theory.transferable_solution(inputs.length, width),
+        "solution (2), random features": random,
+        "kinked, ξ = the mask's sign": theory.kinked_solution(inputs.length, "mask"),
+        "kinked, ξ = the first token": theory.kinked_solution(inputs.length, "token"),
+    }
+
+
+def solution_table(models: dict[str, Transformer], inputs: Inputs) -> pd.DataFrame:
+    """Return loss, trace over the bound, cancellation and conditions, one row a model."""
+    rows = []
+    for name, model in models.items():
+        bound, trace = lower_bound(inputs.length, model.width), float(theory.hessian_trace(model, inputs))
+        residuals = theory.conditions(model, inputs)
+        rows.append(
+            {
+                "solution": name,
+                "m": model.width,
+                "loss": float(theory.run(model, inputs).loss),
+                "trace": trace,
+                "trace / bound": trace / bound,
+                "smoothed / bound": theory.averaged_curvature(model, inputs) / bound,
+                "at the kink": float(theory.kinks(model, inputs).double().mean()),
+                "cancellation": theory.cancellation(model, inputs),
+                "(3)": residuals["balance"],
+                "(4)": residuals["cancellation"],
+                "(5)": residuals["uniformity"],
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def search_table(found: pd.DataFrame) -> pd.DataFrame:
+    """Return, for each width, how many restarts reached zero loss and the bound, and what they found."""
+    rows = []
+    for width, part in found.groupby("width"):
+        solved = part[part.loss <= ZERO_LOSS]
+        rows.append(
+            {
+                "m": width,
+                "restarts": len(part),
+                "zero loss": len(solved),
+                "within 0.1 % of the bound": (solved.ratio < 1.001).sum(),
+                "smallest trace / bound": solved.ratio.min(),
+                "largest trace / bound": solved.ratio.max(),
+                "largest mean sine to ∓[1; 0]": solved.off_direction.max(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def width_table(features: pd.DataFrame, losses: tuple[float, ...], length: int) -> pd.DataFrame:
+    """Return the smallest width whose median loss is small enough, measured, expected and printed.
+
+    `expected` is of the proof's head, (2T² + 3)/ε; `printed` is 2ᵀT³ε⁻² without its logarithms.
+    """
+    medians, loss = features.groupby("width").loss.median(), np.array(losses)
+    return pd.DataFrame(
+        {
+            "loss": loss,
+            "best head (measured)": [medians.index[medians <= most].min() for most in losses],
+            "the proof's head (expected)": theory.constructed_loss(length, 1) / loss,
+            "printed": 2.0**length * length**3 / loss**2,
+        }
+    )
+
+
+def trained_table(last: pd.DataFrame) -> pd.DataFrame:
+    """Return medians over seeds at the end, one row a noise; `attention` as a part of the trace."""
+    columns = ["loss", "ratio", "attention", "off_direction", "error_few", "error_all", "error_own"]
+    medians = last.groupby("noise")[[*columns, "trace"]].median()
+    return medians.assign(attention=medians.attention / medians.trace)[columns].reset_index()
+
+
+def noise_effects(last: pd.DataFrame, quantities: tuple[str, ...]) -> pd.DataFrame:
+    """Return by what label noise multiplies a quantity, same initial weights, with 95 % intervals.
+
+    The logarithms of ratios of pairs, Student's t over seeds; no seed is left out.
+    """
+    indexed = last.set_index(["noise", "seed"])
+    rows = []
+    for noise, quantity in product(indexed.index.levels[0][1:], quantities):
+        pairs = np.log(indexed.loc[noise][quantity] / indexed.loc[0.0][quantity])
+        interval = ttest_1samp(pairs, 0).confidence_interval()
+        factor, low, high = np.exp([pairs.mean(), *interval])
+        row = {"noise": noise, "quantity": quantity, "factor": factor, "low": low, "high": high}
+        rows.append(row | {"seeds": len(pairs)})
+    return pd.DataFrame(rows)
+
+
+def rank_correlations(last: pd.DataFrame) -> pd.DataFrame:
+    """Return Spearman's correlation of trace and downstream error at the end, of all and of each noise."""
+    groups = {"all": last, **{f"noise {noise:g}": part for noise, part in last.groupby("noise")}}
+    rows = []
+    for name, part in groups.items():
+        found = spearmanr(part.ratio, part.error_few)
+        rows.append({"models": name, "count": len(part), "ρ": found.statistic, "p": found.pvalue})
+    return pd.DataFrame(rows)
+
+
+# Figures: a tidy frame or a model drawn on given axes.
+
+
+def encoding(inputs: Inputs, which: int, ax: Axes) -> None:
+    """Draw the encoding of one input: a row a token, a column a feature."""
+    tokens = inputs.tokens[which]
+    brackets = tokens[:, : inputs.length].sum(1).int().tolist()
+    labels = [{1: "⟨", -1: "⟩", 0: "mask"}[bracket] for bracket in brackets]
+    _feature_map(tokens, labels, ax)
+    ax.set(ylabel="token", title=f"one input, g* = {int(inputs.target[which]):+d}")
+
+
+def values(model: Transformer, title: str, ax: Axes) -> None:
+    """Draw V, a row a neuron (each divided by its largest entry), marked with the sign of u."""
+    labels = ["u > 0" if u > 0 else "u < 0" for u in model.head]
+    _feature_map(model.value / model.value.abs().amax(1, keepdim=True), labels, ax)
+    ax.set(ylabel="neuron", title=title)
+
+
+def _feature_map(rows: Float[Tensor, "row feature"], labels: list[str], ax: Axes) -> None:
+    """Draw values from -1 to 1 as a map with its colour bar, red positive."""
+    drawn = ax.imshow(rows.numpy(), cmap="vlag", vmin=-1, vmax=1, aspect="auto")
+    ax.figure.colorbar(drawn, ax=ax, ticks=[-1, 0, 1])
+    features = rows.shape[1]
+    ax.axvline(features / 2 - 0.5, color="0.3", lw=1)
+    ax.set_yticks(range(len(rows)), labels, fontsize="small")
+    ax.set_xticks(range(0, features, 2), map(str, range(1, features + 1, 2)))
+    ax.set(xlabel="feature: T brackets, then T masks")
+    ax.grid(visible=False)
+
+
+def contributions(models: dict[str, Transformer], inputs: Inputs, which: int, ax: Axes) -> None:
+    """Draw what each neuron adds to f on one input, running sums as a walk from 0 to g*."""
+    for index, (name, model) in enumerate(models.items()):
+        parts = (theory.run(model, inputs).features[which] * model.head / model.width).numpy()
+        walk = np.concatenate([[0.0], np.cumsum(parts)])
+        share = np.linspace(0, 1, len(walk))
+        ax.plot(share, walk, color=f"C{index}", marker=MARKERS[index], ms=3, lw=1, label=name)
+    ax.axhline(float(inputs.target[which]), color="0.35", ls="--", lw=1)
+    ax.set(xlabel="share of the neurons summed", ylabel="sum of $u_i\\,\\sigma(V_i\\cdot h)/m$")
+    ax.set_title("the way to the same output")
+    ax.legend(fontsize="small")
+
+
+def traces_by_width(solved: pd.DataFrame, features: pd.DataFrame, length: int, ax: Axes) -> None:
+    """Draw the traces of found solutions and of random features that fit, with both lower bounds."""
+    widths = sorted({*solved.width, *features.width})
+    bounds = [lower_bound(length, width) for width in widths]
+    ax.plot(widths, bounds, color="black", lw=1.2, label="4/(m√T)")
+    ax.axhline((4 / length) ** 0.5, color="0.4", ls=":", lw=1.4, label="printed: √(4/T)")
+    ax.plot(solved.width, solved.trace, "o", color="C0", ms=7, mfc="none", label="found by search")
+    ax.plot(features.width, features.trace, "s", color="C1", ms=4, alpha=0.7, label="random features")
+    _against_width(widths, ax)
+    ax.set(ylabel="trace of the Hessian at zero loss")
+    ax.yaxis.set_major_formatter("{x:g}")
+    ax.legend(fontsize="small")
+
+
+def _against_width(widths: list[int], ax: Axes) -> None:
+    ax.set(xscale="log", yscale="log", xlabel="width m (neurons)")
+    ax.set_xticks(widths, map(str, widths), fontsize="small")
+    ax.xaxis.set_minor_formatter(NullFormatter())
+
+
+def failures(table: pd.DataFrame, ax: Axes) -> None:
+    """Draw exact and simulated probabilities of failure against the number of samples."""
+    for index, ((name, length), part) in enumerate(table.groupby(["solution", "length"], sort=False)):
+        style: Style = {"color": f"C{index}", "lw": 1.2}
+        ax.plot(part.samples, part.exact, **style)
+        ends = [part.simulated - part.low, part.high - part.simulated]
+        style |= {"fmt": MARKERS[index], "ms": 4, "capsize": 2, "label": f"{name}, T = {length}"}
+        ax.errorbar(part.samples, part.simulated, ends, **style)
+    ax.plot(part.samples, part.printed, ls="--", color="0.35", lw=1.4, label="printed: 2⁻ⁿ")
+    ax.set(yscale="log", ylim=(0.3 / table.repetitions.iloc[0], 1.5))
+    ax.set(xlabel="downstream samples n", ylabel="probability of a wrong head")
+    ax.legend(fontsize="small")
+
+
+def random_feature_losses(features: pd.DataFrame, inputs: Inputs, ax: Axes) -> None:
+    """Draw the losses of the best head and of the proof's head against the width."""
+    widths = _heads(features, {"loss": "best head", "constructed_loss": "the proof's head"}, ax)
+    expected = [theory.constructed_loss(inputs.length, width) for width in widths]
+    ax.plot(widths, expected, color="C1", lw=1, label="(2T² + 3)/m")
+    exact = theory.exact_width(inputs)
+    ax.axvline(exact, color="0.35", ls="--", lw=1.2, label=f"zero from m = {exact}")
+    ax.set(ylabel="pre-training loss")
+    ax.legend(fontsize="small", loc="lower left")
+
+
+def head_norms(features: pd.DataFrame, length: int, ax: Axes) -> None:
+    """Draw squared norms of heads against the width, beside T²."""
+    least = f"least of any with loss ≤ {theory.SMALL_LOSS}"
+    _heads(features, {"norm": "best head", "constructed_norm": "the proof's head", "least_norm": least}, ax)
+    ax.axhline(length**2, color="0.35", ls=":", lw=1.4, label="T²")
+    ax.set(ylabel="‖u‖²")
+    ax.legend(fontsize="small", loc="upper left")
+
+
+def _heads(features: pd.DataFrame, columns: dict[str, str], ax: Axes) -> list[int]:
+    """Draw columns that are not zero, one colour each; return the widths."""
+    for index, (column, name) in enumerate(columns.items()):
+        drawn = features[features[column] > theory.RIGHT]
+        ax.plot(drawn.width, drawn[column], MARKERS[index], ms=4, color=f"C{index}", alpha=0.6, label=name)
+    widths = sorted(features.width.unique().tolist())
+    _against_width(widths, ax)
+    return widths
+
+
+def along_noisy_training(training: pd.DataFrame, quantity: str, label: str, ax: Axes) -> None:
+    """Draw a quantity along training, median and middle half of the seeds, one colour a noise."""
+    for index, (noise, part) in enumerate(training.groupby("noise")):
+        quartiles = part.groupby("step")[quantity].quantile([0.25, 0.5, 0.75]).unstack()
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index]}
+        ax.plot(quartiles.index, quartiles[0.5], ms=4, lw=1.2, label=f"label noise {noise:g}", **style)
+        ax.fill_between(quartiles.index, quartiles[0.25], quartiles[0.75], color=f"C{index}", alpha=0.2, lw=0)
+    ax.set(yscale="log", xlabel="step of SGD", ylabel=label)
+    ax.yaxis.set_major_formatter("{x:g}")
+
+
+def error_against_trace(last: pd.DataFrame, few: int, ax: Axes) -> None:
+    """Draw downstream error against the trace at the end of training, one point a model."""
+    for index, (noise, part) in enumerate(last.groupby("noise")):
+        style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none", "mec": "black"}
+        ax.plot(part.ratio, part.error_few, ms=6, label=f"label noise {noise:g}", **style)
+    ax.axvline(1, color="0.35", lw=1.2)
+    ax.set(xscale="log", yscale="log", xlabel="trace / (4/(m√T))")
+    ax.set(ylabel=f"downstream error, head from {few} samples")
+    for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_formatter("{x:g}")
+    ax.legend(fontsize="small")

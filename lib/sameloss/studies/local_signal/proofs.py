@@ -1,0 +1,464 @@
+"""Both sides of the lemmas of Appendix B, at states (k, c, v, b) and along k, and what their proofs use.
+
+Everything is of the whole distribution. "At an error of 1 %" is about a filter along w* whose threshold is
+the least one with that error: the last state at which the lemmas' hypothesis, an error above 0.01, is true.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from math import comb, exp, expm1, log, log1p, nan, pi, sqrt
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import chi2, norm
+
+from sameloss.seeds import generator_for
+from sameloss.studies.local_signal import tangent, theory
+from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, accuracy, population, row_sum
+
+# Truncated Gaussians, as the proofs use them (Section B.1.2).
+
+Points = Float[np.ndarray, " point"]
+
+
+class Moments(NamedTuple):
+    """Of Z ~ N(0, 1) given Z ≥ -b."""
+
+    mean: float
+    variance: float
+    second: float  # E[Z² | Z ≥ -b]
+
+
+def moments(b: float) -> Moments:
+    """Return (B.1) to (B.3) with -b/s in the place of the printed α = |b|/s, for s = 1.
+
+    >>> round(moments(0.0).mean, 6)  # √(2/π)
+    0.797885
+    """
+    rate = float(np.exp(norm.logpdf(b) - log_ndtr(b)))  # φ/Φᶜ at -b, also where both are tiny
+    return Moments(rate, 1 - b * rate - rate**2, 1 - b * rate)
+
+
+def projected_by_integration(z: float, c: float, v: float) -> float:
+    """Return E[cA | cA + vB = z] for independent A, B ~ N(0, 1); (B.4) says that it is z c²/(c² + v²).
+
+    The conditional density is a Gaussian of width v/√(c² + v²) around its top, where the points are laid.
+    """
+    top, width = z * c / (c**2 + v**2), abs(v) / sqrt(c**2 + v**2)
+    a = top + width * np.linspace(-9, 9, 2001)
+    density = np.exp(-(a**2) / 2 - ((z - c * a) / v) ** 2 / 2 + z**2 / (2 * (c**2 + v**2)))
+    return float(c * (density @ a) / density.sum())
+
+
+def mills_bounds(x: Points) -> tuple[Points, Points, Points]:
+    """Return the lower bound of (B.6), Mills' ratio Φᶜ(x)/φ(x), and the upper bound."""
+    ratio = np.exp(log_ndtr(-x) - norm.logpdf(x))
+    return 2 / (np.sqrt(x**2 + 4) + x), ratio, 2 / (np.sqrt(x**2 + 2) + x)
+
+
+NOWHERE = 40.0
+"""Standard deviations beyond which floating-point numbers hold no mass of a Gaussian."""
+
+
+def soft_moments(b: float, s: float, cut: float = np.inf) -> tuple[float, float]:
+    """Return E|S| and E[S²] of S = φ_b(Z), Z ~ N(0, s²), given |S| ≤ cut, as Lemmas B.6 and B.9 need them.
+
+    Above zero S = 2Z for |Z| < b, and Z ± b outside; below zero -b is the threshold.
+
+    >>> [round(x, 6) for x in soft_moments(0.0, 1.0)]  # of Z itself: √(2/π) and 1
+    [0.797885, 1.0]
+
+    """
+    offset, start = b / s, abs(b) / s
+    end = min(max(start, cut / s - offset), NOWHERE)  # |S| ≤ cut where |Z| is below it
+    total = _upper_moments(offset, start) - _upper_moments(offset, end)
+    if b > 0:
+        x = min(start, cut / (2 * s))
+        mass, density = 1 - 2 * ndtr(-x), norm.pdf(x)
+        total += np.array([mass, 4 * (1 / sqrt(2 * pi) - density), 4 * (mass - 2 * x * density)])
+    kept = total[0] + (1 - 2 * ndtr(-start) if b < 0 else 0.0)
+    return float(s * total[1] / kept), float(s**2 * total[2] / kept)
+
+
+def _upper_moments(a: float, x: float) -> Float[np.ndarray, "3"]:
+    """Return E[(|z| + a)^power; |z| ≥ x], z ~ N(0, 1), for the powers 0 to 2."""
+    tail, density = 2 * ndtr(-x), 2 * norm.pdf(x)
+    return np.array([tail, density + a * tail, tail + (x + 2 * a) * density + a**2 * tail])
+
+
+def noise_share(alpha: Numbers) -> Numbers:
+    """Return Φᶜ(α) + 1.5αφ(α): the bound on the noise part in Lemma 3.1's proof, over |c| k σ².
+
+    The thesis bounds it by α² ~ log k on the way to log³k; it is never above 0.575. For b ≤ 0, with
+    |S_i| = |Z_i| - |b| in the place of 2|Z_i| + |b|, it is Φᶜ(α)/2.
+    """
+    return norm.sf(alpha) + 1.5 * alpha * norm.pdf(alpha)
+
+
+# How much mass a random sum puts in an interval (Lemma B.10), and two slabs of a Gaussian (Lemma B.11).
+
+
+def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
+    """Return the largest probability that Σ ε_i a_i lies in a closed interval of length 2Δ, of all 2ⁿ signs.
+
+    >>> largest_mass(np.ones(3), 1.0), largest_mass(np.ones(3), 0.99)
+    (0.75, 0.375)
+    """
+    sums = np.zeros(1)
+    for weight in weights:
+        sums = np.concatenate([sums - weight, sums + weight])
+    sums.sort()
+    slack = 1e-12 * abs(weights).sum()  # of sums that are equal but for rounding
+    ends = np.searchsorted(sums, sums + 2 * half_length + slack, side="right")
+    return float((ends - np.arange(len(sums))).max() / len(sums))
+
+
+def leading_bound(n: int, s: int) -> float:
+    """Return s√(2/π)/√n, the bound of Lemma B.10 without its o(1)."""
+    return s * sqrt(2 / (pi * n))
+
+
+def erdos_bound(n: int, s: int) -> float:
+    """Return the s largest binomial coefficients over 2ⁿ: the exact maximum, reached at a_i = 1.
+
+    It is never above `leading_bound`, because each coefficient is at most the central one.
+    """
+    return sum(sorted((comb(n, j) for j in range(n + 1)), reverse=True)[:s]) / 2**n
+
+
+def joint_slabs(x: float, y: float, correlation: float) -> float:
+    """Return P[|X| ≥ x, |Y| ≥ y] of standard Gaussians: twice that of X ≥ x, by a rule."""
+    nodes, weights = theory.legendre(400)
+    z, rest = x + tangent.REACH * (nodes + 1) / 2, sqrt(1 - correlation**2)
+    other = ndtr((correlation * z - y) / rest) + ndtr((-correlation * z - y) / rest)
+    return float(tangent.REACH * (weights * norm.pdf(z)) @ other)
+
+
+def proof_log_k() -> float:
+    """Return log k from which the proof of Theorem B.1 itself gives an error of 0.1, with the best C.
+
+    Error ≥ ¼(1 - P) with P ≤ exp(-kp/8) + s√(2/π)/√(kp/2), s - 1 ≤ 1/Cσ < s and p = 4Φᶜ(C)Φᶜ(D), where
+    P[|N(0, 1)| ≤ D] = .999; for large k that is √(4/π)/(C√p log k): the largest C√p decides log k.
+    """
+    mass = 4 * ndtr(-norm.isf((1 - 0.999) / 2))
+    best = minimize_scalar(lambda c: -c * sqrt(mass * ndtr(-c)), bounds=(0.1, 4), method="bounded")
+    return float(sqrt(4 / pi) / (-best.fun * (1 - 4 * 0.1)))
+
+
+# Both sides of Lemma B.12: with several filters, too, a row of noise is often heard as loudly as the signal.
+#
+# g(x) = Σ_j ⟨W_j, x⟩ 1{gate j is open at x} is what a row adds to the tangent kernel. Where noise opens the
+# same gates as the signal, |g| is a Gaussian's; so P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with q the probability of
+# those gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
+
+FILTERS = (1, 2, 4)
+
+STARTS = 4
+"""Of each number of filters."""
+
+DRAWN = 5000
+"""Rows of noise over which probabilities are shares."""
+
+
+def several_filters(first_seed: int = 100) -> pd.DataFrame:
+    """Return both sides for some starts, every set of gates that are open to the signal, and two W.
+
+    Thresholds are at the signal or just above it, for which q is least.
+
+    Returns:
+        Columns `filters`, `start`, `open` (gates), `weights`, `same` (q), `strength` (C) and `heard`, P[A].
+
+    """
+    rows = []
+    for m, start in product(FILTERS, range(STARTS)):
+        rng = generator_for("several filters", first_seed + start, m)
+        filters = tangent.initial_filters(tangent.PATCHES, m, rng)
+        kernel = tangent.threshold_at_signal(tangent.PATCHES, filters)
+        x = torch.randn(DRAWN, kernel.filters.shape[1], generator=rng, dtype=torch.float64).numpy()
+        for gates in list(product((0.0, 1.0), repeat=m))[1:]:  # with none open the signal is not heard
+            own = replace(kernel, sees_signal=np.array(gates))
+            drawn = torch.randn(kernel.filters.shape, generator=rng, dtype=torch.float64).numpy()
+            best = tangent.best_weights(own).reshape(drawn.shape)
+            about = {"filters": m, "start": start, "open": int(sum(gates))}
+            for name, weights in (("best", best), ("drawn", drawn)):
+                rows.append({**about, "weights": name, **both_sides(own, weights, x)})
+    return pd.DataFrame(rows)
+
+
+def both_sides(
+    kernel: tangent.TangentKernel, weights: Float[np.ndarray, "m r"], x: Float[np.ndarray, "row r"]
+) -> dict[str, float]:
+    """Return q, C and P[|g(ε)| ≥ Cσ|g(w*)|] as shares of rows of noise, which are in units of σ."""
+    seen = abs(x @ kernel.filters.T) >= kernel.thresholds  # which gates a row opens
+    same = float((seen == kernel.sees_signal.astype(bool)).all(1).mean())
+    strength = float(norm.ppf((1 + same / 2) / 2))
+    heard = abs(((x @ weights.T) * seen).sum(1))
+    signal = abs(weights[:, 0] @ kernel.sees_signal)  # of w*, which is the first axis and 1/σ long here
+    return {"same": same, "strength": strength, "heard": float((heard >= strength * signal).mean())}
+
+
+# The lemmas at single states.
+
+ERROR = 0.01
+"""The error that Theorem 3.1 ends below, and above which its lemmas speak."""
+
+TINY = 1e-6
+"""Part of a filter across w* that makes no difference, over c; with it, its gradient is told apart."""
+
+
+def states() -> pd.DataFrame:
+    """Return all states of the grid, one row each: see `at_state` for the columns."""
+    signals, across, biases = (
+        (-0.1, 0.003, 0.1, 1.0, 10.0),
+        (0.1, 1.0),
+        (-1.5, -0.9, -0.5, -0.2, 0.0, 0.2, 2.0),
+    )
+    grid = product((100, 1000, 10_000), signals, across, biases)  # v and b are over |c|
+    return pd.DataFrame(at_state(k, Filter(c, v * abs(c), b * abs(c))) for k, c, v, b in grid)
+
+
+def at_state(k: int, filter: Filter) -> dict[str, float]:
+    """Return what the lemmas are about at one state.
+
+    Returns:
+        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise rows'
+        part of the gradient along w* over c, which is that across it over v, in units of log²k; its bounds
+        `printed` and `ours`; `spread`, k Var[S_i | |S_i| ≤ s log²k]/(c + b)²; `width`, E|S_i|/√Var S_i; and
+        `within` and `within_g`, P[|S| ≤ c + b + 10] and P[|S| ≤ φ_b(c) + 10].
+
+    """
+    patches, (c, _, b) = Patches(k), filter
+    found, noise = population(patches, filter), row_sum(patches, filter)
+    absolute, variance = soft_moments(b, noise.s)
+    _, cut_variance = soft_moments(b, noise.s, noise.s * log(k) ** 2)
+
+    def within(reach: float) -> float:
+        """Return P[|S| ≤ reach]; P[|S| > reach] ≤ 2 exp(-reach²/2D²), as S is Lipschitz: far out it is 1."""
+        if reach <= 0:
+            return 0.0
+        return 1.0 if reach > tangent.REACH * noise.deviation else 2 * theory.share_above(noise, reach) - 1
+
+    return {
+        "k": k,
+        **filter._asdict(),
+        "alpha": noise.alpha,
+        "loss": found.loss,
+        "error": 1 - accuracy(patches, filter),
+        "by_c": found.by_c,
+        "by_b": found.by_b,
+        "noise": found.by_v / filter.v / log(k) ** 2,
+        "printed": float(noise_share(noise.alpha)),
+        "ours": norm.sf(noise.alpha) / 2 if b <= 0 else 1.0,
+        "spread": k * cut_variance / (c + b) ** 2 if c + b else nan,
+        "width": absolute / sqrt(variance) if variance else nan,
+        "within": within(c + b + 10),
+        "within_g": within(theory.soft_threshold(abs(c), b) + 10),
+    }
+
+
+def counter_examples() -> pd.DataFrame:
+    """Return states at which a lemma as printed is false: each shows a hypothesis that is missing."""
+    small, c = 0.5 / log(1000) ** 4, 0.003
+    bias = 2 * sqrt(2) * c * Patches(1000).sigma
+    cases = [
+        ("lemB5", 1000, Filter(1, TINY, -1.2), "k = 1,000, c = 1, b = -1.2: f is 0"),
+        ("lemB8", 1000, Filter(1, TINY, -12.0), "k = 1,000, c = 1, b = -12: f is 0"),
+        (
+            "lem31",
+            1000,
+            Filter(small, 0.01, -2 * small),
+            "k = 1,000, |c| < |b|, b < 0: the signal has no gradient",
+        ),
+        ("lemB9", 10_000, Filter(1, TINY, -1.2), "k = 10,000, c = 1, b = -1.2: hardly a row survives"),
+        ("lem33", 10_000, Filter(1, TINY, -0.5), "k = 10,000, c = 1, b = -0.5: noise is thresholded"),
+        ("lem33", 10**6, Filter(1, TINY, -0.5), "k = 1,000,000, c = 1, b = -0.5: noise is thresholded"),
+        ("lemB7", 10_000, Filter(1000.0, TINY, -500.0), "k = 10,000, c = 1,000, b = -500: loss below 1"),
+        ("noise-bound", 1000, Filter(c, c, bias), "k = 1,000, c = v = 0.003, b = 2s > 0: |S_i| is 2|Z_i|"),
+    ]
+    return pd.DataFrame({"of": of, "what": what, **at_state(k, filter)} for of, k, filter, what in cases)
+
+
+# The lemmas along k.
+
+ROWS = (800, 1000, 2000, 5000, 10_000, 100_000, 1_000_000, 100_000_000)
+"""k along which lemmas are evaluated exactly; the first has states with an error of 1 %."""
+
+
+def error_ratio(patches: Patches) -> float:
+    """Return the least |b|/c of a filter along w* with an error of 1 % or less, which some filter has."""
+
+    def excess(ratio: float) -> float:
+        return 1 - accuracy(patches, Filter(1.0, 0.0, -ratio)) - ERROR
+
+    tried = np.linspace(0, 1, 40, endpoint=False)
+    enough = next(at for at, ratio in enumerate(tried) if excess(ratio) <= 0)
+    return float(brentq(excess, tried[enough - 1], tried[enough]))
+
+
+def at_error(k: int) -> dict[str, float]:
+    """Return what the lemmas are about at an error of 1 %, for filters along w*.
+
+    Returns:
+        `k`; `alpha` there; `limit`, 2√log k; `error_at_limit`, if the signal passes it, else NaN;
+        `spread` and `width` as of `at_state`; and `by_b_…`, the loss's derivative by b at several c;
+        `lowest` is 1/log⁴k, at which `by_c_lowest` is the largest derivative by c over several thresholds.
+
+    """
+    patches = Patches(k)
+    ratio, sigma, limit, lowest = error_ratio(patches), patches.sigma, 2 * sqrt(log(k)), 1 / log(k) ** 4
+    heard = limit * sigma < 1
+    row = at_state(k, Filter(1.0, TINY, -ratio))
+    by_c = [population(patches, Filter(lowest, 0.0, -b * lowest)).by_c for b in (0.0, 0.5, 0.9)]
+    return {
+        "k": k,
+        "alpha": ratio / sigma,
+        "limit": limit,
+        "error_at_limit": 1 - accuracy(patches, Filter(1.0, 0.0, -limit * sigma)) if heard else nan,
+        "spread": row["spread"],
+        "width": row["width"],
+        **{f"by_b_{c:g}": _by_b(patches, c, ratio) for c in (1.0, 0.3, 0.03)},
+        "by_b_lowest": _by_b(patches, lowest, ratio),
+        "by_c_lowest": max(by_c),
+    }
+
+
+def _by_b(patches: Patches, c: float, ratio: float) -> float:
+    return population(patches, Filter(c, 0.0, -ratio * c)).by_b
+
+
+def gaussian_alpha(log_k: float) -> float:
+    """Return α at an error of 1 %, the noise's sum taken as Gaussian: for k beyond all grids.
+
+    P[S > c + b] = Φᶜ((1 - ασ)/√(k E S_i²)), with E S_i² = 2s²[(1 + α²)Φᶜ(α) - αφ(α)].
+    """
+    sigma = log_k * exp(-log_k / 2)
+
+    def excess(alpha: float) -> float:
+        spread = 2 * log_k**2 * ((1 + alpha**2) * ndtr(-alpha) - alpha * norm.pdf(alpha))
+        return sqrt(max(spread, 0.0)) * norm.isf(ERROR) - (1 - alpha * sigma)
+
+    return float(brentq(excess, 0, min(8.0, 0.9 / sigma)))
+
+
+def small_signal_gradient(log_k: float, c: float) -> float:
+    """Return ∇_b at an error of 1 %, for c so small that ς is linear, up to terms of order f.
+
+    There it is ½[√k log k · c · (φ(α) - αΦᶜ(α)) - 1].
+    """
+    alpha = gaussian_alpha(log_k)
+    left = norm.pdf(alpha) - alpha * ndtr(-alpha)
+    return float((exp(log_k / 2) * log_k * c * left - 1) / 2)
+
+
+def bias_turn(c: float) -> float:
+    """Return log k from which ∇_b > 0 at an error of 1 % and that c, by the exact gradient."""
+
+    def gradient(log_k: float) -> float:
+        patches = Patches(round(exp(log_k)))
+        return _by_b(patches, c, error_ratio(patches))
+
+    return float(brentq(gradient, log(1000), log(2e6), xtol=1e-3))
+
+
+def error_where_bias_turns(k: int) -> float:
+    """Return the error at which ∇_b changes its sign along the threshold, c = 1: below it b rises again."""
+    ratio = brentq(lambda ratio: _by_b(Patches(k), 1.0, ratio), 0.0, 0.99)
+    return 1 - accuracy(Patches(k), Filter(1.0, 0.0, -ratio))
+
+
+def loss_bound_on_c(k: int) -> float:
+    """Return the c at which the loss is 1 nat along an error of 1 %: what Lemma B.7's proof bounds c by.
+
+    There loss grows as c, so that a few steps of c/loss find it.
+    """
+    ratio, c = error_ratio(Patches(k)), 500.0
+    for _ in range(3):
+        c /= population(Patches(k), Filter(c, 0.0, -ratio * c)).loss
+    return c
+
+
+def least_rows() -> int:
+    """Return the least k at which some filter has an error of 1 %: k₀ of Theorem 3.1 is no smaller."""
+    low, high = 500, 2000
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (
+            (low, middle) if 1 - theory.best_threshold(Patches(middle))[1] <= ERROR else (middle, high)
+        )
+    return high
+
+
+def maximum_excess(n: int) -> tuple[float, float]:
+    """Return P[max X_i > 2σ√log n] and P[max |X_i| > 2σ√log n], over the 1/n and 2/n of Lemmas B.1 and B.2.
+
+    >>> all(share <= 1 for n in (2, 10, 10**6) for share in maximum_excess(n))
+    True
+    """
+    tail = ndtr(-2 * sqrt(log(n)))
+    return -expm1(n * log1p(-tail)) * n, -expm1(n * log1p(-2 * tail)) * n / 2
+
+
+def log_start_excess(k: int, d: int) -> float:
+    """Return log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)): not positive if Lemma B.3 holds."""
+    return float(chi2.logsf(k * d, d) - log(2 * d) + k / 2)
+
+
+def log_large_entries(log_k: float) -> float:
+    """Return the log of how many noise entries of 500 images, d = 10, are above 1; Lemma B.4 needs none."""
+    sigma = log_k * exp(-log_k / 2)
+    return float(log(2 * 500 * 10) + log_k + log_ndtr(-1 / sigma))
+
+
+def turns() -> pd.DataFrame:
+    """Return from which k on statements hold, and inequalities "for sufficiently large k" of their proofs.
+
+    Returns:
+        Columns `of` (the statement), `step` (what is true from there on), `decades` (log₁₀ k) and `exact`:
+        whether it is where the statement itself begins, or only where its proof does.
+
+    """
+
+    def few_survivors(x: float) -> float:
+        lost = 2 * x**1.5 * exp(-x / 2)
+        return x / 4 - log(2) - 1.5 * log(x) + log(max(1 - lost, 1e-9))
+
+    no_large = brentq(lambda x: log_large_entries(x) - log(0.01), log(100), log(1e9))
+    small = brentq(lambda x: small_signal_gradient(x, x**-4), log(2000), 100)
+    signal_passes = brentq(lambda x: x / 2 - log(2) - 1.5 * log(x), 5, 1000)
+    expected = brentq(lambda x: x / 8 - 4 * log(x), 60, 1000)
+    large_enough = brentq(lambda x: x / 2 - log(4) - 5.5 * log(x), 20, 1000)
+    few = brentq(few_survivors, 12, 1000)
+    rows = [
+        ("lemB4", "a batch of 500 images, d = 10, has no entry above 1, in 99 %", no_large, True),
+        # by our bound on the noise part of ∂L/∂c, ¼H/log²k < ½
+        *(("lem31", f"∂L/∂c < 0 for |c| ≤ {h}/log⁴k, by our bound", sqrt(h / 2), True) for h in (10, 100)),
+        ("lem33", "∇_b > 0 at c = 1", bias_turn(1.0), True),
+        ("lem33", "∇_b > 0 at c = 0.3", bias_turn(0.3), True),
+        ("lem33", "∇_b > 0 at c = 1/log⁴k", small, True),
+        ("thm31", "some filter has an error of 1 %", log(least_rows()), True),
+        ("thmB1", "one filter: error above 0.1 in .999 of starts", log(tangent.rows_for_theorem()), True),
+        ("linear", "the linear error is .49", log(tangent.rows_for_linear_error(0.49)), True),
+        ("lemB5", "2σ√log k < 1: a threshold at α = 2√log k lets the signal through", signal_passes, False),
+        ("lemB9", "2 log^1.5 k < k^¼ (1 - 2 log^1.5 k/√k): few survivors cannot err", few, False),
+        ("lem33", "k^⅛ > log⁴k, for Σ E|S_i| > 1 from c = 1/log⁴k on", expected, False),
+        ("thm31", "4 log^1.5 k/√k < 1/log⁴k: |b| large enough", large_enough, False),
+        ("thmB1", "its proof, with the best constant C", proof_log_k(), False),
+    ]
+    table = pd.DataFrame(rows, columns=["of", "step", "decades", "exact"])
+    return table.assign(decades=table.decades / log(10))
+
+
+PARTS: dict[str, Callable[[], pd.DataFrame]] = {
+    "states": states,
+    "along rows": lambda: pd.DataFrame(map(at_error, ROWS)),
+    "counter-examples": counter_examples,
+    "turns": turns,
+    "several filters": several_filters,
+}
+"""What the page on proofs stores."""

@@ -1,0 +1,384 @@
+"""The figure that a reader moves, operated in a browser: its numbers are the library's."""
+
+import json
+import re
+from dataclasses import fields, replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from browser import dom_after, in_a_browser
+from small_growth import SMALL
+
+from sameloss.book.movable import (
+    Panel,
+    movable_accuracy,
+    movable_growth,
+    movable_landscape,
+    movable_lists,
+    movable_phase,
+)
+from sameloss.statistics.equal_kl import common_kl, weights_at
+from sameloss.statistics.prediction import mean_correlation, random_regret, rank_correlation, regret
+from sameloss.studies.decision_lists.experiment import PRESETS
+from sameloss.studies.decision_lists.statements import Tables
+from sameloss.studies.decision_lists.theory import order_of
+from sameloss.studies.growing.claims import Grown
+from sameloss.studies.manifold_flow.experiment import Landscape
+from sameloss.studies.manifold_flow.theory import (
+    SGD,
+    PowerSum,
+    exact_labels,
+    onto_manifold,
+    replicate,
+    sampled_labels,
+)
+
+
+def carried(shown):
+    """Return the numbers that travel in the page."""
+    return json.loads(re.findall(r'<script type="application/json">(.*?)</script>', shown.data)[0])
+
+
+def cells_of(dom):
+    """Return the texts of the rows of a figure's table."""
+    body = re.findall(r"<tbody>(.*?)</tbody>", dom)[0]
+    return [re.findall(r"<t[hd]>([^<]*)</t[hd]>", row) for row in re.findall(r"<tr>.*?</tr>", body)]
+
+
+def moved(name, value, event="input"):
+    """Return the action that sets a control."""
+    control = f"const {name} = root.querySelector('[name={name}]'); {name}.value = '{value}';"
+    return f"{{ {control} {name}.dispatchEvent(new Event('{event}')); }}"
+
+
+def operated(test):
+    """Mark a test that needs a browser."""
+    return pytest.mark.book(in_a_browser(test))
+
+
+KL = {("small", 0): [1.0, 0.1, 0.02], ("small", 1): [0.9, 0.2, 0.25, 0.05], ("large", 0): [0.8, 0.04, 0.01]}
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    rows = [
+        {"size": size, "seed": seed, "step": 100 * (at + 1), "kl_mean": kl, "trace": 1 / kl}
+        for (size, seed), kls in KL.items()
+        for at, kl in enumerate(kls)
+    ]
+    made = pd.DataFrame(rows)
+    return made.assign(A=rng.uniform(50, 99, len(made)), B=rng.uniform(50, 99, len(made)))
+
+
+def expected(table, task, kl):
+    """Return mean, lowest and highest accuracy by size, of the runs that reach a KL."""
+    found = {}
+    for (size, _), run in table.groupby(["size", "seed"], sort=False):
+        if run.kl_mean.min() <= kl <= run.kl_mean.max():
+            weights = weights_at(run.kl_mean.to_numpy(), kl)
+            found.setdefault(size, []).append(float(weights @ run[task]))
+    return {size: [np.mean(own), min(own), max(own), len(own)] for size, own in found.items()}
+
+
+def test_runs_travel_whole_and_in_the_order_of_training(table):
+    runs = carried(movable_accuracy({"sizes": Panel(table.sample(frac=1, random_state=0), ["A"])}))["sizes"]
+    assert {(run["group"], run["seed"]): run["kl"] for run in runs} == KL
+    assert all(list(run["accuracy"]) == ["A"] and run["step"] == sorted(run["step"]) for run in runs)
+
+
+def test_names_cannot_end_the_script(table):
+    shown = movable_accuracy({"</script>": Panel(table, ["A"])})
+    assert list(carried(shown)) == ["</script>"]
+    assert shown.data.count("</script>") == 1
+
+
+def acted(shown, folder, action=""):
+    """Return what the figure's line and its table say after an action."""
+    dom = dom_after(shown, "movable_accuracy.js", folder, action)
+    kl = float(re.findall(r"<output>([\d.e-]+) nats", dom)[0])
+    told = [row for row in cells_of(dom) if row[1] != "–"]
+    numbers = {row[0]: [float(row[1]), *map(float, row[2].split(" to ")), int(row[3][0])] for row in told}
+    return kl, numbers, dom
+
+
+def agree(found, wanted):
+    assert set(found) == set(wanted)
+    for size, numbers in wanted.items():
+        np.testing.assert_allclose(found[size], numbers, atol=0.006)
+
+
+@operated
+def test_it_begins_where_all_runs_are(table, tmp_path):
+    kl, found, dom = acted(movable_accuracy({"sizes": Panel(table, ["A", "B"])}), tmp_path)
+    assert kl == common_kl([np.array(kls) for kls in KL.values()]) == 0.05
+    agree(found, expected(table, "A", 0.05))
+    assert dom.count("<polyline") == len(KL)
+    assert "small, seed 1, step 200: KL 0.200 nats, trace 5, accuracy" in dom
+
+
+@operated
+@pytest.mark.parametrize("at", [0, 137, 500, 730, 1000])
+def test_the_slider_moves_the_line_and_the_numbers_follow(table, tmp_path, at):
+    _, found, _ = acted(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, moved("kl", at))
+    agree(found, expected(table, "A", 1.0 * 0.01 ** (at / 1000)))
+
+
+@operated
+def test_the_line_is_dragged(table, tmp_path):
+    """Half way between the margins of the drawing, which is 640 wide, is half way in log KL."""
+    action = (
+        "const svg = root.querySelector('svg'); svg.style.width = '640px';"
+        "svg.dispatchEvent(new PointerEvent('pointermove', {buttons: 1, clientX: 46 + 290, bubbles: true}));"
+    )
+    _, found, _ = acted(movable_accuracy({"sizes": Panel(table, ["A"])}), tmp_path, action)
+    agree(found, expected(table, "A", 0.1))
+
+
+@operated
+def test_another_task_and_other_runs_can_be_chosen(table, tmp_path):
+    other = table[table["size"] == "small"].assign(algorithm=lambda own: "seed " + own.seed.astype(str))
+    shown = movable_accuracy(
+        {"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"], by="algorithm")}
+    )
+    action = moved("panel", "other", "change") + moved("task", "B", "change")
+    kl, found, _ = acted(shown, tmp_path, action)
+    assert kl == 0.05
+    agree(found, expected(other.assign(size=other.algorithm), "B", 0.05))
+
+
+# The figure of growing that a reader moves, operated in a browser: its numbers are the library's.
+
+
+@pytest.fixture(scope="module")
+def grown():
+    """Losses that mean nothing, some of them equal."""
+    rng = np.random.default_rng(0)
+    shape = (SMALL.seeds, len(SMALL.look_steps), len(SMALL.operators))
+    seen = rng.uniform(0.1, 0.2, shape).round(2)
+    nothing = np.zeros(shape[:2])
+    return Grown(SMALL, seen, rng.uniform(0.1, 0.2, shape), nothing, nothing, {}, seen[:, 0])
+
+
+def test_all_candidates_travel(grown):
+    panel = carried(movable_growth({"laptop": grown}))["laptop"]
+    assert np.array(panel["seen"]).shape == grown.kl.shape
+    np.testing.assert_allclose(panel["final"], grown.final, rtol=1e-3)
+    assert panel["steps"] == grown.steps
+    assert [name for name, _ in panel["operators"]] == [operator.name for operator in grown.operators]
+
+
+@operated
+@pytest.mark.parametrize(("look", "seed"), [(0, 0), (3, 1), (9, 0)])
+def test_numbers_follow_the_step_and_the_shallow_model(grown, tmp_path, look, seed):
+    action = moved("seed", seed, "change")
+    action += moved("look", look)
+    dom = dom_after(movable_growth({"laptop": grown}), "movable_growth.js", tmp_path, action)
+    told = {name: numbers for name, *numbers in cells_of(dom)}
+    travelled = carried(movable_growth({"laptop": grown}))["laptop"]
+    seen, final = np.array(travelled["seen"])[:, look], np.array(travelled["final"])
+    for name, found, middle in (
+        ("Spearman with the end", rank_correlation, lambda all_: mean_correlation(all_).value),
+        (
+            "relative regret of choosing now",
+            lambda early, final: regret(early, final) / np.ptp(final),
+            np.mean,
+        ),
+        ("the same by lot", lambda early, own: random_regret(own), np.mean),
+    ):
+        expected = np.array([found(*pair) for pair in zip(seen, final, strict=True)])
+        np.testing.assert_allclose(
+            [float(number) for number in told[name]], [expected[seed], middle(expected)], atol=0.0051
+        )
+    chosen = grown.operators[int(seen[seed].argmin())].name
+    assert told["best so far (ringed)"][0] == chosen
+    step, last = grown.steps[look], grown.steps[-1]
+    share = 100 * (len(grown.operators) - 1) * step / last
+    assert told["trying the others, over one grown model"][0] == f"{share:.0f} %"
+    assert f"step {step} of {last}" in dom
+    assert dom.count("<title>") == len(grown.operators)
+
+
+@operated
+def test_other_runs_can_be_chosen(grown, tmp_path):
+    other = replace(grown, kl=grown.kl[::-1], chosen_by=grown.chosen_by[::-1])
+    action = moved("panel", "recorded", "change")
+    shown = movable_growth({"laptop": grown, "recorded": other})
+    told = cells_of(dom_after(shown, "movable_growth.js", tmp_path, action))
+    own = dom_after(movable_growth({"recorded": other}), "movable_growth.js", tmp_path)
+    assert told == cells_of(own)
+
+
+# SGD in a reader's browser: the library's, step by step without noise and in distribution with it.
+
+
+RUN = Landscape(0.7, ((0.45, 1.35), (1.4, 0.0)), ("large", "small"), 0.04, 4, 2000, 0)
+START = torch.tensor(RUN.starts[:1], dtype=torch.float64)
+SET = (
+    "{{ const control = root.querySelector('[name={name}]'); {change};"
+    "control.dispatchEvent(new Event('input')); }}"
+)
+
+
+def setting(**changes):
+    """Return what sets controls: `name="value = 1"`."""
+    return "".join(SET.format(name=name, change=f"control.{change}") for name, change in changes.items())
+
+
+def told(folder, action=""):
+    """Return rate, end, trace there and least trace as the figure tells them."""
+    dom = dom_after(movable_landscape(RUN), "movable_landscape.js", folder, action)
+    said = re.findall(r"<output>([^<]*)</output>", dom)[0]
+    found = re.findall(r"rate ([\d.]+),.*θ = \(([\d.-]+), ([\d.-]+)\).*trace is ([\d.]+),.* ([\d.]+)$", said)
+    rate, a, b, trace, least = map(float, found[0])
+    return rate, (a, b), trace, least
+
+
+def ends(labels, rate):
+    """Return where the library's replicas end."""
+    return replicate(RUN.population(), START, SGD(rate), labels, [0, RUN.steps]).theta[-1]
+
+
+@operated
+@pytest.mark.parametrize("log_rate", [-1.4, -2.0])
+def test_without_noise_each_step_is_the_librarys(tmp_path, log_rate):
+    _, end, trace, _ = told(tmp_path, setting(noise="checked = false", rate=f"value = {log_rate}"))
+    wanted = ends(exact_labels(RUN.population(), 1), 10**log_rate)[0]
+    assert end == pytest.approx(wanted.tolist(), abs=6e-4)
+    assert trace == pytest.approx(float(PowerSum().trace(wanted, RUN.probability)), abs=6e-4)
+
+
+@operated
+@pytest.mark.parametrize("batch", [1, 16])
+def test_with_noise_it_ends_where_the_librarys_replicas_do(tmp_path, batch):
+    rate, _, trace, _ = told(tmp_path, setting(batch=f"value = {batch}"))
+    assert rate == 0.04
+    labels = sampled_labels(RUN.population(), batch, 200, torch.Generator().manual_seed(0))
+    found = PowerSum().trace(onto_manifold(RUN.population(), ends(labels, 10**-1.4)), RUN.probability)
+    low, high = found.quantile(torch.tensor([0.001, 0.999], dtype=found.dtype)).tolist()
+    assert low <= trace <= high
+
+
+@operated
+def test_other_draws_end_elsewhere_and_the_least_trace_is_that_of_the_manifold(tmp_path):
+    _, first, _, least = told(tmp_path)
+    _, second, _, _ = told(tmp_path, "root.querySelector('button').click();")
+    assert first != second
+    flat = (torch.tensor(7 / 3).log() / 2) ** (1 / 3)  # both parameters alike
+    assert least == pytest.approx(float(PowerSum().trace(flat.expand(2), 0.7)), abs=1e-3)
+
+
+@operated
+def test_a_rate_that_is_too_large_is_named(tmp_path):
+    run = Landscape(0.7, ((30.0, 30.0),), ("large",), 0.04, 4, 100, 0)
+    action = setting(rate="value = -0.5", noise="checked = false")
+    dom = dom_after(movable_landscape(run), "movable_landscape.js", tmp_path, action)
+    assert re.search(r"<output>diverged after \d+ steps: the rate is too large", dom)
+
+
+# The figure of decision lists that a reader moves, operated in a browser: its numbers are the library's.
+
+
+LISTS = PRESETS["smoke"]
+
+
+@pytest.fixture(scope="module")
+def tables():
+    """Curves of scores that mean nothing, at two read-outs."""
+    rng, column = np.random.default_rng(0), LISTS.task.column(1.0)
+    rows = []
+    for name, size in (("theorem", 1e-6), ("30", 2.0)):
+        for time in (1.0, 10.0, 100.0):
+            scores = size * rng.normal(size=4)
+            told = {"accuracy": column.accuracy(scores), "attention": column.weight_on_determining(scores)}
+            rows.append(
+                {
+                    "name": name,
+                    "natural": time,
+                    **told,
+                    **dict(zip(("w1", "w2", "w3", "wo"), scores, strict=True)),
+                }
+            )
+    nothing = {field.name: pd.DataFrame() for field in fields(Tables)}
+    return Tables(**{**nothing, "settings": LISTS, "curves": pd.DataFrame(rows)})
+
+
+def test_scores_patterns_and_orders_travel(tables):
+    given, column = carried(movable_lists(tables)), LISTS.task.column(1.0)
+    assert given["counts"] == column.counts.tolist()
+    assert sum(given["masses"]) == pytest.approx(1, abs=1e-4)
+    own = tables.curves[tables.curves["name"] == "theorem"]
+    scores = own[["w1", "w2", "w3", "wo"]].to_numpy()
+    np.testing.assert_allclose(given["flows"]["theorem"]["scores"], scores, rtol=1e-5)
+    assert given["flows"]["theorem"]["orders"] == [order_of(row) for row in scores]
+
+
+@operated
+@pytest.mark.parametrize(("readout", "at"), [("theorem", 0), ("30", 0), ("30", 2)])
+def test_numbers_follow_the_read_out_and_the_time(tables, tmp_path, readout, at):
+    action = moved("readout", readout, "change")
+    action += moved("time", at)
+    dom = dom_after(movable_lists(tables), "movable_lists.js", tmp_path, action)
+    body = re.findall(r"<tbody>(.*?)</tbody>", dom)[0]
+    told = dict(re.findall(r"<tr><th>([^<]*)</th><td>([^<]*)</td></tr>", body))
+    row = tables.curves[tables.curves["name"] == readout].iloc[at]
+    scores = row[["w1", "w2", "w3", "wo"]].to_numpy(float)
+    assert told["order of scores (o: all others)"] == order_of(scores)
+    assert told["accuracy"] == f"{100 * row.accuracy:.1f} %"
+    assert float(told["mean attention on the deciding token"]) == pytest.approx(row.attention, abs=6e-5)
+    assert told["uniform attention would pay"] == "0.3333"
+    patterns = len(LISTS.task.column(1.0).counts)
+    heights = [
+        float(height)
+        for height in re.findall(r'<rect x="[^"]*" y="[^"]*" width="[^"]*" height="([^"]*)"', dom)
+    ]
+    bars = np.array(heights[3:]).reshape(patterns, 3)  # the first three are the legend's
+    np.testing.assert_allclose(bars.sum(1), bars[0].sum(), rtol=1e-4)
+    attention = LISTS.task.column(1.0).attention(scores)
+    decides = np.take_along_axis(attention, LISTS.task.column(1.0).deciding[:, None], 1)[:, 0]
+    np.testing.assert_allclose(bars[:, 0] / bars.sum(1), decides, rtol=1e-4)
+
+
+# The phase diagram that a reader moves, operated in a browser: its numbers are the library's.
+
+
+STEPS = [0.0, 1.0, 10.0, 100.0]
+
+
+@pytest.fixture(scope="module")
+def found():
+    """Four settings, whose accuracies mean nothing."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"noise": k, "multiplier": m, "step": step, "accuracy": rng.uniform(0.5, 1)}
+        for k in (1000, 100)
+        for m in (1.0, 0.5)
+        for step in STEPS
+    ]
+    return SimpleNamespace(phase=pd.DataFrame(rows))
+
+
+def test_all_flows_travel_in_order(found):
+    data = carried(movable_phase(found.phase))
+    assert (data["rows"], data["multipliers"], data["steps"]) == ([100, 1000], [0.5, 1.0], STEPS[1:])
+    table = found.phase.set_index(["multiplier", "noise", "step"]).accuracy
+    assert data["accuracy"][1][0][2] == pytest.approx(table[1.0, 100, 100.0], abs=1e-4)
+
+
+@operated
+@pytest.mark.parametrize("look", [0, 2])
+def test_numbers_follow_the_step(found, tmp_path, look):
+    shown = movable_phase(found.phase)
+    action = (
+        f"const look = root.querySelector('[name=look]'); look.value = '{look}';"
+        "look.dispatchEvent(new Event('input'));"
+    )
+    dom = dom_after(shown, "movable_phase.js", tmp_path, action)
+    now = np.array(carried(shown)["accuracy"])[:, :, look]
+    told = [float(number) for number in re.findall(r">(\d+\.\d)</text></g>", dom)]
+    np.testing.assert_allclose(told, 100 * now.ravel(), atol=0.0501)
+    assert f"after {STEPS[1 + look]:.0f} steps" in dom
+    assert f"<td>{(now >= 0.9).sum()} of 4</td>" in dom

@@ -1,0 +1,193 @@
+"""Tables, figures and sentences of growing show what was made up, with labels."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sameloss.statistics.intervals import Interval
+from sameloss.studies import drawing
+from sameloss.studies.growing import show
+from sameloss.studies.growing.claims import WAY_NAMES
+from sameloss.studies.growing.experiment import PRESETS
+
+
+def labels(ax, axis="y"):
+    return [label.get_text() for label in getattr(ax, f"get_{axis}ticklabels")()]
+
+
+def legend(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_maps_have_a_row_each_and_new_layers_in_brackets(made_up):
+    (ax,) = drawing.panels(1)
+    show.layer_maps(made_up, ax)
+    assert [text.get_text() for text in ax.texts][:4] == ["0", "(0)", "1", "(1)"]
+    assert labels(ax) == ["i = 0, b = 1", "i = 0, b = 2"]
+
+
+def test_every_operator_has_a_line_and_every_way_one_name(made_up):
+    (ax,) = drawing.panels(1)
+    show.after_growing(made_up, ax)
+    assert len(ax.lines) == len(made_up.operators) + 1
+    assert legend(ax) == ["duplicate", "random", "silent", "muted", "not grown"]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), made_up.kl[:, :, 0].mean(0))
+
+
+def test_operators_are_ordered_by_their_end_and_one_that_diverged_is_named(made_up):
+    table = show.operator_table(made_up)
+    names = [operator.name for operator in made_up.operators]
+    assert table.operator.tolist() == names
+    assert table["at the end"].iloc[0] == pytest.approx(1.01)
+    assert table["KL at first"].iloc[0] == pytest.approx(2.01)
+    assert table.standard_error.iloc[0] == pytest.approx(0.01 / 3**0.5)
+    lost = show.operator_table(replace(made_up, diverged=(names[0],)))
+    assert f"{names[0]} (diverged)" in lost.operator.to_list()
+
+
+def test_scatters_are_relative_to_each_shallow_model(made_up):
+    (ax,) = drawing.panels(1)
+    show.early_against_final(made_up, 0, "right after growing", ax)
+    x, y = (np.concatenate([np.asarray(line.get_data()[at]) for line in ax.lines]) for at in (0, 1))
+    assert len(x) == made_up.final.size
+    assert x.mean() == pytest.approx(1)
+    assert np.corrcoef(x, y)[0, 1] < -0.9
+    assert "right after growing" in ax.get_xlabel()
+
+
+def test_the_four_panels_have_labels_and_their_numbers(made_up):
+    _, two, three, four = axes = drawing.panels(4)
+    assert show.how_early(made_up, axes).equals(made_up.correlation_curve())
+    assert all(ax.get_xlabel() == "steps after growing" and ax.get_ylabel() for ax in axes)
+    assert [line.get_xdata()[0] for line in two.lines[:1]] == [2.5]
+    assert len(three.lines) == 3
+    assert four.lines[0].get_ydata()[0] == pytest.approx(1)
+
+
+def test_choices_are_measured_from_the_best(made_up):
+    table = show.choice_table(made_up).set_index("choice")
+    expected = {"LAG@10": 0, "LAG@0": 1, "by lot": 0.5, "not grown": 0.5, "from nothing, equal FLOPs": 0.7}
+    assert table.KL[list(expected)].to_list() == pytest.approx(list(expected.values()), abs=1e-9)
+    assert table["relative regret"]["LAG@0"] == pytest.approx(1)
+
+
+def test_the_published_tables_are_consistent():
+    """Regrets of BERT's rows have one range between best and worst, and so have UL2's (Tables 5.1, 5.2)."""
+    table = show.PUBLISHED_CHOICES.iloc[2:]
+    for name, best, span in (("BERT", 1.7461, 0.0518), ("UL2", 2.1254, 0.0157)):
+        spans = (table[f"{name} loss"] - best) / table[f"{name} relative regret"]
+        assert spans.to_list() == pytest.approx([span] * 3, rel=0.01)
+
+
+def test_correlations_are_given_for_all_and_within(made_up):
+    table = show.correlation_table(made_up).set_index(["operators", "KL"])
+    assert table.value["all", "at first"] == pytest.approx(-1, abs=1e-5)
+    assert table.value["the thesis' (copies and random)", "at first"] == pytest.approx(-1, abs=1e-5)
+    assert show.landscape_table(made_up).value.tolist() == pytest.approx([1] * 3, abs=1e-5)
+
+
+def test_ways_to_choose_have_their_regret_and_their_cost(made_up):
+    """It turns at look 3: before, the worst is chosen; 5 others for 10 of 40 steps are 125 %."""
+    choices = show.selection_table(made_up)
+    table = choices.set_index("choice")
+    regret, cost = table["relative regret"], table["cost (%)"]
+    assert regret[["LAG@0", "LAG@10", "halving from step 5"]].to_list() == pytest.approx([1, 0, 0])
+    assert regret["when settled for half of the steps"] == pytest.approx(1)
+    assert cost[["LAG@0", "LAG@10"]].to_list() == pytest.approx([0, 125])
+    assert cost["halving from step 5"] < 125
+    (ax,) = drawing.panels(1)
+    show.regret_by_cost(choices, 0.5, ax)
+    assert legend(ax) == ["by lot", "LAG@k", "halving", "when settled"]
+    assert len(ax.containers[0].lines[0].get_xdata()) == choices.choice.str.startswith("LAG").sum()
+    assert "cost" in ax.get_xlabel()
+
+
+def test_what_models_know_is_told_by_choice_and_task(made_up):
+    names = [operator.name for operator in made_up.operators]
+    controls = {"not grown": 50.0, "from nothing": 60.0, "untrained": 30.0}
+    known = dict(zip(names, made_up.accuracy[0], strict=True)) | controls
+    accuracies = pd.DataFrame(
+        {"seed": seed, "operator": name, "task": task, "accuracy": accuracy - (task == "b")}
+        for seed in (0, 1, 2)
+        for name, accuracy in known.items()
+        for task in "ab"
+    )
+    three = replace(made_up, settings=replace(made_up.settings, seeds=3))
+    table = show.downstream_table(three, accuracies).set_index("model")
+    assert table.a[["oracle", "LAG@10", "LAG@0"]].to_list() == pytest.approx([90, 90, 80])
+    assert table.b["oracle"] == pytest.approx(89)
+    assert table.a[list(controls)].to_list() == list(controls.values())
+
+
+def test_ages_have_a_row_each_and_are_labelled_with_their_steps(made_up):
+    table = show.age_table(made_up)
+    assert table["steps before growing"].to_list() == [10, 100]
+    initial = table[["Spearman at first", "low", "high"]]
+    np.testing.assert_allclose(initial, [[-1] * 3, [1] * 3], atol=1e-5)
+    assert table["tells from step"].to_list() == [made_up.steps[3], 0]
+    assert show.age_table(replace(made_up, aged={})).empty
+    left, right = drawing.panels(2)
+    show.spread_by_age(made_up, left)
+    show.correlation_by_age(made_up, right)
+    assert labels(left, "x") == ["10", "100"]
+    assert legend(left) == ["spread of operators", "gain of depth"]
+    assert legend(right) == ["10 steps", "100 steps"]
+    np.testing.assert_allclose(right.lines[1].get_ydata(), 1, atol=1e-5)
+
+
+def test_sentences(made_up):
+    assert show.headroom_in_words(made_up.headroom()).endswith("so operators can be compared")
+    flat = replace(made_up, not_grown=made_up.not_grown - 0.5).headroom()
+    assert "not testable here" in show.headroom_in_words(flat)
+    assert show.ceiling_in_words(made_up).endswith("1.00: the most that any look could have")
+    blind = replace(made_up, chosen_by=made_up.chosen_by[..., ::-1])
+    assert show.ceiling_in_words(blind).endswith("no claim about an order is testable here")
+    alone = show.headroom_in_words(Interval(0.1, np.nan, np.nan))
+    assert alone.startswith("10 %, of one shallow model: without an interval")
+    assert show.transition_in_words(made_up).startswith(
+        "Looks agree with each other more than with those before from step 3 on (7.5 % of the steps"
+    )
+
+
+def test_ways_are_told_by_their_maps(stacked):
+    table = show.way_table(stacked.settings).set_index("way")
+    assert table.loc["adaptive (LAG at every stage)"].to_list() == ["0 (0)", "0 (0) 1; 0 1 (1)"]
+    assert table.loc["middle layers repeated"].to_list() == ["0 (0)", "0 (0) 1"]
+    assert "; and 9 more" in show.way_table(PRESETS["gpu"].stacking)["12 layers"][0]
+
+
+def test_stacks_are_measured_from_the_last_layers_way(stacked):
+    table = show.stack_table(stacked).set_index("way")
+    assert table.index[0] == "adaptive (LAG at every stage)"
+    assert table["over last"]["last layers on top"] == 0
+    assert table["over last"]["from nothing, equal FLOPs"] == pytest.approx(0.033)
+    assert (table["FLOPs (%)"] == "100.0").all()
+    chosen = show.choices_of_stages(stacked)
+    assert chosen.to_numpy().tolist() == [[3, *(f"adaptive, i = {seed}" for seed in range(3))]]
+    (ax,) = drawing.panels(1)
+    show.stacks_by_flops(stacked, ax)
+    assert legend(ax) == list(WAY_NAMES.values())
+    last = ax.lines[list(WAY_NAMES).index("last")]
+    np.testing.assert_allclose(last.get_xydata(), [[30, 0.528], [60, 0.132]])
+
+
+def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacked):
+    same = show.same_kl_table(stacked)
+    table = same.set_index(["way", "of"]).value
+    assert table["last layers on top", "whole sentence (points)"] == pytest.approx(2)
+    assert table["last layers on top", "trace (ratio)"] == pytest.approx(1 / 3)
+    assert table["random layers on top", "mean of the tasks (points)"] == pytest.approx(0, abs=1e-9)
+    (ax,) = drawing.panels(1)
+    show.at_same_kl(same, ax)
+    assert labels(ax) == ["whole sentence", "first 2 words", "mean"]
+    assert len(ax.containers) == 4
+
+
+def test_ways_without_a_common_kl_are_named_and_left_out(stacked):
+    assert show.without_common_kl(stacked).startswith("In the last stage every way to stack has a KL in")
+    far = stacked.known.kl.where(stacked.known.way != "random", 9 * stacked.known.kl)
+    apart = replace(stacked, known=stacked.known.assign(kl=far))
+    assert show.without_common_kl(apart).endswith("the model from nothing: random layers on top.")
+    assert "random layers on top" not in set(show.same_kl_table(apart).way)
