@@ -43,11 +43,20 @@ def order_of(gaps: pd.DataFrame, quantity: str = "gap") -> tuple[float, float]:
     return float(values.diff().iloc[-1] / np.ptp(rates)), float(1.96 * error)
 
 
+def _root(x: np.ndarray) -> np.ndarray:
+    return np.sign(x) * np.abs(x) ** 0.5
+
+
+def _square(x: np.ndarray) -> np.ndarray:
+    return np.sign(x) * x**2
+
+
 def matrices(named: dict[str, Float[Tensor, "row column"]]) -> None:
     """Draw square matrices side by side on one scale, compressed so that small entries show."""
     most = max(float(matrix.abs().max()) for matrix in named.values())
-    root, square = (lambda x: np.sign(x) * np.abs(x) ** 0.5), (lambda x: np.sign(x) * x**2)
-    norm = FuncNorm((root, square), -most, most)
+    norm = FuncNorm(
+        (_root, _square), -most, most
+    )  # by name: a figure is pickled to be drawn for narrow screens
     _, axes = plt.subplots(1, len(named), figsize=(3.4 * len(named), 3.3))
     for (name, matrix), ax in zip(named.items(), axes, strict=True):
         drawn = ax.imshow(matrix.numpy(), cmap="vlag", norm=norm)
