@@ -49,9 +49,9 @@ class BookPage(Page[Config]):
     def pages(self) -> list[Page[Any]]:
         """Return all other pages."""
         return [
-            plan.page(name, study.resolve({"preset": self.config.name}), self.store)
+            study.page(name, {"preset": self.config.name}, self.store)
             for study in all_studies().values()
-            for name, plan in study.plans.items()
+            for name in study.plans
             if study is not STUDY and self.config.name in study.presets
         ]
 

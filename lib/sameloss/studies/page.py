@@ -136,14 +136,16 @@ class Study(Generic[C]):
             StoreError: where the artifacts folder cannot be written.
 
         """
-        table = self.table(page)
-        values = checked(table, given)
+        values = checked(self.table(page), given)
         use_device(values.get("device", "auto"))
-        config = self.resolve(values)
         root = Path(values.get("artifacts") or default_artifacts())
-        opened = self.plans[page].page(page, config, Store(root, recorded=True))
-        opened.parameters, opened.presets = table, self.presets
-        return opened
+        return self.page(page, values, Store(root, recorded=True))
+
+    def page(self, name: str, values: Mapping[str, Any], store: Store) -> Page[C]:
+        """Return a page at checked parameters, on a store."""
+        page = self.plans[name].page(name, self.resolve(values), store)
+        page.parameters, page.presets = self.table(name), self.presets
+        return page
 
     def resolve(self, values: Mapping[str, Any]) -> C:
         """Return the configuration that checked parameters ask for.

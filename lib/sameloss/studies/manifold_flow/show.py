@@ -54,9 +54,7 @@ def _square(x: np.ndarray) -> np.ndarray:
 def matrices(named: dict[str, Float[Tensor, "row column"]]) -> None:
     """Draw square matrices side by side on one scale, compressed so that small entries show."""
     most = max(float(matrix.abs().max()) for matrix in named.values())
-    norm = FuncNorm(
-        (_root, _square), -most, most
-    )  # by name: a figure is pickled to be drawn for narrow screens
+    norm = FuncNorm((_root, _square), -most, most)  # no lambdas: figures are pickled
     _, axes = plt.subplots(1, len(named), figsize=(3.4 * len(named), 3.3))
     for (name, matrix), ax in zip(named.items(), axes, strict=True):
         drawn = ax.imshow(matrix.numpy(), cmap="vlag", norm=norm)
