@@ -119,7 +119,7 @@ render(theory.drop(columns="page"))
 # %% tags=["remove-cell"]
 from sameloss.book.chapter import glue_findings
 
-glue_findings(tables.findings(answers), theory)
+glue_findings(tables.findings(answers[answers.direction != "not judged"]), theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
