@@ -33,9 +33,7 @@ def one_image(b: float, ax: Axes) -> None:
     rows = x[0, :, 0]
     answers, signal = soft_threshold(rows, b), int(np.argmax(rows == y[0]))
     spikes = np.stack([np.zeros_like(answers), answers, np.full_like(answers, np.nan)], 1)
-    ax.plot(
-        np.repeat(np.arange(len(rows)), 3), spikes.ravel(), color="0.6", lw=0.8
-    )  # one path, not a thousand
+    ax.plot(np.repeat(np.arange(len(rows)), 3), spikes.ravel(), color="0.6", lw=0.8)  # one path
     ax.plot([signal, signal], [0, answers[signal]], color="C3", lw=3)
     ax.plot(signal, answers[signal], MARKERS[0], color="C3", label=f"signal, label {y[0]:+d}")
     ax.axhline(0, color="0.3", lw=0.8)
