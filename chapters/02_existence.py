@@ -149,7 +149,7 @@ render(tables.model_table(table), decimals=3)
 # Sizes are compared where both have the smallest KL that both reach.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line a size, one point a complete training, means over replicates; training gets longer to the right. All features are expanded to one number by random ReLU features. Horizontal lines: bare tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line a size, with horizontal lines for bare tokens and the lookup table."}}
-from sameloss.studies import drawing, drawing as screens
+from sameloss.studies import drawing
 
 languages = dict(list(table.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
@@ -192,7 +192,7 @@ from myst_nb import glue
 told = (
     "By how much the largest model is more accurate than the smallest, at one KL: one row a way to read them."
 )
-glue("figure-size", screens.picture(axes[0].figure, told), display=False)
+glue("figure-size", drawing.picture(axes[0].figure, told), display=False)
 
 # %% [markdown]
 # ## Do more steps help? (Figure 1)

@@ -110,7 +110,7 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # one that is judged is the strongest whose KL ends at no more than twice AdamW's, a rule that looks at the loss alone.
 
 # %%
-from sameloss.studies import drawing, drawing as screens
+from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.pages import recorded_answers
 
@@ -172,7 +172,7 @@ drawing.legend(ax)
 from myst_nb import glue
 
 told = "Difference in accuracy against the ratio of traces, one marker a treatment and model."
-glue("figure-bought", screens.picture(ax.figure, told), display=False)
+glue("figure-bought", drawing.picture(ax.figure, told), display=False)
 
 # %% tags=["remove-input"]
 Markdown(tables.answer_in_words(answers, "flatness as a cause"))

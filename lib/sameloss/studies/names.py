@@ -6,6 +6,7 @@ NAMES = {
     "root": "task A",
     "span16": "task B",  # the symbol above the first half of a sentence, at the paper's scale
     "span4": "task B",  # and in sentences of eight tokens
+    "span2": "task B",  # and of four
     "span8": "task C",
     "adamw": "AdamW",
     "adversarial": "adversary",

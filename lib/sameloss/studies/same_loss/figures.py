@@ -120,6 +120,7 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ax.errorbar(row.mean, -at, xerr=ends, fmt="o", color=colour, capsize=3)
     names = [row_name(row) for row in rows.itertuples()]
     ax.set_yticks(range(0, -len(rows), -1), names)
+    ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
     if ratio:
