@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
@@ -120,7 +121,8 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ax.errorbar(row.mean, -at, xerr=ends, fmt="o", color=colour, capsize=3)
     names = [row_name(row) for row in rows.itertuples()]
     ax.set_yticks(range(0, -len(rows), -1), names)
-    ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
+    if isinstance(ax.figure, Figure):
+        ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
     if ratio:
