@@ -197,9 +197,10 @@ class DyckFeatures(_DyckRun):
                 yield {
                     "width": width,
                     "seed": seed,
-                    **_measured(best, inputs),
+                    "loss": (measured := _measured(best, inputs)).pop("loss"),
                     "norm": float(best.head.square().sum()),
                     "least_norm": theory.least_norm(theory.run(best, inputs).features),
+                    **measured,
                     "cancellation": theory.cancellation(best, inputs),
                     "error_own": float(theory.run(best, downstream).loss),
                     "error_few": _error_after(best, downstream, s.few, generator),
@@ -250,9 +251,12 @@ def trained(
     """Return a trained model's loss, 2 E‖∇f‖², also by Q and K alone, and downstream errors of its heads."""
     parts, below = theory.trace_parts(model, inputs), theory.run(model, downstream)
     refitted = theory.smallest_head(below.features, downstream.target)
+    measured = _measured(model, inputs)
     return {
-        **_measured(model, inputs),
+        "loss": measured["loss"],
+        "trace": measured["trace"],
         "attention": float(parts["query"] + parts["key"]),
+        "ratio": measured["ratio"],
         "error_all": float(theory.head_loss(below.features, refitted, downstream.target)),
         "error_few": _error_after(model, downstream, few, generator),
         "error_own": float(below.loss),
