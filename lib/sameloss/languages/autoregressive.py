@@ -563,7 +563,7 @@ class HubTeacher(AutoregressiveLanguage):
 
     def __init__(
         self,
-        model: nn.Module,
+        model: "PreTrainedModel",
         tokenizer: Any,
         counts: Int[Tensor, " token"],
         words: int,
