@@ -16,8 +16,9 @@ from sameloss.studies.local_signal.tangent import AT_SIGNAL, KINDS
 
 def test_an_image_with_its_signal(ax):
     show.one_image(-0.6, ax)
-    assert len(ax.collections[0].get_segments()) == 1001
-    assert abs(ax.lines[1].get_ydata()[0]) == pytest.approx(1 - 0.6)
+    spikes, _, signal, _ = ax.lines
+    assert len(spikes.get_xdata()) == 3 * 1001
+    assert abs(signal.get_ydata()[0]) == pytest.approx(1 - 0.6)
 
 
 def test_thresholds_have_their_best_marked(ax):
