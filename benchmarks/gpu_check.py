@@ -55,7 +55,7 @@ def smoke_runs(root: Path) -> list[Run]:
     for study in all_studies().values():
         if "smoke" in study.presets:
             config = study.resolve({"preset": "smoke"})
-            pages = [plan.page(name, config, Store(root)) for name, plan in study.plans.items()]
+            pages = [spec.page(name, config, Store(root)) for name, spec in study.specs.items()]
             runs += [run for page in pages for run in page.runs()]
     return with_ancestors(runs)
 

@@ -103,7 +103,7 @@ replicate: Replicate = page.replicate
 language = replicate.language.build()  # a draw of the grammar
 size = replicate.models[0]  # the smallest model
 training = replicate.main(size)  # AdamW on the exact conditionals
-model = page.store.whole.get(training).last()  # trained once, then read
+model = page.store.complete.get(training).last()  # trained once, then read
 sentences, conditionals = page.store.get(replicate.held_out)
 kl = divergences(model, sentences, conditionals).mean()
 print(f"{size}: {model.parameter_count:,} parameters, {training.optimisation.steps} steps")

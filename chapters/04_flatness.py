@@ -97,7 +97,7 @@ from sameloss.studies.same_loss.experiment import Replicate
 
 replicate: Replicate = page.replicate
 size = replicate.models[0]
-model = page.store.whole.get(replicate.main(size)).last()
+model = page.store.complete.get(replicate.main(size)).last()
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
 print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}, native parameters")

@@ -101,8 +101,8 @@ from myst_nb import glue
 glue("headroom", show.headroom_in_words(grown.headroom()), display=False)
 glue("ceiling", show.ceiling_in_words(grown), display=False)
 glue("transition", show.transition_in_words(grown), display=False)
-glue("lag", str(page.settings.lag), display=False)
-glue("steps", str(page.settings.steps), display=False)
+glue("lag", str(page.config.lag), display=False)
+glue("steps", str(page.config.steps), display=False)
 
 # %% mystnb={"figure": {"caption": "KL after growing, mean over the shallow models, one line an operator. At step 0 copies have disrupted the function; the others have preserved it, exactly or nearly.", "name": "fig-after-growing"}, "image": {"alt": "KL against steps after growing on logarithmic axes; copies begin above the others and fall fastest."}}
 (ax,) = drawing.panels(1, width=6)
@@ -172,7 +172,7 @@ render(show.PUBLISHED_CHOICES, decimals=4)
 # %% mystnb={"figure": {"caption": "Relative regret of each way to choose, with 95 % intervals over shallow models, against what trying the others costs.", "name": "fig-regret-by-cost"}, "image": {"alt": "Regret against cost on a logarithmic axis: a curve for LAG by its step, points for halving and for waiting."}}
 selection = show.selection_table(grown)
 (ax,) = drawing.panels(1, width=6.5)
-show.regret_by_cost(selection, grown.by_lot().mean(), ax)
+show.regret_by_cost(selection, grown.random_choice_regret().mean(), ax)
 drawing.legend(ax)
 
 # %%

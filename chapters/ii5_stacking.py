@@ -55,7 +55,7 @@ page = begin(globals(), STUDY, "ii5_stacking")
 from sameloss.book.chapter import render
 from sameloss.studies.growing import show
 
-render(show.way_table(page.settings))
+render(show.way_table(page.config))
 
 # %% [markdown]
 # All ways have the same first stage, batches and rates; the rate stays where it is until the last stage, in which it falls to zero.

@@ -1,10 +1,9 @@
-"""Record anew what the tests hold the library to: defaults, keys and results in `tests/recorded`.
+"""Update the defaults, keys and results in `tests/recorded` that the tests compare with.
 
     python tests/record.py
 
-A default or a result that changed while the schema stayed is refused: raise the schema first. Where not
-the library changed but what it stands on, another version of PyTorch perhaps, delete the recorded file
-first; where only a tiny run changed, give it another name.
+A default or a result that changed without its schema is refused: raise the schema first. If not the library
+changed but a dependency, perhaps PyTorch, delete the recorded file first; if a tiny run changed, rename it.
 """
 
 import sys
@@ -17,7 +16,7 @@ from sameloss.store.store import Store
 
 
 def main() -> None:
-    """Compute all, refuse what hides a change, write the rest."""
+    """Compute everything, and write it unless a change is hidden."""
     use_device("cpu")
     defaults_before, results_before = files.read(defaults.FILE), files.read(results.FILE)
     defaults_now = defaults.found()

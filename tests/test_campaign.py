@@ -1,9 +1,9 @@
-"""A sample of the fault campaign, and that it finds faults where there are some."""
+"""A sample of the fault campaign finds no fault, and planted ones are found."""
 
 from dataclasses import dataclass
 
 import pytest
-from campaign import crowds, damage, kills, limits
+from campaign import damage, kills, limits
 from campaign.kills import at_random_moments, before_a_change
 from campaign.parts import Part, Trial, run, table
 from campaign.victims import Files
@@ -11,7 +11,7 @@ from campaign.victims import Files
 from sameloss.errors import StoreError
 from sameloss.store.store import SCRATCH, Run
 
-PARTS = {part.what: part for part in (*kills.PARTS, *damage.PARTS, *limits.PARTS, *crowds.PARTS)}
+PARTS = {part.what: part for part in (*kills.PARTS, *damage.PARTS, *limits.PARTS, *kills.CONCURRENT)}
 
 
 @pytest.mark.parametrize("what", PARTS)
@@ -28,7 +28,7 @@ def test_a_sample_of_the_campaign_finds_nothing(what):
 class Lossy(Files):
     """A run that takes what it finds for what it has written."""
 
-    kept = frozenset({"0.txt"})
+    resumable = frozenset({"0.txt"})
 
     def compute(self, folder, store, report):
         if not (folder / "0.txt").exists():

@@ -8,10 +8,10 @@ import pytest
 from sameloss.checks import (
     check_choice,
     check_counts,
+    check_half_open,
     check_not_negative,
-    check_parts,
     check_positive,
-    check_shares,
+    check_unit_interval,
 )
 from sameloss.errors import ParameterError
 
@@ -31,8 +31,8 @@ COUNT = "a whole number, at least 1"
         ),
         (check_positive, (1e-300, 2), (0, -1.0, NAN, INF), "positive and finite"),
         (check_not_negative, (0, 1e-300, 2), (-1e-300, NAN, INF), "finite and not negative"),
-        (check_shares, (0, 0.5, 1), (-0.1, 1.1, NAN), r"lie in \[0, 1\]"),
-        (check_parts, (0, 0.5), (-0.1, 1, NAN), r"lie in \[0, 1\)"),
+        (check_unit_interval, (0, 0.5, 1), (-0.1, 1.1, NAN), r"lie in \[0, 1\]"),
+        (check_half_open, (0, 0.5), (-0.1, 1, NAN), r"lie in \[0, 1\)"),
     ],
 )
 def test_the_first_that_is_not_so_is_named(check, good, bad, sentence):

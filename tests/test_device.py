@@ -14,9 +14,9 @@ from sameloss.device import (
     DEVICES,
     best_device,
     device_name,
-    forget_peak,
     memory_bytes,
-    peak_bytes,
+    peak_memory,
+    reset_peak_memory,
     usable_workers,
     use_device,
 )
@@ -48,21 +48,21 @@ def test_without_a_gpu_the_cpu_computes(monkeypatch):
 
 def test_the_peak_counts_what_was_held():
     use_device("cpu")
-    forget_peak()
-    before = peak_bytes()
+    reset_peak_memory()
+    before = peak_memory()
     held = torch.ones(1 << 26)
     assert held.sum() == 1 << 26
-    assert 1 << 20 < before <= peak_bytes()
-    assert peak_bytes() >= held.nbytes
+    assert 1 << 20 < before <= peak_memory()
+    assert peak_memory() >= held.nbytes
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can begin a process's peak anew")
 def test_what_was_held_before_is_forgotten():
     use_device("cpu")
     torch.ones(1 << 27).sum()
-    before = peak_bytes()
-    forget_peak()
-    assert peak_bytes() < before - (1 << 28)
+    before = peak_memory()
+    reset_peak_memory()
+    assert peak_memory() < before - (1 << 28)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has affinities")

@@ -32,7 +32,6 @@ from sameloss.training.objectives import (
     TaskExamples,
     TracePenalty,
     loss_of,
-    one_hot_classes,
 )
 
 LANGUAGES = {
@@ -77,7 +76,7 @@ def conditionals(device, language):
 
 def loss(device, language, objective):
     data = Data(device, language)
-    examples = TaskExamples(data.sentences, one_hot_classes(data.labels, (2,)))
+    examples = TaskExamples.labelled(data.sentences, data.labels, (2,))
     loss = loss_of(OBJECTIVES[objective], seeded(), data.language, examples)
     loss(data.model, data.masked.to(device)).total.backward()
     optimiser = torch.optim.AdamW(data.model.parameters(), fused=True)
@@ -97,7 +96,7 @@ def traces(device):
     about, drawn = (d.model, d.masked), {"generator": seeded(), "batch": 20}
     found = [trace.fisher_trace(*about, estimator=name, generator=seeded()) for name in trace.ESTIMATORS]
     found += [trace.minibatch_trace(*about, **drawn), hessian.fisher_gap(*about, d.truth, **drawn)]
-    found += [hessian.hutch_plus_plus_trace(*about, d.truth, rank=1, **drawn)]
+    found += [hessian.hutchinson_trace(*about, d.truth, rank=1, **drawn)]
     return [estimated.total for estimated in found]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from sameloss import hub
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.hub import fetched, fingerprint_of
+from sameloss.hub import fingerprint_of, load_or_explain
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +31,7 @@ class FakeHub:
 def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_answer(monkeypatch, answers):
     fake = FakeHub(answers)
     monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
-    seen = fetched("it", "opt", "no-such/model", lambda: hub.constants.HF_HUB_OFFLINE)
+    seen = load_or_explain("it", "opt", "no-such/model", lambda: hub.constants.HF_HUB_OFFLINE)
     assert seen is not answers
     assert fake.asked == [(hub.constants.ENDPOINT, hub.PATIENCE)]
     assert hub.constants.HF_HUB_OFFLINE is False
@@ -40,7 +40,7 @@ def test_the_hub_is_asked_once_with_patience_and_left_alone_where_it_does_not_an
 def test_for_a_folder_the_hub_is_not_asked(monkeypatch, tmp_path):
     fake = FakeHub(answers=False)
     monkeypatch.setattr(hub.huggingface_hub, "get_session", lambda: fake)
-    assert fetched("it", "opt", str(tmp_path), lambda: hub.constants.HF_HUB_OFFLINE) is False
+    assert load_or_explain("it", "opt", str(tmp_path), lambda: hub.constants.HF_HUB_OFFLINE) is False
     assert not fake.asked
 
 
@@ -58,7 +58,7 @@ def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypat
 @pytest.mark.parametrize("kind", [LanguageError, ParameterError])
 def test_what_fails_is_one_sentence_of_the_kind_asked_for(tmp_path, kind):
     with pytest.raises(kind, match=r"^Cannot load the cats \(ZeroDivisionError\); .* parameter `data`\.$"):
-        fetched("the cats", "data", str(tmp_path), lambda: 1 / 0, kind)
+        load_or_explain("the cats", "data", str(tmp_path), lambda: 1 / 0, kind)
 
 
 def test_a_fingerprint_is_of_contents(tmp_path):

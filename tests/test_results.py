@@ -8,7 +8,7 @@ import pytest
 from library import run_classes
 from recorded import results
 from recorded.files import RECORD, read
-from recorded.fingerprint import differences, fingerprint
+from recorded.results import differences, fingerprint
 from recorded.tiny_runs import tiny_runs
 
 from sameloss.store.store import Store, with_ancestors

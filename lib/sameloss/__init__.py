@@ -1,8 +1,7 @@
 """Same Pre-training Loss, Better Downstream (Liu, Xie, Li, Ma 2023), regenerated end to end.
 
-Each folder is one idea, and imports only point down this list: `statistics` (numbers with their
-error), `languages` (distributions over sentences), `models`, `training` and `measures` (what is done to
-a model, what is asked of it), `store` (what was computed, under its key), `runs` (the stored steps of an
-experiment), `studies` (one folder a paper), `book` (pages). At the top stand only what all of them
-need: faults, seeds and the device.
+Imports only point up this list: `statistics` (estimates with their errors), `languages` (distributions over
+sentences), `models`, `training`, `measures` (saturation, flatness, downstream accuracy), `store` (results by
+key), `runs` (the stored steps of an experiment), `studies` (one folder per paper), `book` (chapters and their
+build). The modules beside the folders are used by all of them.
 """

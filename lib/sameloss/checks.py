@@ -1,7 +1,7 @@
-"""What the numbers of settings may be; the first that is not so is a `ParameterError` of one sentence."""
+"""Validation of numeric settings: the first invalid one raises a `ParameterError` of one sentence."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any
 
@@ -9,18 +9,13 @@ from sameloss.errors import ParameterError
 
 
 def check_counts(settings: Any, *names: str, least: int = 1) -> None:
-    """Refuse what is no number of anything, such as 1.5 layers, or batches without examples.
-
-    Raises:
-        ParameterError: naming the first attribute that is not whole and at least `least`.
-
-    """
+    """Require attributes to be whole numbers of at least `least`."""
     for name in names:
         check_count(name, getattr(settings, name), least)
 
 
 def check_count(name: str, value: Any, least: int = 1) -> None:
-    """Refuse one number of that name, as `check_counts` does.
+    """Require a whole number of at least `least`; booleans are not numbers.
 
     >>> check_count("layers", 2)
     """
@@ -29,33 +24,33 @@ def check_count(name: str, value: Any, least: int = 1) -> None:
 
 
 def check_positive(settings: Any, *names: str) -> None:
-    """Refuse numbers with which nothing would be done, or that are none."""
+    """Require finite values above zero."""
     _check(settings, names, lambda value: 0 < value < math.inf, "be positive and finite")
 
 
 def check_not_negative(settings: Any, *names: str) -> None:
-    """Refuse what would turn its meaning round."""
+    """Require finite values of at least zero."""
     _check(settings, names, lambda value: 0 <= value < math.inf, "be finite and not negative")
 
 
-def check_shares(settings: Any, *names: str) -> None:
-    """Refuse what is no share of a whole."""
+def check_unit_interval(settings: Any, *names: str) -> None:
+    """Require values in [0, 1]."""
     _check(settings, names, lambda value: 0 <= value <= 1, "lie in [0, 1]")
 
 
-def check_parts(settings: Any, *names: str) -> None:
-    """Refuse what is no part of a whole, or all of it: nothing would be left."""
+def check_half_open(settings: Any, *names: str) -> None:
+    """Require values in [0, 1)."""
     _check(settings, names, lambda value: 0 <= value < 1, "lie in [0, 1)")
 
 
-def _check(settings: Any, names: Iterable[str], fine: Callable[[Any], bool], rule: str) -> None:
+def _check(settings: Any, names: tuple[str, ...], valid: Callable[[Any], bool], rule: str) -> None:
     for name in names:
-        if not fine(value := getattr(settings, name)):
+        if not valid(value := getattr(settings, name)):
             raise ParameterError(f"{name} must {rule}; got {value}.")
 
 
 def check_choice(settings: Any, name: str, choices: tuple[Any, ...]) -> None:
-    """Refuse an attribute that is none of what is known."""
+    """Require an attribute to be one of the choices."""
     if getattr(settings, name) not in choices:
         known = " or ".join(map(str, choices))
         raise ParameterError(f"Unknown {name} {getattr(settings, name)!r}; choose {known}.")

@@ -1,4 +1,4 @@
-"""Which device computes: the best there is, or the one asked for; and how many runs at once."""
+"""The device that computes, and how many runs it can take at once."""
 
 import os
 import platform
@@ -12,21 +12,21 @@ import torch
 from sameloss.errors import ParameterError
 
 CHOSEN = "SAMELOSS_DEVICE"
-"""The variable that hands the choice on to worker processes; empty or unset: the best there is."""
+"""Environment variable that passes the choice on to worker processes; empty or unset means auto."""
 
-torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions: float32 means float32, as of products
+torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions: in float32, too
 
 DEVICES = ("auto", "cpu", "cuda")
 
 WORKER_BYTES = 1e9
-"""Memory that a worker process may need; the libraries alone take 0.4 GB."""
+"""Memory reserved for each worker process; the imported libraries alone take 0.4 GB."""
 
 CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
-"""Where Linux keeps the limit of a container."""
+"""Memory limit of a Linux container."""
 
 
 def use_device(name: str) -> None:
-    """Choose the device of this process and of those it starts.
+    """Set the device of this process and its children.
 
     Args:
         name: one of `DEVICES`.
@@ -44,17 +44,16 @@ def use_device(name: str) -> None:
 
 
 def best_device() -> str:
-    """Return the device asked for, or where none was, `cuda` if there is one and else `cpu`."""
+    """The chosen device; by default `cuda` where available and `cpu` otherwise."""
     return os.environ.get(CHOSEN) or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def device_name() -> str:
-    """Return the name of the device that runs are computed on."""
     return torch.cuda.get_device_name() if best_device() == "cuda" else f"cpu {platform.machine()}"
 
 
-def forget_peak() -> None:
-    """Begin the peak of memory anew; on a CPU that is not under Linux it stays that of the whole process."""
+def reset_peak_memory() -> None:
+    """Reset the peak memory statistics; outside Linux, a CPU process keeps its lifetime peak."""
     if best_device() == "cuda":
         torch.cuda.reset_peak_memory_stats()
     else:
@@ -62,30 +61,30 @@ def forget_peak() -> None:
             Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak resident set
 
 
-def peak_bytes() -> int:
-    """Return the largest memory in bytes in use since `forget_peak`, of the GPU where there is one."""
+def peak_memory() -> int:
+    """Peak memory since `reset_peak_memory`, in bytes, of the GPU where there is one."""
     if best_device() == "cuda":
         return torch.cuda.max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def usable_workers() -> int:
-    """Return how many runs to compute at once: on a GPU one, else one a core, as far as there is memory."""
+    """Number of runs to compute at once: one on a GPU, else one per core as far as memory allows."""
     by_memory = int(memory_bytes() / WORKER_BYTES)
     return 1 if best_device() == "cuda" else max(1, min(usable_cores(), by_memory))
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use, by its affinity and the quota of its container."""
-    from joblib import cpu_count  # whose import takes a good part of a second
+    """Cores available to this process under its affinity and its container's quota."""
+    from joblib import cpu_count  # a slow import
 
     return cpu_count()
 
 
 def memory_bytes() -> float:
-    """Return the memory that this process may use: the machine's, or less in a container or under a limit."""
+    """Memory available to this process: the machine's, or a lower limit of its container or shell."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    with suppress(OSError, ValueError):  # no container, or "max"
+    with suppress(OSError, ValueError):  # not in a container, or no limit ("max")
         limits.append(int(CGROUP_MEMORY.read_text()))
     address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
     return min(limits + [address_space] * (address_space != resource.RLIM_INFINITY))

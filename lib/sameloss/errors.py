@@ -1,12 +1,12 @@
-"""Faults a user can meet: each says in one sentence what is wrong and what is valid."""
+"""Errors shown to users: each message says in one sentence what is wrong and what is valid."""
 
 
 class BookError(Exception):
-    """The base of all faults of the book."""
+    """Base class of all errors of the book."""
 
 
 class LanguageError(BookError, ValueError):
-    """A grammar or a sentence that the language cannot accept."""
+    """An invalid grammar or sentence."""
 
 
 class CorpusError(BookError, ValueError):
@@ -14,28 +14,28 @@ class CorpusError(BookError, ValueError):
 
 
 class NonFiniteLoss(BookError, FloatingPointError):
-    """A training that diverged."""
+    """A training run that diverged."""
 
 
 class ParameterError(BookError, ValueError):
-    """A parameter that cannot be used."""
+    """An invalid parameter."""
 
 
 class StoreError(BookError, OSError):
-    """An artifacts folder that cannot be used; what was already computed is untouched."""
+    """An artifacts folder that cannot be used; finished results are untouched."""
 
 
 class ModelError(BookError, ValueError):
-    """A model, or sentences for it, that a measurement cannot accept."""
+    """A model or sentences that a measurement cannot handle."""
 
 
 class UnreachableKL(BookError, ValueError):
-    """A KL at which runs cannot be compared, because their checkpoints do not enclose it."""
+    """A KL outside the range of some run's checkpoints, at which runs cannot be compared."""
 
 
 class ManifoldError(BookError, ValueError):
-    """A point that is no minimiser of the loss, or at which the minimisers form no manifold."""
+    """A point that does not minimise the loss, or where the minimisers do not form a manifold."""
 
 
 class NotConverged(BookError, ArithmeticError):
-    """A numerical search that did not reach the accuracy asked of it."""
+    """A numerical search that did not reach its tolerance."""

@@ -1,4 +1,4 @@
-"""What is fetched from the Hugging Face hub or read from local folders, and how it is known again."""
+"""Loading from the Hugging Face hub or a local folder, with a fingerprint for run keys."""
 
 import hashlib
 import os
@@ -8,36 +8,36 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-import huggingface_hub  # loads what is used, when it is: a quarter of a second
+import huggingface_hub  # lazy: 0.25 s
 from huggingface_hub import constants
 from huggingface_hub.errors import HFValidationError
 
 from sameloss.errors import BookError, LanguageError
 
 PATIENCE = 3.0
-"""Seconds the hub has to answer."""
+"""Timeout of the hub, in seconds."""
 
 
-def fetched(
+def load_or_explain(
     what: str, parameter: str, source: str, load: Callable[[], Any], fault: type[BookError] = LanguageError
 ) -> Any:
-    """Load something; say in one sentence what to do where that fails.
+    """Load a resource; on failure, raise one sentence with the remedy.
 
     Args:
-        what: is loaded, in words.
-        parameter: which the reader sets.
-        source: a name on the hub, or a local folder.
-        load: does it.
-        fault: what kind it is.
+        what: description of the resource.
+        parameter: parameter that names it.
+        source: name on the hub, or local folder.
+        load: loads it.
+        fault: class of the error to raise.
 
     Raises:
-        BookError: in the place of what the libraries raise.
+        BookError: for anything that the libraries raise.
 
     """
     try:
         with _reachable(source):
             return load()
-    except Exception as error:  # three libraries and the network: no common kind of fault
+    except Exception as error:  # three libraries and the network have no common base
         kind = type(error).__name__
         raise fault(
             f"Cannot load {what} ({kind}); give a local folder in the parameter `{parameter}`."
@@ -45,35 +45,35 @@ def fetched(
 
 
 def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
-    """Return the last commit of what has a name on the hub; None of a local folder, or of no such name.
+    """Latest commit of a repository on the hub; None for a local folder or an unknown name.
 
-    Where the hub does not answer, it is the one that was fetched last into the cache, or None.
+    Offline, it is the most recently cached commit, or None.
     """
     if Path(name).is_dir():
         return None
-    with _reachable(name), suppress(Exception):  # the client's own faults have no stable name
+    with _reachable(name), suppress(Exception):  # the client's exceptions have no stable base
         if not constants.HF_HUB_OFFLINE:
             return huggingface_hub.HfApi().repo_info(name, repo_type=kind).sha
-    from huggingface_hub.file_download import repo_folder_name  # as slow
+    from huggingface_hub.file_download import repo_folder_name  # slow
 
     try:
         folder = repo_folder_name(repo_id=name, repo_type=kind)
-    except HFValidationError:  # a folder that is not there: loading it says so
+    except HFValidationError:  # a missing folder: loading it reports that
         return None
     cached = Path(constants.HF_HUB_CACHE) / folder / "snapshots"
-    found = sorted(cached.glob("*"), key=lambda folder: folder.stat().st_mtime)
-    return found[-1].name if found else None
+    newest = max(cached.glob("*"), key=lambda folder: folder.stat().st_mtime, default=None)
+    return newest.name if newest else None
 
 
 MOST_FILES = 200_000
-"""A folder with more is not one of a model, of texts or of images, but one that was mistyped."""
+"""A folder with more files is taken for a typing error rather than a model or a dataset."""
 
 
 def fingerprint_of(folders: Sequence[Path]) -> str | None:
-    """Return a hash of all files in some folders: 16 hex digits; None of no folder.
+    """Hash of all files in the folders (16 hex digits); None without folders.
 
     Raises:
-        LanguageError: for a folder with very many files, or one that cannot be read.
+        LanguageError: for an unreadable folder, or one of more than `MOST_FILES` files.
 
     """
     digest = hashlib.sha256()
@@ -87,14 +87,14 @@ def fingerprint_of(folders: Sequence[Path]) -> str | None:
 
 
 def _files(folder: Path) -> list[Path]:
-    walk = os.walk(folder, onerror=_raised)  # Path.rglob would skip what it may not read
+    walk = os.walk(folder, onerror=_raised)  # unlike Path.rglob, reports unreadable folders
     names = (Path(at, name) for at, _, files in walk for name in files)
-    found = list(islice((path for path in names if path.is_file()), MOST_FILES + 1))
-    if len(found) > MOST_FILES:
+    files = list(islice((path for path in names if path.is_file()), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
         raise LanguageError(
             f"The folder {folder} has more than {MOST_FILES:,} files; give one that holds nothing else."
         )
-    return found
+    return files
 
 
 def _raised(error: OSError) -> NoReturn:
@@ -103,7 +103,7 @@ def _raised(error: OSError) -> NoReturn:
 
 @contextmanager
 def _reachable(source: str) -> Iterator[None]:
-    """Where the hub does not answer, let its libraries look in their cache only: they retry for a minute."""
+    """Switch to the local cache where the hub does not answer: its libraries would retry for a minute."""
     saved = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = saved or not (Path(source).is_dir() or _answers())
     try:
@@ -115,6 +115,6 @@ def _reachable(source: str) -> Iterator[None]:
 def _answers() -> bool:
     try:
         huggingface_hub.get_session().head(constants.ENDPOINT, timeout=PATIENCE)
-    except Exception:  # the client's own faults have no stable name
+    except Exception:  # the client's exceptions have no stable base
         return False
     return True

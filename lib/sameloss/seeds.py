@@ -1,4 +1,4 @@
-"""Random numbers by use: every use has a seed of its own."""
+"""Independent random streams: one seed per use."""
 
 import hashlib
 
@@ -6,7 +6,7 @@ import torch
 
 
 def stream_seed(use: str, *path: int) -> int:
-    """Derive an independent 63-bit seed for each use and path of integers.
+    """Derive a 63-bit seed from the name of its use and a path of integers.
 
     >>> stream_seed("corpus", 0, 1) != stream_seed("probe", 0, 1) != stream_seed("probe", 1, 0)
     True
@@ -16,5 +16,5 @@ def stream_seed(use: str, *path: int) -> int:
 
 
 def generator_for(use: str, *path: int) -> torch.Generator:
-    """Begin the random numbers of one use, seeded by `stream_seed`, on the CPU."""
+    """CPU generator seeded by `stream_seed`."""
     return torch.Generator().manual_seed(stream_seed(use, *path))

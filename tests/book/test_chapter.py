@@ -249,7 +249,7 @@ def test_the_source_of_a_function_stands_beside_its_equation():
     assert shown.language == "python"
 
 
-@pytest.mark.parametrize("name", [name for study in all_studies().values() for name in study.plans])
+@pytest.mark.parametrize("name", [name for study in all_studies().values() for name in study.specs])
 def test_the_command_at_the_end_of_a_page_is_one_that_it_takes(name, home):
     """The smallest preset has the parameter too, and a value that it may have."""
     if " -p " not in example_of(open_page(name)):

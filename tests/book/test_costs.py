@@ -117,7 +117,7 @@ def test_measurements_count_by_their_effort(opened):
     assert "5 of 6 runs to compute" in announce(page)
 
 
-@pytest.mark.parametrize("name", sorted({name for study in all_studies().values() for name in study.plans}))
+@pytest.mark.parametrize("name", sorted({name for study in all_studies().values() for name in study.specs}))
 def test_a_refusal_names_parameters_that_its_page_has(name, opened, priced):
     page = opened(name)
     if not page.runs():

@@ -9,7 +9,7 @@ from sameloss.book.pages import STUDY, BookPage, all_statements, all_studies, st
 from sameloss.errors import ParameterError
 from sameloss.studies.page import Page
 
-NAMES = [name for study in all_studies().values() if study is not STUDY for name in study.plans]
+NAMES = [name for study in all_studies().values() if study is not STUDY for name in study.specs]
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def page(opened):
 
 def test_it_has_every_page_of_every_other_study(page):
     assert [other.name for other in page.pages] == NAMES
-    assert not set(NAMES) & set(STUDY.plans)
+    assert not set(NAMES) & set(STUDY.specs)
     assert {other.store for other in page.pages} == {page.store}
 
 
@@ -38,7 +38,7 @@ def test_it_reads_all_that_they_read(page):
         assert {run.key for run in other.runs()} <= keys, other.name
 
 
-@pytest.mark.parametrize("name", STUDY.plans)
+@pytest.mark.parametrize("name", STUDY.specs)
 def test_what_may_be_set(name, opened):
     page = opened(name, preset="laptop", max_hours=3)
     assert isinstance(page, BookPage)

@@ -26,7 +26,7 @@ from sameloss.book.record import (
     front_figure,
     keep,
     record,
-    refuse_uncommitted_runs,
+    require_committed_runs,
     take,
 )
 from sameloss.errors import ModelError, ParameterError, StoreError
@@ -47,13 +47,13 @@ def test_runs_of_uncommitted_source_are_refused_with_their_number(tmp_path):
         store.compute(run)
         change(store, run, "abc1234")
     change(store, Squaring(1), "abc1234")
-    refuse_uncommitted_runs(store, runs)
+    require_committed_runs(store, runs)
     for run, revision in ((Squaring(1), "abc1234-dirty"), (Squaring(4), "unknown")):
         change(store, run, revision)
     with pytest.raises(
         SystemExit, match=r"^2 finished runs come from source that was not committed or is unknown; remove "
     ) as caught:
-        refuse_uncommitted_runs(store, runs)
+        require_committed_runs(store, runs)
     assert "\n" not in str(caught.value)
 
 
@@ -70,7 +70,7 @@ def test_the_advice_lists_those_folders_alone(tmp_path):
         store.compute(run)
         change(store, run, revision)
     with pytest.raises(SystemExit) as caught:
-        refuse_uncommitted_runs(store, runs)
+        require_committed_runs(store, runs)
     command = re.search("`(.*)`", str(caught.value))[1]
     listed = subprocess.run(command, shell=True, capture_output=True, text=True, check=True).stdout.split()
     assert sorted(listed) == sorted(str(store.folder(run) / MANIFEST) for run in runs[1:])

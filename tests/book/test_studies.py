@@ -40,7 +40,7 @@ def test_every_folder_with_pages_is_a_study():
     }
 
 
-EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.plans]
+EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.specs]
 BY_NAME = [pytest.param(*pair, id=pair[1]) for pair in EVERY_PAGE]
 
 
@@ -54,7 +54,7 @@ def test_a_page_belongs_to_one_study():
 @pytest.mark.parametrize(("study", "name"), BY_NAME)
 def test_every_page_is_a_chapter_and_its_defaults_are_of_its_parameters(study, name):
     assert (ROOT / "chapters" / f"{name}.py").exists()
-    assert set(study.plans[name].defaults) <= set(study.table(name))
+    assert set(study.specs[name].defaults) <= set(study.table(name))
 
 
 @pytest.mark.parametrize(("study", "name"), BY_NAME)
@@ -157,7 +157,7 @@ SQUARES = {
         import pandas as pd
 
         from sameloss.store.store import Run
-        from sameloss.studies.page import Page, Plan, Study
+        from sameloss.studies.page import Page, PageSpec, Study
         from sameloss.studies.squares.experiment import PRESETS, STATEMENTS, TOPICS, Squaring, checks, squares
 
 
@@ -182,7 +182,7 @@ SQUARES = {
                 return checks(self.results)
 
 
-        STUDY = Study(PRESETS, {"ii_squares": Plan(SquaresPage)})
+        STUDY = Study(PRESETS, {"ii_squares": PageSpec(SquaresPage)})
     ''',
 }
 
@@ -219,7 +219,7 @@ class TestAStudyOfItsOwn:
         chapters = home / "chapters"
         empty = '# %% tags=["parameters"]\nx = 1\n\n# %%\nbegin()\n'
         for study in all_studies().values():
-            for name in study.plans:
+            for name in study.specs:
                 source = empty if name == "ii_squares" else with_parameters(empty, cell(study.table(name)))
                 (chapters / f"{name}.py").write_text(source)
         ((path, source),) = stale_cells(chapters).items()
@@ -285,7 +285,7 @@ COMPANIONS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(n for study in all_studies().values() for n in study.plans))
+@pytest.mark.parametrize("name", sorted(n for study in all_studies().values() for n in study.specs))
 def test_any_value_of_any_parameter_is_accepted_or_refused_in_one_sentence(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))

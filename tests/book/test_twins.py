@@ -84,7 +84,7 @@ def test_the_books_twins_are_in_step(monkeypatch):
 # The parameters cells of chapters: short lines that papermill reads back, and that are kept up to date.
 
 
-EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.plans]
+EVERY_PAGE = [(study, name) for study in all_studies().values() for name in study.specs]
 BY_NAME = [pytest.param(*pair, id=pair[1]) for pair in EVERY_PAGE]
 
 

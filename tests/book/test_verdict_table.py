@@ -71,9 +71,6 @@ def test_claims_stand_under_their_questions_with_a_column_a_source(verdicts, evi
         "accuracy points",
         "larger &lt;is&gt; better Fig. 2 6.90 ↓ smaller than published +0.50 (-1.00 to 2.00) "
         "? not decided +1.00 (-2.00 to 9.00)",
-        "Claims",
-        "accuracy points",
-        "not asked Fig. 9 – – – not testable here",
     ]
 
 

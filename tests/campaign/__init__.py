@@ -1,5 +1,5 @@
-"""A fault campaign: kills, damage, full disks, crowds and signals, all from one seed.
+"""Randomised fault injection: kills, damage, full disks, concurrent processes and signals.
 
-`make campaign` runs it; a sample is among the tests (`tests/test_campaign.py`). Each part draws its trials
-from the seed; a trial that finds a fault is named with the seed that finds it again.
+`make campaign` runs it; `tests/test_campaign.py` runs a sample. Every trial has its own seed, by which a
+failure is reported and reproduced.
 """

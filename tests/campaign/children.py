@@ -1,7 +1,7 @@
-"""Children of this process that compute, and die when and where a trial says.
+"""Child processes that compute a run, and are killed at a chosen time or file change.
 
-They are forked, so that a kill does not cost the seconds of an import. Threads do not come along, so children
-compute on one, as every run does.
+They are forked to save the seconds of an import. Threads do not survive a fork, so children compute on one,
+as every run does.
 """
 
 import os
@@ -15,48 +15,40 @@ from pathlib import Path
 from typing import NoReturn
 
 import torch
-import torch._dynamo  # an optimiser imports it at its first step: seconds, in each child
+import torch._dynamo  # or the optimiser's first step would import it in every child
 
 from sameloss.device import use_device
 
 torch.set_num_threads(1)
 
 CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
-"""What Python reports when it changes a folder, beside files that are opened to be written."""
+"""Audit events of changes, beside files opened for writing."""
 
 
 class Child:
-    """A process that does one thing; what goes wrong there is kept in `fault`."""
+    """A child process that calls `work` and ends; a traceback goes to a file in the folder `notes`."""
 
     def __init__(self, work: Callable[[], object], notes: Path) -> None:
-        """Begin.
-
-        Args:
-            work: what it does.
-            notes: a folder for what it has to say.
-
-        """
-        self._said = notes / f"said-{time.monotonic_ns()}"
+        self._traceback = notes / f"said-{time.monotonic_ns()}"
         self.pid = os.fork()
         if not self.pid:
             self._do(work)
 
     def _do(self, work: Callable[[], object]) -> NoReturn:
-        """Work and end; whatever happens, there is no way back to what the parent was doing."""
         status = 1
         try:
-            signal.alarm(300)  # nothing here takes so long
-            use_device("cpu")  # a GPU that the parent has used is lost here
+            signal.alarm(300)  # longer than any work here
+            use_device("cpu")  # CUDA does not survive a fork
             work()
             status = 0
         except BaseException:
-            with self._said.open("w") as said:
-                traceback.print_exc(file=said)
+            with self._traceback.open("w") as file:
+                traceback.print_exc(file=file)
         finally:
-            os._exit(status)
+            os._exit(status)  # never return into the parent's code
 
     def kill_after(self, seconds: float) -> bool:
-        """Kill it after a while; tell whether it still lived."""
+        """Kill it after some time; return whether it was still alive."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if self._over(os.WNOHANG):
@@ -68,7 +60,6 @@ class Child:
         return self.killed
 
     def wait(self) -> "Child":
-        """Wait for its end."""
         self._over(0)
         return self
 
@@ -78,35 +69,34 @@ class Child:
 
     @property
     def killed(self) -> bool:
-        """Tell whether it was killed."""
         return os.WIFSIGNALED(self._status) and os.WTERMSIG(self._status) == signal.SIGKILL
 
     @property
     def fault(self) -> str | None:
-        """Return the traceback with which it ended, if it did."""
-        if self._said.exists():
-            return self._said.read_text()
+        """Its traceback or bad exit status, if any; a kill is no fault."""
+        if self._traceback.exists():
+            return self._traceback.read_text()
         return None if self.killed or self._status == 0 else f"it ended with status {self._status}"
 
 
 def at_each_change(do: Callable[[int], None]) -> None:
-    """Call with 1, 2, ... just before this process changes a file or a folder; there is no way back."""
+    """Call with 1, 2, ... before each change of a file or folder, until this process ends."""
     count = 0
 
-    def hear(event: str, given: tuple[object, ...]) -> None:
+    def hook(event: str, args: tuple[object, ...]) -> None:
         nonlocal count
-        if event in CHANGES or (event == "open" and _writes(given)):
+        if event in CHANGES or (event == "open" and _writes(args)):
             count += 1
             do(count)
 
-    sys.addaudithook(hear)
+    sys.addaudithook(hook)
 
 
-def _writes(given: tuple[object, ...]) -> bool:
-    _, mode, flags = given
+def _writes(args: tuple[object, ...]) -> bool:
+    _, mode, flags = args
     return bool(set(str(mode or "")) & set("wax+")) or bool(int(str(flags)) & (os.O_WRONLY | os.O_RDWR))
 
 
 def die_before_change(number: int) -> None:
-    """Let this process be killed just before it changes something for the so-many-th time."""
+    """Kill this process before its change of that number."""
     at_each_change(lambda count: os.kill(os.getpid(), signal.SIGKILL) if count == number else None)

@@ -1,4 +1,4 @@
-"""Whole commands, interrupted and killed: nothing of them goes on, and nothing is lost."""
+"""Commands that are interrupted and killed, which leave no process behind and lose no result."""
 
 import hashlib
 import json
@@ -19,26 +19,25 @@ import pandas as pd
 import psutil
 
 from campaign.parts import Part, Trial
-from campaign.victims import own_folder
+from campaign.victims import temporary_folder
 from sameloss.store.store import MANIFEST, sha256
 
 ROOT = Path(__file__).parents[2]
 
 MARK = "SAMELOSS_CAMPAIGN"
-"""A variable by which all processes that a command has started are known, whoever their parents are."""
+"""Environment variable that marks all processes of a command, whatever their parents."""
 
 PATIENCE_S = 5.0
-"""So long after a command has ended nothing of it may go on."""
+"""Time in which all processes of an ended command must end."""
 
 PAGE = "b2_enlargement"
-"""A page with trainings and measurements of every kind that takes little at the smoke preset."""
+"""A short page at the smoke preset with trainings and measurements of every kind."""
 
 
 class Command:
-    """A command at work, in a session of its own, with everything that it starts."""
+    """A running command in its own session, with the processes it starts."""
 
     def __init__(self, words: Sequence[str | Path], folder: Path, log: Path) -> None:
-        """Begin."""
         self._log = log
         self._mark = f"{os.getpid()}-{time.monotonic_ns()}"
         path = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
@@ -54,13 +53,13 @@ class Command:
             )
 
     def wait(self, seconds: float) -> int | None:
-        """Wait for its end, but not longer; return its exit status if it has one."""
+        """Wait up to some seconds; return the exit status if it has ended."""
         with suppress(subprocess.TimeoutExpired):
             return self._process.wait(seconds)
         return None
 
     def interrupt(self, how: str, rng: random.Random) -> None:
-        """Press Ctrl-C, terminate or kill the command itself, a process that it started, or their group."""
+        """Interrupt, terminate or kill the command, a process it started, or their group, as in `HOW`."""
         if how in ("Ctrl-C", "kill the group"):
             os.killpg(self._process.pid, signal.SIGINT if how == "Ctrl-C" else signal.SIGKILL)
         elif how == "kill a child":
@@ -71,7 +70,7 @@ class Command:
             self._process.send_signal(signal.SIGTERM if how == "terminate" else signal.SIGKILL)
 
     def alive(self) -> list[psutil.Process]:
-        """Return all processes of this command that live."""
+        """Its processes that are alive."""
         return [process for process in psutil.process_iter() if self._owns(process)]
 
     def _owns(self, process: psutil.Process) -> bool:
@@ -80,12 +79,12 @@ class Command:
                 return process.environ().get(MARK) == self._mark
         return False
 
-    def said(self) -> str:
-        """Return the end of what it and those before it in the same file have said."""
+    def tail(self) -> str:
+        """The end of the log."""
         return self._log.read_text()[-1500:]
 
     def end(self) -> None:
-        """Kill what is left of it."""
+        """Kill its remaining processes."""
         for process in self.alive():
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -94,7 +93,7 @@ class Command:
 
 @contextmanager
 def started(words: Sequence[str | Path], folder: Path, log: Path) -> Iterator[Command]:
-    """Start a command; at last nothing of it is left."""
+    """Start a command; kill its remaining processes on exit."""
     command = Command(words, folder, log)
     try:
         yield command
@@ -103,22 +102,22 @@ def started(words: Sequence[str | Path], folder: Path, log: Path) -> Iterator[Co
 
 
 HOW = ("Ctrl-C", "terminate", "kill a child", "kill", "kill the group")
-"""The last two not for what `make` or Snakemake has started, which is not told that they were killed."""
+"""Without the last two for make and Snakemake, whose children do not learn that they were killed."""
 
 LONGEST_S = 1800
-"""A command takes no longer than this."""
+"""Time in which every command ends."""
 
 
 def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds: float) -> bool:
-    """Interrupt a command at a random moment, and see that nothing of it goes on; tell whether it was."""
+    """Interrupt a command at a random time and check that its processes end; False if it ended before."""
     how = trial.rng.choice(HOW[:-2] if {"make", SNAKEMAKE} & set(words) else HOW)
     with started(words, folder, trial.folder / "log") as command:
-        if command.wait(trial.rng.uniform(0.3, seconds / 2)) is not None:  # an early one in every trial
+        if command.wait(trial.rng.uniform(0.3, seconds / 2)) is not None:
             return False
         command.interrupt(how, trial.rng)
         trial.kills += 1
         over = command.wait(LONGEST_S)
-        trial.check(over is not None, f"goes on after {how}: {command.said()}")
+        trial.check(over is not None, f"goes on after {how}: {command.tail()}")
         until = time.monotonic() + PATIENCE_S
         while (alive := command.alive()) and time.monotonic() < until:
             time.sleep(0.05)
@@ -127,39 +126,38 @@ def interrupted(words: Sequence[str | Path], folder: Path, trial: Trial, seconds
 
 
 def to_its_end(words: Sequence[str | Path], folder: Path, log: Path) -> None:
-    """Run a command to its end, which has to be a good one."""
+    """Run a command, which must succeed."""
     with started(words, folder, log) as command:
         if command.wait(LONGEST_S) != 0:
-            raise AssertionError(f"{words} failed: {command.said()}")
+            raise AssertionError(f"{words} failed: {command.tail()}")
 
 
 TIMED = "seconds"
-"""A column of times that were measured, which no two computations share."""
+"""Column of measured times, which differ between computations."""
 
 
 def results(store: Path) -> dict[str, str]:
-    """Return the hashes of all files of all results, but for manifests and measured times."""
+    """Hashes of the files of all results, without manifests and measured times."""
     files = (path for found in store.glob(f"*/*/{MANIFEST}") for path in found.parent.iterdir())
     return {str(path.relative_to(store)): _content(path) for path in files if path.name != MANIFEST}
 
 
 def _content(path: Path) -> str:
-    """Return the hash of a file; of a table with measured times, that of the others."""
     if path.suffix == ".csv" and TIMED in (table := pd.read_csv(path)):
         return hashlib.sha256(table.drop(columns=TIMED).to_csv().encode()).hexdigest()
     return sha256(path)
 
 
 TIMES = re.compile(r"^(page = begin|close)\(", re.MULTILINE)
-"""Cells that say what a computation will take, or took."""
+"""Cells that print durations."""
 
 
 ADDRESS = re.compile("0x[0-9a-f]{8,}")
-"""Where in its memory a process has what it shows."""
+"""Memory addresses in outputs."""
 
 
 def shown(pages: Path) -> dict[str, str]:
-    """Return what executed pages show, cell by cell, but for what the first and the last say of times."""
+    """Outputs of executed pages, cell by cell, without durations."""
     return {
         f"{page.name}, cell {number}": ADDRESS.sub(
             "", json.dumps([o for o in cell.outputs if o.get("name") != "stderr"])
@@ -171,13 +169,13 @@ def shown(pages: Path) -> dict[str, str]:
 
 
 def check_same(trial: Trial, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Check that two stores, and pages, hold the same."""
+    """Check that stores and pages agree."""
     wrong = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
     trial.check(not wrong, f"not as undisturbed: {wrong[:5]}, {len(wrong)} in all")
 
 
 def papermill(folder: Path) -> list[str | Path]:
-    """Return the command that executes a page with a store of its own."""
+    """Execute a page with its own store."""
     given = ["-p", "preset", "smoke", "-p", "artifacts", folder / "store"]
     return ["papermill", ROOT / "chapters" / f"{PAGE}.ipynb", folder / "out.ipynb", *given]
 
@@ -186,32 +184,32 @@ SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
 
 
 def grid(folder: Path) -> list[str | Path]:
-    """Return the command of a small grid, which goes on where it was killed."""
+    """Run a small grid, which resumes after a kill."""
     given = ["preset=smoke", "sizes=1K", "steps=20", "seeds=1,2", f"artifacts={folder / 'store'}"]
     words = [SNAKEMAKE, "-s", ROOT / "lib" / "grid.smk", "--directory", folder, "--cores", "2", "--nolock"]
     return [*words, "--rerun-incomplete", "--rerun-triggers", "mtime", "--config", *given]
 
 
 def book(folder: Path) -> list[str | Path]:
-    """Return the command that makes the smoke book, of a clone in a folder."""
+    """Make the smoke book in a clone."""
     clone = cloned(folder)
-    make = ["make", "-o", ".venv/installed", "-C", clone]  # without installing: the environment is this one's
+    make = ["make", "-o", ".venv/installed", "-C", clone]  # nothing to install
     return ["env", f"PYTHONPATH={clone / 'lib'}", *make, "book", "PRESET=smoke"]
 
 
 CHAPTERS = ("ii4_decision_lists", "ii5_growing")
-"""Two that show no times, and take little, but so much that workers share it."""
+"""Two short chapters that print no durations, long enough to occupy several workers."""
 
 
 def chapters(folder: Path) -> list[str | Path]:
-    """Return the command that executes two chapters, of a clone that has no others."""
+    """Execute two chapters in a clone without others."""
     clone = cloned(folder, CHAPTERS)
     words = [sys.executable, "-m", "sameloss.book.build", "execute", "--preset", "smoke", "--max-hours", "9"]
     return ["env", "-C", clone, f"PYTHONPATH={clone / 'lib'}", *words]
 
 
 def cloned(folder: Path, only: Sequence[str] = ()) -> Path:
-    """Return the folder of a clone of this book, perhaps with some chapters only, which is made once."""
+    """Clone this book once, with all chapters or `only` some; return the folder."""
     clone = folder / "book"
     if not clone.exists():
         subprocess.run(["git", "clone", "-q", ROOT, clone], check=True)
@@ -225,8 +223,8 @@ def cloned(folder: Path, only: Sequence[str] = ()) -> Path:
 
 @cache
 def undisturbed(kind) -> tuple[dict[str, str], float]:
-    """Return what a command leaves, and the seconds that it takes."""
-    folder = own_folder()
+    """Results of an undisturbed command, and its seconds."""
+    folder = temporary_folder()
     words = kind(folder)
     begun = time.monotonic()
     to_its_end(words, folder, folder / "log")
@@ -235,7 +233,7 @@ def undisturbed(kind) -> tuple[dict[str, str], float]:
 
 
 def left_by(kind, folder: Path) -> dict[str, str]:
-    """Return the results that a command has left in its store, and what its pages show."""
+    """Results in the store of a command, and outputs of its pages."""
     if kind in (book, chapters):
         found = results(folder / "book" / "artifacts")
         return found | (
@@ -245,7 +243,7 @@ def left_by(kind, folder: Path) -> dict[str, str]:
 
 
 def again_and_again(kind, most: int, trial: Trial) -> None:
-    """Interrupt a command so many times, then let it end; it has left what it would undisturbed."""
+    """Interrupt a command up to `most` times, complete it, and compare with an undisturbed one."""
     wanted, seconds = undisturbed(kind)
     for _ in range(most):
         if not interrupted(kind(trial.folder), trial.folder, trial, seconds):
@@ -255,7 +253,6 @@ def again_and_again(kind, most: int, trial: Trial) -> None:
 
 
 def snakemake() -> bool:
-    """Tell whether grids can be run."""
     return (ROOT / ".venv-grid" / "installed").exists()
 
 
@@ -267,4 +264,4 @@ PARTS = (
 )
 
 if sys.platform != "linux":
-    raise SystemExit("Commands are told by /proc; run the campaign on Linux.")
+    raise SystemExit("Processes are found in /proc; run the campaign on Linux.")

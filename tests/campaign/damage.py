@@ -1,4 +1,4 @@
-"""Every kind of file of every kind of run is damaged; what is lost is computed again."""
+"""Damaged files of every kind of run, which are computed again."""
 
 import json
 import shutil
@@ -80,7 +80,7 @@ NO_MANIFESTS = ("null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []
 
 
 def a_file(trial: Trial) -> None:
-    """Spoil one file of a result; what is read afterwards is what was there before."""
+    """Damage one file of a result; it is computed again."""
     run = trial.rng.choice(RUNS)
     root = shutil.copytree(undisturbed(run).store, trial.folder / "store")
     path = trial.rng.choice(sorted(p for p in root.rglob("*") if p.is_file() and p.suffix != ".lock"))
@@ -90,7 +90,7 @@ def a_file(trial: Trial) -> None:
 
 
 def a_manifest(trial: Trial) -> None:
-    """Put something that is no manifest in the place of one, or one whose lists are not true."""
+    """Replace a manifest by something that is none, or by a wrong one."""
     run = trial.rng.choice(RUNS)
     root = shutil.copytree(undisturbed(run).store, trial.folder / "store")
     path = trial.rng.choice(sorted(root.rglob(MANIFEST)))
@@ -117,11 +117,11 @@ STRANGERS = {
     "a file for a folder": SCRATCH,
     "a junk state": f"{SCRATCH}/resume.pt",
 }
-"""What may lie where a run is computed, by what it is."""
+"""Files in the folder of a computation, by what they are."""
 
 
 def something_in_the_way(trial: Trial) -> None:
-    """Let a stranger lie where a run is computed."""
+    """Compute a run whose folder holds a foreign file."""
     run, what = trial.rng.choice(RUNS), trial.rng.choice(("a file", *STRANGERS))
     root = trial.folder / "store"
     path = root / run.kind / f"{run.key}.partial" / STRANGERS.get(what, "")

@@ -1,6 +1,10 @@
-"""Kills: at a random moment, or just before a chosen change of a file; then all is computed to its end."""
+"""Runs killed at a random time or file change and then resumed, and processes that compute the same run."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
+
+from toy_runs import Squaring
 
 from campaign.children import Child, die_before_change
 from campaign.parts import Part, Trial
@@ -16,14 +20,14 @@ from campaign.victims import (
     compute,
     undisturbed,
 )
-from sameloss.store.store import Run
+from sameloss.store.store import Run, Store
 
 KILLS = 5
-"""At most, of one store, before it may come to its end."""
+"""Kills of one computation, at most."""
 
 
 def at_random_moments(run: Run, trial: Trial, moved: bool = False) -> None:
-    """Kill a computation again and again, perhaps moving its store between; then let it end."""
+    """Kill a computation repeatedly, optionally moving its store in between, then complete it."""
     root = trial.folder / "store"
     for _ in range(KILLS):
         if not _killed(run, trial, root):
@@ -46,7 +50,7 @@ def _odd_name(trial: Trial) -> str:
 
 
 def before_a_change(run: Run, trial: Trial) -> None:
-    """Kill a computation before some change of the folder, and what goes on perhaps before another."""
+    """Kill a computation before a random file change, perhaps again after it resumed, then complete it."""
     root, most = trial.folder / "store", undisturbed(run).changes
     for _ in range(trial.rng.choice((1, 1, 2))):
         number = trial.rng.randint(1, most)
@@ -62,14 +66,9 @@ def before_a_change(run: Run, trial: Trial) -> None:
 
 
 def to_the_end(run: Run, trial: Trial, root: Path, what: str = "") -> None:
-    """Compute what is missing, undisturbed, and compare it with what never was disturbed.
+    """Complete a run and its parents, and compare the store with an undisturbed one.
 
-    Args:
-        run: what is computed, with all that it reads.
-        trial: in which this is done.
-        root: of the store.
-        what: was done to it, for the message.
-
+    `what` describes the fault in the message.
     """
     child = Child(lambda: compute(run, root), trial.folder).wait()
     trial.check(child.fault is None, f"{what} {child.fault}")
@@ -89,5 +88,54 @@ PARTS = (
         "training, its store moved in between",
         30,
         lambda trial: at_random_moments(TRAINING, trial, moved=True),
+    ),
+)
+
+
+# Concurrent processes
+
+
+def computed_by_several(run: Run, trial: Trial) -> None:
+    """Compute a run in two to four processes, perhaps killing one; the others end with the same result."""
+    root, seconds = trial.folder / "store", undisturbed(run).seconds
+    children = [_delayed(trial, lambda: compute(run, root)) for _ in range(trial.rng.randint(2, 4))]
+    if trial.rng.random() < 0.5:
+        doomed = children.pop(trial.rng.randrange(len(children)))
+        trial.kills += doomed.kill_after(trial.rng.uniform(0, seconds))
+    for child in children:
+        trial.check(child.wait().fault is None, str(child.fault))
+    check_whole(trial, run, root)
+
+
+def computed_once(trial: Trial) -> None:
+    """Request a run from two to four processes; its notes show a single computation."""
+    notes, root = trial.folder / "notes", trial.folder / "store"
+    run = Squaring(3, notes=str(notes))
+    children = [_delayed(trial, lambda: Store(root).get(run)) for _ in range(trial.rng.randint(2, 4))]
+    for child in children:
+        trial.check(child.wait().fault is None, str(child.fault))
+    computed = len(notes.read_text().splitlines())
+    trial.check(computed == 1, f"computed {computed} times")
+
+
+def _delayed(trial: Trial, work: Callable[[], object]) -> Child:
+    delay = trial.rng.uniform(0, 0.02)
+
+    def delayed() -> None:
+        time.sleep(delay)
+        work()
+
+    return Child(delayed, trial.folder)
+
+
+CONCURRENT = (
+    Part("two to four processes, one run", 60, computed_once),
+    Part(
+        "two to four processes, one training, one killed",
+        40,
+        lambda trial: computed_by_several(TRAINING, trial),
+    ),
+    Part(
+        "two to four processes, weights of candidates", 20, lambda trial: computed_by_several(MEMBER, trial)
     ),
 )

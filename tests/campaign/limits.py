@@ -1,6 +1,6 @@
-"""A disk that is full, and files that may not be touched: one sentence each, and nothing lost."""
+"""Full disks and forbidden files, which end in one sentence and lose nothing."""
 
-import encodings.cp437  # of zip files; another user may not be able to import it  # noqa: F401
+import encodings.cp437  # imported for zip files, which another user may not be able to  # noqa: F401
 import os
 import subprocess
 from collections.abc import Callable, Iterator
@@ -26,47 +26,47 @@ from sameloss.store import store
 from sameloss.store.store import Run, Store, with_ancestors
 
 NOBODY = 65534
-"""The number of a user who may do nothing."""
+"""The id of a user without permissions."""
 
-SAID = "sameloss.errors.StoreError: "
+PREFIX = "sameloss.errors.StoreError: "
 
 
 def a_full_disk(trial: Trial) -> None:
-    """Compute on a disk that is too small; then make it larger and go on."""
+    """Compute on a disk that is too small, enlarge it and resume."""
     run = trial.rng.choice((CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES))
-    undisturbed(run)  # elsewhere
+    undisturbed(run)  # on another disk
     pages = trial.rng.randint(3, 60)
     with disk(trial.folder / "disk", pages * 4096) as small:
         child = Child(lambda: compute(run, small / "store"), trial.folder).wait()
-        trial.check(_said(child.fault, "No space left in the artifacts folder"), f"{run.kind}: {child.fault}")
+        trial.check(_fine(child.fault, "No space left in the artifacts folder"), f"{run.kind}: {child.fault}")
         mount(small, f"remount,size={64 << 20}")
         to_the_end(run, trial, small / "store")
 
 
-def _said(fault: str | None, sentence: str) -> bool:
-    """Tell whether a computation ended well, or with one sentence."""
-    return fault is None or (fault.splitlines()[-1].startswith(SAID) and sentence in fault.splitlines()[-1])
+def _fine(fault: str | None, sentence: str) -> bool:
+    """Whether a computation succeeded or ended with a sentence."""
+    return fault is None or (fault.splitlines()[-1].startswith(PREFIX) and sentence in fault.splitlines()[-1])
 
 
 @contextmanager
 def disk(folder: Path, size: int) -> Iterator[Path]:
-    """Make a folder a disk of so many bytes."""
+    """Mount a disk of a size in bytes."""
     folder.mkdir()
     mount(folder, f"size={size}")
     try:
         yield folder
     finally:
-        subprocess.run(["umount", "--lazy", folder], check=True)  # a process may still have it for its own
+        subprocess.run(["umount", "--lazy", folder], check=True)  # a process may still use it
 
 
 def mount(folder: Path, options: str) -> None:
-    """Mount a disk of its own on a folder, or mount it again with other options."""
+    """Mount or remount a disk in memory."""
     words = ["mount", "-t", "tmpfs", "-o", options, "campaign", folder]
     subprocess.run(words, check=True, capture_output=True)
 
 
 def forbidden(trial: Trial) -> None:
-    """Let another user compute in a store of which one thing may not be touched; then allow it."""
+    """Compute as another user in a store with one forbidden path, then allow it and resume."""
     run = trial.rng.choice((CORPUS, TRAINING, PROBING))
     root = trial.folder / "store"
     to_the_end(run, trial, root)
@@ -74,14 +74,14 @@ def forbidden(trial: Trial) -> None:
     path = trial.rng.choice(sorted(root.rglob("*")))
     mode = path.stat().st_mode
     path.chmod(0)
-    child = Child(_as_nobody(lambda: _looked_for_and_computed(run, root)), trial.folder).wait()
+    child = Child(_as_nobody(lambda: _check_and_compute(run, root)), trial.folder).wait()
     path.chmod(mode)
     what = f"{run.kind}: {path.relative_to(root)}"
-    trial.check(_said(child.fault, "cannot be used (Permission denied)"), f"{what}: {child.fault}")
+    trial.check(_fine(child.fault, "cannot be used (Permission denied)"), f"{what}: {child.fault}")
     to_the_end(run, trial, root)
 
 
-def _looked_for_and_computed(run: Run, root: Path) -> None:
+def _check_and_compute(run: Run, root: Path) -> None:
     for each in with_ancestors([run]):
         Store(root).has(each)
     compute(run, root)
@@ -102,7 +102,6 @@ def _as_nobody(work: Callable[[], None]) -> Callable[[], None]:
 
 
 def may_mount() -> bool:
-    """Tell whether this process may mount disks."""
     try:
         with TemporaryDirectory() as folder, disk(Path(folder) / "disk", 4096):
             return True
@@ -111,7 +110,7 @@ def may_mount() -> bool:
 
 
 def may_be_nobody() -> bool:
-    """Tell whether this process may become another, which then finds the library."""
+    """Whether this process may change its user, and that user can read the library."""
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o777)
         child = Child(_as_nobody(lambda: Path(store.__file__).read_bytes()), Path(folder)).wait()

@@ -1,4 +1,4 @@
-"""What a campaign consists of, and how it is run and counted."""
+"""Parts of a campaign, their trials, and their counts."""
 
 import random
 import time
@@ -11,36 +11,35 @@ from typing import NamedTuple
 import pandas as pd
 
 
-class Found(AssertionError):
-    """A fault that a trial has found."""
+class Fault(AssertionError):
+    """A failed check of a trial."""
 
 
 @dataclass
 class Trial:
-    """One trial: its random numbers, and a folder of its own."""
+    """One trial, with its own random numbers and folder."""
 
     rng: random.Random
     folder: Path
     kills: int = 0
 
     def check(self, holds: object, what: str) -> None:
-        """Note a fault unless something holds."""
         if not holds:
-            raise Found(what)
+            raise Fault(what)
 
 
 class Part(NamedTuple):
     """Trials of one kind."""
 
     what: str
-    trials: int  # of a whole campaign
+    trials: int  # in a full campaign
     try_once: Callable[[Trial], None]
-    needs: Callable[[], bool] = lambda: True  # of the machine; where it has not, nothing is tried
+    needs: Callable[[], bool] = lambda: True  # of the machine; without it there are no trials
 
 
 @dataclass
-class Counted:
-    """What came of the trials of a part."""
+class Tally:
+    """Counts of a part's trials."""
 
     what: str
     tried: int = 0
@@ -49,34 +48,26 @@ class Counted:
     faults: dict[str, str] = field(default_factory=dict)  # by seed
 
 
-def run(part: Part, seed: str, trials: int, show: Callable[[str], None] = print) -> Counted:
-    """Make so many trials of a part; each has the campaign's seed, its part and its number for a seed."""
-    counted = Counted(part.what)
+def run(part: Part, seed: str, trials: int, show: Callable[[str], None] = print) -> Tally:
+    """Run trials of a part, each seeded by the campaign's seed, the part and the trial's number."""
+    tally = Tally(part.what)
     for number in range(trials if part.needs() else 0):
         begun = time.monotonic()
-        own = f"{seed}/{part.what}/{number}"
+        trial_seed = f"{seed}/{part.what}/{number}"
         with TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as folder:
-            trial = Trial(random.Random(own), Path(folder))
+            trial = Trial(random.Random(trial_seed), Path(folder))
             try:
                 part.try_once(trial)
-            except Exception as fault:  # a trial that cannot be made is a fault, too
-                counted.faults[own] = f"{type(fault).__name__}: {fault}"
-                show(f"{own}: {fault}")
-        counted.tried += 1
-        counted.kills += trial.kills
-        counted.seconds += time.monotonic() - begun
-    return counted
+            except Exception as fault:  # an error in the trial itself counts too
+                tally.faults[trial_seed] = f"{type(fault).__name__}: {fault}"
+                show(f"{trial_seed}: {fault}")
+        tally.tried += 1
+        tally.kills += trial.kills
+        tally.seconds += time.monotonic() - begun
+    return tally
 
 
-def table(all_counted: Iterable[Counted]) -> pd.DataFrame:
-    """Return one row a part."""
-    return pd.DataFrame(
-        {
-            "what": c.what,
-            "trials": c.tried,
-            "kills": c.kills,
-            "faults": len(c.faults),
-            "seconds": round(c.seconds),
-        }
-        for c in all_counted
-    )
+def table(tallies: Iterable[Tally]) -> pd.DataFrame:
+    """One row per part."""
+    rows = [(t.what, t.tried, t.kills, len(t.faults), round(t.seconds)) for t in tallies]
+    return pd.DataFrame(rows, columns=["what", "trials", "kills", "faults", "seconds"])

@@ -1,4 +1,4 @@
-"""The runs of a campaign, what they give undisturbed, and whether a store holds just that."""
+"""The runs of a campaign, their undisturbed results, and the comparison of a store with these."""
 
 import atexit
 import shutil
@@ -24,7 +24,7 @@ from sameloss.training import corpus
 from sameloss.training.loop import Optimisation
 
 SHARD = 700
-"""Sentences of a shard here, so that a corpus of no size has several."""
+"""Sentences per shard, so that a tiny corpus has several."""
 
 SHAPE = EncoderShape(8, 2, 1, 16)
 
@@ -57,18 +57,16 @@ MEMBER = Member(CANDIDATES, 1)
 
 @dataclass(frozen=True)
 class Files(Run):
-    """A run of nothing but a commit: four files."""
+    """A run that writes four files."""
 
     name: str = ""
 
     def compute(self, folder: Path, store: Store, report) -> None:
-        """Write them."""
         for number in range(4):
             (folder / f"{number}.txt").write_text(f"{self.name} {number}\n" * 100)
         report(1.0, "written")
 
     def load(self, folder: Path) -> str:
-        """Read the last."""
         return (folder / "3.txt").read_text()
 
 
@@ -76,49 +74,49 @@ LISTS = list_sgd(TaskShape(12, 3, 3), 30.0, Steps(0.1, 8, 4, 2), 20, 0)
 
 
 def compute(run: Run, root: Path) -> None:
-    """Compute a run and all it reads, as a page would: what a child does."""
+    """Compute a run and its ancestors, as a page does."""
     corpus.SHARD = SHARD
     store = Store(root)
     for each in with_ancestors([run]):
         store.get(each)
 
 
-def own_folder() -> Path:
-    """Return a folder that is there until this process ends."""
+def temporary_folder() -> Path:
+    """A folder that exists until this process ends."""
     folder = mkdtemp(prefix="campaign-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 @dataclass(frozen=True)
-class Whole:
-    """What a run and all it reads give undisturbed."""
+class Undisturbed:
+    """The results of a run and its ancestors without faults."""
 
     store: Path
-    files: dict[str, dict[str, str]]  # hashes by name, by folder in the store
+    files: dict[str, dict[str, str]]  # hashes, by folder in the store and by name
     seconds: float
     changes: int  # of files and folders
 
 
 @cache
-def undisturbed(run: Run) -> Whole:
-    """Compute a run twice in peace, once to count the changes; refuse one that is not reproducible."""
-    first, second = own_folder(), own_folder()
+def undisturbed(run: Run) -> Undisturbed:
+    """Compute a run twice, which must agree, the second time counting file changes."""
+    first, second = temporary_folder(), temporary_folder()
     begun = time.monotonic()
-    _peacefully(lambda: compute(run, first / "store"), first)
+    _without_fault(lambda: compute(run, first / "store"), first)
     seconds = time.monotonic() - begun
-    _peacefully(lambda: _counting(run, second), second)
+    _without_fault(lambda: _count_changes(run, second), second)
     files = hashes(run, first / "store")
     assert files == hashes(run, second / "store"), f"{run.kind} is not reproducible"
-    return Whole(first / "store", files, seconds, int((second / "changes").read_text()))
+    return Undisturbed(first / "store", files, seconds, int((second / "changes").read_text()))
 
 
-def _peacefully(work, notes: Path) -> None:
+def _without_fault(work, notes: Path) -> None:
     fault = Child(work, notes).wait().fault
     assert fault is None, fault
 
 
-def _counting(run: Run, folder: Path) -> None:
+def _count_changes(run: Run, folder: Path) -> None:
     counts = [0]
     at_each_change(counts.append)
     compute(run, folder / "store")
@@ -126,7 +124,7 @@ def _counting(run: Run, folder: Path) -> None:
 
 
 def hashes(run: Run, root: Path) -> dict[str, dict[str, str]]:
-    """Return the hashes of all files of a run and of what it reads but the manifests."""
+    """Hashes of all files of a run and its ancestors, except manifests."""
     folders = [root / each.kind / each.key for each in with_ancestors([run])]
     return {
         f"{folder.parent.name}/{folder.name}": {
@@ -139,7 +137,7 @@ def hashes(run: Run, root: Path) -> dict[str, dict[str, str]]:
 
 
 def check_whole(trial: Trial, run: Run, root: Path, what: str = "") -> None:
-    """Check that a store holds what the run gives undisturbed, bit for bit, and no leftovers."""
+    """Check that a store holds the undisturbed results, bit for bit, and no leftovers."""
     found, wanted = hashes(run, root), undisturbed(run).files
     wrong = [name for name in wanted if found[name] != wanted[name]]
     trial.check(not wrong, f"{what} not as undisturbed: {wrong}, {[found[name] for name in wrong]}")

@@ -1,4 +1,4 @@
-"""Statistics of a language against enumeration and hand calculation."""
+"""Statistics of languages against enumeration and hand calculation."""
 
 from collections import Counter
 from math import log
@@ -8,9 +8,10 @@ import torch
 from enumeration import enumerated
 
 from sameloss.errors import LanguageError
-from sameloss.languages import HMMSpec, PCFGSpec, Sentences, TeacherSpec
+from sameloss.languages import HierarchySpec, HMMSpec, PCFGSpec, Sentences, TeacherSpec
 from sameloss.languages.entropy import (
     _mean_marginal_entropy,
+    beyond_windows,
     blind_entropy,
     check_attainable,
     context_information,
@@ -154,3 +155,79 @@ def test_lengths_are_exact(tiny_spec):
     torch.testing.assert_close(length_distribution(language), torch.tensor([0, 0.25, 0.5, 0.25]).double())
     fixed = length_distribution(tiny_spec.build())
     torch.testing.assert_close(fixed, torch.tensor([0, 0, 0, 1.0]).double())
+
+
+# Information beyond a window
+
+SMALL = HMMSpec(2, 3, 4, 1, 0.5, 0.5, smoothing=0.05)
+
+
+def entropy_by_hand(probabilities, tokens, position, window):
+    """Return H(x_position | window) from the probabilities of all sentences."""
+    near = [t for t in range(tokens.shape[1]) if t != position and abs(t - position) <= window]
+    total = 0.0
+    for seen in tokens[:, near].unique(dim=0) if near else [None]:
+        there = torch.ones(len(tokens), dtype=bool) if seen is None else (tokens[:, near] == seen).all(1)
+        words = torch.zeros(10, dtype=torch.float64).index_add_(
+            0, tokens[there, position], probabilities[there]
+        )
+        total += float(words.sum()) * float(-torch.xlogy(words / words.sum(), words / words.sum()).sum())
+    return total
+
+
+@pytest.mark.parametrize("window", [0, 1, 2])
+def test_it_is_what_enumeration_gives(window):
+    language = SMALL.build()
+    sentences = Sentences.joined(enumerate_sentences(language))
+    probabilities = language.log_prob(sentences).exp()
+    tokens = sentences.tokens.long()
+    hand = [
+        entropy_by_hand(probabilities, tokens, t, window) - entropy_by_hand(probabilities, tokens, t, 4)
+        for t in range(4)
+    ]
+    sampled = language.sample(3000, seed(0))
+    found = beyond_windows(language, sampled, [window])[window]
+    assert found.mean == pytest.approx(sum(hand) / 4, abs=4 * found.standard_error)
+    assert found.standard_error < 0.02
+
+
+def test_nothing_is_beyond_the_sentence_and_less_beyond_a_wider_window():
+    language = HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05).build()
+    found = beyond_windows(language, language.sample(200, seed(0)), [0, 1, 2, 3])
+    assert found[3].mean == pytest.approx(0, abs=1e-12)
+    assert found[0].mean > found[1].mean > found[2].mean > 0.01
+
+
+def test_nothing_is_beyond_a_window_of_independent_words():
+    language = HMMSpec(1, 3, 4, 1, 1.0, 1.0).build()
+    found = beyond_windows(language, language.sample(50, seed(0)), [0])
+    assert found[0].mean == pytest.approx(0, abs=1e-12)
+
+
+# Enumeration
+
+LARGE = HierarchySpec(levels=3, symbols=4, rules=2, smoothing=0.03)
+"""Eight tokens of four words."""
+
+
+def test_enumeration_covers_the_language(tiny_language):
+    parts = list(enumerate_sentences(tiny_language))
+    assert sum(len(part.lengths) for part in parts) == 81
+    total = sum(tiny_language.log_prob(part).exp().sum() for part in parts)
+    assert total.item() == pytest.approx(1, rel=1e-12)
+
+
+def test_too_many_sentences_are_refused():
+    with pytest.raises(LanguageError, match=r"8.7e\+04 strings of up to 8 tokens are too many to enumerate"):
+        next(enumerate_sentences(LARGE.build()))
+
+
+def test_sentences_are_those_that_derivations_give():
+    language = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5).build()
+    found = {
+        tuple(words[:length])
+        for part in enumerate_sentences(language)
+        for words, length in zip(part.tokens.tolist(), part.lengths.tolist(), strict=True)
+    }
+    assert found == {words for words, p in enumerated(language.grammar, 4).items() if p > 0}
+    assert len(found) < 3 + 9 + 27 + 81

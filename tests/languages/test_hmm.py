@@ -229,8 +229,8 @@ def test_chunks_and_wider_tokens_change_nothing(monkeypatch):
 def test_nothing_is_made_on_the_default_device():
     """Results lie where the tokens lie: with another default device they stay the same."""
     model, generator = TINY.build(), torch.Generator().manual_seed(0)
+    sentences = model.sample(20, generator)
     with torch.device("meta"):
-        sentences, _ = model.sample_states(20, generator)
         assert model.log_prob(sentences).isfinite().all()
         assert model.conditionals(sentences).sum().item() == pytest.approx(100)
         assert model.posterior(sentences, "state5").sum().item() == pytest.approx(20)
@@ -330,18 +330,16 @@ def test_bad_probabilities_say_what_is_wrong():
     short = torch.tensor([[1.0, 0.0], [0.5, 0.4]], dtype=torch.float64)
     negative = torch.tensor([[1.0, 0.0], [-0.5, 1.5]]).double()
     for tables, message in [
-        ((initial * 1.1, moves, words), "Row 0 of the initial sums to 1.1; it must sum to 1"),
-        ((initial, short, words), "Row 1 of the transition sums to 0.9; it must sum to 1"),
-        ((initial, moves, short), "Row 1 of the emission sums to 0.9; it must sum to 1"),
-        ((initial, moves, short * torch.nan), "Row 0 of the emission sums to nan"),
-        ((initial, negative, words), "Row 1 of the transition holds -0.5"),
-        ((initial, moves[:1], words), r"transition of shape \(2, 2\) .* got \(1, 2\) and 2"),
-        ((initial, moves, words[:1]), r"emission of 2 rows; got \(2, 2\) and 1"),
+        ((initial * 1.1, moves, words), "Every row of `initial` must be a probability distribution"),
+        ((initial, short, words), "Every row of `transition`"),
+        ((initial, moves, short), "Every row of `emission`"),
+        ((initial, moves, short * torch.nan), "Every row of `emission`"),
+        ((initial, negative, words), "Every row of `transition`"),
+        ((initial, moves[:1], words), "transition must be 2 × 2, and emission 2 × words"),
+        ((initial, moves, words[:1]), "transition must be 2 × 2, and emission 2 × words"),
     ]:
         with pytest.raises(LanguageError, match=message):
             HMM(*tables, 3)
-    with pytest.raises(LanguageError, match="at least 1 token; got length = 0"):
-        HMM(initial, moves, words, 0)
 
 
 def test_bad_sentences_and_tasks_say_what_is_wrong():
@@ -356,7 +354,7 @@ def test_bad_sentences_and_tasks_say_what_is_wrong():
         lambda sentences: model.posterior(sentences, "state1"),
         lambda sentences: model.likelihood(sentences, "state1"),
     ):
-        with pytest.raises(LanguageError, match=r"Sentence 0 has 3 tokens; every sentence .* has 5"):
+        with pytest.raises(LanguageError, match=r"^Every sentence of this language has 5 tokens"):
             measure(mixed)
         with pytest.raises(LanguageError, match=r"ids lie in 0\.\.6; got 9"):
             measure(as_sentences([[1, 1, 9, 1, 1]]))
@@ -374,9 +372,9 @@ def test_sentences_that_cannot_occur_have_no_posterior(monkeypatch, chunk):
     assert model.log_prob(sentences).isfinite().tolist() == [True, False]
     with pytest.raises(LanguageError, match=r"Sentence 1 cannot occur .* its token 0 is"):
         model.conditionals(sentences)
-    with pytest.raises(LanguageError, match="Sentence 1 cannot occur"):
+    with pytest.raises(LanguageError, match=r"^A sentence cannot occur .* no posterior"):
         model.state_posteriors(sentences)
-    with pytest.raises(LanguageError, match="Sentence 1 cannot occur"):
+    with pytest.raises(LanguageError, match=r"^A sentence cannot occur .* no posterior"):
         model.posterior(sentences, "state3")
     likelihood = model.likelihood(sentences, "state3")
     assert likelihood[0].sum().item() == pytest.approx(1)

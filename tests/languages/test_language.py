@@ -1,4 +1,4 @@
-"""Sets of sentences, checks of tokens, and conditionals by their definition."""
+"""Batches of sentences, validation, conditionals by their definition, labels and their ceilings."""
 
 import math
 
@@ -8,8 +8,9 @@ from enumeration import as_sentences, enumerated
 from toy_runs import TINY
 
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.languages import HMMSpec, Sentences, TeacherSpec, substituted_conditionals
-from sameloss.languages.language import check_possible, check_tokens
+from sameloss.languages import PCFG, HMMSpec, PCFGSpec, Sentences, TeacherSpec, substituted_conditionals
+from sameloss.languages.grammars.formats import read_grammar
+from sameloss.languages.language import NO_LABEL, ceilings, check_possible, check_task, check_tokens, labels
 
 RAGGED = Sentences(torch.tensor([[1, 2, 3], [3, 9, 9], [2, 1, 9], [1, 9, 9]]), torch.tensor([3, 1, 2, 1]))
 
@@ -69,7 +70,7 @@ def test_a_sentence_that_cannot_occur_is_named():
 
 def test_a_sentence_longer_than_its_columns_is_refused(tiny_language):
     tokens = torch.ones(2, 4, dtype=torch.long)
-    with pytest.raises(LanguageError, match=r"^A sentence of 9 tokens does not stand in 4 columns\.$"):
+    with pytest.raises(LanguageError, match=r"^A sentence of 9 tokens does not fit in 4 columns\.$"):
         tiny_language.conditionals(Sentences(tokens, torch.tensor([4, 9])))
 
 
@@ -77,3 +78,55 @@ def test_a_sentence_longer_than_its_columns_is_refused(tiny_language):
 def test_less_than_no_sentences_is_refused(spec):
     with pytest.raises(ParameterError, match=r"^count must be a whole number, at least 0; got -1"):
         spec.build().sample(-1, torch.Generator())
+
+
+def test_an_unknown_task_is_refused(tiny_language):
+    check_task(tiny_language, "span2")
+    with pytest.raises(LanguageError, match=r"^Unknown task 'leaf'; choose one of root, span2\.$"):
+        check_task(tiny_language, "leaf")
+    without = TeacherSpec(words=3, max_length=2, topics=1).build()
+    with pytest.raises(LanguageError, match=r"^Unknown task 'topic'; this language has none\.$"):
+        without.classes("topic")
+
+
+# Labels
+
+
+@pytest.fixture
+def two_roots():
+    """A comes first with probability 0.9, but B is the likelier to give x."""
+    return PCFG(read_grammar("S A 0.9\nS B 0.1\nA x 0.2\nA y 0.8\nB x 0.9\nB z 0.1"))
+
+
+def test_likelihood_and_posterior_labels_differ_by_the_prior(two_roots):
+    sentences = as_sentences([(1,), (2,), (3,)], 1)
+    assert labels(two_roots, sentences, "root", "likelihood").tolist() == [1, 0, 1]
+    assert labels(two_roots, sentences, "root", "posterior").tolist() == [0, 0, 1]
+
+
+def test_ceilings_by_hand(two_roots):
+    """Pr(x) = 0.27, 0.72, 0.01; the sentences are given in these proportions."""
+    sentences = as_sentences([(1,)] * 27 + [(2,)] * 72 + [(3,)], 1)
+    found = ceilings(two_roots, sentences, "root")
+    assert found.classes == 2
+    assert found.likelihood_defined == 1
+    assert found.likelihood_majority == pytest.approx(0.72)
+    assert found.posterior_majority == pytest.approx(0.99)
+    assert found.hidden_majority == pytest.approx(0.9)
+    assert found.agreement == pytest.approx(0.73)
+    assert found.bayes == pytest.approx(0.18 + 0.72 + 0.01)
+    assert found.likelihood_accuracy == pytest.approx(0.09 + 0.72 + 0.01)
+
+
+def test_a_sentence_that_no_symbol_gives_has_no_label():
+    """A1 gives two words or its own; a first part of one word has no symbol of two words above it."""
+    language = PCFGSpec(2, 1, 1, 1, 1, 3, 1, 1.0, 1.0, early_stop=(0.5, 0.5), seed=0).build()
+    grammar = language.grammar
+    stop, leaf = (int(grammar.emission[s].argmax()) + 1 for s in (1, 2))
+    assert stop != leaf
+    sentences = as_sentences([(stop, stop), (leaf, leaf, stop)], 4)
+    assert labels(language, sentences, "span2", "likelihood").tolist() == [NO_LABEL, 0]
+    found = ceilings(language, sentences, "span2")
+    assert found.likelihood_defined == 0.5
+    assert found.bayes == pytest.approx(1.0)
+    assert found.agreement == 1.0

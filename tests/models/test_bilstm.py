@@ -1,4 +1,4 @@
-"""The LSTM stack against PyTorch's packed bidirectional LSTM, and the paper's sizes."""
+"""The LSTM stack against PyTorch's packed bidirectional LSTM; the unrolled LSTM against PyTorch's."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from sameloss.errors import ParameterError
-from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.bilstm import BiLSTM, BiLSTMShape, unrolled_lstm, without_cudnn
 from sameloss.models.encoder import Encoder, EncoderShape
 
 WORDS, LENGTH = 11, 7
@@ -15,7 +15,7 @@ RAGGED = torch.tensor([7, 3, 5, 6, 1])
 
 @pytest.fixture
 def model():
-    """Return a model whose parameters are all away from their initial zeros and ones."""
+    """A model whose parameters are all away from their initial zeros and ones."""
     model = BiLSTM(BiLSTMShape(8, 3), WORDS, LENGTH, seed=0).double()
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -30,7 +30,7 @@ def tokens():
 
 
 def packed(block, h, lengths):
-    """Return PyTorch's own bidirectional LSTM of the block's weights."""
+    """Apply PyTorch's bidirectional LSTM with the block's weights."""
     d = h.shape[-1]
     twin = nn.LSTM(d, d // 2, batch_first=True, bidirectional=True).double()
     weights = dict(block.lstm_forward.state_dict())
@@ -117,6 +117,44 @@ def test_an_odd_width_is_refused():
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (8, 0)])
-def test_a_stack_of_nothing_is_refused(shape):
+def test_an_empty_shape_is_refused(shape):
     with pytest.raises(ParameterError, match="must be a whole number, at least 1; got 0"):
         BiLSTMShape(*shape)
+
+
+# --- LSTMs that can be differentiated twice ---
+
+
+def test_unrolled_is_the_same_function():
+    torch.manual_seed(0)
+    lstm = nn.LSTM(3, 4, batch_first=True).double()
+    inputs = torch.randn(5, 6, 3).double().requires_grad_()
+    states = torch.randn(2, 1, 5, 4).double().unbind()
+    expected, (last_h, last_c) = lstm(inputs, states)
+    unrolled = unrolled_lstm(inputs, states, lstm._flat_weights)
+    for ours, theirs in zip(unrolled, (expected, last_h, last_c), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+    variables = [inputs, *lstm.parameters()]
+    ours = torch.autograd.grad(unrolled[0].square().sum(), variables)
+    theirs = torch.autograd.grad(expected.square().sum(), variables)
+    for a, b in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
+def test_the_unrolled_gradient_can_be_differentiated():
+    weights = [torch.randn(8, 3), torch.randn(8, 2), torch.randn(8), torch.randn(8)]
+    weights = [weight.double().requires_grad_() for weight in weights]
+    states = torch.zeros(1, 1, 2).double(), torch.zeros(1, 1, 2).double()
+    inputs = torch.randn(1, 3, 3).double()
+
+    def outputs(*weights):
+        return unrolled_lstm(inputs, states, list(weights))[0]
+
+    assert torch.autograd.gradgradcheck(outputs, weights)
+
+
+def test_cudnn_is_disabled_in_a_context():
+    before = torch.backends.cudnn.enabled
+    with without_cudnn():
+        assert not torch.backends.cudnn.enabled
+    assert torch.backends.cudnn.enabled == before

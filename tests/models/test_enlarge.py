@@ -36,13 +36,13 @@ def sentences():
 
 @torch.no_grad()
 def logits(model, tokens, lengths):
-    """Return the logits of all positions that are no padding."""
+    """The logits of all positions that are not padding."""
     limits = torch.full((len(tokens),), LENGTH) if lengths is None else lengths
     return model.head(model.features(tokens, lengths))[torch.arange(LENGTH) < limits[:, None]]
 
 
 def traces(model, tokens, positions, lengths):
-    """Return the Fisher trace of each parameter, exact over the labels, one gradient a pair."""
+    """The Fisher trace of each parameter, exact over the labels, one gradient per sentence and label."""
     weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
 
     def log_probability(weights, sentence, position, length, label):
@@ -195,13 +195,13 @@ def test_the_ladder_embeds_into_its_largest_and_not_as_printed():
     assert all(shape.d_model == 64 * shape.heads for shape in LADDER.values())
 
 
-def test_wrong_parameters_are_refused():
+def test_bad_arguments_are_refused():
     small = random_model()
-    with pytest.raises(ParameterError, match="ratio must be a positive integer; got 0"):
+    with pytest.raises(ParameterError, match="ratio must be a whole number, at least 1; got 0"):
         widen(small, 0)
     with pytest.raises(ParameterError, match="Unknown tied 'loose'; choose paper or balanced"):
         inspect.unwrap(widen)(small, 2, tied="loose")
     with pytest.raises(ParameterError, match="deeper than the one it comes from"):
         deepen(small, 1)
-    with pytest.raises(ParameterError, match="'word' names no parameter of an encoder"):
+    with pytest.raises(ParameterError, match="'word' is not a parameter of an encoder"):
         trace_law("word", 2)

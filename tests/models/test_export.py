@@ -1,11 +1,20 @@
-"""What `transformers` opens from an exported folder computes our logits."""
+"""Exported models compute our logits in `transformers`, and HuggingFace models can be called as ours."""
 
 import inspect
 
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM
+from transformers import (
+    AutoModelForMaskedLM,
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertForTokenClassification,
+    BertModel,
+    OPTConfig,
+    OPTForCausalLM,
+)
 
 from sameloss.errors import ModelError
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
@@ -21,7 +30,7 @@ both_norms = pytest.mark.parametrize("norm", ["pre", "post"])
 
 
 def random_model(norm, dtype=torch.float64):
-    """Return an encoder whose gains and biases are as far from their initial values as its matrices."""
+    """An encoder whose parameters are all away from their initial values."""
     model = Encoder(SHAPE, WORDS, LENGTH, seed=0, norm=norm).to(dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -32,7 +41,7 @@ def random_model(norm, dtype=torch.float64):
 
 @pytest.fixture
 def tokens():
-    """Return sentences with all ids within the lengths: none of them may be taken for padding."""
+    """Sentences with all ids within their lengths: none of them may count as padding."""
     return torch.arange(len(LENGTHS) * LENGTH).view(-1, LENGTH) % PADDING
 
 
@@ -69,7 +78,7 @@ def test_logits_are_ours(tmp_path, tokens, norm, dtype, tolerance, padding):
 @both_norms
 @torch.no_grad()
 def test_probabilities_are_ours(tmp_path, tokens, norm):
-    """A softmax over all ids of `transformers` gives nothing to those that are no word."""
+    """A softmax over all ids gives probability 0 to [MASK] and padding."""
     model = random_model(norm)
     theirs = passed_through(model, tmp_path)(tokens).logits.softmax(-1)
     ours = model.head(model.features(tokens)).softmax(-1)
@@ -103,7 +112,7 @@ def test_trains_without_dropout_and_with_a_tied_head(tmp_path, tokens, norm):
 
 
 @both_norms
-def test_the_model_and_the_random_state_stay_as_they_are(tmp_path, norm):
+def test_the_model_and_the_random_state_are_unchanged(tmp_path, norm):
     model = random_model(norm)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     random_state = torch.get_rng_state()
@@ -115,9 +124,68 @@ def test_the_model_and_the_random_state_stay_as_they_are(tmp_path, norm):
 @pytest.mark.parametrize("other", [BiLSTM(BiLSTMShape(8, 1), 5, 4), nn.Linear(2, 2)])
 def test_another_model_is_refused(tmp_path, other):
     sentence = (
-        rf"^No class of transformers computes what {type(other).__name__} does; "
+        rf"^transformers has no equivalent of {type(other).__name__}; "
         r"an Encoder can be exported, pre-LN or post-LN\.$"
     )
     with pytest.raises(ModelError, match=sentence):
         inspect.unwrap(export_model)(other, tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
+
+
+# --- HuggingFace models called as ours ---
+
+SIZES = {"vocab_size": 7, "max_position_embeddings": 4, "num_hidden_layers": 1}
+MODELS = {
+    "bert": lambda: BertForMaskedLM(
+        BertConfig(**SIZES, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    ),
+    "opt": lambda: OPTForCausalLM(
+        OPTConfig(**SIZES, hidden_size=8, num_attention_heads=2, ffn_dim=8, word_embed_proj_dim=8)
+    ),
+}
+IDS, POSITIONS = torch.tensor([[1, 0, 5, 2], [3, 4, 0, 1]]), torch.tensor([1, 2])
+
+
+@pytest.fixture(params=MODELS)
+def huggingface(request):
+    torch.manual_seed(0)
+    return MODELS[request.param]().double().eval()
+
+
+@torch.no_grad()
+def test_logits_are_those_of_the_words_at_the_position(huggingface):
+    logits = HuggingFaceModel(huggingface, 5)(IDS, POSITIONS)
+    everywhere = huggingface(input_ids=IDS, attention_mask=torch.ones_like(IDS)).logits
+    expected = torch.stack([everywhere[0, 1, 1:6], everywhere[1, 2, 1:6]])
+    torch.testing.assert_close(logits, expected)
+
+
+@torch.no_grad()
+def test_padding_does_not_matter(huggingface):
+    wrapped = HuggingFaceModel(huggingface, 5)
+    padded = wrapped(IDS, POSITIONS, torch.tensor([3, 4]))
+    changed = IDS.clone()
+    changed[0, 3] = 4
+    assert torch.equal(wrapped(changed, POSITIONS, torch.tensor([3, 4])), padded)
+    torch.testing.assert_close(padded[:1], wrapped(IDS[:1, :3], POSITIONS[:1]))
+
+
+def test_a_vocabulary_that_is_too_small_is_refused(huggingface):
+    HuggingFaceModel(huggingface, 6)
+    with pytest.raises(ModelError, match=r"has 7 ids, too few for \[MASK\] and 7 words; it needs at least 8"):
+        HuggingFaceModel(huggingface, 7)
+
+
+@pytest.mark.parametrize(
+    ("kind", "returned"),
+    [
+        (BertForSequenceClassification, r"logits of shape \(2, 2\)"),
+        (BertForTokenClassification, r"logits of shape \(2, 4, 2\)"),
+        (BertModel, "no logits"),
+    ],
+)
+def test_another_head_is_refused(kind, returned):
+    config = BertConfig(**SIZES, hidden_size=8, num_attention_heads=2, intermediate_size=8)
+    wrapped = HuggingFaceModel(kind(config).eval(), 5)
+    with pytest.raises(ModelError, match=rf"^The model returned {returned} for tokens of shape \(2, 4\); it"):
+        wrapped(IDS, POSITIONS)

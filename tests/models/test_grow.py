@@ -1,4 +1,4 @@
-"""Growing in depth: what stays the same function, what does not, and what gradients do then."""
+"""Growing in depth: maps of layers against the thesis' examples (Section 5.2.1), functions, gradients."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import torch
 
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import PRESERVING, LayerMap, _grown, deepen, grid, grow, repeated
+from sameloss.models.enlarge import PRESERVING, LayerMap, _grown, deepen, grid, grow, repeated, stacked
 
 SHAPE, WORDS, LENGTH = EncoderShape(4, 2, 2, 8), 5, 6
 MAPS = [*grid(2, 2).values(), *grid(2, 1).values(), LayerMap((0, 1, 1, 0), (False, False, True, True))]
@@ -45,14 +45,14 @@ def test_silent_and_muted_layers_preserve_a_pre_ln_function(layers, filling, len
 
 @pytest.mark.parametrize("filling", ["duplicate", "random"])
 @pytest.mark.parametrize("layers", MAPS, ids=str)
-def test_copies_and_random_layers_do_not(layers, filling):
+def test_copies_and_random_layers_change_the_function(layers, filling):
     model = trained()
     assert (predictions(grow(model, layers, filling, generator())) - predictions(model)).abs().max() > 1e-6
 
 
 @pytest.mark.parametrize("filling", PRESERVING)
-def test_on_post_ln_they_would_not_preserve_and_are_refused(filling):
-    """What would come out there differs, which is why."""
+def test_preserving_fillings_are_refused_for_post_ln(filling):
+    """Because the function would change."""
     model = trained("post")
     with pytest.raises(ParameterError, match=rf"^Filling {filling} preserves the function of a pre-LN"):
         grow(model, MAPS[0], filling, generator())
@@ -60,7 +60,7 @@ def test_on_post_ln_they_would_not_preserve_and_are_refused(filling):
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
-def test_layers_stand_where_the_map_says(norm):
+def test_layers_are_where_the_map_says(norm):
     model = trained(norm)
     grown = grow(model, LayerMap((0, 1, 0, 1), (False, False, True, True)), "duplicate")
     for at, source in enumerate([0, 1, 0, 1]):
@@ -71,7 +71,7 @@ def test_layers_stand_where_the_map_says(norm):
     torch.testing.assert_close(grown.word.weight, model.word.weight, rtol=0, atol=0)
 
 
-def test_random_layers_are_drawn_as_before_training_and_kept_ones_stay():
+def test_random_layers_are_as_initialised_and_old_ones_stay():
     model = trained()
     grown = grow(model, repeated(2, 2, 0, 1), "random", generator())
     new, old = grown.blocks[1], grown.blocks[2]
@@ -97,7 +97,7 @@ def test_no_two_layers_share_memory_and_the_shallow_model_stays(filling):
 
 @pytest.mark.parametrize("filling", PRESERVING)
 def test_preserving_layers_are_moved_by_gradients_and_layers_of_zeros_are_not(filling):
-    """Of a layer of zeros only output biases have a gradient: a point that training never leaves."""
+    """In a layer of zeros only output biases have a gradient."""
     model = trained()
     for grown, moved in (
         (grow(model, repeated(2, 1, 1, 1), filling, generator()), True),
@@ -125,10 +125,71 @@ def test_the_same_generator_draws_the_same_layers():
         (
             lambda m: grow(m, MAPS[0], "random"),
             ParameterError,
-            "Filling random draws weights; give it a generator",
+            "Filling random is random; give it a generator",
         ),
     ],
 )
-def test_what_cannot_grow_is_refused_in_one_sentence(ask, error, sentence):
+def test_invalid_growth_is_refused(ask, error, sentence):
     with pytest.raises(error, match=sentence):
         ask(trained())
+
+
+# --- Maps of layers ---
+
+
+@pytest.mark.parametrize(
+    ("block", "printed", "new"),
+    [
+        (1, [1, 2, 2, 3, 3, 4, 4, 5, 6], [2, 4, 6]),
+        (3, [1, 2, 3, 4, 2, 3, 4, 5, 6], [4, 5, 6]),
+    ],
+)
+def test_the_four_printed_examples(block, printed, new):
+    """L = 6, k = 3, i = 2; duplicated and random layers stand at the same places."""
+    layers = repeated(6, 3, index=2 - 1, block=block)
+    assert [source + 1 for source in layers.sources] == printed
+    assert [at for at, added in enumerate(layers.new) if added] == new
+
+
+def test_the_thesis_has_thirty_operators():
+    """Fifteen maps, each with copied and with random layers (Section 5.3.1)."""
+    maps = grid(12, 4, every=2)
+    assert list(maps) == [(i, b) for i in (0, 2, 4, 6, 8) for b in (1, 2, 4)]
+
+
+def test_adaptive_stacking_tries_as_many_as_published():
+    """Stages 2 to 6 of BERT-LARGE (Section 5.4.2)."""
+    tried = [len(grid(layers, 4, every=1 if layers <= 12 else 2)) for layers in (4, 8, 12, 16, 20)]
+    assert tried == [3, 15, 27, 21, 27]
+
+
+@pytest.mark.parametrize(("layers", "added"), [(1, 1), (4, 2), (6, 3), (6, 6)])
+def test_every_map_keeps_each_layer_once_and_adds_the_right_number(layers, added):
+    for grown in grid(layers, added).values():
+        assert sum(grown.new) == added
+        assert [s for s, new in zip(grown.sources, grown.new, strict=True) if not new] == [*range(layers)]
+
+
+def test_stacking_puts_the_last_layers_on_top_once_more():
+    assert stacked(4, 2) == repeated(4, 2, index=2, block=2)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: repeated(6, 3, 4, 1), r"^The first of 3 out of 6 layers is 0 to 3 \(.*from 1\); got 4\.$"),
+        (lambda: repeated(6, 3, -1, 1), "got -1"),
+        (lambda: repeated(6, 3, 0, 2), r"^A block size divides the 3 added layers; got 2\.$"),
+        (lambda: repeated(6, 7, 0, 1), r"^From 6 layers 1 to 6 can be added; got 7\.$"),
+        (lambda: repeated(6, 0, 0, 1), "got 0"),
+        (
+            lambda: LayerMap((1, 0, 0), (False, False, True)),
+            r"has every shallow layer once and in order; here they are \[1, 0\]",
+        ),
+        (lambda: LayerMap((0, 1), (False, False)), "is deeper than the one it comes from"),
+        (lambda: LayerMap((0, 5), (False, True)), "Layer 5 cannot be repeated; the layers are 0 to 0"),
+    ],
+)
+def test_invalid_maps_are_refused(make, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        make()

@@ -1,4 +1,4 @@
-"""What all masked language models share: embeddings, one output of the last block, a tied head."""
+"""What all masked language models share: embeddings, last block, tied head; parameter names; shapes."""
 
 import inspect
 import math
@@ -7,8 +7,21 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
+from transformers import BertConfig, BertForMaskedLM, OPTConfig, OPTForCausalLM
 
-from sameloss.models.masked_model import INITIAL_SCALE, MaskedLanguageModel, chosen
+from sameloss.errors import ParameterError
+from sameloss.models.bilstm import BiLSTM, BiLSTMShape
+from sameloss.models.encoder import Encoder, EncoderShape, PostBlock
+from sameloss.models.masked_model import (
+    GROUPS,
+    INITIAL_SCALE,
+    MaskedLanguageModel,
+    Shape,
+    chosen,
+    parameter_group,
+    parameter_layer,
+)
 
 D, WORDS, LENGTH = 6, 5, 4
 
@@ -52,7 +65,7 @@ def test_features_by_hand(model, tokens):
     torch.testing.assert_close(model.features(tokens), F.layer_norm(h, [D]))
 
 
-def test_only_the_last_block_leaves_positions_out(model, tokens):
+def test_only_the_last_block_drops_positions(model, tokens):
     at = torch.tensor([1, 2])
     one = model.features(tokens, at=at)
     assert [call is at for call in model.calls] == [False, True]
@@ -66,7 +79,7 @@ def test_the_head_is_the_embedding_without_the_mask(model):
     torch.testing.assert_close(model.head(h), expected)
 
 
-def test_what_is_counted(model):
+def test_counts(model):
     embeddings, norms, head = (WORDS + 1 + LENGTH) * D, 3 * 2 * D, D * D + D + WORDS
     assert model.parameter_count == embeddings + norms + head
     assert model.max_length == LENGTH
@@ -87,7 +100,139 @@ def test_initial_values_are_berts():
     assert all((value == 1).all() for name, value in weights.items() if name.endswith("norm.weight"))
 
 
-def test_a_family_says_what_its_blocks_are_given(tokens):
+def test_the_context_is_abstract(tokens):
     bare = MaskedLanguageModel(D, WORDS, LENGTH, [Mean()], nn.Identity())
     with pytest.raises(NotImplementedError):
         inspect.unwrap(MaskedLanguageModel.features)(bare, tokens)
+
+
+# --- Groups and depths of parameters ---
+
+TINY = {"vocab_size": 7, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2}
+MODELS = {
+    "encoder": lambda: EncoderShape(8, 2, 2, 16).build(5, 4),
+    "LSTM": lambda: BiLSTMShape(8, 2).build(5, 4),
+    "BERT": lambda: BertForMaskedLM(BertConfig(**TINY, intermediate_size=8)),
+    "OPT": lambda: OPTForCausalLM(OPTConfig(**TINY, ffn_dim=8, word_embed_proj_dim=8)),
+}
+COMMON = {"word embedding", "position", "LayerNorm"}
+GROUPS_OF = {
+    "encoder": COMMON | {"attention", "MLP", "head"},
+    "LSTM": COMMON | {"LSTM", "head"},
+    "BERT": COMMON | {"attention", "MLP", "head"},
+    "OPT": COMMON | {"attention", "MLP"},
+}
+
+
+def names_of(family):
+    with torch.device("meta"):
+        return [name for name, _ in MODELS[family]().named_parameters()]
+
+
+@pytest.mark.parametrize("family", MODELS)
+def test_every_parameter_has_a_group_and_a_depth(family):
+    assert {parameter_group(name) for name in names_of(family)} == GROUPS_OF[family] <= set(GROUPS)
+    layers = ["embedding", "layer 1", "layer 2", "head"]
+    assert {parameter_layer(name) for name in names_of(family)} == set(layers)
+
+
+def test_groups_of_an_encoders_block():
+    block = {name: parameter_group(name) for name in names_of("encoder") if name.startswith("blocks.1.")}
+    assert {name.split(".")[2]: group for name, group in block.items()} == {
+        "attention_norm": "LayerNorm",
+        "attention": "attention",
+        "mlp_norm": "LayerNorm",
+        "mlp_in": "MLP",
+        "mlp_out": "MLP",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "group", "layer"),
+    [
+        ("transformer.h.1.mlp.c_fc.weight", "MLP", "layer 2"),
+        ("transformer.h.0.ln_1.weight", "LayerNorm", "layer 1"),
+        ("transformer.wte.weight", "word embedding", "embedding"),
+        ("transformer.wpe.weight", "position", "embedding"),
+        ("distilbert.transformer.layer.0.ffn.lin1.weight", "MLP", "layer 1"),
+        ("vocab_projector.bias", "head", "head"),
+        ("albert.encoder.albert_layer_groups.0.albert_layers.0.ffn.weight", "MLP", "layer 1"),
+        ("model.embeddings.tok_embeddings.weight", "word embedding", "embedding"),
+        ("encoder.block.1.layer.1.DenseReluDense.wi.weight", "MLP", "layer 2"),
+        ("layers.1.linear2.weight", "MLP", "layer 2"),
+        ("layers.0.norm1.bias", "LayerNorm", "layer 1"),
+    ],
+)
+def test_names_of_other_families_are_known(name, group, layer):
+    """GPT-2, DistilBERT, ALBERT, ModernBERT, T5, and PyTorch's own encoder."""
+    assert (parameter_group(name), parameter_layer(name)) == (group, layer)
+
+
+def test_unknown_names_are_other():
+    assert parameter_group("bias") == "other"
+    assert parameter_layer("bias") == "head"
+
+
+# --- Shapes ---
+
+SHAPES = [EncoderShape(8, 2, 1, 16), EncoderShape(6, 3, 3, 10), BiLSTMShape(8, 1), BiLSTMShape(6, 3)]
+T = 7
+
+every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
+
+
+@every_shape
+def test_counts_are_those_of_the_model(shape):
+    model = shape.build(WORDS, T)
+    matrices = [p for name, p in model.named_parameters() if "blocks" in name and p.ndim == 2]
+    assert shape.matrix_parameters == sum(matrix.numel() for matrix in matrices)
+    assert shape.parameter_count(WORDS, T) == sum(p.numel() for p in model.parameters())
+
+
+@every_shape
+def test_a_seed_makes_the_model_that_the_class_makes(shape):
+    kind = {EncoderShape: Encoder, BiLSTMShape: BiLSTM}[type(shape)]
+    built, made = shape.build(WORDS, T, 3).state_dict(), kind(shape, WORDS, T, 3).state_dict()
+    assert all(torch.equal(built[name], made[name]) for name in made)
+
+
+def test_norm_and_dropout_reach_the_encoder():
+    model = SHAPES[1].build(WORDS, T, norm="post", dropout=0.5)
+    assert all(isinstance(block, PostBlock) and block.dropout == 0.5 for block in model.blocks)
+
+
+@pytest.mark.parametrize("shape", SHAPES[:2], ids=str)
+def test_operations_of_an_encoder_are_those_that_pytorch_counts(shape):
+    model = shape.build(WORDS, T, seed=0)
+    masked, positions = torch.ones(1, T, dtype=torch.long), torch.tensor([2])
+    with FlopCounterMode(display=False) as counter:
+        model(masked, positions).sum().backward()
+    assert shape.flops(WORDS, T) == counter.get_total_flops()
+
+
+def test_operations_of_an_lstm_by_hand():
+    """Two directions of four gates, each reading d numbers and d/2 of its own; then the head."""
+    gates = 2 * 4 * 4 * (8 + 4)
+    assert BiLSTMShape(8, 1).flops(WORDS, T) == 6 * (T * gates + 8 * 8 + 8 * WORDS)
+
+
+@every_shape
+def test_deeper_models_have_more_activations(shape):
+    deeper = type(shape)(**{**vars(shape), "layers": shape.layers + 1})
+    assert 0 < shape.activations(T) < deeper.activations(T)
+
+
+def test_options_that_a_family_lacks_are_refused():
+    message = "An LSTM cannot be trained with post-LN, dropout, .*; choose another family's size"
+    with pytest.raises(ParameterError, match=message):
+        BiLSTMShape(8, 1).build(WORDS, T, norm="post", dropout=0.1)
+    BiLSTMShape(8, 1).check_plain(False)
+    SHAPES[0].check_plain(True)
+
+
+def test_an_incomplete_family_is_refused():
+    class Half(Shape):
+        d_model, layers = 2, 1
+
+    with pytest.raises(TypeError, match=r"abstract .*flops"):
+        Half()

@@ -1,6 +1,6 @@
-"""The defaults that are part of keys: of every dataclass that a run's fields can hold.
+"""The defaults of every dataclass that can be part of a key.
 
-What stands at its default is left out of a key, so a default that changes gives old results a new meaning.
+Fields at their defaults are left out of keys, so a changed default would give old results a new meaning.
 """
 
 from collections.abc import Iterator
@@ -16,21 +16,21 @@ FILE = "defaults.json"
 
 
 def in_keys(kind: type[Run]) -> set[type]:
-    """Return the dataclasses whose fields are part of the keys of a class of runs, itself among them.
+    """Return the dataclasses whose fields are part of the keys of a class of runs, including itself.
 
-    A run that it reads stands in its key by a key of its own.
+    Its parent runs are left out: they enter its key by their own keys.
     """
-    found, waiting = set(), [kind]
-    while waiting:
-        found.add(kind := waiting.pop())
+    kinds, pending = set(), [kind]
+    while pending:
+        kinds.add(kind := pending.pop())
         hints = get_type_hints(kind)
-        held = {part for field in fields(kind) for part in _dataclasses(hints[field.name])}
-        waiting += {part for part in held if not issubclass(part, Run)} - found
-    return found
+        parts = {part for field in fields(kind) for part in _dataclasses(hints[field.name])}
+        pending += {part for part in parts if not issubclass(part, Run)} - kinds
+    return kinds
 
 
 def _dataclasses(hint: Any) -> Iterator[type]:
-    """Yield the dataclasses that a type allows: inside unions, kinds of a base, followers of a protocol."""
+    """Yield the dataclasses that a type hint allows, with subclasses and implementations of protocols."""
     if is_dataclass(hint):
         yield from _kinds_of(hint)
     elif getattr(hint, "_is_protocol", False):
@@ -55,12 +55,12 @@ def _attributes(kind: type) -> set[str]:
 
 
 def name_in_keys(kind: type) -> str:
-    """Return what keys call a dataclass."""
+    """Name of a dataclass in keys."""
     return getattr(kind, "key_name", kind.__name__)
 
 
 def found() -> dict[str, Any]:
-    """Return the schemas of all runs, and the defaults of all dataclasses in their keys."""
+    """The schemas of all runs, and the defaults of all dataclasses in their keys."""
     runs = run_classes()
     kinds = sorted({part for run in runs for part in in_keys(run)}, key=name_in_keys)
     return {
@@ -77,7 +77,7 @@ class Default(Run):
 
 
 def _defaults(kind: type) -> dict[str, Any]:
-    """Return defaults as keys hold them: what stands at its own default inside them is left out."""
+    """The defaults as in keys, without their own fields at defaults."""
     return {
         f.name: Default(_default(f)).canonical()["value"]
         for f in fields(kind)
@@ -90,7 +90,7 @@ def _default(field: Field) -> Any:
 
 
 def changed(recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
-    """Say which defaults changed while runs that have them in their keys kept their schemas."""
+    """Name the defaults that changed although runs with them in their keys kept their schemas."""
     sentences = []
     for kind, field, before, now in _other_values(recorded.get("defaults", {}), found["defaults"]):
         runs = [name for name in _holding(kind) if recorded["schemas"].get(name) == found["schemas"][name]]
@@ -103,7 +103,7 @@ def changed(recorded: dict[str, Any], found: dict[str, Any]) -> list[str]:
 
 
 def _other_values(recorded: dict[str, Any], found: dict[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
-    """Yield dataclass, field, recorded and present default of those that differ; gone ones do not."""
+    """Yield dataclass, field, old and new value of the defaults that differ, but not of removed fields."""
     for kind in recorded.keys() & found.keys():
         for field in recorded[kind].keys() & found[kind].keys():
             if repr(recorded[kind][field]) != repr(found[kind][field]):  # 1, 1.0 and True are three values
@@ -111,5 +111,5 @@ def _other_values(recorded: dict[str, Any], found: dict[str, Any]) -> Iterator[t
 
 
 def _holding(name: str) -> list[str]:
-    """Name the runs whose keys a dataclass can be part of."""
+    """Names of the runs whose keys a dataclass can be part of."""
     return [run.__name__ for run in run_classes() if name in {name_in_keys(kind) for kind in in_keys(run)}]

@@ -1,4 +1,4 @@
-"""The recorded files: read, and written with one fact a line."""
+"""Reading and writing the recorded files."""
 
 import json
 from pathlib import Path
@@ -10,13 +10,13 @@ RECORD = "record again with `python tests/record.py`"
 
 
 def read(name: str) -> Any:
-    """Return what was recorded; nothing of a file that is not there yet."""
+    """Read a recorded file; an empty dictionary if there is none."""
     path = FOLDER / name
     return json.loads(path.read_text()) if path.exists() else {}
 
 
 def write(name: str, facts: Any, depth: int) -> None:
-    """Record facts, `depth` levels of them one a line."""
+    """Write a recorded file, with its outer `depth` levels on lines of their own."""
     (FOLDER / name).write_text(_lines(facts, depth) + "\n")
 
 

@@ -9,13 +9,13 @@ FILE = "keys.json"
 
 
 def page_runs() -> dict[str, list[Run]]:
-    """Return what each page reads at the smoke preset."""
+    """The runs that each page reads at the smoke preset."""
     with tempfile.TemporaryDirectory() as folder:
         pages = open_page("costs", preset="smoke", artifacts=folder).pages
         return {page.name: page.runs() for page in pages}
 
 
 def found() -> list[str]:
-    """Return `Kind/key` of each run that a page reads, and of those that these read."""
+    """`Kind/key` of every run that a page reads, and of their ancestors."""
     runs = with_ancestors(run for runs in page_runs().values() for run in runs)
     return sorted(f"{run.kind}/{run.key}" for run in runs)

@@ -1,13 +1,13 @@
-"""One tiny run, or a few, of every class of runs: what their results are recorded of.
+"""One or more tiny runs of every class of runs, whose results are recorded.
 
-Trainings are a dozen steps long, so that rounding, which differs between processors, has no time to grow;
-fine-tuning is fast enough for its answers, right or wrong, to depend on every setting.
+Trainings take a dozen steps, so that rounding, which differs between processors, has no time to grow;
+fine-tuning is fast enough for its predictions to depend on every setting.
 """
 
 from dataclasses import fields, replace
 from tempfile import gettempdir
 
-from small_growth import SMALL, SMALL_PAGE, SMALL_STAGES
+from small_growth import SMALL
 from toy_runs import TINY
 
 from sameloss.images import ImageSource
@@ -16,15 +16,13 @@ from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.measurements import Probing, TraceMeasurement
+from sameloss.runs.measurements import Calibration, LanguageMeasurement, Probing, TraceMeasurement
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
-    Calibration,
     CorpusSampling,
     Downstream,
     HeldOutConditionals,
     LabelledSampling,
-    LanguageMeasurement,
 )
 from sameloss.store.store import Run, Store
 from sameloss.studies.decision_lists.experiment import (
@@ -46,10 +44,10 @@ from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.dyck.experiment import (
     DyckChecks,
     DyckConfig,
-    DyckFeatures,
-    DyckMinimisation,
-    DyckTraining,
-    DyckTransfer,
+    dyck_features,
+    dyck_minimisation,
+    dyck_training,
+    dyck_transfer,
 )
 from sameloss.studies.growing.experiment import Member
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
@@ -64,14 +62,8 @@ from sameloss.studies.local_signal.experiment import (
     tangent_rows,
 )
 from sameloss.studies.local_signal.theory import Patches
-from sameloss.studies.local_signal_images.experiment import (
-    ImageComparison,
-    KernelFit,
-    LazyTraining,
-    LogisticDescent,
-    PooledCNN,
-)
-from sameloss.studies.local_signal_images.theory import Scene
+from sameloss.studies.local_signal_images.experiment import KernelFit, image_comparison, lazy_training
+from sameloss.studies.local_signal_images.theory import LogisticDescent, PooledCNN, Scene
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     ZEROS_LANGUAGE,
@@ -79,12 +71,12 @@ from sameloss.studies.manifold_flow.experiment import (
     FlowConfig,
     Landscape,
     SGDDrift,
-    ZeroConditionals,
+    zero_conditionals,
 )
 from sameloss.studies.same_loss.estimators import (
-    EstimatorComparison,
-    IdentityMeasurement,
-    ReparametrisationMeasurement,
+    estimator_measurement,
+    identity_measurement,
+    reparametrisation_measurement,
 )
 from sameloss.studies.same_loss.experiment import (
     Measures,
@@ -92,7 +84,7 @@ from sameloss.studies.same_loss.experiment import (
     language_baselines,
     model_measurement,
 )
-from sameloss.studies.stability.experiment import AllSwaps, RidgeSwaps, TwinTraining
+from sameloss.studies.stability.experiment import TwinTraining, logistic_swaps, ridge_swaps
 from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
 from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import ALGORITHMS, EXACT, recipe
@@ -139,7 +131,7 @@ LABELLED = LabelledSampling(
 
 
 def trained(algorithm: str = "adamw", shape: EncoderShape | BiLSTMShape = SHAPE) -> Pretraining:
-    """Return a training of a dozen steps."""
+    """A training of a dozen steps."""
     changed = recipe(algorithm)
     return Pretraining(
         CORPUS,
@@ -158,16 +150,16 @@ def trained(algorithm: str = "adamw", shape: EncoderShape | BiLSTMShape = SHAPE)
 
 
 TREATMENTS = ("sgd-noise", "penalty-after", "sharpen-after")
-"""Algorithms that go on from a saturated model."""
+"""Algorithms that start from a saturated model."""
 
 
 def exactly_trained() -> Pretraining:
-    """Return a training on exact labels."""
+    """A training on exact labels."""
     return replace(trained(), objective=EXACT)
 
 
 def cooled(target_share: float) -> CoolDown:
-    """Return what goes on from label noise until its KL is that low, a dozen steps at most."""
+    """A cool-down after label noise, of at most a dozen steps."""
     run = replace(exactly_trained(), origin=trained("sgd-noise"), checkpoints=(12,))
     given = {field.name: getattr(run, field.name) for field in fields(run)}
     about = {"held_out": held_out(TINY), "reference": exactly_trained(), "look_every": 4}
@@ -175,12 +167,12 @@ def cooled(target_share: float) -> CoolDown:
 
 
 def held_out(language: LanguageSpec) -> HeldOutConditionals:
-    """Return some sentences with their conditionals."""
+    """Sentences with their conditionals."""
     return HeldOutConditionals(language, 50, 0)
 
 
 def sampled() -> dict[str, Run]:
-    """Return corpora, labelled sentences and conditionals."""
+    """Corpora, labelled sentences and conditionals."""
     posterior = replace(LABELLED.downstream, label_kind="posterior")
     return {
         **{f"corpus, {name}": CorpusSampling(spec, 200, 0) for name, spec in LANGUAGES.items()},
@@ -195,7 +187,7 @@ def sampled() -> dict[str, Run]:
 
 
 def measured_languages() -> dict[str, Run]:
-    """Return what is measured of languages alone."""
+    """Measurements of languages."""
     tasks = {"PCFG": ("root", "span2"), "HMM": ("state2",), "OPT stand-in": ("topic",), "text": ()}
     return {
         **{f"language, {name}": LanguageMeasurement(LANGUAGES[name], tasks[name], 100, 0) for name in tasks},
@@ -209,11 +201,11 @@ RENAMED = {
     "penalty-after": "penalty-after, log",
     "sharpen-after": "sharpen-after, log",
 }
-"""Algorithms whose recipe is another than what was recorded under their name."""
+"""Names under which the present recipes of some algorithms are recorded."""
 
 
 def trainings() -> dict[str, Run]:
-    """Return a training by every algorithm, and some of other models, sentences and executions."""
+    """Trainings by every algorithm, and with other models, sentences and executions."""
     return {
         **{f"training, {RENAMED.get(name, name)}": trained(name) for name in ALGORITHMS},
         "training, exact labels": exactly_trained(),
@@ -227,7 +219,7 @@ def trainings() -> dict[str, Run]:
 
 
 def measured() -> dict[str, Run]:
-    """Return what is measured of one training."""
+    """Measurements of one training."""
     model = trained()
     measures = Measures(64, 16, train=40, probe_sets=2, few_labels=(20,), many_labels=100, trace_sentences=40)
     return {
@@ -237,14 +229,14 @@ def measured() -> dict[str, Run]:
         "flatness, all measures": flatness_measurement(model, 12, 24, 0),
         "trace, sampled": TraceMeasurement(model, 40, 2, "sampled", 0),
         "trace, exact": TraceMeasurement(model, 40, 1, "exact", 0),
-        "estimators": EstimatorComparison(model, 1024, 0),
-        "reparametrisation": ReparametrisationMeasurement(model, 24, 0, 2),
-        "identity": IdentityMeasurement(TINY, SHAPE, (0, 12), 1e-2, 0),
+        "estimators": estimator_measurement(model, 1024, 0),
+        "reparametrisation": reparametrisation_measurement(model, 24, 0, 2),
+        "identity": identity_measurement(TINY, SHAPE, (0, 12), 1e-2, 0),
     }
 
 
 def dyck() -> dict[str, Run]:
-    """Return the runs of the bracket language."""
+    """The runs of the bracket language."""
     settings = DyckConfig(
         width=4,
         restarts=2,
@@ -256,20 +248,20 @@ def dyck() -> dict[str, Run]:
         seeds=2,
         training_steps=36,
     )
-    searches = DyckMinimisation(settings, 2), DyckMinimisation(settings, 4)
-    transfer, features = DyckTransfer(settings), DyckFeatures(settings)
+    searches = dyck_minimisation(settings, 2), dyck_minimisation(settings, 4)
+    transfer, features = dyck_transfer(settings), dyck_features(settings)
     return {
         "dyck, search, two neurons": searches[0],
         "dyck, search": searches[1],
         "dyck, transfer": transfer,
         "dyck, features": features,
-        "dyck, training": DyckTraining(settings),
+        "dyck, training": dyck_training(settings),
         "dyck, checks": DyckChecks(settings, searches, transfer, features),
     }
 
 
 def flows() -> dict[str, Run]:
-    """Return the runs along the minimisers."""
+    """The runs along the minimisers."""
     settings = FlowConfig(
         halvings=1,
         batches=(1, 4),
@@ -289,16 +281,16 @@ def flows() -> dict[str, Run]:
     return {
         "flow, SGD": SGDDrift(*instance),
         "flow, Adam": AdamDrift(*instance),
-        "flow, zeros": ZeroConditionals((ZEROS_LANGUAGE,), 0, decades=2),
+        "flow, zeros": zero_conditionals((ZEROS_LANGUAGE,), 0, decades=2),
         "flow, landscape": Landscape(0.7, starts, ("large", "small"), 0.04, 4, 200, 0),
     }
 
 
 def growing() -> dict[str, Run]:
-    """Return the runs of growing."""
-    brief = SMALL.optimisation.lasting(12)
-    settings = replace(SMALL, optimisation=brief, steps=6, lag=2, sentences=16, looks=3)
-    page = GrowingPage("ii5_growing", replace(SMALL_PAGE, growing=settings), Store(gettempdir()))
+    """The runs of growing."""
+    brief = {"base_steps": 12, "warmup": SMALL.optimisation.lasting(12).warmup}
+    settings = replace(SMALL, **brief, steps=6, lag=2, sentences=16, evaluations=3)
+    page = GrowingPage("ii5_growing", settings, Store(gettempdir()))
     (candidates,), (landscape,) = page.candidates(0), page.landscape(0)
     return {
         "growing, corpus": page.base(0).corpus,
@@ -314,15 +306,15 @@ def growing() -> dict[str, Run]:
 
 
 def stages() -> dict[str, Run]:
-    """Return the last stage of stacking by LAG, and what it grows from."""
-    settings = replace(SMALL_STAGES, steps=6, last_steps=8, lag=1, sentences=16)
-    page = StackingPage("ii5_stacking", replace(SMALL_PAGE, stacking=settings), Store(gettempdir()))
+    """The last stage of stacking by LAG, and its ancestors."""
+    settings = replace(SMALL, stage_steps=6, last_steps=8, stage_lag=1, stage_sentences=16)
+    page = StackingPage("ii5_stacking", settings, Store(gettempdir()))
     first, last = page.stages(0, "adaptive")
     return {"stacking, base": first.base, "stacking, first": first, "stacking, last": last}
 
 
 def lists() -> dict[str, Run]:
-    """Return the runs of decision lists."""
+    """The runs of decision lists."""
     task, smoke = TaskShape(9, 3, 3), LISTS["smoke"]
     sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
     how = Departures((100.0,), (0.0, 0.5), (10.0,), 1, (0.0, 1.0))
@@ -343,7 +335,7 @@ def lists() -> dict[str, Run]:
 
 
 def stability() -> dict[str, Run]:
-    """Return twins, all swaps of a few examples, and those of ridge regression."""
+    """Twins, all swaps of a few examples, and those of ridge regression."""
     digits, descent = ImageSource(pool=60, tested=20), Descent(0.05, 4, 12, momentum=0.5)
     halves = replace(digits, halves=True)
     networks = {"perceptron": Perceptron((5,)), "CNN": SmallCNN((3,)), "features": RandomFeatures(9)}
@@ -352,13 +344,13 @@ def stability() -> dict[str, Run]:
             f"stability, {name}": TwinTraining(digits, network, descent, 8, 2, (0, 1), (6, 12), 1)
             for name, network in networks.items()
         },
-        "stability, swaps": AllSwaps(halves, Descent(0.05, 2, 6), 4, 3, (2,), 0),
-        "stability, ridge": RidgeSwaps(halves, (4, 8), (0.1,), 6, 0),
+        "stability, swaps": logistic_swaps(halves, Descent(0.05, 2, 6), 4, 3, (2,), 0),
+        "stability, ridge": ridge_swaps(halves, (4, 8), (0.1,), 6, 0),
     }
 
 
 def local_signal() -> dict[str, Run]:
-    """Return flows, descents and best filters of few rows."""
+    """Flows, descents and best filters, with few rows."""
     patches, descent = Patches(8), FilterDescent(0.2, 1e-3)
     return {
         "signal, flows": signal_flows((4, 8), (1.0,), descent, 20.0),
@@ -371,7 +363,7 @@ def local_signal() -> dict[str, Run]:
 
 
 def local_signal_images() -> dict[str, Run]:
-    """Return a network beside its kernel and its linearisation, and one in lazy training."""
+    """A network compared with its kernel and its linearisation, and one in lazy training."""
     about = (
         ImageSource(pool=40, tested=20, halves=True),
         Scene("random place", 10, 0.5),
@@ -379,14 +371,14 @@ def local_signal_images() -> dict[str, Run]:
     )
     descent, linear = LogisticDescent(0.01, 8, 6), LogisticDescent(0.001, 8, 6, "SGD")
     return {
-        "images, kernel": ImageComparison(*about, descent, 16, 0, KernelFit((0.01, 1.0))),
-        "images, linearised": ImageComparison(*about, descent, 16, 0, None, linear),
-        "images, lazy": LazyTraining(*about, linear, 16, 0, (1.0, 10.0)),
+        "images, kernel": image_comparison(*about, descent, 16, 0, KernelFit((0.01, 1.0))),
+        "images, linearised": image_comparison(*about, descent, 16, 0, None, linear),
+        "images, lazy": lazy_training(*about, linear, 16, 0, (1.0, 10.0)),
     }
 
 
 def tiny_runs() -> dict[str, Run]:
-    """Return all of them by name."""
+    """All tiny runs by name."""
     own = (
         sampled,
         measured_languages,

@@ -1,4 +1,4 @@
-"""A cool-down ends at the first look that is low enough, and is a training in all else."""
+"""A cool-down ends at the first look with a low enough KL, and otherwise equals an ordinary training."""
 
 from dataclasses import fields, replace
 
@@ -28,11 +28,11 @@ def uncooled(tiny_run):
 
 @pytest.fixture
 def cool_down(uncooled):
-    """The same until the KL is a share of the reference's, here of that before the treatment."""
-    given = {field.name: getattr(uncooled, field.name) for field in fields(Pretraining)}
+    """The same until the KL is a fraction of the reference's, here the model before the treatment."""
+    settings = {field.name: getattr(uncooled, field.name) for field in fields(Pretraining)}
     held_out = HeldOutConditionals(uncooled.corpus.language, 200, seed=1)
     return lambda target_share, **changes: CoolDown(
-        **given
+        **settings
         | {"checkpoints": (60,), "held_out": held_out, "look_every": 7, "reference": uncooled.origin.origin}
         | changes,
         target_share=target_share,
@@ -47,7 +47,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture
 def share(cool_down, store):
-    """Return a model's KL over the reference's, on the sentences of the looks."""
+    """A model's KL relative to the reference's, on the sentences of the looks."""
     run = cool_down(1.0)
     sentences, conditionals = store.get(run.held_out)
 
@@ -60,9 +60,9 @@ def share(cool_down, store):
 
 @pytest.fixture
 def lowest(uncooled, share, store):
-    """Return the looks that find less than all before, each with its share."""
-    found = {step: share(store.get(uncooled).model(step)) for step in LOOKS}
-    return {step: own for step, own in found.items() if own == min(found[s] for s in LOOKS if s <= step)}
+    """The looks at which the KL is lower than at all before, each with its relative KL."""
+    kls = {step: share(store.get(uncooled).model(step)) for step in LOOKS}
+    return {step: kl for step, kl in kls.items() if kl == min(kls[s] for s in LOOKS if s <= step)}
 
 
 def same_weights(one, other):
@@ -71,7 +71,7 @@ def same_weights(one, other):
 
 
 def test_it_ends_at_the_first_look_that_is_low_enough(cool_down, uncooled, lowest, share, store):
-    """Its model is the one that the same training has there: looking changes nothing."""
+    """Its model is that of the same training without looks."""
     *_, before, step = lowest
     run = cool_down((lowest[before] + lowest[step]) / 2)
     checkpoints = store.get(run)
@@ -81,16 +81,16 @@ def test_it_ends_at_the_first_look_that_is_low_enough(cool_down, uncooled, lowes
     assert same_weights(checkpoints.last(), store.get(uncooled).model(step))
 
 
-def test_its_one_model_stands_under_the_number_of_steps_that_there_are_at_most(cool_down, lowest, store):
+def test_its_model_is_saved_under_the_maximal_number_of_steps(cool_down, lowest, store):
     run = cool_down(1.001 * max(lowest.values()))
     checkpoints = store.get(run)
-    assert len(checkpoints.history) == 7  # there is no look before any training
+    assert len(checkpoints.history) == 7  # the first look
     assert checkpoints.steps == (60,)
     weights = [path.name for path in store.folder(run).glob("*.safetensors")]
     assert weights == [weights_name(60)]
 
 
-def test_where_the_steps_do_not_suffice_it_is_the_last_model(cool_down, uncooled, share, store):
+def test_if_the_steps_do_not_suffice_the_last_model_is_saved(cool_down, uncooled, share, store):
     run = cool_down(1e-6)
     checkpoints = store.get(run)
     assert checkpoints.history.step.tolist() == list(range(1, 61))
@@ -100,7 +100,7 @@ def test_where_the_steps_do_not_suffice_it_is_the_last_model(cool_down, uncooled
 
 @pytest.mark.parametrize("killed_at", [3, 14, 27])
 def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, store, tmp_path, killed_at):
-    """To the same end, whether it was killed at a look or between two."""
+    """Killed at a look or between two."""
     *_, before, step = lowest
     run = cool_down((lowest[before] + lowest[step]) / 2)
     assert len(store.get(run).history) == step > killed_at
@@ -126,12 +126,12 @@ def test_a_killed_cool_down_goes_on_bit_for_bit(cool_down, lowest, store, tmp_pa
         ({"checkpoints": (20,)}, "keeps its last model alone"),
     ],
 )
-def test_a_cool_down_from_nowhere_or_to_nowhere_is_refused(cool_down, changes, message):
+def test_incomplete_or_impossible_cool_downs_are_refused(cool_down, changes, message):
     with pytest.raises(ParameterError, match=message):
         replace(cool_down(0.5), **changes)
 
 
-def test_what_decides_its_end_is_in_the_key(cool_down, uncooled):
+def test_everything_that_decides_its_end_is_in_the_key(cool_down, uncooled):
     run = cool_down(0.5)
     others = [
         cool_down(0.4),
@@ -139,7 +139,7 @@ def test_what_decides_its_end_is_in_the_key(cool_down, uncooled):
         cool_down(0.5, held_out=replace(run.held_out, seed=2)),
         cool_down(0.5, reference=run.origin),
     ]
-    assert len({own.key for own in (run, *others, uncooled)}) == 6
+    assert len({each.key for each in (run, *others, uncooled)}) == 6
     assert {parent.kind for parent in run.parents()} == {
         "CorpusSampling",
         "Pretraining",

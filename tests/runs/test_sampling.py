@@ -1,16 +1,75 @@
-"""Labelled sentences: all have labels."""
+"""Held-out sentences, corpora and labelled sentences."""
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import chisquare
 
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.languages import PCFGSpec
+from sameloss.languages import MASK, HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
 from sameloss.languages.language import labels
-from sameloss.runs.sampling import CorpusSampling, Downstream, LabelledSampling
+from sameloss.runs.sampling import (
+    CorpusSampling,
+    Downstream,
+    HeldOutConditionals,
+    LabelledSampling,
+    held_out,
+    held_out_conditionals,
+    held_out_masked,
+)
 from sameloss.store.store import Store
+
+
+def test_no_two_uses_share_their_randomness(tiny_language):
+    one, again, other, seed = (
+        held_out(tiny_language, 50, seed, use).tokens
+        for use, seed in (("trace", 0), ("trace", 0), ("gap", 0), ("trace", 1))
+    )
+    assert torch.equal(one, again)
+    assert not torch.equal(one, other)
+    assert not torch.equal(one, seed)
+
+
+def test_every_position_is_masked_equally_often(tiny_language):
+    masked = held_out_masked(tiny_language, 2000, 0, "test")
+    assert chisquare(masked.positions.bincount(minlength=4)).pvalue > 1e-3
+    assert (masked.masked.gather(1, masked.positions[:, None]) == MASK).all()
+
+
+def test_conditionals_are_those_of_the_masked_sentences(tiny_language):
+    """Brute force: the joint probability of each word in the gap, normalised."""
+    masked = held_out_masked(tiny_language, 20, 0, "test")
+    found = held_out_conditionals(tiny_language, 20, 0, "test")
+    filled = masked.masked.repeat_interleave(3, 0)
+    filled[torch.arange(60), masked.positions.repeat_interleave(3)] = torch.arange(1, 4).repeat(20)
+    sentences = tiny_language.sample(60, torch.Generator())._replace(tokens=filled)
+    joint = tiny_language.log_prob(sentences).exp().unflatten(0, (20, 3))
+    torch.testing.assert_close(found, joint / joint.sum(1, keepdim=True))
+    seen = found.gather(1, masked.targets[:, None])
+    assert (seen > 0).all()
+
+
+def test_an_autoregressive_language_computes_one_position_of_each_sentence(monkeypatch):
+    language = TeacherSpec().build()
+    masked = held_out_masked(language, 20, 0, "test")
+    sentences = held_out(language, 20, 0, "test")
+    expected = language.conditionals(sentences)[torch.arange(20), masked.positions]
+    monkeypatch.setattr(language, "conditionals", lambda sentences: pytest.fail("all were computed"))
+    found = held_out_conditionals(language, 20, 0, "test")
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=0)
+
+
+def test_held_out_conditionals_are_stored_and_loaded(tmp_path):
+    spec = HMMSpec(3, 4, 3, 1, 1.0, 1.0)
+    sentences, conditionals = Store(tmp_path).get(HeldOutConditionals(spec, 30, 0))
+    assert torch.equal(sentences.tokens, held_out(spec.build(), 30, 0, "saturation").tokens)
+    np.testing.assert_array_equal(conditionals, spec.build().conditionals(sentences))
+
+
+# Corpora and labelled sentences
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.4, 0.6), seed=5)
 DOWNSTREAM = Downstream(("root", "span2"), "likelihood", train=150, test=50, probe_seeds=2, seed=0)
@@ -33,7 +92,7 @@ def test_sentences_without_a_label_are_drawn_again(store):
         assert torch.equal(again, part.labels[:, 1])
 
 
-def test_a_task_that_no_sentence_has_is_one_sentence(store):
+def test_labels_that_are_too_rare_are_refused(store):
     always_stopping = GrammarText("R A B 1\nA x 1\nB y 1")
     spec = replace(DOWNSTREAM, tasks=("root",))
     assert store.get(LabelledSampling(always_stopping, spec))[0].labels.eq(0).all()
@@ -44,9 +103,7 @@ def test_a_task_that_no_sentence_has_is_one_sentence(store):
 
 @pytest.mark.parametrize("sentences", [0, -1])
 def test_a_corpus_of_no_sentences_is_refused(tiny_spec, sentences):
-    with pytest.raises(
-        ParameterError, match=f"^sentences must be a whole number, at least 1; got {sentences}"
-    ):
+    with pytest.raises(ParameterError, match=f"^sentences must be .*, at least 1; got {sentences}"):
         CorpusSampling(tiny_spec, sentences, 0)
 
 
@@ -59,14 +116,6 @@ def test_a_corpus_of_no_sentences_is_refused(tiny_spec, sentences):
         ({"tasks": ()}, "^Labelled sentences need at least one task"),
     ],
 )
-def test_labelled_sentences_are_of_some_task_and_in_every_part(tiny_spec, changes, sentence):
-    given = {
-        "tasks": ("root",),
-        "label_kind": "likelihood",
-        "train": 4,
-        "test": 4,
-        "probe_seeds": 1,
-        "seed": 0,
-    }
+def test_empty_parts_and_no_task_are_refused(tiny_spec, changes, sentence):
     with pytest.raises(ParameterError, match=sentence):
-        LabelledSampling(tiny_spec, Downstream(**{**given, **changes}))
+        LabelledSampling(tiny_spec, replace(DOWNSTREAM, **changes))

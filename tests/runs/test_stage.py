@@ -1,4 +1,4 @@
-"""A decorated function is a run: its parameters decide the key, its table is the result."""
+"""A decorated function is a run: its parameters make the key, its table is the result."""
 
 import pickle
 
@@ -32,12 +32,12 @@ def test_it_is_computed_once(tmp_path):
     assert store.folder(squares(4)).parent.name == "Squares"
 
 
-def test_parameters_decide_the_key_and_those_at_their_defaults_do_not():
+def test_parameters_make_the_key_except_for_those_at_their_defaults():
     assert squares(4).key == squares(4, power=2).key != squares(4, power=3).key != squares(5).key
     assert squares(4).parameters() == {"run": "Squares", "schema": 1, "count": 4, "power": 2}
 
 
-def test_what_it_reads_is_a_parent(tmp_path):
+def test_a_run_among_the_parameters_is_a_parent(tmp_path):
     run = sum_of_squares(squares(4))
     assert run.parents() == [squares(4)]
     assert Store(tmp_path).get(run)["sum"].item() == 14
@@ -47,7 +47,7 @@ def test_it_can_be_sent_to_another_process():
     assert pickle.loads(pickle.dumps(squares(4))) == squares(4)
 
 
-def test_it_says_what_it_costs_and_does():
+def test_it_has_an_effort_and_a_docstring():
     assert (squares(4).effort, sum_of_squares(squares(4)).effort) == (8.0, 1.0)
     assert squares.__doc__ == "Tabulate powers."
 

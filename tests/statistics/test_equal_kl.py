@@ -7,7 +7,7 @@ from sameloss.errors import ParameterError, UnreachableKL
 from sameloss.statistics.equal_kl import common_kl, weights_at
 
 
-def test_what_is_linear_in_log_kl_is_interpolated_exactly():
+def test_functions_linear_in_log_kl_are_interpolated_exactly():
     kl = np.exp(np.array([-1.0, -1.3, -2.9, -3.0]))
     accuracy = 60 - 4 * np.log(kl)
     for target in np.geomspace(kl[-1], kl[0], 23)[1:-1]:
@@ -21,10 +21,10 @@ def test_what_is_linear_in_log_kl_is_interpolated_exactly():
 @pytest.mark.parametrize(
     ("kl", "target", "weights"),
     [
-        ([0.4, 0.1, 0.4, 0.1, 0.025], 0.2, [0, 0, 0.5, 0.5, 0]),  # thrice: down, up, down
-        ([0.4, 0.1, 0.4], 0.2, [0, 0.5, 0.5]),  # it may be on the way up
+        ([0.4, 0.1, 0.4, 0.1, 0.025], 0.2, [0, 0, 0.5, 0.5, 0]),  # three crossings
+        ([0.4, 0.1, 0.4], 0.2, [0, 0.5, 0.5]),  # on the way up
         ([0.1, 0.4, 0.1, 0.025], 0.1, [0, 0, 1, 0]),  # at a checkpoint twice
-        ([0.4, 0.1, 0.1], 0.1, [0, 0, 1]),  # and stays there
+        ([0.4, 0.1, 0.1], 0.1, [0, 0, 1]),  # and the next
         ([0.4, 0.1, 0.2], 0.1, [0, 1, 0]),  # touched
         ([0.4, 0.1], 0.4, [1, 0]),
         ([0.4], 0.4, [1]),
@@ -37,12 +37,12 @@ def test_the_last_crossing_counts(kl, target, weights):
 def test_each_checkpoint_is_reached_exactly():
     for dtype in (np.float64, np.float32):
         kl = np.sort(np.random.default_rng(0).lognormal(-5, 2, 200))[::-1].astype(dtype)
-        found = np.stack([weights_at(kl, float(target)) for target in kl])
-        np.testing.assert_array_equal(found, np.eye(len(kl)))
+        weights = np.stack([weights_at(kl, float(target)) for target in kl])
+        np.testing.assert_array_equal(weights, np.eye(len(kl)))
 
 
 @pytest.mark.parametrize("target", [0.009, 0.31, float("nan"), -1.0])
-def test_what_no_checkpoints_enclose_is_out_of_reach(target):
+def test_targets_outside_the_range_are_unreachable(target):
     sentence = "nats is out of reach: this run's checkpoints span 0.01 to 0.3; choose a target in there, or"
     with pytest.raises(UnreachableKL, match=sentence):
         weights_at(np.array([0.3, 0.01, 0.02]), target)
@@ -64,7 +64,7 @@ def test_the_common_kl_is_the_smallest_that_all_reach():
         [weights_at(kl, target * (1 - 1e-12)) for kl in runs]
 
 
-def test_runs_may_meet_in_one_kl_only():
+def test_ranges_may_share_one_kl_only():
     assert common_kl([np.array([0.3, 0.2]), np.array([0.2, 0.1])]) == 0.2
 
 

@@ -1,4 +1,4 @@
-"""Where the book is, its records and its artifacts."""
+"""The location of the book, its records and its artifacts, and source revisions."""
 
 import os
 import shutil
@@ -32,14 +32,14 @@ def a_book(folder):
 
 @pytest.fixture
 def apart(tmp_path, monkeypatch):
-    """A folder with a book in it, and the library installed elsewhere."""
+    """An empty working folder, and the library installed elsewhere."""
     monkeypatch.delenv(HOME, raising=False)
     monkeypatch.setattr(location, "SOURCE", tmp_path / "lib" / "site-packages" / "sameloss")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def test_the_book_is_the_librarys_checkout_from_every_folder(tmp_path, monkeypatch):
+def test_the_book_is_the_checkout_of_the_library_from_every_folder(tmp_path, monkeypatch):
     monkeypatch.delenv(HOME, raising=False)
     for folder in (tmp_path, a_book(tmp_path / "another"), CHECKOUT / "chapters"):
         monkeypatch.chdir(folder)
@@ -48,7 +48,7 @@ def test_the_book_is_the_librarys_checkout_from_every_folder(tmp_path, monkeypat
         assert results_folder() == CHECKOUT / "results"
 
 
-def test_an_installed_library_finds_the_book_upwards_from_here(apart, monkeypatch):
+def test_an_installed_library_finds_the_book_in_a_parent_folder(apart, monkeypatch):
     book = a_book(apart / "book")
     for folder in (book, book / "chapters"):
         monkeypatch.chdir(folder)
@@ -56,33 +56,33 @@ def test_an_installed_library_finds_the_book_upwards_from_here(apart, monkeypatc
         assert default_artifacts() == book / "artifacts"
 
 
-def test_the_variable_comes_first(apart, monkeypatch):
+def test_the_environment_variable_takes_precedence(apart, monkeypatch):
     book, other = a_book(apart / "book"), a_book(apart / "other")
     monkeypatch.chdir(other)
     monkeypatch.setenv(HOME, "../book")
     assert book_root() == book
 
 
-def test_a_variable_that_names_no_book_is_refused(apart, monkeypatch):
+def test_an_environment_variable_without_a_book_is_an_error(apart, monkeypatch):
     monkeypatch.setenv(HOME, str(apart))
     with pytest.raises(ParameterError, match=f"^{HOME} must be the book's folder, .*; got {apart}.$"):
         book_root()
 
 
-def test_where_no_book_is_found_artifacts_are_here_and_records_nowhere(apart):
-    (apart / "_config.yml").touch()  # of something else
+def test_without_a_book_artifacts_are_in_the_working_folder_and_records_nowhere(apart):
+    (apart / "_config.yml").touch()  # of another project
     assert book_root() is None
     assert default_artifacts() == apart / "artifacts"
     with pytest.raises(ParameterError, match=f"^No book was found from here, .*; set {HOME} to its folder.$"):
         results_folder()
 
 
-# Revisions of a git repository, and what it has not committed.
+# Revisions, and uncommitted files
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A checkout of a book of one revision, whose library is the one that runs."""
+    """A git repository of a book with one commit, whose library is the imported one."""
     root = tmp_path / "book"
     for name in ("_config.yml", "chapters/a.py", "lib/sameloss/a.py", "notes.txt"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -90,14 +90,14 @@ def checkout(tmp_path, monkeypatch):
     (root / ".gitignore").write_text("*.pyc\n")
     commit(root)
     imported_from(root / "lib" / "sameloss", monkeypatch)
-    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # which may trust every folder
+    for name in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):  # which could declare every folder safe
         monkeypatch.setenv(name, os.devnull)
     yield root
     source_revision.cache_clear()
 
 
 def imported_from(folder, monkeypatch):
-    """Let the library be the one in a folder."""
+    """Import the library from a folder."""
     monkeypatch.setattr(location, "SOURCE", folder)
     source_revision.cache_clear()
 
@@ -117,20 +117,20 @@ def head(folder):
     return git(folder, "rev-parse", "--short", "HEAD")
 
 
-def test_a_revision_is_gits_and_says_that_a_file_has_changed(checkout):
+def test_a_revision_is_that_of_git_and_marked_dirty_after_a_change(checkout):
     assert revision(checkout) == source_revision() == head(checkout)
     (checkout / "lib/sameloss/a.py").write_text("new")
     assert revision(checkout) == f"{head(checkout)}-dirty"
 
 
-def test_changes_count_everywhere_and_new_files_where_they_are_asked_for(checkout):
+def test_uncommitted_covers_changes_everywhere_and_new_files_in_given_folders(checkout):
     assert uncommitted(checkout, "lib") == []
     for name in ("notes.txt", "new.txt", "lib/b.py", "lib/c.pyc"):
         (checkout / name).write_text("new")
     assert uncommitted(checkout) == ["notes.txt"]
     assert uncommitted(checkout, "lib", "chapters") == ["notes.txt", "lib/b.py"]
     git(checkout, "add", "lib/b.py")
-    assert uncommitted(checkout) == ["lib/b.py", "notes.txt"]  # known to git, not committed
+    assert uncommitted(checkout) == ["lib/b.py", "notes.txt"]  # staged
 
 
 def test_a_shallow_clone_is_at_the_same_revision(checkout, tmp_path, monkeypatch):
@@ -170,7 +170,7 @@ UNKNOWN = [no_git, of_another_user, a_copy, a_copy_in_anothers_repository]
 
 
 @pytest.mark.parametrize("state", UNKNOWN)
-def test_what_git_does_not_tell_is_unknown_and_not_nothing(checkout, monkeypatch, state):
+def test_without_an_answer_of_git_the_revision_is_unknown(checkout, monkeypatch, state):
     said = state(checkout, monkeypatch)
     source_revision.cache_clear()
     assert source_revision() == "unknown"
@@ -181,7 +181,7 @@ def test_what_git_does_not_tell_is_unknown_and_not_nothing(checkout, monkeypatch
 
 
 @pytest.mark.parametrize("place", ["sameloss", ".venv/lib/python3.11/site-packages/sameloss", "lib/sameloss"])
-def test_another_projects_revision_is_never_the_librarys(checkout, tmp_path, monkeypatch, place):
+def test_the_revision_of_another_project_is_not_that_of_the_library(checkout, tmp_path, monkeypatch, place):
     project = tmp_path / "project"
     shutil.copytree(checkout / "lib" / "sameloss", project / place)
     commit(project)
@@ -189,14 +189,14 @@ def test_another_projects_revision_is_never_the_librarys(checkout, tmp_path, mon
     assert source_revision() == "unknown"
 
 
-def test_without_git_a_run_is_finished_of_an_unknown_revision(checkout, monkeypatch):
+def test_without_git_a_run_has_an_unknown_revision(checkout, monkeypatch):
     no_git(checkout, monkeypatch)
     store = Store(checkout / "artifacts")
     assert store.get(Squaring(3)) == 9
     assert store.manifest(Squaring(3))["revision"] == "unknown"
 
 
-def test_the_revision_of_a_run_is_the_one_before_it_was_computed(checkout, monkeypatch):
+def test_the_revision_of_a_run_is_the_one_at_its_start(checkout, monkeypatch):
     before, compute = head(checkout), Squaring.compute
 
     def edited_meanwhile(self, *given):

@@ -1,4 +1,4 @@
-"""A manifest says what a result is: what is not as it says is damage, named and computed again."""
+"""Manifests, and results that do not match theirs."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from sameloss.store.store import (
     LEFT_OUT,
     MANIFEST,
     Store,
-    found_manifest,
+    read_manifest,
     sha256,
     write_atomically,
     write_manifest,
@@ -30,7 +30,7 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "manifest"])
-def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path, caplog, damage):
+def test_a_damaged_result_is_reported_set_aside_and_computed_again(store, tmp_path, caplog, damage):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     victim = store.folder(run) / ("result.txt" if damage != "manifest" else MANIFEST)
@@ -49,7 +49,7 @@ def test_a_damaged_result_is_named_set_aside_and_computed_again(store, tmp_path,
 @pytest.mark.parametrize(
     "content", ["null", "[]", "5", '"x"', "{}", '{"files": null}', '{"files": []}', "[" * 100_000]
 )
-def test_a_manifest_that_is_none_is_damage_like_any_other(store, tmp_path, content):
+def test_an_invalid_manifest_is_damage(store, tmp_path, content):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     (store.folder(run) / MANIFEST).write_text(content)
@@ -58,8 +58,8 @@ def test_a_manifest_that_is_none_is_damage_like_any_other(store, tmp_path, conte
 
 
 @pytest.mark.parametrize("content", ["", "null", "{}", "[" * 100_000])
-def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
-    """Of a run whose result nobody asks for, as a page does where it tells what all runs took."""
+def test_an_unreadable_manifest_is_a_store_error(store, content):
+    """Where only the manifest is read, as by a page that lists the costs of its runs."""
     run = Squaring(12)
     store.get(run)
     (store.folder(run) / MANIFEST).write_text(content)
@@ -67,8 +67,8 @@ def test_a_manifest_that_cannot_be_read_is_one_sentence(store, content):
         store.manifest(run)
 
 
-def test_another_runs_result_is_not_believed(store, tmp_path, caplog):
-    """Two folders that were swapped, or one that was copied over the other."""
+def test_the_result_of_another_run_is_damage(store, tmp_path, caplog):
+    """One folder copied over the other."""
     one, other = (Squaring(number, notes=str(tmp_path / "notes")) for number in (3, 4))
     store.get(one)
     store.get(other)
@@ -78,7 +78,7 @@ def test_another_runs_result_is_not_believed(store, tmp_path, caplog):
     assert "is damaged" in caplog.text
 
 
-def test_what_a_manifest_does_not_list_is_no_result(store, tmp_path):
+def test_an_unlisted_file_is_damage(store, tmp_path):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     write_manifest(store.folder(run), store.manifest(run) | {"files": {}})
@@ -86,7 +86,7 @@ def test_what_a_manifest_does_not_list_is_no_result(store, tmp_path):
     assert computations(run) == 2
 
 
-def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
+def test_a_manifest_older_than_a_field_is_valid(store, tmp_path):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     manifest = store.manifest(run)
@@ -97,11 +97,11 @@ def test_a_record_older_than_a_field_is_still_the_runs(store, tmp_path):
 
 
 @pytest.mark.parametrize("changed", [{"device": "another"}, {"wall_s": 999.0}, {"sealed": "0"}])
-def test_a_manifest_changed_by_hand_is_damage(store, tmp_path, changed):
+def test_an_edited_manifest_is_damage(store, tmp_path, changed):
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     (store.folder(run) / MANIFEST).write_text(json.dumps({**store.manifest(run), **changed}, indent=1) + "\n")
-    with pytest.raises(StoreError, match="cannot be read; delete its folder"):  # or a record would seal it
+    with pytest.raises(StoreError, match="cannot be read; delete its folder"):  # nor is it sealed again
         store.manifest(run)
     assert store.get(run) == 144
     assert computations(run) == 2
@@ -113,22 +113,22 @@ def test_a_manifest_without_its_seal_is_damage(store, tmp_path):
     store.get(run)
     manifest = {name: value for name, value in store.manifest(run).items() if name != "sealed"}
     (store.folder(run) / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
-    assert not store.has(run)  # or it would be computed again where nothing was announced
+    assert not store.has(run)  # or it would be computed without being announced
     assert store.get(run) == 144
     assert computations(run) == 2
 
 
-def test_every_flipped_bit_of_a_manifest_is_found(store):
+def test_every_flipped_bit_of_a_manifest_is_detected(store):
     run = Squaring(12, Squaring(3))
     store.get(run)
     path = store.folder(run) / MANIFEST
     content = path.read_bytes()
-    assert found_manifest(path.parent) == store.manifest(run)
+    assert read_manifest(path.parent) == store.manifest(run)
     for at in range(8 * len(content)):
         flipped = bytearray(content)
         flipped[at // 8] ^= 1 << at % 8
         path.write_bytes(flipped)
-        assert found_manifest(path.parent) is None, flipped
+        assert read_manifest(path.parent) is None, flipped
 
 
 @pytest.mark.parametrize(
@@ -151,8 +151,8 @@ def test_every_flipped_bit_of_a_manifest_is_found(store):
         {LEFT_OUT: 3},
     ],
 )
-def test_a_sealed_manifest_that_cannot_be_true_is_damage(store, tmp_path, untrue):
-    """With parameters that say too little, files that the run reads left out, or what pages cannot show."""
+def test_an_inconsistent_sealed_manifest_is_damage(store, tmp_path, untrue):
+    """Missing parameters, required files left out, or wrong types."""
     run = Squaring(12, notes=str(tmp_path / "notes"))
     store.get(run)
     write_manifest(store.folder(run), store.manifest(run) | untrue)
@@ -160,12 +160,12 @@ def test_a_sealed_manifest_that_cannot_be_true_is_damage(store, tmp_path, untrue
     assert computations(run) == 2
 
 
-# Whole files, and hashes that are taken once.
+# Atomic writes and cached hashes
 
 
 @pytest.fixture
 def read(monkeypatch):
-    """The files that were read for their hash, in order."""
+    """The files that were hashed, in order."""
     paths, original = [], files._read
     monkeypatch.setattr(files, "_read", lambda path: (paths.append(path), original(path))[1])
     return paths
@@ -173,14 +173,14 @@ def read(monkeypatch):
 
 @pytest.fixture
 def old(tmp_path):
-    """A file that was written a while ago."""
+    """A file written long ago."""
     path = tmp_path / "old"
     path.write_bytes(b"some")
     os.utime(path, (1000, 1000))
     return path
 
 
-def test_a_file_is_written_in_parts_and_replaces_the_old_one(tmp_path):
+def test_an_atomic_write_joins_its_parts_and_replaces_the_file(tmp_path):
     path = tmp_path / "a"
     for content in ((b"old",), (b"new ", memoryview(b"and longer"))):
         write_atomically(path, *content)
@@ -188,7 +188,7 @@ def test_a_file_is_written_in_parts_and_replaces_the_old_one(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_failed_writing_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a"
     write_atomically(path, b"old")
 
@@ -201,7 +201,7 @@ def test_a_failed_writing_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == b"old"
 
 
-def test_files_and_folders_are_written_through(tmp_path):
+def test_files_and_folders_are_synced(tmp_path):
     write_atomically(tmp_path / "a", b"content")
     write_through(tmp_path / "a")
     write_through(tmp_path)
@@ -214,9 +214,9 @@ def test_an_unchanged_file_is_hashed_once(old, read):
     assert read == [old]
 
 
-def test_a_file_of_another_time_or_size_is_hashed_again(old, read):
+def test_a_file_with_another_time_or_size_is_hashed_again(old, read):
     sha256(old)
-    old.write_bytes(b"same")  # of the same size, at another time
+    old.write_bytes(b"same")  # same size, another time
     os.utime(old, (2000, 2000))
     assert sha256(old) == hashlib.sha256(b"same").hexdigest()
     old.write_bytes(b"some more")
@@ -225,8 +225,8 @@ def test_a_file_of_another_time_or_size_is_hashed_again(old, read):
     assert len(read) == 3
 
 
-def test_a_file_written_a_moment_ago_is_not_remembered(tmp_path):
-    """Two contents of one size and, as on a coarse clock, of one time."""
+def test_the_hash_of_a_just_written_file_is_not_cached(tmp_path):
+    """Two contents with the same size and, as on a coarse clock, the same time."""
     path, now = tmp_path / "a", time.time_ns()
     for content in (b"some", b"same"):
         path.write_bytes(content)

@@ -1,6 +1,7 @@
-"""Many runs at once: order, errors, a killed worker."""
+"""Worker processes: order, errors and kills; commands that share GPUs."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -20,14 +21,14 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def get_all(store, runs, workers=None):
-    """Return results in the order of their runs, computing what is missing."""
+    """Compute missing runs; return results in order."""
     compute_all(store, runs, workers)
     return [store.get(run) for run in runs]
 
 
 @dataclass(frozen=True)
 class Failing(Run):
-    """A run that ends badly."""
+    """A run that raises or is killed."""
 
     how: str
 
@@ -56,7 +57,7 @@ def test_parents_come_first():
 
 @dataclass(frozen=True)
 class Weighed(Squaring):
-    """A run of as much effort as its number."""
+    """A run whose effort is its number."""
 
     @property
     def effort(self):
@@ -64,7 +65,7 @@ class Weighed(Squaring):
 
 
 def test_the_longest_chain_begins_first():
-    """4 and then 9 outweigh 10, and what awaits nothing else goes before what is shorter."""
+    """4 and then 9 outweigh 10; longer runs go before shorter ones."""
     parent = Weighed(4)
     queue = _Queue(with_ancestors([Weighed(10), Weighed(9, parent), Weighed(1, Weighed(2))]))
     order = []
@@ -74,7 +75,7 @@ def test_the_longest_chain_begins_first():
     assert order == [4, 10, 9, 2, 1]
 
 
-def test_results_come_in_the_order_asked_for(tmp_path):
+def test_results_come_in_the_order_of_their_runs(tmp_path):
     runs = [Squaring(n, Squaring(1)) for n in (5, 2, 3)]
     assert get_all(Store(tmp_path), runs, workers=2) == [26, 5, 10]
     assert get_all(Store(tmp_path), runs) == [26, 5, 10]
@@ -96,7 +97,7 @@ def test_results_can_be_computed_without_being_read(tmp_path):
         get_all(store, runs)
 
 
-def test_what_is_there_starts_no_process(tmp_path, monkeypatch):
+def test_without_missing_runs_no_process_starts(tmp_path, monkeypatch):
     store = Store(tmp_path)
     store.compute(Squaring(2))
     monkeypatch.setattr("sameloss.store.pool.ProcessPoolExecutor", None)
@@ -105,8 +106,8 @@ def test_what_is_there_starts_no_process(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("number", "workers"), [(3, None), (12, None), (3, 1)])
-def test_little_work_is_done_by_the_calling_process(tmp_path, monkeypatch, number, workers):
-    """Effort is in seconds: 1 and 3 are less than it takes to start processes, 1 and 12 more."""
+def test_short_work_is_done_in_the_calling_process(tmp_path, monkeypatch, number, workers):
+    """Efforts of 1 and 3 s are less than starting processes takes, 1 and 12 s are more."""
     asked = []
 
     def no_pool(count, *_, **__):
@@ -134,7 +135,7 @@ def test_a_bar_names_few_kinds_and_counts_many(monkeypatch, kinds, said):
         assert (bar.desc, bar.total) == (said, 2 * len(kinds))
 
 
-def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path):
+def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):
     store = Store(tmp_path)
     with pytest.raises(NonFiniteLoss, match="nan at step 3") as caught:
         get_all(store, [Squaring(2), Failing("nan")], workers=1)
@@ -144,12 +145,12 @@ def test_an_error_of_ours_arrives_as_itself_and_finished_runs_are_kept(tmp_path)
 
 
 @pytest.mark.parametrize("workers", [0, -1])
-def test_a_number_of_workers_that_is_none_is_refused(tmp_path, workers):
+def test_the_number_of_workers_must_be_positive(tmp_path, workers):
     with pytest.raises(ParameterError, match=f"^workers must be a whole number, at least 1; got {workers}"):
         get_all(Store(tmp_path), [Squaring(2)], workers)
 
 
-def test_a_killed_worker_is_one_sentence(tmp_path):
+def test_a_killed_worker_is_a_store_error(tmp_path):
     with pytest.raises(StoreError, match="A worker process was killed"):
         get_all(Store(tmp_path), [Failing("killed")], workers=1)
 
@@ -183,3 +184,96 @@ def _wait(condition, limit_s=60):
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+# Commands with one GPU each
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """An environment whose `nvidia-smi` lists two GPUs."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\nprintf 'GPU-a\\nGPU-b\\n'\n")
+    program.chmod(0o755)
+    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**kept, "PATH": f"{tmp_path}:{os.environ['PATH']}", "TMPDIR": str(tmp_path)}
+
+
+def on_a_gpu(environment):
+    """Start a command that prints its GPU and ends with its input."""
+    says = "import os, sys; print(os.environ.get('CUDA_VISIBLE_DEVICES'), flush=True); sys.stdin.read()"
+    command = [sys.executable, "-m", "sameloss.store.processes", sys.executable, "-c", says]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, **pipes)
+
+
+def test_concurrent_jobs_have_one_gpu_each_and_a_third_waits(machine):
+    first, second = on_a_gpu(machine), on_a_gpu(machine)
+    held = {job: job.stdout.readline().strip() for job in (first, second)}
+    assert sorted(held.values()) == ["GPU-a", "GPU-b"]
+    third = on_a_gpu(machine)
+    assert not select.select([third.stdout], [], [], 3)[0]
+    first.kill()  # the lock must not outlive the job
+    assert third.communicate(timeout=60)[0].strip() == held[first]
+    second.communicate(timeout=60)
+    first.communicate(timeout=60)
+
+
+@pytest.mark.parametrize(("allowed", "expected"), [("1", "GPU-b"), ("GPU-a", "GPU-a"), ("", "")])
+def test_only_visible_gpus_are_used(machine, allowed, expected):
+    job = on_a_gpu({**machine, "CUDA_VISIBLE_DEVICES": allowed})
+    assert job.communicate(timeout=60)[0].strip() == expected
+
+
+def test_without_a_gpu_nothing_is_set(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+    environment = {**kept, "PATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    assert on_a_gpu(environment).communicate(timeout=60)[0].strip() == "None"
+    assert not list(tmp_path.iterdir())
+
+
+# Processes that outlive their parent
+
+
+PARENT = """
+import subprocess, sys
+
+code = "import os, time; {beginning} print(os.getpid(), flush=True); time.sleep(1000)"
+subprocess.run([sys.executable, "-c", code])
+"""
+
+WATCHING = "from sameloss.store.processes import end_with_parent; end_with_parent();"
+
+
+def child_of_a_killed(beginning):
+    """Start a process, kill its parent, and return the process."""
+    command = [sys.executable, "-c", PARENT.format(beginning=beginning)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        child = psutil.Process(int(parent.stdout.readline()))
+        parent.kill()
+    return child
+
+
+def test_a_watching_process_ends_with_its_parent():
+    child = child_of_a_killed(WATCHING)
+    end = time.monotonic() + 60
+    while child.is_running() and child.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < end, "the orphan goes on"
+        time.sleep(0.05)
+
+
+def test_a_watching_process_ends_if_its_parent_died_before_it_started():
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    code = (
+        WATCHING.replace("end_with_parent();", f"end_with_parent({gone.pid});")
+        + "import time; time.sleep(1000)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 1
+
+
+def test_a_process_that_does_not_watch_survives_its_parent():
+    child = child_of_a_killed("")
+    with pytest.raises(psutil.TimeoutExpired):
+        child.wait(timeout=1)
+    child.kill()

@@ -1,6 +1,7 @@
-"""A record holds what was measured: a store takes it as computed, but for what a model is needed for."""
+"""Records of runs without large weights, and the origin of results."""
 
 import errno
+import shutil
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -8,20 +9,22 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from toy_runs import Big, Squaring
+from toy_runs import Big, Failing, Squaring
 
 from sameloss.store.pool import compute_all
-from sameloss.store.recording import LARGEST, WithRecord, forget_others, record_runs, take_recorded
-from sameloss.store.store import LEFT_OUT, MANIFEST, Store
+from sameloss.store.provenance import origin_of, uncommitted_runs
+from sameloss.store.recording import LARGEST, WithRecord, prune_record, record_runs, take_recorded
+from sameloss.store.store import LEFT_OUT, MANIFEST, Store, write_manifest
+from sameloss.studies.recorded import changed_since
 
 
 @dataclass(frozen=True)
 class Trained(Squaring):
-    """A run with weights, and with details that its result does not show either."""
+    """A run with weights, and details that its result does not include."""
 
-    weights: ClassVar[tuple[str, ...]] = (".weights",)
+    weight_suffixes: ClassVar[tuple[str, ...]] = (".weights",)
 
-    details: ClassVar[tuple[str, ...]] = ("losses.txt",)
+    lazy_suffixes: ClassVar[tuple[str, ...]] = ("losses.txt",)
 
     def compute(self, folder, store, report):
         super().compute(folder, store, report)
@@ -48,7 +51,7 @@ def computed(tmp_path):
 
 @pytest.fixture
 def first(tmp_path):
-    """A store in which a model was trained and measured once."""
+    """A store with a trained and measured model."""
     store, trained = Store(tmp_path / "first"), noted(tmp_path, 2, kind=Trained)
     store.compute(noted(tmp_path, 3, trained, Measured))
     return store
@@ -56,16 +59,16 @@ def first(tmp_path):
 
 @pytest.fixture
 def second(tmp_path, first):
-    """A store elsewhere that has taken what was recorded of it."""
+    """Another store, filled from a record of the first."""
     trained = noted(tmp_path, 2, kind=Trained)
-    runs = [noted(tmp_path, 3, trained, Measured), noted(tmp_path, 4)]  # the last one was never computed
+    runs = [noted(tmp_path, 3, trained, Measured), noted(tmp_path, 4)]  # the last was never computed
     assert record_runs(first, runs, tmp_path / "record") == 2
     store = Store(tmp_path / "second", recorded=True)
     assert take_recorded(tmp_path / "record", store) == 2
     return store
 
 
-def test_what_was_measured_is_read_and_nothing_is_computed(tmp_path, first, second):
+def test_recorded_measurements_are_read_without_computation(tmp_path, first, second):
     trained = noted(tmp_path, 2, kind=Trained)
     run = noted(tmp_path, 3, trained, Measured)
     before_taken = computed(tmp_path)
@@ -79,7 +82,7 @@ def test_what_was_measured_is_read_and_nothing_is_computed(tmp_path, first, seco
     assert told | {"sealed": before["sealed"]} == before | {LEFT_OUT: ["last.weights"]}
 
 
-def test_a_new_measurement_has_its_model_trained_again(tmp_path, second):
+def test_a_new_measurement_trains_its_model_again(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     old, new = (noted(tmp_path, number, trained, Measured) for number in (3, 5))
     assert second.missing([old, new]) == [trained, new]
@@ -87,21 +90,21 @@ def test_a_new_measurement_has_its_model_trained_again(tmp_path, second):
     compute_all(second, [old, new], workers=1)
     assert computed(tmp_path) == before + 2
     assert second.get(new) == 29
-    assert all(map(second.whole.has, (trained, old, new)))
+    assert all(map(second.complete.has, (trained, old, new)))
     assert LEFT_OUT not in second.manifest(trained)
 
 
-def test_only_a_whole_store_misses_the_weights(tmp_path, second):
+def test_only_a_whole_store_requires_the_weights(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     assert second.has(trained)
-    assert not second.whole.has(trained)
+    assert not second.complete.has(trained)
     before = computed(tmp_path)
-    assert second.whole.get(trained) == 4
+    assert second.complete.get(trained) == 4
     assert computed(tmp_path) == before + 1
     assert (second.folder(trained) / "last.weights").exists()
 
 
-def test_a_kill_while_it_is_trained_again_leaves_what_was_recorded(tmp_path, second, monkeypatch):
+def test_a_kill_during_retraining_leaves_the_record(tmp_path, second, monkeypatch):
     trained = noted(tmp_path, 2, kind=Trained)
 
     def killed(*_):
@@ -110,18 +113,18 @@ def test_a_kill_while_it_is_trained_again_leaves_what_was_recorded(tmp_path, sec
     with monkeypatch.context() as patched:
         patched.setattr(Trained, "compute", killed)
         with pytest.raises(KeyboardInterrupt):
-            second.whole.get(trained)
+            second.complete.get(trained)
     assert second.get(trained) == 4
 
 
-def test_what_is_large_is_not_recorded(tmp_path):
+def test_large_results_are_not_recorded(tmp_path):
     store = Store(tmp_path / "first")
     store.compute(Big("corpus"))
     assert (store.folder(Big("corpus")) / "big").stat().st_size > LARGEST
     assert record_runs(store, [Big("corpus")], tmp_path / "record") == 0
 
 
-def test_of_a_training_large_details_are_left_out_and_all_that_it_reads_is_there(tmp_path, monkeypatch):
+def test_large_details_of_a_training_are_left_out(tmp_path, monkeypatch):
     store, trained = Store(tmp_path / "first"), noted(tmp_path, 2, kind=Trained)
     store.compute(trained)
     monkeypatch.setattr("sameloss.store.recording.LARGEST", 10)
@@ -132,11 +135,11 @@ def test_of_a_training_large_details_are_left_out_and_all_that_it_reads_is_there
     take_recorded(tmp_path / "record", second)
     assert second.get(trained) == 4
     assert computed(tmp_path) == 1
-    monkeypatch.setattr("sameloss.store.recording.LARGEST", 0)  # its result is too large
+    monkeypatch.setattr("sameloss.store.recording.LARGEST", 0)  # smaller than its result
     assert record_runs(store, [trained], tmp_path / "another") == 0
 
 
-def test_a_record_of_what_was_taken_is_the_same(tmp_path, second):
+def test_a_record_of_recorded_runs_is_the_same(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     runs = [noted(tmp_path, 3, trained, Measured)]
     assert record_runs(second, runs, tmp_path / "again") == 2
@@ -147,20 +150,20 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_record_grows_and_forgets_what_is_not_asked_for_any_more(tmp_path, first):
+def test_a_record_grows_and_forgets_other_runs(tmp_path, first):
     record, trained = tmp_path / "record", noted(tmp_path, 2, kind=Trained)
     measured = noted(tmp_path, 3, trained, Measured)
     assert record_runs(first, [trained], record) == 1
     assert record_runs(first, [measured], record) == 2
     before = contents(record)
     assert record_runs(first, [trained], record) == 1
-    forget_others(record, [measured])
+    prune_record(record, [measured])
     assert contents(record) == before
-    forget_others(record, [trained])
+    prune_record(record, [trained])
     assert {path.parts[0] for path in contents(record)} == {"Trained"}
 
 
-def test_a_copy_that_was_killed_is_no_result_and_is_made_again(tmp_path, first):
+def test_an_interrupted_recording_is_repeated(tmp_path, first):
     record, trained = tmp_path / "record", noted(tmp_path, 2, kind=Trained)
     record_runs(first, [trained], record)
     before = contents(record)
@@ -170,38 +173,38 @@ def test_a_copy_that_was_killed_is_no_result_and_is_made_again(tmp_path, first):
     assert contents(record) == before
 
 
-def test_what_is_there_stays_and_a_killed_copy_is_made_again(tmp_path, second):
+def test_existing_results_stay_and_an_incomplete_one_is_copied_again(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
-    second.whole.compute(trained)
+    second.complete.compute(trained)
     lost = second.folder(noted(tmp_path, 3, trained, Measured))
     lost.rename(lost.with_suffix(".taken"))
     (lost.with_suffix(".taken") / "result.txt").unlink()
     assert take_recorded(tmp_path / "record", second) == 1
     assert (lost / "result.txt").read_text() == "13"
-    assert second.whole.has(trained)
+    assert second.complete.has(trained)
 
 
-def test_a_record_that_was_changed_by_hand_is_computed_again(tmp_path, second, caplog):
+def test_an_edited_record_is_computed_again(tmp_path, second, caplog):
     run = noted(tmp_path, 3, noted(tmp_path, 2, kind=Trained), Measured)
     (second.folder(run) / "result.txt").write_text("14")
     assert second.get(run) == 13
     assert "result.txt is damaged" in caplog.text
 
 
-def test_a_manifest_that_is_a_folder_is_damage_and_no_fault(tmp_path, second):
+def test_a_folder_in_place_of_a_manifest_is_damage(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     path = second.folder(trained) / MANIFEST
     path.unlink()
     path.mkdir()
     compute_all(second, [noted(tmp_path, 5, trained, Measured)], workers=1)
-    assert second.whole.has(trained)
+    assert second.complete.has(trained)
 
 
-def test_two_who_take_one_record_take_each_run_once(tmp_path, second, monkeypatch):
+def test_two_concurrent_readers_copy_each_run_once(tmp_path, second, monkeypatch):
     write = Path.write_bytes
 
     def slow(*args):
-        time.sleep(0.2)  # so that the other one comes meanwhile
+        time.sleep(0.2)  # time for the other reader
         return write(*args)
 
     monkeypatch.setattr(Path, "write_bytes", slow)
@@ -214,7 +217,7 @@ def test_two_who_take_one_record_take_each_run_once(tmp_path, second, monkeypatc
     }
 
 
-def test_nothing_recorded_is_nothing_taken(tmp_path):
+def test_a_missing_record_has_no_runs(tmp_path):
     assert take_recorded(Path("nowhere"), Store(tmp_path)) == 0
 
 
@@ -233,7 +236,7 @@ def fail(error):
         ),
     ],
 )
-def test_a_fault_of_the_disk_names_the_file_and_leaves_nothing_half(
+def test_a_disk_error_names_the_file_and_leaves_no_partial_copy(
     tmp_path, second, monkeypatch, method, fault, words
 ):
     third = Store(tmp_path / "third")
@@ -245,7 +248,7 @@ def test_a_fault_of_the_disk_names_the_file_and_leaves_nothing_half(
     assert take_recorded(tmp_path / "record", third) == 2
 
 
-def test_what_a_record_has_counts_where_it_is_only_looked_at(tmp_path, second):
+def test_a_store_with_a_record_reads_it_without_copying(tmp_path, second):
     trained = noted(tmp_path, 2, kind=Trained)
     runs = [noted(tmp_path, 3, trained, Measured), noted(tmp_path, 4), noted(tmp_path, 5, trained, Measured)]
     looking = WithRecord(Store(tmp_path / "third", recorded=True), tmp_path / "record")
@@ -253,3 +256,53 @@ def test_what_a_record_has_counts_where_it_is_only_looked_at(tmp_path, second):
     assert looking.missing(runs) == second.missing(runs)
     assert looking.manifest(runs[0]) == second.manifest(runs[0])
     assert not looking.root.exists()
+
+
+# Origins
+
+PARENT, CHILD = Squaring(2), Squaring(3, Squaring(2))
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A store with a run and its parent, computed on two days with two revisions."""
+    store = Store(tmp_path)
+    store.get(CHILD)
+    rewrite(store, PARENT, created="2026-01-02T00:00", revision="b-dirty", wall_s=36, peak_memory_bytes=10**9)
+    rewrite(store, CHILD, created="2026-01-01T00:00", revision="a", wall_s=3600, peak_memory_bytes=2 * 10**9)
+    return store
+
+
+def rewrite(store, run, **facts):
+    write_manifest(store.folder(run), store.manifest(run) | facts)
+
+
+def test_an_origin_covers_the_runs_and_their_ancestors(store):
+    origin = origin_of(store, [CHILD])
+    assert origin["runs"] == 2
+    assert origin["revision"] == ["a", "b-dirty"]
+    assert origin["days"] == ["2026-01-01", "2026-01-02"]
+    assert (origin["core_hours"], origin["peak_gb"]) == (1.01, 2.0)
+    assert origin["device"] == [store.manifest(CHILD)["device"]]
+    assert origin_of(store, [PARENT])["runs"] == 1
+
+
+def test_an_origin_has_the_schemas_of_its_runs(store):
+    """By which outdated records are found: schemas that changed, and classes that are gone."""
+    schemas = origin_of(store, [CHILD])["schemas"]
+    assert schemas == {"Squaring": 1}
+    assert changed_since(schemas) == []
+    assert changed_since({"Squaring": 2, Failing.__name__: 1, "Forgotten": 1}) == ["Squaring", "Forgotten"]
+
+
+def test_an_origin_omits_missing_runs(store):
+    shutil.rmtree(store.folder(PARENT))
+    assert origin_of(store, [CHILD])["runs"] == 1
+
+
+def test_runs_with_an_uncommitted_or_unknown_source_are_found_among_ancestors(store):
+    assert uncommitted_runs(store, [CHILD, Squaring(5)]) == [PARENT]
+    rewrite(store, PARENT, revision="b")
+    assert uncommitted_runs(store, [CHILD]) == []
+    rewrite(store, CHILD, revision="unknown")
+    assert uncommitted_runs(store, [CHILD]) == [CHILD]

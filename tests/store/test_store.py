@@ -1,9 +1,8 @@
-"""The run store's contract: keys, atomic results, damage, faults, several processes."""
+"""The run store: keys, atomic results, and system errors."""
 
 import errno
 import json
 import logging
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -70,7 +69,7 @@ def test_a_process_hashes_a_result_once_and_still_finds_damage(store, monkeypatc
     assert "result.txt is damaged" in caplog.text
 
 
-def test_everything_that_decides_the_result_is_in_the_key(monkeypatch):
+def test_the_key_depends_on_fields_parents_class_and_schema(monkeypatch):
     run = Squaring(3, Squaring(4))
     others = [
         replace(run, number=5),
@@ -104,7 +103,7 @@ def test_the_manifest_records_how_it_was_made(store):
     assert not (store.folder(run) / SCRATCH).exists()
 
 
-def test_what_lies_where_a_peak_is_noted_is_no_peak(store):
+def test_an_invalid_peak_file_is_ignored(store):
     run = Squaring(12)
     (store.partial(run) / SCRATCH).mkdir(parents=True)
     (store.partial(run) / SCRATCH / "peak.txt").write_text("much")
@@ -112,14 +111,14 @@ def test_what_lies_where_a_peak_is_noted_is_no_peak(store):
     assert store.manifest(run)["peak_memory_bytes"] > 0
 
 
-def test_a_store_that_is_only_opened_leaves_no_folder(tmp_path):
+def test_opening_a_store_creates_no_folder(tmp_path):
     store = Store(tmp_path / "mistyped" / "artifacts")
     assert not store.has(Squaring(2))
     assert not list(tmp_path.iterdir())
     assert store.get(Squaring(2)) == 4
 
 
-def test_nothing_of_the_computation_is_left_where_it_is_killed_behind_the_renaming(store, monkeypatch):
+def test_a_kill_after_the_rename_leaves_a_clean_result(store, monkeypatch):
     run = Squaring(5)
     renamed = Path.rename
 
@@ -149,9 +148,9 @@ def test_a_result_without_manifest_does_not_exist(store, tmp_path):
 
 @dataclass(frozen=True)
 class Continued(Squaring):
-    """A run that goes on from what it kept."""
+    """A run that resumes from a kept file."""
 
-    kept = frozenset({"kept.txt"})
+    resumable = frozenset({"kept.txt"})
 
     def compute(self, folder, store, report):
         super().compute(folder, store, report)
@@ -159,7 +158,7 @@ class Continued(Squaring):
         (folder / "found.txt").write_text(" ".join(sorted(found)))
 
 
-def test_a_computation_begins_with_nothing_but_what_it_kept(store, tmp_path):
+def test_a_computation_begins_with_its_kept_files_only(store, tmp_path):
     run = Continued(3)
     (tmp_path / "aside").mkdir()
     folder = store.partial(run)
@@ -176,7 +175,7 @@ def test_a_computation_begins_with_nothing_but_what_it_kept(store, tmp_path):
 
 @pytest.mark.parametrize("strange", ["a file", "a link"])
 @pytest.mark.parametrize("place", ["folder", "partial"])
-def test_what_is_no_folder_gives_way(store, tmp_path, strange, place):
+def test_a_file_in_place_of_a_folder_is_replaced(store, tmp_path, strange, place):
     run = Squaring(3)
     path = getattr(store, place)(run)
     path.parent.mkdir(parents=True)
@@ -185,7 +184,7 @@ def test_what_is_no_folder_gives_way(store, tmp_path, strange, place):
     assert store.get(run) == 9
 
 
-def test_what_cannot_give_way_is_one_sentence(store):
+def test_a_path_that_cannot_be_replaced_is_a_store_error(store):
     run = Squaring(3)
     store.folder(run).with_suffix(".lock").mkdir(parents=True)
     with pytest.raises(StoreError, match=r"\.lock cannot be used \(.*\); what was computed before is kept"):
@@ -195,8 +194,8 @@ def test_what_cannot_give_way_is_one_sentence(store):
         store.get(Slow(3))
 
 
-def test_a_kill_just_before_the_end_loses_nothing(store, tmp_path):
-    """The manifest is there, the folder not yet renamed: the result is adopted."""
+def test_a_kill_before_the_rename_loses_nothing(store, tmp_path):
+    """The manifest is written, the folder not yet renamed: the result is adopted."""
     run = Squaring(3, notes=str(tmp_path / "notes"))
     store.get(run)
     store.folder(run).rename(store.partial(run))
@@ -205,37 +204,20 @@ def test_a_kill_just_before_the_end_loses_nothing(store, tmp_path):
     assert computations(run) == 1
 
 
-def get_it(root, run):
-    Store(root).get(run)
-
-
-def test_two_processes_asking_for_one_run(store, tmp_path):
-    run = Slow(6, notes=str(tmp_path / "notes"))
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=get_it, args=(store.root, run)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-        assert process.exitcode == 0
-    assert computations(run) == 1
-    assert store.get(run) == 36
-
-
-def test_an_unwritable_folder_is_one_sentence(tmp_path):
+def test_an_unwritable_folder_is_a_store_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match=r"cannot be written .*parameter `artifacts`"):
         Store(tmp_path / "file" / "artifacts")
 
 
 @pytest.mark.parametrize("folder", ["/proc/x", "/proc/x/y", "/proc"])
-def test_so_is_one_in_which_nobody_may_make_another(folder):
+def test_a_folder_without_permission_is_a_store_error(folder):
     with pytest.raises(StoreError, match=rf"^The artifacts folder {folder} cannot be written .*`artifacts`"):
         Store(folder).compute(Squaring(3))
 
 
 def test_a_full_disk_loses_nothing(tmp_path):
-    """RLIMIT_FSIZE makes every write beyond 100 KB fail, as a full disk would."""
+    """RLIMIT_FSIZE makes writes beyond 100 KB fail as a full disk does."""
     script = """
         import resource, sys
         sys.path.insert(0, "TESTS")
@@ -270,10 +252,10 @@ def test_keys_are_plain_json():
     assert json.loads(json.dumps(Squaring(3, Squaring(4)).canonical()))["parent"]["run"] == "Squaring"
 
 
-# One thread, too little memory, a full disk.
+# Threads, memory and disk
 
 
-def test_one_thread_and_then_as_many_as_before():
+def test_one_thread_restores_the_number_of_threads():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
@@ -285,7 +267,7 @@ def test_one_thread_and_then_as_many_as_before():
         torch.set_num_threads(before)
 
 
-def test_a_lack_of_memory_is_one_sentence_with_advice():
+def test_a_lack_of_memory_is_a_store_error_with_advice():
     sentence = r"^The memory of this device \(.+\) is too small for Squaring; choose 7\. What was computed"
     with pytest.raises(StoreError, match=sentence), small_memory_explained("Squaring", "choose 7"):
         raise torch.OutOfMemoryError
@@ -294,26 +276,26 @@ def test_a_lack_of_memory_is_one_sentence_with_advice():
 @pytest.mark.parametrize(
     "computed", [lambda: torch.empty(10**15), lambda: np.empty(10**17), lambda: bytearray(10**18)]
 )
-def test_so_is_one_of_a_processor(computed):
+def test_a_lack_of_memory_of_the_cpu_is_a_store_error(computed):
     with pytest.raises(StoreError, match="is too small for Squaring"), small_memory_explained("Squaring", ""):
         computed()
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG, errno.EDQUOT])
-def test_a_full_disk_is_one_sentence_with_the_folder(tmp_path, number):
+def test_a_full_disk_is_a_store_error_with_the_folder(tmp_path, number):
     sentence = f"^No space left in the artifacts folder {tmp_path}; .*parameter `artifacts`"
     with pytest.raises(StoreError, match=sentence), disk_faults_explained(tmp_path):
         raise OSError(number, "full")
 
 
-def test_something_in_the_way_is_one_sentence_with_its_path(tmp_path):
+def test_an_unusable_path_is_a_store_error_with_the_path(tmp_path):
     (tmp_path / "file").touch()
     sentence = rf"^{tmp_path}/file/run cannot be used \(Not a directory\); what was computed before is kept"
     with pytest.raises(StoreError, match=sentence), disk_faults_explained(tmp_path):
         (tmp_path / "file" / "run").mkdir()
 
 
-def test_so_is_something_above_the_folder(tmp_path):
+def test_an_unusable_parent_folder_is_a_store_error(tmp_path):
     (tmp_path / "file").touch()
     folder = tmp_path / "file" / "artifacts"
     with pytest.raises(StoreError, match="file cannot be used"), disk_faults_explained(folder):
@@ -323,24 +305,24 @@ def test_so_is_something_above_the_folder(tmp_path):
 @pytest.mark.parametrize(
     "fault",
     [
-        lambda folder: FileNotFoundError(errno.ENOENT, "missing", str(folder / "x")),  # the code's own fault
+        lambda folder: FileNotFoundError(errno.ENOENT, "missing", str(folder / "x")),  # a bug
         lambda folder: PermissionError(errno.EACCES, "elsewhere", "/elsewhere"),
         lambda folder: OSError(errno.ENOSPC, "full", "/elsewhere"),
         lambda folder: BrokenPipeError(errno.EPIPE, "no file at all"),
     ],
 )
-def test_what_is_not_the_folders_fault_stays_what_it_is(tmp_path, fault):
+def test_errors_outside_the_folder_are_not_translated(tmp_path, fault):
     with pytest.raises(OSError, match=r"missing|elsewhere|no file") as met, disk_faults_explained(tmp_path):
         raise fault(tmp_path)
     assert not isinstance(met.value, StoreError)
 
 
-def test_a_sentence_is_not_said_twice(tmp_path):
+def test_a_store_error_is_not_translated(tmp_path):
     with pytest.raises(StoreError, match=r"^said$"), disk_faults_explained(tmp_path):
         raise StoreError("said")
 
 
-def test_other_faults_stay_what_they_are(tmp_path):
+def test_other_errors_are_not_translated(tmp_path):
     for guard in (disk_faults_explained(tmp_path), small_memory_explained("Squaring", "")):
         with pytest.raises(PermissionError), guard:
             raise PermissionError(errno.EACCES, "not yours")
@@ -348,10 +330,7 @@ def test_other_faults_stay_what_they_are(tmp_path):
         raise RuntimeError("another")
 
 
-# What a manifest records of the process.
-
-
-def test_an_environment_says_when_by_what_and_where():
+def test_the_environment_has_time_versions_and_device():
     before = datetime.now(UTC).replace(microsecond=0)
     found = environment()
     assert before <= datetime.fromisoformat(found.pop("created")) <= datetime.now(UTC)

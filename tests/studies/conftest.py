@@ -1,4 +1,4 @@
-"""Figures without a screen, closed after each test."""
+"""Figures are drawn without a screen and closed after each test."""
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,7 +11,7 @@ mpl.use("agg")
 
 @pytest.fixture(autouse=True)
 def closed():
-    """Draw in the book's style, whatever ran before; leave neither figures nor their look behind."""
+    """Use the book's style; restore the style and close all figures afterwards."""
     with mpl.rc_context():
         use_style()
         yield

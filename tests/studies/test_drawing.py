@@ -1,4 +1,4 @@
-"""What all figures share."""
+"""Names for readers, and what all figures share."""
 
 import base64
 import re
@@ -25,12 +25,52 @@ from sameloss.studies.drawing import (
     stacked,
     use_style,
 )
+from sameloss.studies.names import NAMES, display_name
+from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.training.objectives import ALGORITHMS, label
+
+# Names
+
+
+def test_every_task_and_algorithm_has_a_display_name():
+    tasks = {task for preset in PRESETS.values() for setup in preset.setups for task in setup.tasks}
+    for name in [*tasks, *map(label, ALGORITHMS)]:
+        assert "-" not in display_name(name).replace("post-LN", "").partition(", ")[0], name
+        assert not display_name(name)[0].isupper() or display_name(name)[:3] in ("SGD", "SAM", "Ada"), name
+
+
+def test_algorithms_have_distinct_display_names():
+    names = [display_name(label(name)) for name in ALGORITHMS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("sgd-noise, s = 0.5", "label noise, s = 0.5"),
+        ("root", "task A"),
+        ("root mean square", "root mean square"),
+        ("05_dyck", "05_dyck"),
+        ("d_model", "d_model"),
+        ("trained, task", "trained, task"),
+        ("", ""),
+    ],
+)
+def test_only_known_names_are_replaced(name, words):
+    assert display_name(name) == words
+
+
+def test_display_names_are_fixed_points():
+    assert all(display_name(shown) == shown for shown in NAMES.values())
+
+
+# Panels and legends
 
 
 @pytest.mark.parametrize(
     ("count", "rows", "columns"), [(1, 1, 1), (2, 1, 2), (3, 1, 3), (4, 2, 2), (5, 2, 3), (8, 3, 3)]
 )
-def test_panels_stand_up_to_three_in_a_row_and_four_in_a_square(count, rows, columns):
+def test_panels_are_up_to_three_in_a_row_or_four_in_a_square(count, rows, columns):
     axes = panels(count, width=2.0)
     assert len(axes) == count
     assert axes[0].figure.axes == axes  # no empty ones beside them
@@ -57,7 +97,7 @@ def test_a_long_legend_has_several_rows():
     assert ax.figure.legends[0]._ncols == 3
 
 
-def test_a_style_has_a_grid_and_colours_that_all_can_tell():
+def test_the_style_has_a_grid_and_colour_blind_colours():
     use_style()
     assert plt.rcParams["axes.grid"]
     first = plt.rcParams["axes.prop_cycle"].by_key()["color"][0]
@@ -74,12 +114,12 @@ def test_a_download_holds_the_table():
     assert "(2 rows)" in html
 
 
-# Figures in their two forms.
+# Wide and narrow forms
 
 
 @pytest.fixture
 def figure():
-    """Return two panels with a colour bar and a legend of long names."""
+    """Two panels with a colour bar and a legend of long names."""
     use_style()
     axes = panels(2)
     for name in ("of a small model", "of a large model"):
@@ -92,11 +132,11 @@ def figure():
 
 
 def words(svg):
-    """Return the texts of an SVG."""
-    return {found.text for found in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
+    """The texts of an SVG."""
+    return {element.text for element in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")}
 
 
-def test_the_narrow_form_has_its_panels_one_below_the_other(figure):
+def test_the_narrow_form_stacks_its_panels(figure):
     narrow = stacked(figure)
     narrow.draw_without_rendering()
     upper, lower, bar = (ax.get_position() for ax in narrow.axes)
@@ -111,20 +151,20 @@ def test_panels_of_several_rows_keep_their_height():
     assert stacked(panels(5)[0].figure).get_figheight() == pytest.approx(5 * 3.1)
 
 
-def test_what_pyplot_shows_stays(figure):
+def test_the_narrow_form_leaves_the_figure_unchanged(figure):
     before = plt.get_fignums()
     stacked(figure)
     assert plt.get_fignums() == before
     assert figure.axes[0].get_gridspec().get_geometry() == (1, 2)
 
 
-def test_the_narrow_form_is_made_for_the_book_alone(figure, monkeypatch):
+def test_the_narrow_form_is_made_only_on_request(figure, monkeypatch):
     assert set(forms(figure)) == {WIDE}
     monkeypatch.setenv(NARROW_WANTED, "yes")
     assert forms(figure) == both_forms(figure)
 
 
-def test_both_forms_are_the_same_each_time_and_say_the_same(figure):
+def test_both_forms_are_deterministic_and_have_the_same_text(figure):
     first = both_forms(figure)
     assert both_forms(figure) == first
     assert first[WIDE] != first[NARROW]
@@ -132,7 +172,7 @@ def test_both_forms_are_the_same_each_time_and_say_the_same(figure):
     assert words(first[NARROW]) >= {"of a small model", "of a large model"}
 
 
-def test_a_picture_has_its_words_and_is_the_figure(figure):
+def test_a_picture_has_an_alternative_text_and_both_forms(figure):
     shown = picture(figure, 'a "told" one').data
     assert 'alt="a &quot;told&quot; one"' in shown
     narrow, wide = re.findall(r'="data:image/svg\+xml;base64,([^"]+)"', shown)
@@ -140,7 +180,7 @@ def test_a_picture_has_its_words_and_is_the_figure(figure):
     assert words(base64.b64decode(narrow)) >= {"of a small model"}
 
 
-def test_long_names_are_broken_at_the_side_and_turned_below():
+def test_long_labels_are_wrapped_on_the_y_axis_and_rotated_on_the_x_axis():
     (ax,) = panels(1)
     ax.set_yticks([0, 1], ["short", "a name of very many letters indeed"])
     ax.set_xticks([0, 1, 2], ["the first way", "the second way", "the third\nway"])
@@ -153,7 +193,7 @@ def test_long_names_are_broken_at_the_side_and_turned_below():
     assert narrow.get_yticklabels()[0].get_rotation() == 0
 
 
-def test_what_nobody_sees_is_left_out(figure):
+def test_the_svg_is_minimised(figure):
     svg = both_forms(figure)[WIDE]
     assert "\n" not in svg
     assert "<!--" not in svg
@@ -162,7 +202,7 @@ def test_what_nobody_sees_is_left_out(figure):
     assert base64.b64decode(image, validate=True).startswith(b"\x89PNG")
 
 
-def test_shades_and_words_keep_their_digits():
+def test_opacities_and_text_keep_their_digits():
     (ax,) = panels(1)
     ax.fill_between([0, 1], [0, 1], alpha=0.18)
     ax.set_xlabel("0.00375 nats")
@@ -171,8 +211,8 @@ def test_shades_and_words_keep_their_digits():
         assert ">0.00375 nats<" in svg
 
 
-def test_what_markers_look_like_is_said_once(ax):
-    """Of each line, whatever its neighbour looks like; a single marker keeps its own."""
+def test_the_style_of_markers_is_written_once_per_line(ax):
+    """A single marker keeps its own."""
     for y, color in ((0, "#ff0000"), (1, "#00ff00")):
         ax.plot([0, 1, 2], [y] * 3, "o", color=color)
     ax.plot([1], [2], "o", color="#0000ff")
@@ -184,7 +224,7 @@ def test_what_markers_look_like_is_said_once(ax):
     assert sum("style=" in tag for tag in uses) == 1
 
 
-def test_powers_of_ten_are_left_whole(ax):
+def test_powers_of_ten_are_not_wrapped(ax):
     ax.plot([1e-9, 1e9], [1, 2])
     ax.set(xscale="log")
     copy = stacked(ax.figure)

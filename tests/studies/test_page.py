@@ -1,19 +1,24 @@
-"""A page as a study declares it, and at work."""
+"""Pages of a study, and their records."""
 
+import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from sameloss.device import best_device
 from sameloss.errors import ParameterError, StoreError
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies import recorded
+from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import Config, Parameter, param
+from sameloss.studies.recorded import ORIGIN, record_in_words, records, write_record
 
 
 @dataclass(frozen=True)
 class Toy(Config):
-    """The configuration of a study with one number."""
+    """A configuration with one number."""
 
     number: int = param("to square", 2)
 
@@ -30,9 +35,9 @@ def finished(config, values):
 STUDY = Study(
     PRESETS,
     {
-        "plain": Plan(Page, "preset number max_hours device artifacts"),
-        "bare": Plan(Page, "number size", {"number": 5}),
-        "whole": Plan(Page),
+        "plain": PageSpec(Page, "preset number max_hours device artifacts"),
+        "bare": PageSpec(Page, "number size", {"number": 5}),
+        "whole": PageSpec(Page),
     },
     lambda values: "laptop" if values.get("size", "all") == "all" else "paper",
     {"size": Parameter("of all", default="all")},
@@ -40,7 +45,7 @@ STUDY = Study(
 )
 
 
-def test_a_page_has_the_settings_that_were_asked_for(home):
+def test_a_page_has_the_given_settings(home):
     page = STUDY.open("plain", {"number": 7.0, "max_hours": 3, "artifacts": str(home / "elsewhere")})
     assert (page.name, page.config) == ("plain", Toy("laptop", 3.0, number=7))
     assert (page.config.name, page.config.max_hours) == ("laptop", 3.0)
@@ -48,7 +53,7 @@ def test_a_page_has_the_settings_that_were_asked_for(home):
     assert page.about == "preset laptop"
 
 
-def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(home):
+def test_a_plain_page_has_no_runs_claims_or_statements(home):
     page = STUDY.open("plain", {})
     assert page.runs() == []
     assert page.verdicts().empty
@@ -56,15 +61,14 @@ def test_a_page_of_its_own_has_nothing_to_compute_or_to_judge(home):
     assert page.statements().empty
 
 
-def test_a_page_has_only_the_parameters_it_declares(home):
-    """Those of other pages are refused with this page's own."""
+def test_undeclared_parameters_are_an_error(home):
     with pytest.raises(ParameterError) as refused:
         STUDY.open("plain", {"size": "all"})
     sentence = "Unknown parameter 'size'; valid here are preset, number, max_hours, device, artifacts."
     assert str(refused.value) == sentence
 
 
-def test_a_page_may_have_defaults_of_its_own(home):
+def test_a_page_may_override_defaults(home):
     assert STUDY.table("plain")["number"].default is None
     assert STUDY.table("bare")["number"].default == 5
     assert list(STUDY.table("bare")) == ["number", "size"]
@@ -73,38 +77,38 @@ def test_a_page_may_have_defaults_of_its_own(home):
     assert STUDY.open("bare", {"number": 6}).config.number == 6
 
 
-def test_the_preset_is_the_readers_or_follows_the_other_parameters(home):
+def test_the_preset_is_given_or_follows_from_other_parameters(home):
     assert STUDY.open("plain", {"preset": "paper"}).config == PRESETS["paper"]
     assert STUDY.open("bare", {"size": "7B"}).config.name == "paper"
     assert STUDY.resolve({}) == PRESETS["laptop"]
     with pytest.raises(ParameterError, match="Unknown preset 'desktop'; choose one of auto, smoke, laptop, "):
         STUDY.open("plain", {"preset": "desktop"})
     with pytest.raises(ParameterError, match=r"Unknown preset 'smoke'; choose one of laptop, paper\."):
-        STUDY.open("plain", {"preset": "smoke"})  # of the book's, but not this study's
+        STUDY.open("plain", {"preset": "smoke"})  # known to the book, not to this study
 
 
-def test_a_study_may_refuse_what_no_single_parameter_can(home):
+def test_a_study_may_refuse_combinations(home):
     with pytest.raises(ParameterError, match="number must not be 13"):
         STUDY.open("plain", {"number": 13})
 
 
-def test_artifacts_lie_beside_the_config(home, monkeypatch):
+def test_artifacts_are_beside_the_config(home, monkeypatch):
     monkeypatch.chdir(home / "chapters")
     assert STUDY.open("plain", {}).store.root == home / "artifacts"
 
 
-def test_an_unwritable_artifacts_folder(home):
+def test_an_unwritable_artifacts_folder_is_an_error(home):
     (home / "file").touch()
     with pytest.raises(StoreError, match="cannot be written"):
         STUDY.open("plain", {"artifacts": str(home / "file")})
 
 
-def test_an_unknown_device_is_refused(home):
+def test_an_unknown_device_is_an_error(home):
     with pytest.raises(ParameterError, match="Unknown device 'gpu'; choose one of auto, cpu, cuda"):
         STUDY.open("plain", {"device": "gpu"})
 
 
-def test_cuda_is_refused_where_there_is_none(home, monkeypatch):
+def test_missing_cuda_is_an_error(home, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(
         ParameterError, match="device = cuda was asked for, but PyTorch finds no CUDA device here"
@@ -112,10 +116,58 @@ def test_cuda_is_refused_where_there_is_none(home, monkeypatch):
         STUDY.open("plain", {"device": "cuda"})
 
 
-def test_the_device_asked_for_is_that_of_workers_too(home, monkeypatch):
+def test_workers_inherit_the_device(home, monkeypatch):
     monkeypatch.setenv("SAMELOSS_DEVICE", "")
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     for name, device in {"auto": "cuda", "cpu": "cpu", "cuda": "cuda"}.items():
         STUDY.open("plain", {"device": name})
         assert best_device() == device
         assert os.environ["SAMELOSS_DEVICE"] == ("" if name == "auto" else name)  # which workers inherit
+
+
+# Records
+
+ABOUT = {"days": ["2026-01-01", "2026-01-02"], "seeds": 5, "runs": 7, "core_hours": 1.5}
+ABOUT |= {"device": ["cpu"], "torch": ["2"], "revision": ["abc"]}
+
+
+@pytest.fixture
+def results(home):
+    return home / "results"
+
+
+@pytest.mark.parametrize("page", ["", "ii5_growing"])
+def test_a_record_belongs_to_a_preset_and_optionally_a_page(results, page):
+    table = pd.DataFrame({"seed": [0, 1], "kl": [0.123456789, 2e-9]})
+    folder = write_record({"candidates": table}, ABOUT, results / "laptop-long" / page)
+    assert json.loads((folder / ORIGIN).read_text()) == ABOUT
+    assert records(page) == {"laptop-long": ABOUT}
+    assert records("another") == {}
+    read = recorded.recorded("candidates", "laptop-long", page)
+    assert read.kl.to_list() == pytest.approx(table.kl.to_list(), rel=1e-5)
+    assert recorded.recorded("other", "laptop-long", page).empty
+    assert "5 pre-training seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
+
+
+def test_a_folder_without_an_origin_is_no_record(results):
+    (results / "laptop-long").mkdir(parents=True)
+    (results / "benchmark.csv").touch()
+    assert records() == {}
+
+
+def test_records_are_the_same_from_every_folder(tmp_path, monkeypatch):
+    read = []
+    for folder in (Path(__file__).parents[2], tmp_path):
+        monkeypatch.chdir(folder)
+        read.append((records(), len(recorded.recorded("measurements", "workstation"))))
+    assert read[0] == read[1]
+    assert "workstation" in read[0][0]
+    assert read[0][1] > 1000
+
+
+def test_without_a_book_there_are_no_records(tmp_path, monkeypatch):
+    monkeypatch.setattr("sameloss.store.location.SOURCE", tmp_path / "sameloss")
+    monkeypatch.chdir(tmp_path)
+    assert records() == {}
+    with pytest.raises(ParameterError, match=r"^No book was found from here, so its records cannot be read"):
+        recorded.recorded("verdicts", "laptop-long")

@@ -1,7 +1,7 @@
-"""What a page may set: values are checked, and papermill reads their cell back."""
+"""Parameters of pages, their cell in notebooks, and configurations."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import nbformat
 import pytest
@@ -22,8 +22,6 @@ from sameloss.studies.parameters import (
     choose,
     param,
     parameters_in,
-    placed,
-    replaced,
 )
 
 TABLE = {
@@ -71,7 +69,7 @@ TABLE = {
         ),
     ],
 )
-def test_a_bad_value_is_refused_in_one_sentence(name, value, sentence):
+def test_a_bad_value_is_an_error_with_one_sentence(name, value, sentence):
     with pytest.raises(ParameterError) as refused:
         checked(TABLE, {name: value})
     assert str(refused.value) == sentence
@@ -79,47 +77,47 @@ def test_a_bad_value_is_refused_in_one_sentence(name, value, sentence):
 
 @pytest.mark.parametrize("name", ["steps", "rate"])
 @pytest.mark.parametrize(("digits", "sign"), [(400, 1), (5000, -1)])
-def test_a_whole_number_beyond_all_floats_is_refused_in_one_sentence(name, digits, sign):
+def test_an_integer_beyond_all_floats_is_an_error(name, digits, sign):
     with pytest.raises(
         ParameterError, match=rf"^{name} (is at most 2,147,483,648; got inf|must be positive)"
     ):
         checked(TABLE, {name: sign * 10**digits})
 
 
-def test_what_is_not_given_has_its_default():
+def test_missing_parameters_have_their_defaults():
     defaults = {"size": "all", "corpus": "fixed", "labels": None, "steps": None, "rate": None, "seeds": None}
     assert checked(TABLE, {"strength": 0}) == {**defaults, "strength": 0}
 
 
 @given(st.integers(1, 10**9))
-def test_papermills_numbers_are_whole_where_they_should_be(steps):
-    """It reads `1e4` as a float."""
+def test_integral_floats_become_integers(steps):
+    """Papermill reads `1e4` as a float."""
     for value in (steps, float(steps)):
-        found = TABLE["steps"].checked("steps", value)
-        assert found == steps
-        assert type(found) is int
+        number = TABLE["steps"].checked("steps", value)
+        assert number == steps
+        assert type(number) is int
     assert type(TABLE["rate"].checked("rate", steps)) is float
 
 
-def test_a_home_folder_is_found(monkeypatch, tmp_path):
+def test_home_folders_are_expanded(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert checked(TABLE, {"size": "~/mine"})["size"] == str(tmp_path / "mine")
     assert checked(TABLE, {"size": "~nobody-here/mine"})["size"] == "~nobody-here/mine"
 
 
-def test_a_choice_is_one_of_those_there_are():
+def test_choose_returns_one_of_the_choices():
     assert choose("preset", "b", "ab") == "b"
     with pytest.raises(ParameterError, match=r"Unknown preset 'c'; choose one of a, b\."):
         choose("preset", "c", "ab")
 
 
-def test_every_value_of_a_plain_namespace_is_a_parameter():
+def test_without_cells_every_value_is_a_parameter():
     namespace = {"size": "10K", "steps": None, "math": math, "begin": checked, "Parameter": Parameter, "_": 1}
     assert parameters_in(namespace) == {"size": "10K", "steps": None}
 
 
-def test_parameters_of_a_notebook_are_what_its_cells_assigned():
-    """And neither papermill's own, nor a start-up file's, nor what is still to come."""
+def test_parameters_of_a_notebook_are_assigned_in_its_cells():
+    """Not by papermill itself or a start-up file."""
     injected = 'Seeds = 1\nPAPERMILL_INPUT_PATH = "x"\nimport math'
     cells = [
         "",
@@ -143,24 +141,17 @@ def test_papermill_reads_a_cell_back():
     assert list(found) == [*TABLE, *OF_EVERY_PAGE]
 
 
-def test_a_cell_is_python_that_gives_the_defaults():
+def test_a_cell_assigns_the_defaults():
     namespace = {}
     exec(cell(TABLE), namespace)
     assert checked(TABLE, parameters_in(namespace)) == checked(TABLE, {})
 
 
-def test_every_page_can_be_asked_for_every_preset():
+def test_every_page_accepts_every_preset():
     assert OF_EVERY_PAGE["preset"].choices == ("auto", *PRESETS)
 
 
-# A configuration: what a reader sets is in its field, bounds hold everywhere, no key depends on limits.
-
-
-@dataclass(frozen=True)
-class Inner:
-    steps: int = 1
-    others: int = 1
-    kept: int = 7
+# Configurations
 
 
 @dataclass(frozen=True)
@@ -168,7 +159,6 @@ class Toy(Config):
     rate: float = param("of learning", 0.5, kind=float, most=2)
     training_steps: int = param("of SGD", 10, name="steps")
     model: str | None = param("of all", kind=str)
-    inner: Inner = field(default_factory=Inner)
 
 
 @dataclass(frozen=True)
@@ -176,15 +166,15 @@ class Reading(Run):
     config: Toy
 
 
-def test_parameters_are_the_fields_that_say_so_the_studys_own_first():
+def test_parameters_are_the_declared_fields_with_those_of_the_study_first():
     assert list(Toy.parameters()) == ["rate", "steps", "model", "max_hours", "workers"]
     assert Toy.parameters()["steps"].line("steps") == "steps: int = None  # of SGD"
 
 
-def test_what_a_reader_gave_is_in_its_field_and_the_rest_as_it_was():
-    found = Toy("laptop").resolve({"steps": 3, "rate": None, "workers": 2, "elsewhere": 1})
-    assert found == Toy("laptop", training_steps=3, workers=2)
-    assert (found.name, found.workers, found.rate) == ("laptop", 2, 0.5)
+def test_given_values_replace_fields():
+    config = Toy("laptop").resolve({"steps": 3, "rate": None, "workers": 2, "elsewhere": 1})
+    assert config == Toy("laptop", training_steps=3, workers=2)
+    assert (config.name, config.workers, config.rate) == ("laptop", 2, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -196,23 +186,13 @@ def test_what_a_reader_gave_is_in_its_field_and_the_rest_as_it_was():
         ({"workers": 0}, "workers must be positive"),
     ],
 )
-def test_bounds_hold_wherever_a_value_comes_from(given, message):
+def test_bounds_apply_to_constructors(given, message):
     with pytest.raises(ParameterError, match=message):
         Toy(**given)
 
 
-def test_no_key_depends_on_a_presets_name_or_on_limits():
+def test_keys_do_not_depend_on_the_name_or_limits_of_a_preset():
     plain = Reading(Toy())
     assert Reading(Toy("paper", max_hours=3.0, workers=2)).key == plain.key
     assert Reading(Toy(rate=1.0)).key != plain.key
     assert "workers" not in str(plain.parameters())
-
-
-def test_values_stand_at_their_paths_and_nowhere_else():
-    paths = {"steps": ("inner.steps", "inner.others"), "rate": ("rate",)}
-    assert placed(Toy(), paths, {"steps": 3, "rate": None}) == Toy(inner=Inner(3, 3))
-    assert placed(Toy(), paths, {}) == Toy()
-    assert replaced(Toy(), "inner", Inner(2)) == Toy(inner=Inner(2))
-    for path in ("outer.steps", "inner.depth"):
-        with pytest.raises((AttributeError, TypeError)):
-            replaced(Toy(), path, 1)

@@ -1,4 +1,4 @@
-"""Verdicts follow from interval, number and tolerance, and being uncertain makes none easier to reach."""
+"""Verdicts on claims by intervals, and judgements of statements by checks."""
 
 import math
 from dataclasses import replace
@@ -11,6 +11,7 @@ from planted import verdicts
 
 from sameloss.statistics.intervals import Interval
 from sameloss.studies.parameters import MAX_HOURS
+from sameloss.studies.statement import Check, Judgement, Statement, check_table, judge_checks, statement_table
 from sameloss.studies.verdict import (
     COLUMNS,
     SCALES,
@@ -60,7 +61,7 @@ def test_verdicts_follow_from_interval_and_tolerance(low, high, verdict):
         (math.nan, math.nan, Verdict.NOT_TESTABLE),
     ],
 )
-def test_a_published_direction_can_be_confirmed_and_no_more(low, high, verdict):
+def test_a_published_direction_is_confirmed_at_most(low, high, verdict):
     assert judge(Interval((low + high) / 2, low, high), DIRECTION_ONLY) == verdict
 
 
@@ -82,19 +83,19 @@ def spanning(low, high):
 
 
 def band(claim):
-    """Return the ends of the tolerance around the published number."""
+    """The tolerance interval around the published number."""
     slack = claim.tolerance * claim.value
     return claim.value - slack, claim.value + slack
 
 
 def effects_near(claim):
-    """Draw effects of about the published size, often those at which a word changes."""
+    """Effects of about the published size, often at the ends of the tolerance."""
     size, edges = (1.0, (0.0,)) if claim.value is None else (claim.value, (0.0, *band(claim)))
     return st.integers(-8, 16).map(lambda quarters: quarters * size / 4) | st.sampled_from(edges)
 
 
 def with_ends(count):
-    """Draw claims, each with some effects in ascending order."""
+    """Claims, each with some effects in ascending order."""
     return claims.flatmap(
         lambda claim: st.tuples(
             st.just(claim), st.lists(effects_near(claim), min_size=count, max_size=count).map(sorted)
@@ -103,13 +104,13 @@ def with_ends(count):
 
 
 NO_STRONGER = {word: {word, Verdict.NOT_DECIDED} for word in Verdict}
-NO_STRONGER[Verdict.CONTRADICTED].add(Verdict.SMALLER)  # what is below zero is smaller than published
-"""What an interval may be called that contains one of some word."""
+NO_STRONGER[Verdict.CONTRADICTED].add(Verdict.SMALLER)  # implied by below zero
+"""Verdicts of an interval that contains one with the given verdict."""
 
 
-@settings(max_examples=1000)  # to meet words that few intervals have
+@settings(max_examples=1000)  # to meet rare verdicts
 @given(with_ends(4))
-def test_an_interval_that_contains_another_gets_no_stronger_word(drawn):
+def test_a_wider_interval_has_no_stronger_verdict(drawn):
     claim, (lowest, low, high, highest) = drawn
     assert judge(spanning(lowest, highest), claim) in NO_STRONGER[judge(spanning(low, high), claim)]
 
@@ -123,15 +124,15 @@ TRUE_OF = {
     Verdict.SMALLER: lambda effect, claim: claim.value is not None and effect < band(claim)[0],
     Verdict.LARGER: lambda effect, claim: claim.value is not None and effect > band(claim)[1],
 }
-"""Of which effects a word is true: for each an interval, so both ends answer for what is between."""
+"""Effects for which a verdict is true: each set is an interval, so checking both ends is enough."""
 
 
 @given(with_ends(2))
-def test_the_word_is_the_one_that_is_true_of_the_whole_interval(drawn):
+def test_a_verdict_is_true_of_the_whole_interval(drawn):
     claim, (low, high) = drawn
     words = {word for word, true_of in TRUE_OF.items() if true_of(low, claim) and true_of(high, claim)}
     if Verdict.CONTRADICTED in words:
-        words.discard(Verdict.SMALLER)  # which it implies
+        words.discard(Verdict.SMALLER)  # implied
     assert words == {judge(spanning(low, high), claim)} - {Verdict.NOT_DECIDED}
 
 
@@ -146,15 +147,15 @@ def test_reproduced_is_near_the_published_number_and_precise(drawn):
         assert low > 0
 
 
-def test_to_be_near_and_precise_is_not_enough():
-    """Or the wider of these two, which is both, would get the stronger word."""
+def test_near_and_precise_is_not_enough_for_reproduced():
+    """Otherwise the wider of these two intervals would have the stronger verdict."""
     claim = replace(PUBLISHED, value=6.0, tolerance=0.5)  # 3 to 9
     assert judge(spanning(8, 11), claim) == Verdict.NOT_DECIDED
     assert judge(spanning(10, 11), claim) == Verdict.LARGER
 
 
 @given(claims, numbers, widths)
-def test_only_what_lies_below_zero_as_a_whole_contradicts(claim, centre, half):
+def test_only_an_interval_below_zero_contradicts(claim, centre, half):
     contradicted = judge(around(centre, half), claim) == Verdict.CONTRADICTED
     assert contradicted == (centre + half < 0)
 
@@ -167,7 +168,7 @@ def test_an_interval_across_an_edge_of_the_tolerance_is_not_decided(claim, side,
 
 
 @given(with_number, numbers, widths, st.integers(0, 10))
-def test_the_tolerance_is_a_share_of_the_number(claim, centre, half, power):
+def test_the_tolerance_is_relative(claim, centre, half, power):
     """In other units (by powers of two, which round nothing) the verdict is the same."""
     scale = 2.0**power
     other = replace(claim, value=scale * claim.value)
@@ -175,12 +176,12 @@ def test_the_tolerance_is_a_share_of_the_number(claim, centre, half, power):
 
 
 @given(claims, numbers)
-def test_what_is_not_a_number_is_not_testable(claim, number):
+def test_nan_is_not_testable(claim, number):
     for low, high in ((math.nan, math.nan), (math.nan, number), (number, math.nan)):
         assert judge(Interval(number, low, high), claim) == Verdict.NOT_TESTABLE
 
 
-def test_a_table_has_one_row_a_claim_in_the_order_given():
+def test_a_verdict_table_has_one_row_per_claim_in_order():
     other = Claim("fig1", "Fig. 1", "it rises", "a_page", unit="nats")
     table = verdicts([(PUBLISHED, Interval(9.5, 9, 10)), (other, Interval(*3 * [math.nan]))])
     assert tuple(table.columns) == COLUMNS
@@ -190,7 +191,7 @@ def test_a_table_has_one_row_a_claim_in_the_order_given():
     assert table.paper.isna().tolist() == [False, True]
 
 
-def test_one_tolerance_may_stand_for_all():
+def test_one_tolerance_may_replace_all():
     judged = [(PUBLISHED, Interval(9.5, 9, 10))]
     assert verdicts(judged, tolerance=0.5).verdict.tolist() == ["reproduced"]
     assert verdicts(judged).verdict.tolist() == ["larger than published"]
@@ -202,8 +203,8 @@ def test_a_page_without_claims_has_an_empty_table():
     assert tuple(table.columns) == COLUMNS
 
 
-def test_intervals_above_zero_stand_beside_the_number_that_chance_puts_there():
-    """A twentieth of the intervals misses, half of it above; what has no interval is not counted."""
+def test_intervals_above_zero_are_compared_with_the_number_expected_by_chance():
+    """A twentieth of the intervals misses, half of them above; NaN is not counted."""
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
     table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
@@ -211,8 +212,7 @@ def test_intervals_above_zero_stand_beside_the_number_that_chance_puts_there():
     )
 
 
-# Evidence of several presets: the strongest first.
-
+# Evidence from several presets
 
 A, B, C = (Claim(name, "Fig. 1", f"claim {name}", "a_page", unit="points") for name in "abc")
 ABOVE, AROUND, UNKNOWN = Interval(2, 1, 3), Interval(0, -1, 1), Interval(*3 * [math.nan])
@@ -237,18 +237,18 @@ def test_every_preset_has_a_scale():
         (Source("laptop"), Source("laptop", 1)),
     ],
 )
-def test_the_larger_scale_counts_first_then_seeds_then_the_record(weaker, stronger):
+def test_sources_are_ordered_by_scale_then_seeds_then_record(weaker, stronger):
     assert stronger.strength > weaker.strength
 
 
-def test_sources_stand_side_by_side_the_strongest_first():
+def test_evidence_is_sorted_by_strength():
     table = side_by_side({SHORT: judged(ABOVE, AROUND), LONG: judged(AROUND)})
     assert table.source.tolist() == [LONG, SHORT, SHORT]
     assert table.id.tolist() == ["a", "a", "b"]
     assert table.verdict.tolist() == ["not decided", "direction confirmed", "not decided"]
 
 
-def test_the_strongest_is_the_one_that_could_test():
+def test_the_strongest_evidence_is_testable():
     table = side_by_side({SHORT: judged(ABOVE, ABOVE, UNKNOWN), LONG: judged(UNKNOWN, AROUND, UNKNOWN)})
     best = strongest(table)
     assert best.source.to_dict() == {"a": SHORT, "b": LONG, "c": LONG}
@@ -261,9 +261,49 @@ def test_the_strongest_is_the_one_that_could_test():
     assert math.isnan(best.low["c"])
 
 
-def test_what_no_source_could_test_is_whole_of_the_strongest():
-    """An estimate without an interval is not put beside another source's name."""
+def test_untestable_claims_have_the_strongest_source():
+    """An estimate without an interval is not combined with another source."""
     alone = Interval(2, math.nan, math.nan)
     best = strongest(side_by_side({SHORT: judged(alone), LONG: judged(UNKNOWN)}))
     assert best.source["a"] == LONG
     assert math.isnan(best.ours["a"])
+
+
+# Statements
+
+
+def checks(*outcomes: tuple[bool, bool]):
+    """Checks of one statement from (printed, passed)."""
+    return check_table([Check("x", "", float(not passed), 0.0, 0.5, printed) for printed, passed in outcomes])
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([(True, True)], Judgement.HOLDS),
+        ([(True, True), (True, False)], Judgement.FAILS),
+        ([(True, False), (False, True)], Judgement.CORRECTED),
+        ([(True, False), (False, False)], Judgement.FAILS),
+        ([(True, True), (False, False)], Judgement.FAILS),
+        ([(False, True)], Judgement.CORRECTED),
+    ],
+)
+def test_a_statement_is_judged_by_all_its_checks(outcomes, expected):
+    """One failed printed check refutes what is printed; the corrected form must pass all of its own."""
+    assert judge_checks(checks(*outcomes)) is expected
+
+
+def test_nan_passes_no_check():
+    """A diverged computation is no agreement."""
+    assert not Check("x", "", float("nan"), 0.0, 1.0).passed
+
+
+def test_every_statement_has_a_check():
+    with pytest.raises(KeyError, match="y"):
+        statement_table({"x": Statement("", ""), "y": Statement("", "")}, checks((True, True)))
+
+
+def test_a_missing_value_refutes_nothing():
+    unknown = Check("x", "", float("nan"), 0.0, 1.0)
+    refuted = Check("x", "", 2.0, 0.0, 1.0)
+    assert judge_checks(check_table([unknown, refuted])) is Judgement.UNTESTED

@@ -1,4 +1,4 @@
-"""An ensemble is the ordinary loop, model by model."""
+"""Ensembles train like the ordinary loop, and moments follow the layers of a grown model."""
 
 from io import BytesIO
 
@@ -8,12 +8,12 @@ from torch.nn import functional as F
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages import HierarchySpec
-from sameloss.languages.masking import mask_batch
+from sameloss.languages.masking import Batch, mask_batch
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import grid, grow
+from sameloss.models.enlarge import grid, grow, repeated
 from sameloss.training.ensembles import Ensemble, grown_moments, moments_of, train_together
 from sameloss.training.loop import Optimisation, make_optimiser, pretrain
-from sameloss.training.objectives import Objective, loss_of, true_conditionals
+from sameloss.training.objectives import Objective, loss_of, noisy_targets
 
 SPEC = HierarchySpec(levels=2, symbols=3, rules=2, smoothing=0.05)
 LANGUAGE = SPEC.build()
@@ -35,9 +35,9 @@ def one_hot(batch):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0])
-def test_each_member_is_trained_as_the_ordinary_loop_trains_it(noise):
+def test_each_member_is_trained_like_a_single_model(noise):
     together = Ensemble(models(3))
-    targets = one_hot if noise else (lambda batch: true_conditionals(LANGUAGE, batch))
+    targets = lambda batch: noisy_targets(LANGUAGE, batch, noise)  # noqa: E731
     steps = list(train_together(together, batch_at, targets, SETTINGS))
     loss = loss_of(Objective(label_noise=noise), torch.Generator(), LANGUAGE)
     for at, model in enumerate(models(3)):
@@ -50,8 +50,8 @@ def test_each_member_is_trained_as_the_ordinary_loop_trains_it(noise):
             torch.testing.assert_close(value, model.state_dict()[name], rtol=1e-3, atol=1e-5)
 
 
-def test_grown_members_go_on_with_their_own_moments_as_an_optimiser_would():
-    """Kept layers go on at step 10, new ones begin at step 0, and which is which differs by member."""
+def test_grown_members_continue_with_their_moments_like_a_single_model():
+    """Old layers continue at step 10, new ones start at step 0, and which are new differs by member."""
     base = Encoder(EncoderShape(8, 2, 2, 16), SPEC.words, SPEC.max_length, seed=3)
     first = Optimisation(steps=10, batch=16, lr=0.01, schedule="constant")
     optimiser = make_optimiser(base, first)
@@ -75,7 +75,7 @@ def test_grown_members_go_on_with_their_own_moments_as_an_optimiser_would():
             torch.testing.assert_close(value, model.state_dict()[name], rtol=1e-3, atol=1e-5)
 
 
-def test_members_are_independent_of_their_order():
+def test_the_order_of_members_does_not_matter():
     first, last = Ensemble(models(2)), Ensemble(models(2)[::-1])
     for ensemble in (first, last):
         list(train_together(ensemble, batch_at, one_hot, SETTINGS))
@@ -83,7 +83,7 @@ def test_members_are_independent_of_their_order():
         torch.testing.assert_close(first.weights[name], last.weights[name].flip(0), rtol=1e-4, atol=1e-6)
 
 
-def test_predictions_are_those_of_each_member():
+def test_logits_are_those_of_each_member():
     ensemble = Ensemble(models(2))
     batch = batch_at(0)
     assert len(ensemble) == 2
@@ -91,7 +91,7 @@ def test_predictions_are_those_of_each_member():
         torch.testing.assert_close(ensemble.logits(batch)[at], model(*batch[:2], batch.lengths))
 
 
-def test_the_models_it_was_made_of_stay_as_they_are():
+def test_the_models_given_to_an_ensemble_are_not_changed():
     given = models(2)
     before = given[1].word.weight.clone()
     list(train_together(Ensemble(given), batch_at, one_hot, Optimisation(steps=2, batch=16, lr=0.01)))
@@ -99,7 +99,7 @@ def test_the_models_it_was_made_of_stay_as_they_are():
 
 
 def broken(count, at):
-    """Return models of which some are not finite."""
+    """Models of which some are not finite."""
     given = models(count)
     with torch.no_grad():
         for member in at:
@@ -123,7 +123,7 @@ def test_where_all_members_diverge_the_training_ends():
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_from_a_saved_state_training_goes_on_as_if_it_had_not_stopped(count):
+def test_resuming_from_a_saved_state_is_exact(count):
     whole, first, second = (Ensemble(models(count)) for _ in range(3))
     list(train_together(whole, batch_at, one_hot, SETTINGS))
     for step in train_together(first, batch_at, one_hot, SETTINGS):
@@ -144,7 +144,7 @@ def test_a_state_of_another_shape_is_refused():
         Ensemble(models(1)).load_state_dict(wider.state_dict())
 
 
-def test_some_members_go_on_without_the_others():
+def test_some_members_continue_without_the_others():
     whole = Ensemble(models(3))
     few = Optimisation(steps=4, batch=16, lr=0.01)
     steps = train_together(whole, batch_at, one_hot, few)
@@ -163,7 +163,7 @@ def test_some_members_go_on_without_the_others():
 
 
 @pytest.mark.parametrize("wrong", [{"optimiser": "sgd"}, {"sam_radius": 0.1}])
-def test_other_training_is_refused(wrong):
+def test_other_optimisers_are_refused(wrong):
     with pytest.raises(ParameterError, match="trained by AdamW without SAM"):
         list(
             train_together(
@@ -172,9 +172,76 @@ def test_other_training_is_refused(wrong):
         )
 
 
-def test_other_shapes_are_refused():
+def test_models_of_different_shapes_are_refused():
     deeper = Encoder(EncoderShape(8, 2, 2, 16), SPEC.words, SPEC.max_length, 0)
     with pytest.raises(ParameterError, match="of one shape; got 2 shapes"):
         Ensemble([*models(1), deeper])
     with pytest.raises(ParameterError, match="got 0 shapes"):
         Ensemble([])
+
+
+# Moments
+
+FEW = Optimisation(steps=3, batch=2, lr=0.01)
+LAYERS = repeated(2, 1, index=1, block=1)
+BATCH = Batch(torch.tensor([[0, 1, 2], [2, 0, 1]]), torch.tensor([0, 1]), torch.tensor([2, 0]), None)
+
+
+@pytest.fixture
+def shallow():
+    """An encoder of two layers after three steps, and its optimiser."""
+    model = Encoder(EncoderShape(4, 2, 2, 8), words=3, max_length=3, seed=0)
+    optimiser = make_optimiser(model, FEW)
+    list(pretrain(model, optimiser, lambda step: BATCH, FEW))
+    return model, optimiser
+
+
+def test_moments_are_copied_from_the_optimiser_by_name(shallow):
+    model, optimiser = shallow
+    moments = moments_of(model, optimiser)
+    assert set(moments) == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        state = optimiser.state[parameter]
+        assert moments[name].steps == 3
+        assert torch.equal(moments[name].mean, state["exp_avg"])
+        assert torch.equal(moments[name].square, state["exp_avg_sq"])
+        assert moments[name].mean.data_ptr() != state["exp_avg"].data_ptr()
+
+
+def test_moments_before_the_first_step_are_zero(shallow):
+    model, _ = shallow
+    moments = moments_of(model, make_optimiser(model, FEW))
+    assert all(not any(field.any() for field in m) for m in moments.values())
+
+
+@pytest.mark.parametrize("filling", ["duplicate", "random", "silent", "muted"])
+def test_moments_follow_the_layers_of_a_grown_model(shallow, filling):
+    moments = moments_of(*shallow)
+    grown = grown_moments(moments, LAYERS, filling)
+    model = grow(shallow[0], LAYERS, filling, torch.Generator())
+    assert {name: m.mean.shape for name, m in grown.items()} == {
+        name: parameter.shape for name, parameter in model.named_parameters()
+    }
+    for at, source in ((0, 0), (1, 1)):
+        for name in ("mlp_in.weight", "attention.out.weight", "mlp_norm.bias"):
+            new, old = grown[f"blocks.{at}.{name}"], moments[f"blocks.{source}.{name}"]
+            assert all(torch.equal(*pair) for pair in zip(new, old, strict=True))
+    copied = {"duplicate": ("mlp_in", "mlp_out"), "muted": ("mlp_in",)}.get(filling, ())
+    for name in ("mlp_in", "mlp_out"):
+        new, source = grown[f"blocks.2.{name}.weight"], moments[f"blocks.1.{name}.weight"]
+        if name in copied:
+            assert all(torch.equal(*pair) for pair in zip(new, source, strict=True))
+            assert new.mean.data_ptr() != source.mean.data_ptr()
+        else:
+            assert not any(field.any() for field in new)
+    assert torch.equal(grown["word.weight"].mean, moments["word.weight"].mean)
+
+
+def test_reset_and_stale_moments(shallow):
+    moments = moments_of(*shallow)
+    for reset in grown_moments(moments, LAYERS, "duplicate", "reset").values():
+        assert not any(field.any() for field in reset)
+    stale = grown_moments(moments, LAYERS, "random", "stale")
+    assert {float(m.steps) for m in stale.values()} == {3.0}
+    assert not stale["blocks.2.mlp_in.weight"].mean.any()
+    assert stale["blocks.1.mlp_in.weight"].mean.any()

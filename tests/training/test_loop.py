@@ -1,12 +1,21 @@
-"""The training loop: schedule, micro-batches, resumption, divergence."""
+"""The training loop: schedule, optimisers, micro-batches, resumption, divergence, execution, processes."""
+
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
 
 import pytest
 import torch
+from recorded.tiny_runs import trained
+from torch import distributed
 
 from sameloss.errors import NonFiniteLoss, ParameterError
+from sameloss.languages.masking import Batch
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.store.store import Store
 from sameloss.training.corpus import Corpus, write_corpus
-from sameloss.training.loop import Optimisation, make_optimiser, pretrain
+from sameloss.training.loop import ALONE, PLAIN, Execution, Optimisation, Process, make_optimiser, pretrain
 
 SETTINGS = Optimisation(steps=30, batch=16, lr=1e-2, weight_decay=0.1)
 
@@ -41,7 +50,7 @@ def test_interrupted_training_is_bit_identical(corpus):
     model = new_model()
     optimiser = make_optimiser(model, SETTINGS)
     train(corpus, model, optimiser, until=13)
-    resumed, fresh = new_model(), None
+    resumed = new_model()
     resumed.load_state_dict(model.state_dict())
     fresh = make_optimiser(resumed, SETTINGS)
     fresh.load_state_dict(optimiser.state_dict())
@@ -65,28 +74,24 @@ def test_a_diverging_run_stops_before_the_weights_are_spoiled(corpus):
         list(pretrain(model, make_optimiser(model, settings), lambda s: corpus.batch(0, s, 16), settings))
 
 
-@pytest.mark.parametrize("name", ["steps", "batch", "lr"])
-def test_settings_must_be_positive(name):
-    with pytest.raises(ParameterError, match=f"{name} must be .*; got 0"):
-        Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, name: 0.0 if name == "lr" else 0})
-
-
 @pytest.mark.parametrize(
-    "wrong",
+    ("wrong", "message"),
     [
-        {"beta1": 2.0},
-        {"beta2": 1.0},
-        {"warmup": 6.0},
-        {"weight_decay": -1.0},
-        {"sam_radius": -1.0},
-        {"lr": float("inf")},
-        {"schedule": "cosine"},
-        {"optimiser": "adam"},
+        ({"steps": 0}, "steps must be .*; got 0"),
+        ({"batch": 0}, "batch must be .*; got 0"),
+        ({"lr": 0.0}, "lr must be .*; got 0"),
+        ({"lr": float("inf")}, "lr must be .*; got inf"),
+        ({"beta1": 2.0}, "beta1 must lie .*; got 2"),
+        ({"beta2": 1.0}, "beta2 must lie .*; got 1"),
+        ({"warmup": 6.0}, "warmup must lie .*; got 6"),
+        ({"weight_decay": -1.0}, "weight_decay must be .*; got -1"),
+        ({"sam_radius": -1.0}, "sam_radius must be .*; got -1"),
+        ({"schedule": "cosine"}, "Unknown schedule 'cosine'; choose linear or constant"),
+        ({"optimiser": "adam"}, "Unknown optimiser 'adam'; choose adamw or sgd"),
     ],
 )
-def test_settings_that_mean_nothing_are_refused_by_name(wrong):
-    ((name, value),) = wrong.items()
-    with pytest.raises(ParameterError, match=f"{name}.*{value}"):
+def test_impossible_settings_are_refused(wrong, message):
+    with pytest.raises(ParameterError, match=message):
         Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, **wrong})
 
 
@@ -142,10 +147,100 @@ def test_sam_takes_the_gradient_uphill(corpus):
         torch.testing.assert_close(after, before - 0.5 * uphill.grad)
 
 
+# Execution
+
+BRIEF = Optimisation(steps=12, batch=32, lr=1e-2)
+
+
+def ragged(step: int) -> Batch:
+    """Sentences of 3 to 20 tokens and five words."""
+    generator = torch.Generator().manual_seed(step)
+    lengths = torch.randint(3, 21, (32,), generator=generator)
+    tokens = torch.randint(1, 6, (32, 20), generator=generator)
+    positions = (torch.rand(32, generator=generator) * lengths).long()
+    targets = tokens[torch.arange(32), positions] - 1
+    masked = tokens.where(torch.arange(20) != positions[:, None], 0)
+    return Batch(masked.where(torch.arange(20) < lengths[:, None], 0), positions, targets, lengths)
+
+
+def losses(execution: Execution, dtype=torch.float64, **options) -> list[float]:
+    model = Encoder(EncoderShape(8, 2, 2, 16), 5, 20, seed=0).to(dtype)
+    optimiser = make_optimiser(model, BRIEF)
+    steps = pretrain(model, optimiser, ragged, BRIEF, micro_batch=8, execution=execution, **options)
+    return [step.loss for step in steps]
+
+
+def test_batches_by_length_change_nothing():
+    """The gradient is a mean over sentences, and padding is masked."""
+    assert losses(Execution(by_length=True)) == pytest.approx(losses(PLAIN), rel=1e-9)
+
+
+def test_batches_by_length_save_padding():
+    """Micro-batches are as wide as their longest sentence, rounded up to a multiple of eight."""
+    batch = ragged(0)
+    parts = Execution(by_length=True).parts(batch, 8, 20)
+    widths = [part.masked.shape[1] for part in parts]
+    assert widths == [min(-(-int(part.lengths.max()) // 8) * 8, 20) for part in parts] == sorted(widths)
+    assert widths[0] < 20
+    assert torch.cat([part.targets for part in parts]).bincount().equal(batch.targets.bincount())
+
+
+def test_micro_batches_have_few_shapes():
+    """Also if no sentence of a batch has the maximal length."""
+    shapes = {
+        (part.masked.shape, part.lengths is None)
+        for step in range(20)
+        for part in Execution(by_length=True).parts(ragged(step).narrowed(), 8, 20)
+    }
+    assert shapes == {((8, width), False) for width in (8, 16, 20)}
+
+
+def test_bfloat16_products_train_float32_weights():
+    """The loss stays close, is not the same, and falls; weights and moments keep their precision."""
+    rough, exact = losses(Execution(autocast=True), torch.float32), losses(PLAIN, torch.float32)
+    assert rough == pytest.approx(exact, rel=0.02)
+    assert rough != exact
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "valid"),
-    [("optimiser", "adam", "adamw or sgd"), ("schedule", "cosine", "linear or constant")],
+    "algorithm", ["adversarial", "trace-penalty", "sharpen-after", "sam", "mask-rate", "dropout"]
 )
-def test_unknown_settings_say_what_is_valid(name, value, valid):
-    with pytest.raises(ParameterError, match=f"Unknown {name} '{value}'; choose {valid}"):
-        Optimisation(**{"steps": 1, "batch": 1, "lr": 1.0, name: value})
+def test_every_algorithm_trains_in_bfloat16_by_length(algorithm, tmp_path):
+    run = replace(trained(algorithm), execution=Execution(autocast=True, by_length=True))
+    assert len(Store(tmp_path).get(run).history) == 12
+
+
+def test_impossible_executions():
+    with pytest.raises(ParameterError, match="processes must be a whole number, at least 1; got 0"):
+        Execution(processes=0)
+    with pytest.raises(ParameterError, match="compiled needs by_length"):
+        Execution(compiled=True)
+
+
+def test_an_execution_is_reduced_to_what_the_shape_supports():
+    fast = Execution(autocast=True, compiled=True, by_length=True, processes=2)
+    assert fast.for_shape(EncoderShape(8, 2, 1, 16)) == fast
+    assert fast.for_shape(BiLSTMShape(8, 1)) == Execution(by_length=True, processes=2)
+    assert fast.eager_in_one_process() == Execution(autocast=True, by_length=True)
+
+
+# Processes
+
+
+def test_a_single_process_leads_and_averages_nothing():
+    assert ALONE.leads
+    assert ALONE.mean(0.1) == 0.1
+    assert not Process(rank=1, world=2).leads
+
+
+def test_two_processes_get_the_same_mean(tmp_path):
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        means = list(pool.map(_mean_of_two, range(2), [str(tmp_path / "meeting")] * 2))
+    assert means == [(0.1 + 0.4) / 2] * 2
+
+
+def _mean_of_two(rank, meeting):
+    distributed.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=2)
+    mean = Process(rank, 2).mean([0.1, 0.4][rank])
+    distributed.destroy_process_group()
+    return mean

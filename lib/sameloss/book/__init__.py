@@ -1,17 +1,11 @@
-"""Pages: how a chapter begins and ends, what it costs, how the book is built and scaled out.
-
-Here stands what every chapter calls, the estimate before and the record after a computation, the build
-of notebooks and HTML, and the grid of many runs. The book may import everything; nothing imports the
-book. No result is computed here that a study could compute.
-"""
+"""What chapters call, cost estimates, records, the build of notebooks and HTML, and grids of runs."""
 
 import gc
 import warnings
 
-# Libraries and figures make many objects and hardly any garbage: as often as is usual, looking for it takes
-# a third of the time of a page's imports.
+# Imports create many objects and hardly any garbage: at the default threshold, collecting it takes a third
+# of a page's import time.
 gc.set_threshold(20_000)
 
-# A library's progress bar asks for the widgets of a notebook, which no page can show, and where there are
-# none, it names a folder of this machine.
+# tqdm warns where ipywidgets is missing, with a path of this machine; no page can show widgets anyway.
 warnings.filterwarnings("ignore", message="IProgress not found")

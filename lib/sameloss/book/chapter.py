@@ -1,4 +1,4 @@
-"""What every chapter does: begin with checked parameters, show tables, say where numbers come from."""
+"""What chapters call: `begin`, `close`, verdicts, tables."""
 
 import gc
 import inspect
@@ -27,14 +27,14 @@ from sameloss.studies.verdict import chance_in_words
 
 
 def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
-    """Begin a chapter: check its parameters, say what it costs, compute what it reads and is missing.
+    """Begin a chapter: check its parameters, announce its cost, compute its missing runs.
 
-    Bad parameters end the notebook with one sentence.
+    Invalid parameters end the notebook with one sentence.
 
     Args:
-        namespace: the notebook's `globals()`. The first call takes every name that the cells above assigned
-            for a parameter; a later one, in a notebook at work, reads the same names again.
-        study: that the page is of.
+        namespace: the notebook's `globals()`. Names assigned above the first call are its parameters; later
+            calls read the same names again.
+        study: the page's study.
         name: of the page.
 
     """
@@ -43,7 +43,7 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     use_style()
     show_for_any_screen()
     names = namespace.get("_parameters") or tuple(parameters_in(namespace))
-    page = study.open(name, {given: namespace[given] for given in names})
+    page = study.open(name, {parameter: namespace[parameter] for parameter in names})
     namespace["_parameters"] = names
     if book_root() is None:
         print(
@@ -52,16 +52,16 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
         )
     print(announce(page))
     compute_all(page.store, page.runs(), page.config.workers)
-    gc.freeze()  # what is loaded stays: a kernel that looks through all of it for garbage ends a second later
+    gc.freeze()  # skips what is loaded in garbage collection: the kernel exits a second earlier
     return page
 
 
 def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
-    """End a chapter: say where its numbers come from and what they took, offer its data, and how to go on.
+    """End a chapter: provenance and cost of its runs, its data, a command to try.
 
     Args:
         page: from `begin`.
-        data: the table that a reader can save.
+        data: table offered for download.
 
     """
     runs = page.runs()
@@ -74,19 +74,19 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
 
 
 def example_of(page: Page[Any]) -> str:
-    """Return the command that executes a page with one parameter changed."""
-    known = (f" -p {name} {of.example}" for name, of in page.parameters.items() if of.example)
-    return f"papermill chapters/{page.name}.ipynb out.ipynb{next(known, '')}"
+    """A command that executes a page with one parameter changed."""
+    options = (f" -p {name} {p.example}" for name, p in page.parameters.items() if p.example)
+    return f"papermill chapters/{page.name}.ipynb out.ipynb{next(options, '')}"
 
 
 def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
-    """Show paper beside ours and beside recorded runs, and what chance alone would give; return the verdicts.
+    """Display the verdicts of this page and of records beside the paper; return this page's.
 
     Each claim is glued as `verdict-<id>` for the prose.
 
     Args:
         page: whose claims are shown.
-        home: whether this is the page of all verdicts; rows lead there, or from there to their page.
+        home: whether this is the page of all verdicts, whose rows link to chapters instead of vice versa.
 
     """
     verdicts = page.verdicts()
@@ -95,19 +95,19 @@ def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
         return verdicts
     evidence = page.evidence(verdicts)
     for row in verdicts.itertuples():
-        said = verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
-        glue(f"verdict-{row.id}", HTML(said), display=False)
+        sentence = verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
+        glue(f"verdict-{row.id}", HTML(sentence), display=False)
     display(HTML(verdict_table.table(verdicts, evidence, page.topics, home)))
     display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
     return verdicts
 
 
 def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
-    """Glue what the book found: `findings`, the same as `findings-front` for the first page, and counts.
+    """Glue the table `findings`, the same as `findings-front` for the front page, and counts.
 
     Args:
         answers: to the questions of Part I, from `same_loss.tables.findings`.
-        statements: of all studies, see `statement.statement_table`.
+        statements: of all studies, from `statement.statement_table`.
 
     """
     glue("findings", HTML(verdict_table.findings(answers)), display=False)
@@ -119,31 +119,31 @@ def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
 def _show_sentence(
     shell: InteractiveShell, kind: type, fault: BookError, traceback: Any, tb_offset: int | None = None
 ) -> list[str]:
-    """Let a fault of ours end the notebook with its sentence instead of a traceback."""
+    """Show one sentence instead of a traceback for the book's own errors."""
     lines = [f"{kind.__name__}: {fault}"]
     shell._showtraceback(kind, fault, lines)
     return lines
 
 
 def show_source(thing: Callable) -> Code:
-    """Display the source of a library function, so that it stands beside its equation."""
+    """Display the source of a library function."""
     return Code(inspect.getsource(thing), language="python")
 
 
 def render(table: pd.DataFrame, decimals: int = 2) -> Styler:
-    """Show a table without its index, by the names readers know; numbers rounded, gaps as a dash."""
+    """Style a table: display names, rounded numbers, a dash for NaN, no index."""
     table = table.map(lambda value: display_name(value) if isinstance(value, str) else value)
     table = table.rename(columns=column_head)
     formats = {}
     for column, numbers in table.select_dtypes("float").items():
         large_counts = numbers.abs().max() >= 1000 and (numbers.dropna() % 1 == 0).all()
-        formats[column] = f"{{:z,.{0 if large_counts else decimals}f}}"  # and no sign of a zero
-    name = sha256(table.to_csv().encode()).hexdigest()[:8]  # not a random one: the same table, the same page
-    styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # as the theme expects
-    styled = styled.hide(axis="index").format_index(escape="html", axis="columns")  # a reader's own words
+        formats[column] = f"{{:z,.{0 if large_counts else decimals}f}}"  # z: no negative zero
+    name = sha256(table.to_csv().encode()).hexdigest()[:8]  # deterministic, unlike the default
+    styled = table.style.set_uuid(name).set_table_attributes('class="dataframe"')  # class of the theme
+    styled = styled.hide(axis="index").format_index(escape="html", axis="columns")  # may contain user input
     return styled.format(formats, na_rep="–", thousands=",", escape="html")
 
 
 def scientific(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """Write a column of tiny numbers as powers of ten."""
+    """Format a column of tiny numbers in scientific notation."""
     return table.assign(**{column: table[column].map(lambda number: f"{number:.0e}" if number else "0")})

@@ -1,4 +1,4 @@
-"""What a page costs: an estimate before, the record after; and the tables of the page on costs."""
+"""Estimated and measured costs of runs, and the tables of the page on costs."""
 
 import json
 from collections.abc import Iterable
@@ -29,24 +29,21 @@ from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu", "paper")
-"""Presets whose estimate is for an H200."""
+"""Presets estimated for an H200."""
 
 
 def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
-    """Say what the missing runs will cost; refuse what is out of all proportion.
+    """Estimate the cost of missing runs, in one sentence; refuse above `max_hours`.
 
-    What is refused depends on the runs alone, on the hours that they take a reference core or GPU. How long
-    they take this machine is measured, and only told.
+    The limit is on hours of a reference core or GPU, so that it depends on the runs alone. The time on this
+    machine is only reported.
 
     Args:
-        page: its store and its limits count.
-        runs: what is to be computed, with all that it reads; what the page reads where None.
-
-    Returns:
-        One sentence.
+        page: with the store and the limit.
+        runs: to be computed with their ancestors; None: those of the page.
 
     Raises:
-        ParameterError: where the reference's hours are above `max_hours`.
+        ParameterError: above `max_hours`.
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
@@ -70,23 +67,23 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
 
 
 def reference_seconds(run: Run) -> float:
-    """Return what a run takes the reference core, or where there is a GPU an H200."""
+    """Estimated seconds on the reference core, or with a GPU on an H200."""
     if best_device() != "cuda":
         return run.effort
     return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
 
 
 def _at_once(page: Page[Any]) -> int:
-    """Return how many runs are computed at once: workers that share a core make none of them faster."""
+    """Runs computed at once: more workers than cores do not speed anything up."""
     return min(page.config.workers or usable_workers(), usable_workers())
 
 
 def _here(missing: list[Run], cores: int) -> str:
-    """Say what that takes on the cores of this machine, where nothing else needs them."""
+    """Estimated time on the idle cores of this machine."""
     if best_device() == "cuda":
         return ""
     seconds = [reference_seconds(run) for run in missing]
-    least = max(sum(seconds) / cores, *seconds)  # the longest run is not shared
+    least = max(sum(seconds) / cores, *seconds)  # a single run is not parallel
     fastest, slowest = (_duration(factor * least / 3600) for factor in core_factors())
     time = fastest if fastest == slowest else f"{fastest} to {slowest}"
     return f"; here, {cores} at once ({device_name()}): {time}"
@@ -102,7 +99,7 @@ def _duration(hours: float) -> str:
 
 
 def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
-    """Return what finished runs, and all that they read, took, by stage and device."""
+    """Time and memory of finished runs and their ancestors, by stage and device."""
     manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
     table = pd.DataFrame(
         [(m["parameters"]["run"], m["device"], m["wall_s"], m["peak_memory_bytes"] / 1e9) for m in manifests],
@@ -113,36 +110,36 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
-    """Return stage by stage what the finished runs of each page took."""
+    """Time and memory of the finished runs of each page, by stage and device."""
     tables = [measured(page.store, page.runs()).assign(chapter=page.name) for page in pages]
     computed = pd.concat([table for table in tables if len(table)], ignore_index=True)
     return computed[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
 
 
 def by_part(page: Page[Any]) -> pd.DataFrame:
-    """Return what the parts of a page's record take, in the order in which they are computed.
+    """Cost of a record by part, in the order of computation; shared runs count in the first part only.
 
     Returns:
-        One row a part: `part`, the number of its `runs` and of those `finished`; core-hours `told` and `took`
-        of the finished ones, and `left`, told of the others. What an earlier part has is not counted again.
+        One row per part: `part`; number of `runs` and of `finished` ones; core-hours estimated (`told`) and
+        measured (`took`) of those, and estimated of the others (`left`).
 
     """
     rows, seen = [], set[Path]()
-    for name, asked in page.parts().items():
+    for name, part in page.parts().items():
         runs, missing = (
-            [run for run in some if page.store.folder(run) not in seen]
-            for some in (with_ancestors(asked), page.store.missing(asked))
+            [run for run in group if page.store.folder(run) not in seen]
+            for group in (with_ancestors(part), page.store.missing(part))
         )
         seen |= set(map(page.store.folder, runs))
         done = list(filter(page.store.has, runs))
-        told, left = (sum(map(reference_seconds, some)) / 3600 for some in (done, missing))
+        told, left = (sum(map(reference_seconds, group)) / 3600 for group in (done, missing))
         took = sum(page.store.manifest(run)["wall_s"] for run in done) / 3600
         rows += [(name, len(runs), len(done), told, took, left)] if runs else []
     return pd.DataFrame(rows, columns=["part", "runs", "finished", "told", "took", "left"])
 
 
 def parts_in_words(page: Page[Any]) -> str:
-    """Return what is left of a record here, in all and part by part in the order of `by_part`."""
+    """What is left of a record, in all and by part."""
     parts, cores = by_part(page), _at_once(page)
     lines = [
         f"  {row.part}: {row.finished} of {row.runs} runs"
@@ -154,7 +151,7 @@ def parts_in_words(page: Page[Any]) -> str:
 
 
 def totals(stages: pd.DataFrame) -> pd.DataFrame:
-    """Return what all stages of a page took together, from `by_page`."""
+    """Sums of `by_page` over stages."""
     pages = stages.groupby(["chapter", "device"], sort=False, as_index=False)
     return pages.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})
 
@@ -163,10 +160,10 @@ def totals(stages: pd.DataFrame) -> pd.DataFrame:
 
 
 def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame:
-    """Return, for each size, what its longest descent was estimated to take and what it took.
+    """Estimated and measured cost of each size's longest training.
 
-    `tokens_per_s` counts tokens of sentences, not padding; `utilisation` is the operations on them over
-    those of this device's matrix products in the same time (%), unknown for runs of another device.
+    `tokens_per_s` excludes padding. `utilisation` (%) is relative to this device's measured matrix
+    multiplication throughput; unknown for runs of another device.
     """
     rows = []
     replicates = list(experiment.replicates())
@@ -196,16 +193,16 @@ def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame
 
 
 def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
-    """Return the mean number of tokens of sentences that a pre-training sees."""
+    """Mean sentence length (tokens) of a pre-training corpus."""
     batch = store.get(run.corpus).batch(0, 0, sentences)
     return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
 
 
 def preset_costs(store: Store) -> pd.DataFrame:
-    """Return what all comparisons of each preset take: estimated before, and measured where they were run.
+    """Cost of all comparisons of Part I at each preset.
 
-    The estimate is of the pre-trainings, one after the other; `measured_h` are the core-hours (on a GPU
-    hours) of everything, from the store's manifests or from a record in `results/`.
+    `estimated_h`: hours of all pre-trainings in sequence. `measured_h`: core-hours (GPU-hours) of everything,
+    from the store or from a record in `results/`.
     """
     rows = []
     for name, experiment in PRESETS.items():
@@ -233,15 +230,15 @@ def preset_costs(store: Store) -> pd.DataFrame:
 
 
 def recorded_parts() -> pd.DataFrame:
-    """Return the parts of every record that tells them, from `costs.by_part`, with their `preset`."""
-    results_folder()  # of no book, which is not for want of a record
+    """`by_part` of every record of Part I, with its `preset`."""
+    results_folder()  # raises without a book
     tables = [recorded("parts", preset).assign(preset=preset) for preset in records()]
     table = pd.concat([table for table in tables if len(table)])
     return table[["preset", *table.columns.drop("preset")]]
 
 
 def size_table() -> pd.DataFrame:
-    """Return every transformer of every preset on the grammar: shape, and true number of parameters."""
+    """Shape and exact number of parameters of every transformer on the grammar."""
     rows = []
     for experiment in PRESETS.values():
         setup = experiment.setups[0]
@@ -254,7 +251,7 @@ def size_table() -> pd.DataFrame:
 
 
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
-    """Return the table that `benchmarks/<name>.py` recorded, and a line on where it ran."""
+    """Recorded table of `benchmarks/<name>.py`, and its provenance."""
     folder = results_folder()
     table = pd.read_csv(folder / f"benchmark_{name}.csv")
     record = json.loads((folder / f"benchmark_{name}.json").read_text())
@@ -272,13 +269,13 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
 
 
 def recorded_campaign() -> tuple[pd.DataFrame, str]:
-    """Return what `make campaign` recorded, one row a part, and what it found and where."""
+    """Recorded table of `make campaign`, and its provenance and findings."""
     record = pd.read_csv(results_folder() / "campaign.csv")
     days, devices, revisions = (
         ", ".join(record[name].drop_duplicates().astype(str)) for name in ("created", "device", "revision")
     )
-    found = "; ".join(record.found.dropna()) or "nothing was lost, and nothing was wrong in silence"
+    findings = "; ".join(record.found.dropna()) or "nothing was lost, and nothing was wrong in silence"
     return record[["what", "trials", "kills", "faults", "seconds"]], (
         f"Recorded on {days}, {devices}, source revision {revisions}: {record.trials.sum():,} trials, "
-        f"{record.kills.sum():,} kills and interruptions; {found}."
+        f"{record.kills.sum():,} kills and interruptions; {findings}."
     )

@@ -1,4 +1,4 @@
-"""Execute the chapters through papermill: those alone whose inputs have changed, two at a time."""
+"""Execute changed chapters with papermill, two at a time."""
 
 import io
 import os
@@ -18,19 +18,19 @@ from sameloss.store.processes import end_with_parent
 from sameloss.studies.drawing import NARROW_WANTED
 
 KERNELS = 2
-"""Chapters executed at once; each takes a core and 0.7 GB."""
+"""Chapters executed at once; each uses one core and 0.7 GB."""
 
 
 def execute(preset: str, force: bool = False, max_hours: float | None = None) -> None:
-    """Compute what the changed chapters read in one pool, then execute them.
+    """Compute the runs of all changed chapters in one pool, then execute the chapters.
 
     Args:
         preset: of all chapters.
-        force: whether to execute chapters that have not changed, too.
-        max_hours: that their runs may take, which chapters then find; the preset's limit where None.
+        force: whether to execute unchanged chapters too.
+        max_hours: limit on the runs; None: the preset's.
 
     Raises:
-        SystemExit: where a chapter ends in an error.
+        SystemExit: if a chapter ends in an error.
 
     """
     changed = {}
@@ -42,17 +42,17 @@ def execute(preset: str, force: bool = False, max_hours: float | None = None) ->
         else:
             print(f"── {page} ({preset}): unchanged", flush=True)
     if changed:
-        from sameloss.book.record import compute  # torch takes seconds that an unchanged book need not wait
+        from sameloss.book.record import compute  # imports torch, which takes seconds
 
         compute(preset, [page.stem for page in changed], max_hours)
         execute_all(changed)
 
 
 def execute_all(executions: dict[Path, Execution]) -> None:
-    """Execute chapters in processes of their own; after a fault let those that were handed out end.
+    """Execute chapters in parallel; after an error, let those in progress finish.
 
     Raises:
-        SystemExit: where a chapter ends in an error, or a process was killed.
+        SystemExit: if a chapter ends in an error, or a process was killed.
 
     """
     with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
@@ -73,33 +73,39 @@ def execute_all(executions: dict[Path, Execution]) -> None:
 
 
 def _begin() -> None:
-    """Tell the kernels that this process will start to use one core, and that they are for the book."""
+    """Set the environment of kernels: one core each, figures in both forms."""
     end_with_parent()
     os.environ.update({"OMP_NUM_THREADS": "1", NARROW_WANTED: "yes"})
 
 
 def execute_one(page: Path, execution: Execution) -> tuple[str, float, str | None]:
-    """Execute one chapter; its copy appears, with a record of the execution, only where that succeeds.
+    """Execute one chapter; its copy appears only on success.
 
     Returns:
-        What it printed, the seconds that it took, and what went wrong.
+        Printed text, seconds, and the error if any.
 
     """
     started, printed = time.perf_counter(), io.StringIO()
     target = copy_of(page)
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished.ipynb")
-    given = {} if execution.preset == DEFAULT else {"preset": execution.preset}
+    parameters = {} if execution.preset == DEFAULT else {"preset": execution.preset}
     fault = None
     try:
-        said = {"stdout_file": printed, "stderr_file": printed, "progress_bar": False}
-        quiet = ["--IPKernelApp.log_level=50"]
-        notebook = papermill.execute_notebook(page, unfinished, given, extra_arguments=quiet, **said)
+        notebook = papermill.execute_notebook(
+            page,
+            unfinished,
+            parameters,
+            extra_arguments=["--IPKernelApp.log_level=50"],
+            stdout_file=printed,
+            stderr_file=printed,
+            progress_bar=False,
+        )
         execution.write(notebook)
         nbformat.write(notebook, unfinished)
         unfinished.replace(target)
     except PapermillExecutionError as error:
         fault = f"ended with {error.ename}: {error.evalue}"
-    except RuntimeError as error:  # of the kernel: it did not start, or was killed
+    except RuntimeError as error:  # the kernel did not start, or was killed
         fault = f"lost its kernel, perhaps for want of memory ({error}); run this again to go on."
     return printed.getvalue(), time.perf_counter() - started, fault

@@ -1,8 +1,8 @@
-"""A grid of runs, checked before anything starts: language x size x number of seeds.
+"""Validate a grid of runs, language x size x number of seeds, before anything starts.
 
 python -m sameloss.book.grid preset=gpu sizes=5M,13M seeds=3
 
-prints as JSON what `lib/grid.smk` needs, or one sentence that says what is valid.
+prints the input of `lib/grid.smk` as JSON, or one sentence with what is valid.
 """
 
 import json
@@ -19,29 +19,26 @@ from sameloss.book.pages import open_page, study_of
 from sameloss.errors import BookError, ParameterError
 
 CHAPTER = "02_existence"
-"""Whose parameters the axes are."""
+"""Chapter executed in each cell."""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """The axes, each one value or several with commas between, and what all cells share.
-
-    `None` leaves a number to the preset.
-    """
+    """Axes, as values separated by commas, and common settings; `None` is the preset's value."""
 
     preset: str = "laptop"
     languages: str = "grammar"
-    sizes: str = "all"  # each of the preset's on the language
+    sizes: str = "all"  # all: each of the preset's
     seeds: str = "None"
     steps: str = "None"
     max_hours: str = "None"
-    workers: str = "1"  # runs that a cell computes at once
+    workers: str = "1"  # of each cell
     artifacts: str = "artifacts"
     out: str = "_build/grid"
 
     @property
     def folder(self) -> str:
-        """Return where the notebooks go; another length of training has a folder of its own.
+        """Folder of the notebooks, one per length of training.
 
         >>> Grid().folder, Grid(steps="500").folder
         ('_build/grid', '_build/grid/steps-500')
@@ -50,11 +47,11 @@ class Grid:
 
 
 def grid_of(words: Iterable[str]) -> Grid:
-    """Read words like `sizes=2M,5M`; numbers that all cells share are written in one way.
+    """Parse words such as `sizes=2M,5M`, and normalise numbers.
 
     Raises:
-        ParameterError: for a name that no grid has or that is given twice, for a number that no page takes,
-            and for a folder whose name is a pattern to Snakemake, is empty or has a tilde.
+        ParameterError: for an unknown or repeated name, an invalid number, and a folder name that is empty
+            or has a tilde or braces, which are a pattern to Snakemake.
 
     """
     known = [field.name for field in fields(Grid)]
@@ -74,27 +71,27 @@ def grid_of(words: Iterable[str]) -> Grid:
 
 
 def cells(grid: Grid) -> list[str]:
-    """Return the cells as `preset/language/size/seeds-N`, each one a chapter can be run with.
+    """Valid cells of the grid, as `preset/language/size/seeds-N`.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
-        StoreError: where the artifacts folder cannot be written.
+        StoreError: if the artifacts folder cannot be written.
 
     """
     shared = {name: _number(getattr(grid, name)) for name in ("steps", "max_hours", "workers")}
     shared |= {"preset": grid.preset, "artifacts": grid.artifacts}
-    found = []
+    names = []
     axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.seeds))
     for language, size, seeds in product(*axes):
         opened = open_page(CHAPTER, language=language, size=size, seeds=_number(seeds), **shared)
         replicates = list(opened.config.replicates())
         start, end = f"{opened.config.name}/{language}", f"seeds-{len(replicates)}"
-        found += [f"{start}/{one}/{end}" for one in replicates[0].models]
-    return list(dict.fromkeys(found))
+        names += [f"{start}/{model}/{end}" for model in replicates[0].models]
+    return list(dict.fromkeys(names))
 
 
 def _number(text: str) -> Any:
-    """Read a number, and leave anything else to the check of parameters."""
+    """Parse a number; other text is left to parameter validation."""
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)
@@ -102,15 +99,15 @@ def _number(text: str) -> Any:
 
 
 def main() -> None:
-    """Check the grid given on the command line."""
+    """Validate the grid on the command line."""
     try:
         grid = grid_of(sys.argv[1:])
-        told = {**asdict(grid), "folder": grid.folder, "cells": cells(grid)}
+        described = {**asdict(grid), "folder": grid.folder, "cells": cells(grid)}
     except BookError as fault:
         raise SystemExit(str(fault)) from None
-    # Chapters run in the book's folder, wherever Snakemake was called.
-    told["artifacts"] = str(Path(expanduser(grid.artifacts)).absolute())  # noqa: PTH111 - as in `Parameter`
-    print(json.dumps(told | {"workers": int(_number(grid.workers) or 1)}))
+    # Chapters run in the book's folder, wherever Snakemake was started.
+    described["artifacts"] = str(Path(expanduser(grid.artifacts)).absolute())  # noqa: PTH111 - as in `Parameter`
+    print(json.dumps(described | {"workers": int(_number(grid.workers) or 1)}))
 
 
 if __name__ == "__main__":

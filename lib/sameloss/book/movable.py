@@ -1,6 +1,6 @@
-"""Figures that a reader moves: the page carries their numbers, `_static/movable_<name>.js` draws them.
+"""Interactive figures: data in the page, drawn by `_static/movable_<name>.js`.
 
-Where no script runs, a sentence leads to the figures that stand still.
+Without scripts, a sentence refers to the static figures.
 """
 
 import json
@@ -27,13 +27,13 @@ FORM = """<div class="{kind} movable"><script type="application/json">{data}</sc
 {below}
 </div>"""
 
-TOLD = "<output></output>"
-"""Where a figure says what it shows."""
+OUTPUT = "<output></output>"
+"""Element in which a figure describes what it shows."""
 
 
 def _figure(kind: str, data: Any, **parts: str) -> HTML:
-    """Return a figure: its data, and the parts of its form."""
-    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a name cannot end the script
+    """Fill in `FORM`."""
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # no text can end the script element
     return HTML(FORM.format(kind=kind, data=text, **parts))
 
 
@@ -51,24 +51,21 @@ def _table(*heads: str) -> str:
 
 
 def _short(numbers: Any, digits: int = 6) -> list[Any]:
-    """Return numbers as nested lists, with so many significant digits."""
+    """Nested lists of numbers, with `digits` significant digits."""
     array = np.asarray(numbers, float)
     return np.reshape([float(f"{number:.{digits}g}") for number in array.ravel()], array.shape).tolist()
 
 
 class Panel(NamedTuple):
-    """Runs that a reader can choose to see together."""
+    """A selectable set of runs."""
 
     checkpoints: pd.DataFrame  # with `seed`, `step`, `kl_mean` (nats), `trace`, and accuracies (%) by task
     tasks: Sequence[str]
-    by: str = "size"  # the column that tells models apart
+    by: str = "size"  # column that identifies a model
 
 
 def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
-    """Return accuracies of all runs at one KL, which is that of a line to drag; its panels by name.
-
-    The line begins at the smallest KL that all runs reach.
-    """
+    """Accuracies of all runs at the KL of a movable line, initially the smallest that all runs reach."""
 
     def runs(panel: Panel) -> list[dict[str, Any]]:
         ordered = panel.checkpoints.sort_values("step", kind="stable")
@@ -91,7 +88,7 @@ def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
         controls=_choice("runs", "panel")
         + _choice("task", "task")
         + _slider("KL of the line", "kl", 'min="0" max="1000" step="1"')
-        + TOLD,
+        + OUTPUT,
         size="640 320",
         label="Accuracy against KL by run; numbers follow",
         below=_table("model", "accuracy there (%), mean", "lowest to highest run", "runs that reach it"),
@@ -99,7 +96,7 @@ def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
 
 
 def movable_growth(panels: Mapping[str, Grown]) -> HTML:
-    """Return what one would choose at each step after growing, and what it would be worth; runs by name."""
+    """The operator that one would choose at each step after growing, and its final KL."""
     data = {
         name: {
             "operators": [[operator.name, operator.filling] for operator in grown.operators],
@@ -117,7 +114,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
         controls=_choice("runs", "panel")
         + _choice("shallow model", "seed")
         + _slider("steps after growing", "look")
-        + TOLD,
+        + OUTPUT,
         size="640 340",
         label="Final KL against KL at a step; numbers follow",
         below=_table("at this step", "this shallow model", "mean of all"),
@@ -125,7 +122,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
 
 
 def movable_landscape(run: Landscape) -> HTML:
-    """Return SGD on Chapter 3's loss of two parameters, from the run's first start."""
+    """SGD on the two-parameter loss of Section 3, from the run's first initial point."""
     curve = manifold_of(run.population(), 120)
     return _figure(
         "sgd-landscape",
@@ -143,12 +140,12 @@ def movable_landscape(run: Landscape) -> HTML:
         '<button type="button">other draws</button>',
         size="420 420",
         label="SGD over minimisers; its end is told below",
-        below=f"<p>{TOLD}</p>",
+        below=f"<p>{OUTPUT}</p>",
     )
 
 
 def movable_lists(tables: Tables) -> HTML:
-    """Return what one token attends to along the exact flow, in every kind of sequence, by read-out."""
+    """Attention of one token along the exact flow, by kind of sequence and read-out."""
     column = tables.settings.task.column(1.0)
     data = {
         "rules": column.rules,
@@ -169,7 +166,7 @@ def movable_lists(tables: Tables) -> HTML:
         "lists",
         data,
         still="the figures above show the same flows",
-        controls=_choice("read-out", "readout") + _slider("time", "time") + TOLD,
+        controls=_choice("read-out", "readout") + _slider("time", "time") + OUTPUT,
         size="640 340",
         label="Attention in every kind of sequence; numbers follow",
         below=_table("now", ""),
@@ -177,10 +174,10 @@ def movable_lists(tables: Tables) -> HTML:
 
 
 def movable_phase(flows: pd.DataFrame) -> HTML:
-    """Return which noise one filter has learnt to ignore, after every step.
+    """Accuracy of one filter under every noise setting, after every step.
 
     Args:
-        flows: one row a k (`noise`), `multiplier` of σ and `step`, with the `accuracy`.
+        flows: `accuracy` by k (`noise`), `multiplier` of σ and `step`.
 
     """
     indexed = flows[flows.step > 0].set_index(["multiplier", "noise", "step"]).accuracy.sort_index()
@@ -195,7 +192,7 @@ def movable_phase(flows: pd.DataFrame) -> HTML:
             "accuracy": _short(accuracy, 4),
         },
         still="the tables of colours above show three of its steps",
-        controls=_slider("steps", "look") + TOLD,
+        controls=_slider("steps", "look") + OUTPUT,
         size="640 300",
         label="Accuracy by rows and strength of noise",
         below=_table("at this step", "settings"),

@@ -1,7 +1,7 @@
-"""The book's notebooks: which there are, their executed copies, and what decides an execution, as one hash.
+"""The book's notebooks, their executed copies, and the fingerprint of an execution.
 
-Two executions of one fingerprint may differ in times that they print, and in nothing else. What is in the
-run store does not count: a run's key is made of what decides its result.
+Executions with the same fingerprint differ only in printed times. It does not cover the run store, whose keys
+already cover everything that a result depends on.
 """
 
 import hashlib
@@ -19,55 +19,54 @@ from sameloss.store.location import SOURCE
 EXECUTED = Path("_build/executed")
 
 DEFAULT = "laptop"
-"""The preset that chapters have without being told."""
+"""Preset of chapters without parameters."""
 
 OWN = "sameloss"
-"""The name of our record in a notebook's metadata."""
+"""Key of the execution in a notebook's metadata."""
 
 VERSIONS = Path("constraints.txt")
 
 RESULTS = Path("results")
 POOL = RESULTS / "runs"
-"""What runs of all presets found, in small. A chapter computes the same without it."""
+"""Recorded runs of all presets, without weights; chapters compute the same without them."""
 
 
 def toc_files() -> list[Path]:
-    """Return the book's files in the order of `_toc.yml`, the front page first."""
+    """Files of the book in the order of `_toc.yml`, the front page first."""
     toc = yaml.safe_load(Path("_toc.yml").read_text())
     names = [toc["root"]] + [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
     return [next(p for s in (".ipynb", ".md") if (p := Path(name + s)).exists()) for name in names]
 
 
 def notebooks() -> list[Path]:
-    """Return the chapters that are notebooks."""
+    """Chapters that are notebooks."""
     return [path for path in toc_files() if path.suffix == ".ipynb"]
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
-    """Yield the cells that a kernel runs."""
     return (cell for cell in notebook.cells if cell.cell_type == "code")
 
 
 def copy_of(page: Path) -> Path:
-    """Return where the executed copy of a chapter is, or will be."""
+    """Path of the executed copy of a chapter."""
     return EXECUTED / page
 
 
 @dataclass(frozen=True)
 class Execution:
-    """What decided an executed copy, and from which revision it is."""
+    """Inputs of an executed copy: preset, fingerprint and source revision."""
 
     preset: str
     fingerprint: str
     revision: str
 
     def write(self, notebook: nbformat.NotebookNode) -> None:
-        """Record the execution in its notebook."""
+        """Write to the metadata of the notebook."""
         notebook.metadata[OWN] = asdict(self)
 
 
 def execution_of(page: Path) -> Execution | None:
-    """Return what the executed copy of a chapter records; None where there is none, or half of one."""
+    """Execution of a chapter's copy; None if missing or incomplete."""
     try:
         recorded = nbformat.read(copy_of(page), as_version=4).metadata.get(OWN)
     except (FileNotFoundError, NotJSONError):
@@ -75,10 +74,10 @@ def execution_of(page: Path) -> Execution | None:
     return Execution(**recorded) if recorded else None
 
 
-def forget_execution(notebook: nbformat.NotebookNode) -> None:
-    """Remove what tells one execution from another with the same outputs: its record, times and folders.
+def strip_metadata(notebook: nbformat.NotebookNode) -> None:
+    """Remove what differs between executions with the same outputs: metadata, times, and standard error.
 
-    Warnings and progress go, too: no page shows them, and they would name folders of this machine.
+    Warnings and progress bars name folders of this machine, and no page shows them.
     """
     kept = {name: notebook.metadata[name] for name in ("kernelspec", "jupytext") if name in notebook.metadata}
     notebook.metadata = nbformat.from_dict({**kept, "language_info": {"name": "python"}})
@@ -92,13 +91,12 @@ def forget_execution(notebook: nbformat.NotebookNode) -> None:
 
 
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
-    """Return a hash for each chapter: of its source, the preset, the library, recorded tables, versions."""
+    """Hash of each chapter: its source, preset, library, recorded tables and versions of packages."""
     shared = _hash(_shared(preset))
     return {page: _hash([shared.encode(), *_source(page)]) for page in pages}
 
 
 def _shared(preset: str) -> Iterator[bytes]:
-    """Yield what decides every chapter."""
     yield preset.encode()
     library = (path for path in SOURCE.rglob("*") if path.suffix in (".py", ".txt"))
     recorded = (path for path in RESULTS.rglob("*") if not path.is_relative_to(POOL))
@@ -109,7 +107,7 @@ def _shared(preset: str) -> Iterator[bytes]:
 
 
 def _source(page: Path) -> Iterator[bytes]:
-    """Yield what decides what a notebook gives: type, source, tags and figure captions of its cells."""
+    """Type, source, tags and figure captions of a notebook's cells."""
     for cell in nbformat.read(page, as_version=4).cells:
         kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
         for part in (cell.cell_type, cell.source.strip(), json.dumps(kept, sort_keys=True)):
@@ -117,7 +115,7 @@ def _source(page: Path) -> Iterator[bytes]:
 
 
 def _hash(parts: Iterable[bytes]) -> str:
-    """Return a hash in which the parts cannot flow into each other."""
+    """Hash of a sequence, which depends on where its parts begin and end."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(hashlib.sha256(part).digest())

@@ -1,8 +1,7 @@
-"""Results, computed and made the committed ones: executed notebooks, and in `results/` what runs found.
+"""Committed results: executed notebooks, recorded runs (`results/runs`) and tables of long presets.
 
-That is all runs in small, and the tables of presets that take too long. A record grows over days and
-machines. Its runs are computed part by part; what is finished is kept in one pool for all presets, and a
-store that has nothing takes it from there.
+A record can grow over days and machines: it is computed part by part, finished runs are kept in
+`results/runs`, and every store can take them from there.
 """
 
 from collections.abc import Iterable
@@ -21,14 +20,14 @@ from sameloss.book.notebooks import (
     copy_of,
     execution_of,
     fingerprints,
-    forget_execution,
     notebooks,
+    strip_metadata,
 )
 from sameloss.book.pages import all_studies, open_page
 from sameloss.store.location import SOURCE, UNCOMMITTED, UNKNOWN, revision, source_checkout, uncommitted
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import WithRecord, forget_others, record_runs, take_recorded
+from sameloss.store.recording import WithRecord, prune_record, record_runs, take_recorded
 from sameloss.store.store import Run, Store, write_atomically
 from sameloss.studies.drawing import WIDE
 from sameloss.studies.page import Page
@@ -38,20 +37,20 @@ from sameloss.studies.same_loss.pages import PRESETS as PART_I_PRESETS
 from sameloss.studies.same_loss.pages import RecordPage
 
 PART_I = "verdicts"
-"""The page whose record is of all comparisons of Part I."""
+"""The page with the record of all comparisons of Part I."""
 
 
 def compute(preset: str, chapters: Iterable[str] | None = None, max_hours: float | None = None) -> None:
-    """Compute what is missing of all runs that some chapters (all where None) read, in one pool.
+    """Compute the missing runs of chapters in one pool of workers.
 
     Args:
         preset: of all chapters.
-        chapters: by name.
-        max_hours: that it may take; the preset's limit where None.
+        chapters: by name; None: all.
+        max_hours: limit on the runs; None: the preset's.
 
     Raises:
-        ParameterError: for a preset that is none, or would take longer than it may.
-        StoreError: where the runs cannot be stored.
+        ParameterError: for an unknown preset, or above the limit.
+        StoreError: if runs cannot be stored.
 
     """
     book = open_page("costs", preset=preset, max_hours=max_hours)
@@ -65,15 +64,15 @@ FRONT_CHAPTER, FRONT_FIGURE = Path("chapters/02_existence.ipynb"), Path("images/
 
 
 def adopt() -> None:
-    """Make the executed notebooks the committed ones, free of traces of this machine.
+    """Make the executed notebooks the committed ones, without traces of this machine.
 
     Raises:
-        SystemExit: where the tree has changes that are not committed, or a notebook was executed at
-            another revision, with another preset, or not at all.
-        StoreError: where git does not know this folder.
+        SystemExit: if the tree has uncommitted changes, or a notebook was executed at another revision,
+            with another preset, or not at all.
+        StoreError: if this folder is not a git repository.
 
     """
-    refuse_uncommitted()
+    require_committed()
     here = revision(Path())
     for page, fingerprint in fingerprints(notebooks(), DEFAULT).items():
         execution = execution_of(page)
@@ -86,19 +85,19 @@ def adopt() -> None:
             )
     for page in notebooks():
         notebook = nbformat.read(copy_of(page), as_version=4)
-        forget_execution(notebook)
+        strip_metadata(notebook)
         write_atomically(page, (nbformat.writes(notebook) + "\n").encode())
     figure = front_figure(nbformat.read(FRONT_CHAPTER, as_version=4))
     FRONT_FIGURE.parent.mkdir(exist_ok=True)
     FRONT_FIGURE.write_bytes(figure)
 
 
-def refuse_unknown_source() -> None:
-    """Refuse to go on where nobody could tell from which source results come.
+def require_known_source() -> None:
+    """Require the source of results to be known.
 
     Raises:
-        SystemExit: where the library is not that of this folder.
-        StoreError: where git does not know this folder.
+        SystemExit: if the library is not this folder's.
+        StoreError: if this folder is not a git repository.
 
     """
     if source_checkout() != Path().resolve():
@@ -108,16 +107,15 @@ def refuse_unknown_source() -> None:
     revision(Path())
 
 
-def refuse_uncommitted() -> None:
-    """Refuse to go on where the present revision is not all that decides a result.
+def require_committed() -> None:
+    """Require results to be determined by the present revision.
 
     Raises:
-        SystemExit: where files have changed, or there are new ones in `lib` or `chapters`, or the library is
-            not that of this folder.
-        StoreError: where git does not know this folder.
+        SystemExit: for changed files, new ones in `lib` or `chapters`, or a library of another folder.
+        StoreError: if this folder is not a git repository.
 
     """
-    refuse_unknown_source()
+    require_known_source()
     files = uncommitted(Path(), "lib", "chapters")
     if files:
         others = f" and {len(files) - 1} more" if len(files) > 1 else ""
@@ -127,7 +125,7 @@ def refuse_uncommitted() -> None:
 
 
 def front_figure(notebook: nbformat.NotebookNode) -> bytes:
-    """Return the picture of the cell that is named `fig-existence`."""
+    """The figure named `fig-existence`, as SVG."""
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == "fig-existence":
             return next(o.data[WIDE].encode() for o in cell.outputs if WIDE in o.get("data", {}))
@@ -135,35 +133,33 @@ def front_figure(notebook: nbformat.NotebookNode) -> bytes:
 
 
 def check(preset: str) -> None:
-    """Refuse, before anything is computed, what `adopt` and `keep` would refuse afterwards.
+    """Check the preconditions of `adopt` and `keep` before anything is computed.
 
     Raises:
-        SystemExit: where the tree, or the source of a finished run, was not committed.
+        SystemExit: if the tree, or the source of a finished run, is not committed.
 
     """
-    refuse_uncommitted()
+    require_committed()
     book = open_page("costs", preset=preset)
-    refuse_uncommitted_runs(book.store, book.runs())
+    require_committed_runs(book.store, book.runs())
 
 
 def keep(preset: str) -> None:
-    """Add to the pool what the finished runs of all pages found at a preset, but for the models' weights.
-
-    Runs that no page asks for any more, at any preset, are removed from it.
+    """Record all finished runs of a preset without model weights; remove runs that no page reads any more.
 
     Raises:
-        SystemExit: where the source of a finished run was not committed.
+        SystemExit: if the source of a finished run is not committed.
 
     """
-    refuse_unknown_source()
+    require_known_source()
     book = open_page("costs", preset=preset)
-    refuse_uncommitted_runs(book.store, book.runs())
-    forget_others(POOL, [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()])
+    require_committed_runs(book.store, book.runs())
+    prune_record(POOL, [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()])
     print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
 def take() -> None:
-    """Put the pool in the store, where there is nothing of it: it need not be computed again."""
+    """Copy recorded runs that the store lacks into it."""
     print(f"Taken from {POOL}: {take_recorded(POOL, open_page('costs').store)} runs.")
 
 
@@ -175,32 +171,29 @@ def record(
     finished: bool = False,
     dry_run: bool = False,
 ) -> None:
-    """Compute everything that has a record at a preset, or one page's, and write its tables to `results/`.
-
-    What the pool has is taken as computed, and what is finished is added to it part by part.
+    """Compute the record of a preset part by part, and write its tables to `results/`.
 
     Args:
-        preset: to be recorded.
-        page: that is recorded; all where None.
-        max_hours: that a part may take; the preset's limit where None.
-        finished: whether to compute nothing, keep what is finished and write the tables of finished parts.
-        dry_run: whether to compute and write nothing, and say what is left.
+        preset: to record.
+        page: to record; None: all with a record.
+        max_hours: limit on each part; None: the preset's.
+        finished: whether to compute nothing, and record the finished parts only.
+        dry_run: whether to compute and write nothing, and list what is left.
 
     Raises:
-        SystemExit: where the tree, or the source of a finished run, was not committed.
-        ParameterError: for a preset that is none, a page that has no record, or what would take longer than
-            it may.
+        SystemExit: if the tree, or the source of a finished run, is not committed.
+        ParameterError: for an unknown preset, a page without a record, or above the limit.
 
     """
     if not dry_run:
-        refuse_uncommitted()
+        require_committed()
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
     if dry_run:
         for opened in pages:
             opened.store = WithRecord(opened.store, POOL)
     else:
         take_recorded(POOL, pages[0].store)
-        refuse_uncommitted_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
+        require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
     for opened in pages:
         print(parts_in_words(opened), flush=True)
     if dry_run:
@@ -210,22 +203,22 @@ def record(
             if not finished:
                 print(f"{name}: {announce(opened, runs)}", flush=True)
                 compute_all(opened.store, runs, opened.config.workers)
-            if opened.name != PART_I:  # whose table has all; its loss curves would fill the pool
+            if opened.name != PART_I:  # its loss curves would be too large, and its table has everything
                 record_runs(opened.store, runs, POOL)
-    for opened in pages:  # not before: a table that has changed makes the tree another
+    for opened in pages:  # last, since changed tables make the tree dirty
         _write(opened)
 
 
 def recorded_pages(preset: str) -> tuple[str, ...]:
-    """Return the pages that have a record of their own at a preset; that of Part I first."""
+    """Pages with a record at a preset, that of Part I first."""
     choose("preset", preset, MAX_HOURS)
     studies = [study for study in all_studies().values() if preset in study.presets]
-    names = [name for study in studies for name, plan in study.plans.items() if plan.recorded]
+    names = [name for study in studies for name, spec in study.specs.items() if spec.recorded]
     return ((PART_I,) if preset in PART_I_PRESETS else ()) + tuple(names)
 
 
 def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
-    """Open a page that has a record, where it has one."""
+    """Open a page with a record."""
     choose("page", name, recorded_pages(preset))
     page = open_page(name, preset=preset, max_hours=max_hours)
     if name != PART_I:
@@ -234,7 +227,7 @@ def _open(name: str, preset: str, max_hours: float | None) -> Page[Any]:
 
 
 def _write(page: Page[Any]) -> None:
-    """Write the tables of what is finished, if anything is."""
+    """Write the tables of a record, if anything is finished."""
     runs = page.runs()
     if not runs or not all(map(page.store.has, runs)):
         print(f"{page.name}: nothing is finished, and nothing written.")
@@ -245,15 +238,14 @@ def _write(page: Page[Any]) -> None:
     print(f"Recorded in {write_record(tables, origin, folder)}.")
 
 
-def refuse_uncommitted_runs(store: Store, runs: list[Run]) -> None:
-    """Refuse results whose source nobody can look up.
+def require_committed_runs(store: Store, runs: list[Run]) -> None:
+    """Require the source of finished runs to be committed.
 
     Raises:
-        SystemExit: naming how many there are.
+        SystemExit: with the number of runs for which it is not.
 
     """
-    found = uncommitted_runs(store, runs)
-    if found:
+    if found := uncommitted_runs(store, runs):
         wrong = f'"revision": "({UNKNOWN}|.*{UNCOMMITTED})"'
         raise SystemExit(
             f"{len(found)} finished runs come from source that was not committed or is unknown; remove their "

@@ -1,7 +1,6 @@
-"""Stage what Jupyter Book reads, and render it where it has changed.
+"""Stage the input of Jupyter Book, and render it if it has changed.
 
-As an extension of Sphinx, this module says what goes beyond the book's configuration: narrow figures, and no
-scripts that ask for a server.
+This module is also a Sphinx extension: it adds narrow figures and removes scripts that need a server.
 """
 
 import hashlib
@@ -16,29 +15,29 @@ import nbformat
 from docutils.nodes import document
 from sphinx.application import Sphinx
 
-from sameloss.book.notebooks import VERSIONS, code_cells, copy_of, forget_execution, toc_files
+from sameloss.book.notebooks import VERSIONS, code_cells, copy_of, strip_metadata, toc_files
 from sameloss.studies.drawing import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
 RENDERED = Path("_build/html.sha256")
-"""What the HTML was rendered from; it is there while that HTML is whole."""
+"""Hash of the input of the HTML; exists only while the HTML is complete."""
 
 PAGES = (
     *("_config.yml", "_toc.yml", "references.bib", "README.md", "_static/book.css", "_static/favicon.svg"),
     *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists", "phase")),
 )
-"""What is read beside the pages of the contents; of the README its sections on running."""
+"""Input besides the pages of `_toc.yml`; of the README, its sections on running."""
 
 
 def html(committed: bool) -> None:
-    """Render the book where it has changed, and print where it is.
+    """Render the book if it has changed, and print its path.
 
     Args:
-        committed: whether the committed notebooks are shown, or the executed ones.
+        committed: whether to render the committed notebooks instead of the executed ones.
 
     Raises:
-        SystemExit: where a notebook is not fit to be shown, or anything gives a warning.
+        SystemExit: for a notebook with errors or missing outputs, or any warning.
 
     """
     stage(committed)
@@ -50,12 +49,12 @@ def html(committed: bool) -> None:
 
 
 def stage(committed: bool) -> None:
-    """Lay out pages and notebooks; a file whose content stays is not touched, so Sphinx need not read it."""
+    """Write the input of Sphinx; unchanged files keep their time stamps, so that Sphinx skips them."""
     wanted = {STAGE / path: content for path, content in _contents(committed)}
     for path in [path for path in STAGE.rglob("*") if path.is_file()]:
         if path not in wanted:
             path.unlink()
-            shutil.rmtree(HTML, ignore_errors=True)  # Sphinx would leave the page that is no more
+            shutil.rmtree(HTML, ignore_errors=True)  # Sphinx would keep the page of a deleted file
     for path, content in wanted.items():
         if not path.exists() or path.read_bytes() != content:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -63,7 +62,7 @@ def stage(committed: bool) -> None:
 
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
-    """Yield each file that Sphinx reads; a notebook and the narrow forms of its figures."""
+    """Files that Sphinx reads: pages, notebooks, and narrow forms of figures."""
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
@@ -77,8 +76,8 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
-    """Fold code that does not teach behind a label; refuse a notebook with an error or without outputs."""
-    forget_execution(notebook)
+    """Fold plumbing code behind a label; refuse a notebook with errors or missing outputs."""
+    strip_metadata(notebook)
     for cell in code_cells(notebook):
         if any(output.output_type == "error" for output in cell.outputs):
             raise SystemExit(f"{path}: a cell ended in an error; execute the chapter again.")
@@ -98,11 +97,11 @@ FOLDED = {
     "Markdown(": "Code of this sentence",
     "record_in_words(": "Code of this sentence",
 }
-"""What a cell has in it that only shows what the library computed, and the label it is folded behind."""
+"""Text in cells that only display results, and the label they are folded behind."""
 
 
 def folded_behind(cell: nbformat.NotebookNode) -> str | None:
-    """Return the label that a cell's code is folded behind; None for what teaches, and stays in sight."""
+    """Label that a cell's code is folded behind; None to leave it visible."""
     tags = cell.metadata.get("tags", [])
     if "parameters" in tags or "injected-parameters" in tags:
         return "Parameters of this chapter"
@@ -110,12 +109,11 @@ def folded_behind(cell: nbformat.NotebookNode) -> str | None:
         return "Code of this figure"
     if "show_source(" in cell.source or {"remove-cell", "hide-cell"} & set(tags):
         return None
-    found = (label for text, label in FOLDED.items() if text in cell.source)
-    return next(found, "Code" if "hide-input" in tags else None)
+    labels = (label for text, label in FOLDED.items() if text in cell.source)
+    return next(labels, "Code" if "hide-input" in tags else None)
 
 
 def _staged_hash() -> str:
-    """Return a hash of all that decides the HTML."""
     digest = hashlib.sha256(VERSIONS.read_bytes())
     for path in sorted(path for path in STAGE.rglob("*") if path.is_file()):
         digest.update(str(path).encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -128,16 +126,16 @@ def _all_pages_exist() -> bool:
 
 
 def render() -> None:
-    """Read the pages that have changed and write all, since any may show another's titles and numbers.
+    """Run Sphinx: read changed pages, write all, since each may show titles and numbers of others.
 
     Raises:
-        SystemExit: at a warning.
+        SystemExit: for any warning.
 
     """
     if not RENDERED.exists():
-        shutil.rmtree(DOCTREES, ignore_errors=True)  # or what a failed build has read would not warn again
+        shutil.rmtree(DOCTREES, ignore_errors=True)  # or pages read by a failed build would not warn again
     RENDERED.unlink(missing_ok=True)
-    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # or each build warns of frozen modules
+    os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")  # silences a warning about frozen modules
     from jupyter_book.sphinx import build_sphinx
 
     folder = STAGE.absolute()
@@ -164,10 +162,10 @@ def render() -> None:
 # The extension of Sphinx
 
 FOLDER = Path("_static/narrow")
-"""Where the narrow forms of figures are, named as MyST-NB names the wide ones."""
+"""Folder of narrow forms, named as MyST-NB names the wide ones."""
 
 FRONT_TITLE = "An executable reproduction"
-"""Of the front page; its heading is the book's title, which follows anyway."""
+"""Title of the front page, followed by the book's title."""
 
 _IMAGE = re.compile(r'<img [^>]*src="([./]*)_images/([0-9a-f]{64}\.svg)"[^>]*>')
 
@@ -177,13 +175,13 @@ _THEBE = re.compile(
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
-    """Take part in the writing of each page, after all others."""
+    """Sphinx extension: process each page after all other extensions."""
     app.connect("html-page-context", _finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
-    """Take out the narrow forms of a notebook's figures, which MyST-NB cannot show, by their files."""
+    """Remove the narrow forms of figures, which MyST-NB cannot show, and return them by path."""
     shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
     return {FOLDER / _name(data[WIDE]): data.pop(NARROW).encode() for data in shown if NARROW in data}
 
@@ -193,10 +191,7 @@ def _name(svg: str) -> str:
 
 
 def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
-    """Show each figure as the screen wants it; give the front page a title.
-
-    And drop the scripts of sphinx-thebe, told by their file or their text, which would run code elsewhere.
-    """
+    """Add narrow figures, remove the scripts of sphinx-thebe, and set the title of the front page."""
     context["script_files"] = [
         script
         for script in context["script_files"]
@@ -209,7 +204,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
 
 
 def _for_any_screen(image: re.Match[str], source: Path) -> str:
-    """Put the narrow form of an image beside it, where there is one."""
+    """Wrap an image and its narrow form, if any, in a `<picture>`."""
     up, name = image.groups()
     if not (source / FOLDER / name).exists():
         return image[0]

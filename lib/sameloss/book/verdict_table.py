@@ -1,8 +1,4 @@
-"""Verdicts as readers meet them: a badge, a sentence's words, one table with its picture, the answers.
-
-The picture is a forest plot in the rows of the table: effects and intervals on one scale, the paper's number
-as a tick.
-"""
+"""HTML of verdicts: badges, sentences, and tables with a forest plot in their rows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,19 +11,19 @@ from matplotlib.ticker import MaxNLocator
 from sameloss.studies.statement import Judgement
 from sameloss.studies.verdict import Topic, Verdict, in_unit, strongest
 
-WIDTH, LINE, MARGIN = 150, 14, 8  # of a row's drawing, of one interval in it, at its sides, in pixels
+WIDTH, LINE, MARGIN = 150, 14, 8  # pixels: of a drawing, of one interval in it, at its sides
 
 
 @dataclass(frozen=True)
 class Scale:
-    """What is drawn from the left to the right."""
+    """Horizontal axis of a forest plot."""
 
     low: float
     high: float
 
     @classmethod
     def of(cls, numbers: Iterable[float]) -> "Scale":
-        """Return a scale with zero and all the numbers on it; gaps are passed over.
+        """Scale that covers zero and all numbers, ignoring NaN.
 
         >>> Scale.of([2.0, float("nan"), -1.0])
         Scale(low=-1.0, high=2.0)
@@ -37,18 +33,17 @@ class Scale:
         return cls(low, high if high > low else low + 1)
 
     def __call__(self, number: float) -> float:
-        """Return where a number is, in pixels."""
-        share = (number - self.low) / (self.high - self.low)
-        return round(MARGIN + (WIDTH - 2 * MARGIN) * share, 1)
+        """Position of a number, in pixels."""
+        fraction = (number - self.low) / (self.high - self.low)
+        return round(MARGIN + (WIDTH - 2 * MARGIN) * fraction, 1)
 
     def ticks(self) -> list[float]:
-        """Return a few round numbers on the scale."""
         ticks = MaxNLocator(4).tick_values(self.low, self.high)
         return [float(tick) for tick in ticks if self.low <= tick <= self.high]
 
 
 def axis(scale: Scale) -> str:
-    """Return the drawing of a scale with its numbers."""
+    """SVG of a scale with tick labels."""
     marks = "".join(
         f'<line x1="{scale(tick)}" x2="{scale(tick)}" y1="14" y2="18"/>'
         f'<text x="{scale(tick)}" y="10">{tick:g}</text>'
@@ -59,13 +54,13 @@ def axis(scale: Scale) -> str:
 
 
 def intervals(scale: Scale, rows: pd.DataFrame, published: float, label: str) -> str:
-    """Return the drawing of one claim: an interval a row, and the paper's number.
+    """Forest plot of one claim as SVG: one interval per source, and the published value.
 
     Args:
         scale: shared by claims of one unit.
-        rows: `ours`, `low`, `high` and `source`; recorded ones are full points, those of a page open.
-        published: the paper's number; a gap where it has none.
-        label: what a reader who does not see it is told.
+        rows: `ours`, `low`, `high` and `source`; filled points for records, open ones for a page.
+        published: NaN if there is none.
+        label: alternative text.
 
     """
     height = LINE * len(rows) + 2
@@ -102,23 +97,22 @@ LOOKS: dict[str, tuple[str, str]] = {
     Judgement.FAILS: ("against", "✗"),
     Judgement.UNTESTED: ("open", "–"),
 }
-"""The class of a verdict's badge in `book.css`, and its icon: colour is never alone."""
+"""CSS class and icon of a verdict's badge: meaning never depends on colour alone."""
 
 
 def badge(verdict: str) -> str:
-    """Return a verdict as icon and word."""
     kind, icon = LOOKS[verdict]
     return f'<span class="badge-verdict {kind}"><span aria-hidden="true">{icon}</span> {verdict}</span>'
 
 
 def verdict_in_words(row: Any, unit: str) -> str:
-    """Return a badge, whether what is not decided is at least above zero, and the effect."""
+    """Badge and effect; marks an undecided effect above zero."""
     undecided = " (above zero)" if row.verdict == Verdict.NOT_DECIDED and row.low > 0 else ""
     return f"{badge(row.verdict)}{undecided} {effect_in_words(row, unit)}".rstrip()
 
 
 def effect_in_words(row: Any, unit: str) -> str:
-    """Return an effect with its interval; nothing where there is none.
+    """Effect with its interval; empty if NaN.
 
     >>> effect_in_words(pd.Series({"ours": 1.0, "low": -0.5, "high": 2.0}), "accuracy points")
     '+1.00 (-0.50 to 2.00)'
@@ -129,7 +123,7 @@ def effect_in_words(row: Any, unit: str) -> str:
 
 
 def sentence(rows: pd.DataFrame, unit: str) -> str:
-    """Return what all sources say of one claim, for the prose: the strongest with its numbers.
+    """Verdict of one claim for prose: the strongest source with its numbers, and sources that differ.
 
     Args:
         rows: of one claim, from `verdict.side_by_side`.
@@ -137,35 +131,32 @@ def sentence(rows: pd.DataFrame, unit: str) -> str:
 
     """
     best = strongest(rows).iloc[0]
-    said = verdict_in_words(best, unit) + ("" if pd.isna(best.low) else f" {unit}")
+    words = verdict_in_words(best, unit) + ("" if pd.isna(best.low) else f" {unit}")
     if len(rows) == 1:
-        return said
+        return words
     others = (row for row in rows.itertuples() if row.source != best.source)
     differ = [f"{row.source}: {row.verdict}" for row in others if row.verdict != best.verdict]
-    return f"{said} <small>[{'; '.join([str(best.source), *differ])}]</small>"
+    return f"{words} <small>[{'; '.join([str(best.source), *differ])}]</small>"
 
 
 def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic], home: bool) -> str:
-    """Return paper beside ours: grouped by question, one row a claim, a column a source, and a picture.
+    """Table of verdicts by question: one row per claim, one column per source, and a forest plot.
 
     Args:
         verdicts: from `verdict.verdict_table`.
         evidence: the same claims, from `verdict.side_by_side`.
-        topics: questions with their claims; claims of none of them stand at the end.
-        home: whether this is the page of all verdicts; rows lead there, or from there to their chapter.
+        topics: questions with their claims.
+        home: whether this is the page of all verdicts, whose rows link to chapters instead of vice versa.
 
     """
     sources = list(dict.fromkeys(evidence.source))
     heads = ["claim", "effect", "paper", *map(str, sources)]
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in heads)
-    question_of = {claim.id: topic.question for topic in topics for claim in topic.claims}
-    asked = verdicts.id.map(question_of).fillna("Claims")
     body = []
-    for question in dict.fromkeys([*question_of.values(), "Claims"]):
-        group = verdicts[asked == question]
-        if len(group):
-            wide = f'<th colspan="{len(heads)}" scope="colgroup">{escape(question)}</th>'
-            body.append(f'<tr class="topic">{wide}</tr>')
+    for topic in topics:
+        group = verdicts[verdicts.id.isin([claim.id for claim in topic.claims])]
+        wide = f'<th colspan="{len(heads)}" scope="colgroup">{escape(topic.question)}</th>'
+        body.append(f'<tr class="topic">{wide}</tr>')
         for unit, same in group.groupby("unit", sort=False):
             drawn = evidence[evidence.id.isin(same.id)]
             scale = Scale.of([*drawn.ours, *drawn.low, *drawn.high, *same.paper])
@@ -178,7 +169,7 @@ def table(verdicts: pd.DataFrame, evidence: pd.DataFrame, topics: Sequence[Topic
 
 
 def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], home: bool) -> str:
-    """Return one claim: what it says, its picture, the paper's number, and what each source says."""
+    """Row of one claim: text, forest plot, published value, and verdict of each source."""
     there = f"{row.page if home else 'verdicts'}.html#claim-{row.id}"
     paper, by_source = in_unit(row.paper, row.unit), {own.source: own for own in rows.itertuples()}
     told = [f"{source} {effect_in_words(own, row.unit) or own.verdict}" for source, own in by_source.items()]
@@ -195,12 +186,11 @@ def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], hom
 
 
 def findings(answers: pd.DataFrame, folder: str = "") -> str:
-    """Return what was found as a table: question, language, badge, and the effect that answers it.
+    """Table of findings: question, badge, effect and language.
 
     Args:
-        answers: one row a question and language, with `question`, `page`, `language`, `direction`, `size`,
-            `effect` and `published`.
-        folder: where the chapters are, seen from the page that shows it, such as `chapters/`.
+        answers: `question`, `page`, `language`, `direction`, `size`, `effect` and `published`.
+        folder: relative path to the chapters, such as `chapters/`.
 
     """
     rows = []
@@ -215,10 +205,10 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
 
 
 def counted(verdicts: pd.Series) -> str:
-    """Return how often each verdict was given, as a sentence's words.
+    """Count of each verdict, in words.
 
     >>> counted(pd.Series(["holds", "holds", "holds as corrected"]))
     'holds 2, holds as corrected 1'
     """
-    found = verdicts.value_counts()
-    return ", ".join(f"{word} {found[word]}" for word in LOOKS if word in found.index)
+    counts = verdicts.value_counts()
+    return ", ".join(f"{word} {counts[word]}" for word in LOOKS if word in counts.index)

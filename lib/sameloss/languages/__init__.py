@@ -1,9 +1,9 @@
 """Distributions over sentences with exactly known conditionals.
 
-A language samples sentences and knows Pr(x_t | x_-t), so the best possible loss is a number and not a
-guess. Here stand the protocol that all languages follow, the hidden Markov model, grammars and causal
-models in folders of their own, and what is asked of any language: masked sentences, labels of its tasks,
-its entropy, its calibration. A language knows no model that is trained on it and no run that stores it.
+A language samples sentences and computes Pr(x_t | x_-t), so the lowest possible loss is known exactly. The
+folder has the protocol of all languages, three families of them (grammars, hidden Markov models,
+autoregressive transformers), and functions of any language: masked sentences, task labels, entropies,
+calibration. Languages do not depend on the models that are trained on them or on stored runs.
 """
 
 from sameloss.languages.autoregressive import TeacherSpec

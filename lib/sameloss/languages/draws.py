@@ -1,5 +1,6 @@
-"""Draws from many distributions at once: alias tables, and probabilities from a Dirichlet."""
+"""Random draws: alias tables for many discrete distributions at once, and Dirichlet distributions."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,19 +11,18 @@ from torch import Tensor
 
 
 class AliasTables(NamedTuple):
-    """Many distributions, whose outcomes are numbered through: those of owner k start at `first[k]`."""
+    """Many discrete distributions with consecutively numbered outcomes: those of k start at `first[k]`."""
 
-    first: Int[Tensor, " owner"]
-    outcomes: Float[Tensor, " owner"]  # how many each has
+    first: Int[Tensor, " distribution"]
+    outcomes: Float[Tensor, " distribution"]  # number of outcomes of each
     keep: Float[Tensor, " outcome"]
     shift: Int[Tensor, " outcome"]  # from an outcome to its alias
 
     def draw(self, kinds: Int[Tensor, " draw"], uniform: Float[Tensor, " draw"]) -> Int[Tensor, " draw"]:
-        """Draw an outcome of each owner in `kinds`: a column, then its own outcome or its alias.
+        """Draw an outcome of each distribution in `kinds`.
 
-        Each draw takes one float64 number uniform in [0, 1); the numbers are overwritten.
-        `index_select` and the sum in place of a choice are several times faster than what is more
-        usual, and this is where sampling spends its time.
+        Each draw takes one float64 number from [0, 1), which is overwritten. `index_select`, and a sum in
+        place of `torch.where`, are several times faster than indexing, and sampling spends its time here.
         """
         scaled = uniform.mul_(self.outcomes.index_select(0, kinds))
         column = scaled.long()
@@ -30,16 +30,11 @@ class AliasTables(NamedTuple):
         aliased = scaled.frac_() >= self.keep.index_select(0, at)
         return at.add_(self.shift.index_select(0, at).mul_(aliased))
 
-    def to(self, device: torch.device) -> "AliasTables":
-        """Copy the tables to a device."""
-        return AliasTables(*(table.to(device) for table in self))
-
 
 def alias_table(probabilities: list[float]) -> tuple[list[float], list[int]]:
-    """Make the columns `keep` and `alias` of one distribution (Vose 1991).
+    """Build the alias table of one distribution (Vose 1991): columns `keep` and `alias`.
 
-    Each column keeps its own outcome with probability `keep` and else gives `alias`; short columns
-    are filled up from long ones.
+    A uniformly drawn column yields its own outcome with probability `keep`, and otherwise its `alias`.
 
     >>> alias_table([0.25, 0.75])
     ([0.5, 1.0], [1, 1])
@@ -56,43 +51,37 @@ def alias_table(probabilities: list[float]) -> tuple[list[float], list[int]]:
         if keep[high] < 1:
             short.append(long.pop())
     for k in short + long:
-        keep[k] = 1.0  # what rounding left
+        keep[k] = 1.0  # up to rounding
     return keep, alias
 
 
-def alias_tables(owner: Int[Tensor, " outcome"], weights: Float[Tensor, " outcome"]) -> AliasTables:
-    """Make the tables of many distributions, whose outcomes lie together in order of their owner."""
-    count = owner.bincount()
-    first = count.cumsum(0) - count
-    parts = [alias_table(part.tolist()) for part in weights.split(count.tolist())]
-    keep = [kept for part, _ in parts for kept in part]
-    shift = [other - own for _, part in parts for own, other in enumerate(part)]
-    return AliasTables(first, count.double(), weights.new_tensor(keep), owner.new_tensor(shift))
+def alias_tables(distributions: Sequence[Float[Tensor, " _outcome"]]) -> AliasTables:
+    """Build the tables of several distributions."""
+    tables = [alias_table(weights.tolist()) for weights in distributions]
+    keep = [probability for column, _ in tables for probability in column]
+    shift = [alias - own for _, column in tables for own, alias in enumerate(column)]
+    new = distributions[0].new_tensor
+    count = new([len(column) for column, _ in tables], dtype=torch.long)
+    return AliasTables(count.cumsum(0) - count, count.double(), new(keep), new(shift, dtype=torch.long))
 
 
-SMALL = -40.0
-"""Logarithm below which a Gamma quantile is its power law to the last digit."""
+LOG_SMALL = -40.0
+"""Log quantile below which the power law of the Gamma distribution is exact in float64."""
 
 
 def dirichlet(
     rng: np.random.Generator, shape: tuple[int, ...], concentration: float
 ) -> Float[np.ndarray, "*row column"]:
-    """Draw rows from the symmetric Dirichlet distribution: normalised quantiles of the Gamma.
+    """Draw rows from the symmetric Dirichlet distribution, as normalised Gamma quantiles.
 
-    A generator's own draws reject, so that a small change of the concentration changes all later
-    numbers. Here the uniform numbers do not depend on the concentration. The logarithm of a small
-    quantile, that of (u Γ(a + 1))^(1/a), cannot underflow.
+    NumPy's sampler uses rejection, so a small change of the concentration would change all later numbers.
+    Here the uniform numbers do not depend on it. Small quantiles, (u Γ(a + 1))^(1/a), are kept as logarithms,
+    which cannot underflow.
 
     >>> dirichlet(np.random.default_rng(0), (2, 3), 0.01).sum(1)
     array([1., 1.])
     """
-    uniform = np.maximum(rng.random(shape), 2.0**-54)  # zero has no logarithm
+    uniform = np.maximum(rng.random(shape), 2.0**-54)  # avoids log(0)
     small = (np.log(uniform) + gammaln(concentration + 1)) / concentration
-    quantile = np.maximum(gammaincinv(concentration, uniform), np.exp(SMALL - 1))
-    return softmax(np.where(small < SMALL, small, np.log(quantile)), axis=-1)
-
-
-def tables_of_rows(rows: Float[Tensor, "row column"]) -> AliasTables:
-    """Return one table for each row of a matrix of weights."""
-    owner = torch.arange(len(rows), device=rows.device).repeat_interleave(rows.shape[1])
-    return alias_tables(owner, rows.flatten())
+    quantile = np.maximum(gammaincinv(concentration, uniform), np.exp(LOG_SMALL - 1))
+    return softmax(np.where(small < LOG_SMALL, small, np.log(quantile)), axis=-1)

@@ -1,7 +1,7 @@
-"""What every language of the book offers: sentences, exact conditionals, and labels of its tasks."""
+"""The protocol of all languages: sentences, exact conditionals, and labels of downstream tasks."""
 
 from collections.abc import Iterable, Iterator
-from typing import Literal, NamedTuple, Protocol, get_args, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,41 +14,39 @@ MASK = 0
 
 
 class Sentences(NamedTuple):
-    """Sentences of at most `seq` tokens; what stands at or after a sentence's length is ignored."""
+    """A batch of sentences; tokens beyond a sentence's length are padding, and ignored."""
 
     tokens: Int[Tensor, "batch seq"]
     lengths: Int[Tensor, " batch"]
 
     @classmethod
     def joined(cls, parts: Iterable["Sentences"]) -> "Sentences":
-        """Join several sets of sentences, all of one width `seq`, into one."""
+        """Concatenate batches of the same width `seq`."""
         return cls(*(torch.cat(field) for field in zip(*parts, strict=True)))
 
     @property
     def inside(self) -> Bool[Tensor, "batch seq"]:
-        """Mark the places that come before the end of their sentence."""
+        """True at tokens, False at padding."""
         return torch.arange(self.tokens.shape[1], device=self.tokens.device) < self.lengths[:, None]
 
     def chunks(self, most: int) -> Iterator[tuple[Int[Tensor, " bucket"], Int[Tensor, "bucket length"]]]:
-        """Yield pieces of at most `most` sentences of one length: their rows, and tokens cut to this length.
+        """Group sentences by length, in chunks of at most `most`: yield their rows and unpadded tokens.
 
         Raises:
-            LanguageError: for a length that is more than the columns there are.
+            LanguageError: if a length exceeds the width of `tokens`.
 
         """
         longest, columns = int(self.lengths.max()) if len(self.lengths) else 0, self.tokens.shape[1]
         if longest > columns:
-            raise LanguageError(f"A sentence of {longest} tokens does not stand in {columns} columns.")
+            raise LanguageError(f"A sentence of {longest} tokens does not fit in {columns} columns.")
         for length in self.lengths.unique().tolist():
             for rows in (self.lengths == length).nonzero().squeeze(1).split(most):
                 yield rows, self.tokens[rows, :length].long()
 
     def rows(self, index: slice | Tensor) -> "Sentences":
-        """Select some of the sentences."""
         return Sentences(self.tokens[index], self.lengths[index])
 
     def to(self, device: torch.device | str) -> "Sentences":
-        """Copy tokens and lengths to a device."""
         return Sentences(self.tokens.to(device), self.lengths.to(device))
 
 
@@ -58,72 +56,67 @@ class Language(Protocol):
 
     @property
     def words(self) -> int:
-        """The number of words c of the vocabulary; [MASK] is not counted."""
+        """Vocabulary size c, without [MASK]."""
 
     @property
     def max_length(self) -> int:
-        """The number of tokens of the longest sentence."""
+        """Tokens of the longest sentence."""
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The names of the downstream tasks."""
+        """Names of the downstream tasks."""
 
     def classes(self, task: str) -> int:
-        """Return the number of classes of a task."""
+        """Number of classes of a task."""
 
     def sample(self, count: int, generator: torch.Generator) -> Sentences:
         """Draw independent sentences."""
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-        """Compute Pr(x_t = word + 1 | x_-t) for every position; places after a sentence's end hold zeros."""
+        """Compute Pr(x_t = word + 1 | x_-t) at every position; rows of padding are zero."""
 
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
-        """Compute log Pr(x) in nats; a masked token is summed out."""
+        """Compute log Pr(x) in nats; masked tokens are summed out."""
 
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Compute Pr(tokens | class) up to a factor for each sentence; all are zero where no class can be."""
+        """Compute Pr(tokens | class), up to a factor per sentence; a row is zero if no class is possible."""
 
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Compute Pr(class | x); a row sums to one less the mass of derivations without a class."""
+        """Compute Pr(class | x); a row sums to one minus the probability that x has no class."""
 
 
 @runtime_checkable
 class LanguageSpec(Protocol):
-    """What a language is built from: a frozen dataclass of plain values, which is part of a run's key."""
+    """The configuration of a language: a frozen dataclass of plain values, part of a run's key."""
 
     @property
     def words(self) -> int:
-        """The number of words c of the vocabulary; [MASK] is not counted."""
+        """Vocabulary size c, without [MASK]."""
 
     @property
     def max_length(self) -> int:
-        """The number of tokens of the longest sentence."""
+        """Tokens of the longest sentence."""
 
     def build(self) -> Language:
-        """Make the language."""
+        """Construct the language."""
+
+
+def check_task(language: Language, task: str) -> None:
+    """Raise a LanguageError for an unknown task."""
+    if task not in language.tasks:
+        choice = f"choose one of {', '.join(language.tasks)}" if language.tasks else "this language has none"
+        raise LanguageError(f"Unknown task {task!r}; {choice}.")
 
 
 def check_tokens(tokens: Int[Tensor, "batch seq"], words: int) -> None:
-    """Refuse token ids outside 0..words.
-
-    Raises:
-        LanguageError: naming one of them.
-
-    """
-    if not tokens.numel():
-        return
-    least, most = int(tokens.min()), int(tokens.max())
-    if least < 0 or most > words:
-        raise LanguageError(f"Token ids lie in 0..{words}; got {most if most > words else least}.")
+    """Raise a LanguageError unless all token ids lie in 0..words."""
+    wrong = tokens[(tokens < 0) | (tokens > words)]
+    if len(wrong):
+        raise LanguageError(f"Token ids lie in 0..{words}; got {int(wrong[0])}.")
 
 
 def check_possible(possible: Bool[Tensor, "bucket length"], rows: Int[Tensor, " bucket"]) -> None:
-    """Refuse sentences with an undefined conditional: those whose x_-t has probability zero.
-
-    Raises:
-        LanguageError: naming the first.
-
-    """
+    """Raise a LanguageError for the first sentence with Pr(x_-t) = 0, where the conditional is undefined."""
     if not possible.all():
         row, position = (~possible).nonzero()[0].tolist()
         raise LanguageError(
@@ -133,12 +126,12 @@ def check_possible(possible: Bool[Tensor, "bucket length"], rows: Int[Tensor, " 
 
 
 def substituted_conditionals(language: Language, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
-    r"""Compute Pr(x_t | x_-t) by its definition, one joint probability for each word (App. A.2).
+    r"""Compute Pr(x_t | x_-t) by its definition, from one joint probability per word (App. A.2).
 
     $$\Pr(x_t = w \mid x_{-t}) = \Pr(x_t = w, x_{-t}) / \sum_{w'} \Pr(x_t = w', x_{-t})$$
 
-    It is the slow reference for `Language.conditionals`, with words × positions times as much work. It is
-    defined for sentences without [MASK] or, where the language sums masks out, with any number of them.
+    A slow reference for `Language.conditionals`, at words × positions times its cost. Sentences may contain
+    [MASK] if the language can sum it out.
     """
     tokens, lengths = sentences
     log_joint = torch.full((*tokens.shape, language.words), -torch.inf, dtype=torch.float64)
@@ -150,57 +143,53 @@ def substituted_conditionals(language: Language, sentences: Sentences) -> Float[
     return log_joint.softmax(-1).nan_to_num(0.0)
 
 
-# Downstream labels of sentences, and what any classifier can reach (App. A.1).
+# Downstream labels, and the best accuracy any classifier can reach (App. A.1).
 
 LabelKind = Literal["likelihood", "posterior"]
 
 NO_LABEL = -1
-"""Label of a sentence that no class of the task can produce."""
+"""Label of a sentence that no class of the task can generate."""
 
 
 def labels(language: Language, sentences: Sentences, task: str, kind: LabelKind) -> Int[Tensor, " batch"]:
     """Label each sentence by its most probable hidden symbol.
 
-    The label `likelihood` is argmax_s Pr(tokens | s), as in the released code; for a grammar the tokens
-    are the first ones, as many as the task's span. The label `posterior` is argmax_s Pr(s | x).
+    The label `likelihood` is argmax_s Pr(tokens | s), as in the released code; a grammar scores only the
+    first tokens, as many as the task spans. The label `posterior` is argmax_s Pr(s | x).
 
     Returns:
-        0-based classes; `NO_LABEL` where every class has probability zero.
+        0-based classes; `NO_LABEL` if every class has probability zero.
 
     """
-    if kind not in get_args(LabelKind):
-        raise LanguageError(f"Unknown label kind {kind!r}; choose likelihood or posterior.")
     scores = getattr(language, kind)(sentences, task)
-    most, label = scores.max(1)
-    return label.where(most > 0, NO_LABEL)
+    best, label = scores.max(1)
+    return label.where(best > 0, NO_LABEL)
 
 
 class Ceilings(NamedTuple):
-    """What the labels of a task are like, as shares of sentences; `hidden` is the symbol that was there."""
+    """Statistics of a task's labels, as fractions of sentences; `hidden` is the true symbol."""
 
     classes: int
     likelihood_defined: float
-    likelihood_majority: float  # of the sentences with a label
+    likelihood_majority: float  # among labelled sentences
     posterior_majority: float
     hidden_majority: float
-    agreement: float  # of the two labels, where both are defined
-    bayes: float  # accuracy of the best guess of the hidden symbol: that of the posterior label
-    likelihood_accuracy: float  # of the likelihood label as a guess of the hidden symbol
+    agreement: float  # of the two labels, if both are defined
+    bayes: float  # accuracy of the posterior label as a guess of the hidden symbol, the best possible
+    likelihood_accuracy: float  # the same of the likelihood label
 
 
 def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
-    """Estimate majority shares and the Bayes ceiling of a task.
+    """Estimate majority fractions and the Bayes ceiling of a task.
 
     A label is a function of its sentence, so a perfect classifier reaches 100 %. Only the hidden symbol
-    itself has a lower ceiling, E max_s Pr(s | x). The mean is over the sentences in which the task has a
-    hidden symbol, weighted by its probability.
+    itself has a lower ceiling, E max_s Pr(s | x), where the mean is weighted by the probability that the
+    sentence has such a symbol.
     """
     posterior = language.posterior(sentences, task)
     likelihood = labels(language, sentences, task, "likelihood")
-    guess, defined = posterior.argmax(1), likelihood != NO_LABEL
-    covered = posterior.amax(1) > 0
-    hidden = posterior.sum()
-    found = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined
+    guess, defined, covered = posterior.argmax(1), likelihood != NO_LABEL, posterior.amax(1) > 0
+    correct = posterior.gather(1, likelihood.clamp(min=0)[:, None]).squeeze(1) * defined
 
     def majority(label: Tensor) -> float:
         return float(label.bincount().max() / len(label)) if len(label) else float("nan")
@@ -210,8 +199,8 @@ def ceilings(language: Language, sentences: Sentences, task: str) -> Ceilings:
         likelihood_defined=float(defined.double().mean()),
         likelihood_majority=majority(likelihood[defined]),
         posterior_majority=majority(guess[covered]),
-        hidden_majority=float(posterior.sum(0).max() / hidden),
+        hidden_majority=float(posterior.sum(0).max() / posterior.sum()),
         agreement=float((likelihood == guess)[defined & covered].double().mean()),
-        bayes=float(posterior.amax(1).sum() / hidden),
-        likelihood_accuracy=float(found.sum() / hidden),
+        bayes=float(posterior.amax(1).sum() / posterior.sum()),
+        likelihood_accuracy=float(correct.sum() / posterior.sum()),
     )

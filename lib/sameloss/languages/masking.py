@@ -1,4 +1,4 @@
-"""Masked sentences: what a model reads and what it has to predict (Section 2.1)."""
+"""Masked sentences: the input of a model and the word it has to predict (Section 2.1)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,24 +14,24 @@ from sameloss.languages.language import MASK, Sentences
 
 
 class Batch(NamedTuple):
-    """Masked sentences with the words behind their masks; one row has one [MASK] to predict (Section 2.1)."""
+    """Masked sentences and their targets: each row predicts the word behind one [MASK] (Section 2.1)."""
 
     masked: Int[Tensor, "batch seq"]
     positions: Int[Tensor, " batch"]
-    targets: Int[Tensor, " batch"]  # word - 1: an index into the logits
-    lengths: Int[Tensor, " batch"] | None  # None where all sentences fill `seq`
+    targets: Int[Tensor, " batch"]  # word - 1, an index into the logits
+    lengths: Int[Tensor, " batch"] | None  # None if there is no padding
 
     def rows(self, index: slice | Tensor) -> "Batch":
-        """Select some of the masked sentences."""
-        return self._each(lambda field: field[index])
+        return self._map(lambda field: field[index])
 
     def parts(self, size: int | None) -> list["Batch"]:
-        """Cut the masked sentences into parts of at most `size`, or into one part where it is None."""
-        every = range(0, len(self.targets), size or len(self.targets))
-        return [self.rows(slice(start, start + (size or len(self.targets)))) for start in every]
+        """Split into batches of at most `size` rows; None for a single one."""
+        count = len(self.targets)
+        size = size or count
+        return [self.rows(slice(start, start + size)) for start in range(0, count, size)]
 
     def narrowed(self) -> "Batch":
-        """Drop the columns that no sentence reaches, and the lengths where all sentences are full."""
+        """Drop columns that are all padding, and the lengths if no padding is left."""
         if self.lengths is None:
             return self
         width = int(self.lengths.max())
@@ -39,16 +39,15 @@ class Batch(NamedTuple):
         return self._replace(masked=self.masked[:, :width], lengths=self.lengths if padded else None)
 
     def to(self, device: torch.device | str) -> "Batch":
-        """Copy the masked sentences to a device."""
-        return self._each(lambda field: field.to(device))
+        return self._map(lambda field: field.to(device))
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         lengths = None if self.lengths is None else change(self.lengths)
         return Batch(change(self.masked), change(self.positions), change(self.targets), lengths)
 
 
 def padded(sentences: Sentences, seq: int) -> Sentences:
-    """Widen the tokens of sentences to `seq` columns, with zeros after each sentence's end.
+    """Pad the tokens of sentences with zeros to `seq` columns.
 
     >>> padded(Sentences(torch.tensor([[3, 1], [2, 9]]), torch.tensor([2, 1])), 3).tokens.tolist()
     [[3, 1, 0], [2, 0, 0]]
@@ -59,9 +58,9 @@ def padded(sentences: Sentences, seq: int) -> Sentences:
 
 
 def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> Batch:
-    """Mask each token with probability `rate`, and one of every sentence that would have none (App. E).
+    """Mask each token with probability `rate`, but at least one per sentence (App. E).
 
-    A sentence of k masks becomes k rows, each with one of the masked words as its target.
+    A sentence with k masks becomes k rows, one for each masked word as the target.
     """
     draws = torch.from_numpy(rng.random(tuple(sentences.tokens.shape))).to(sentences.tokens.device)
     draws = draws.where(sentences.inside, 2.0)
@@ -73,26 +72,21 @@ def mask_share(sentences: Sentences, rate: float, rng: np.random.Generator) -> B
 
 
 def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
-    """Mask one position of each sentence and keep the word behind it as the target.
+    """Mask one position of each sentence.
 
     Raises:
-        LanguageError: for a position outside of its sentence.
+        LanguageError: for a position outside its sentence.
 
     """
-    outside = (positions < 0) | (positions >= sentences.lengths)
-    if outside.any():
-        row = int(outside.nonzero()[0])
-        raise LanguageError(
-            f"Sentence {row} has {int(sentences.lengths[row])} tokens, numbered from 0; position "
-            f"{int(positions[row])} is none of them."
-        )
+    if ((positions < 0) | (positions >= sentences.lengths)).any():
+        raise LanguageError("Positions must lie in 0..length - 1 of their sentences.")
     tokens = sentences.tokens.long()
     targets = tokens.gather(1, positions[:, None]).squeeze(1) - 1
     return Batch(mask_one(tokens, positions), positions, targets, sentences.lengths).narrowed()
 
 
 def mask_one(tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, " batch"]) -> Int[Tensor, "batch seq"]:
-    """Replace the token at `positions` of each sentence by [MASK], which gives x_-t (Section 2.1).
+    """Replace the token at one position of each sentence by [MASK], giving x_-t (Section 2.1).
 
     >>> mask_one(torch.tensor([[3, 1, 2]]), torch.tensor([1]))
     tensor([[3, 0, 2]])

@@ -1,7 +1,7 @@
-"""How far a model is from the best possible loss: entropy, KL to the truth, loss (App. A.4).
+"""How far a model is from the best possible loss (App. A.4).
 
-The loss is H + KL: the entropy of the true conditional plus the divergence of the model from it.
-Both are computed from the exact conditionals, so no label is sampled.
+The loss is the entropy of the true conditionals plus the KL divergence of the model from them. Both are
+computed from the exact conditionals: no label is sampled.
 """
 
 import torch
@@ -12,14 +12,14 @@ from torch.nn import functional as F
 from sameloss.languages import Sentences, mask_one
 
 CHUNK = 2048
-"""Sentences that go through the model at once."""
+"""Sentences per forward pass."""
 
 
 @torch.no_grad()
 def divergences(
     model: nn.Module, sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> Float[Tensor, " batch"]:
-    r"""Compute the divergence of a model's predictions from the truth, for each sentence.
+    r"""Compute the KL divergence of the model's predictions from the truth, per sentence.
 
     It is the mean over positions t of
 
@@ -29,10 +29,10 @@ def divergences(
     Args:
         model: a masked language model, called as `model(masked, positions, lengths)`.
         sentences: unmasked sentences.
-        conditionals: Pr(. | x_-t) of every position.
+        conditionals: Pr(. | x_-t) at every position.
 
     Returns:
-        Nats a masked token, float64, on the CPU.
+        Nats per masked token, float64, on the CPU.
 
     """
     sentences, conditionals = sentences.to("cpu"), conditionals.cpu()
@@ -40,17 +40,16 @@ def divergences(
     for rows in torch.arange(len(total)).split(CHUNK):
         part = sentences.rows(rows)
         for position in range(int(part.lengths.max())):
-            there = (part.lengths > position).nonzero().squeeze(1)
-            truth = conditionals[rows[there], position]
-            predicted = log_predictions(model, part.rows(there), position)
-            # xlogy: a word of probability zero adds nothing.
-            kl = (torch.xlogy(truth, truth) - truth * predicted).sum(-1)
-            total[rows[there]] += kl / part.lengths[there]
+            long_enough = (part.lengths > position).nonzero().squeeze(1)
+            truth = conditionals[rows[long_enough], position]
+            predicted = _log_predictions(model, part.rows(long_enough), position)
+            kl = (torch.xlogy(truth, truth) - truth * predicted).sum(-1)  # xlogy(0, 0) = 0
+            total[rows[long_enough]] += kl / part.lengths[long_enough]
     return total
 
 
-def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Float[Tensor, "batch word"]:
-    """Return log f(x_-t) with the same position t masked in every sentence, float64, on the CPU."""
+def _log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Float[Tensor, "batch word"]:
+    """Compute log f(x_-t) with one position t masked in every sentence, float64, on the CPU."""
     device = next(model.parameters()).device
     tokens = sentences.tokens.long().to(device)
     positions = torch.full((len(tokens),), position, device=device)
@@ -60,22 +59,22 @@ def log_predictions(model: nn.Module, sentences: Sentences, position: int) -> Fl
     return logits.double().log_softmax(-1).cpu()
 
 
-# What a model is compared with: the bag of words.
-
-
 def bag_of_words_kl(
     fitted_to: tuple[Sentences, Float[Tensor, "batch seq word"]],
     sentences: Sentences,
     conditionals: Float[Tensor, "batch seq word"],
 ) -> float:
-    """Return the KL of the best bag of words: softmax regression on the counts of the other words.
+    """Compute the KL of a baseline, the best bag of words: softmax regression on counts of the other words.
 
     It has an intercept for each position and length, and is fitted to exact conditionals.
 
     Args:
-        fitted_to: sentences and their conditionals that it is fitted to.
-        sentences: others, on which its KL is measured (nats a masked token).
-        conditionals: of these.
+        fitted_to: training sentences and their conditionals.
+        sentences: test sentences.
+        conditionals: of the test sentences.
+
+    Returns:
+        Nats per masked token on the test sentences.
 
     """
     counts, truth, _ = _counts_of_others(*fitted_to)
@@ -84,27 +83,26 @@ def bag_of_words_kl(
 
     def loss() -> Tensor:
         solver.zero_grad()
-        found = -(truth * (counts @ weight).log_softmax(1)).sum(1).mean()
-        found.backward()
-        return found
+        cross_entropy = -(truth * (counts @ weight).log_softmax(1)).sum(1).mean()
+        cross_entropy.backward()
+        return cross_entropy
 
     with torch.enable_grad():
         solver.step(loss)
-    counts, truth, weights = _counts_of_others(sentences, conditionals)
+    counts, truth, token_weights = _counts_of_others(sentences, conditionals)
     predicted = (counts @ weight.detach()).log_softmax(1)
     kl = (torch.xlogy(truth, truth) - truth * predicted).sum(1)
-    return float((kl * weights).sum() / len(sentences.lengths))
+    return float((kl * token_weights).sum() / len(sentences.lengths))
 
 
 def _counts_of_others(
     sentences: Sentences, conditionals: Float[Tensor, "batch seq word"]
 ) -> tuple[Float[Tensor, "token feature"], Float[Tensor, "token word"], Float[Tensor, " token"]]:
-    """Return for each token the counts of the other words and its place, the truth, and 1 / length."""
-    tokens, lengths = sentences.tokens.long(), sentences.lengths
-    inside, longest, words = sentences.inside, tokens.shape[1], conditionals.shape[-1]
-    words_at = F.one_hot(tokens * inside, words + 1)[..., 1:].double()
-    others = words_at.sum(1, keepdim=True) - words_at
-    place = torch.arange(longest) + longest * (lengths[:, None] - 1)
-    places = F.one_hot(place, longest**2).double()
+    """Return each token's features (counts of the other words; place and length), truth, and 1 / length."""
+    inside, words = sentences.inside, conditionals.shape[-1]
+    one_hot = F.one_hot(sentences.tokens.long() * inside, words + 1)[..., 1:].double()
+    others = one_hot.sum(1, keepdim=True) - one_hot
+    seq, lengths = inside.shape[1], sentences.lengths[:, None]
+    places = F.one_hot(torch.arange(seq) + seq * (lengths - 1), seq**2).double()
     features = torch.cat([others, places], -1)
-    return features[inside], conditionals[inside], (1 / lengths.double())[:, None].expand_as(inside)[inside]
+    return features[inside], conditionals[inside], (1 / lengths.double()).expand_as(inside)[inside]

@@ -1,8 +1,8 @@
-"""The transformer encoder of the book: BERT's shape, pre-LN (the released code) or post-LN (App. B.1).
+"""The transformer encoder: BERT's shape, pre-LN (the released code) or post-LN (App. B.1).
 
-Pre-LN is the same function as HuggingFace's `RobertaPreLayerNormForMaskedLM`: normalised embeddings,
+Pre-LN computes the same function as HuggingFace's `RobertaPreLayerNormForMaskedLM`: normalised embeddings,
 pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embedding. Post-LN is
-`BertForMaskedLM`: each block ends in its LayerNorm, so there is no final one.
+`BertForMaskedLM`: each block ends in a LayerNorm, so there is no final one.
 """
 
 from dataclasses import dataclass
@@ -30,25 +30,18 @@ class EncoderShape(Shape):
     d_inter: int
 
     def __post_init__(self) -> None:
-        """Refuse what is no shape, and a width that the heads do not divide."""
         check_counts(self, "d_model", "heads", "layers", "d_inter")
         if self.d_model % self.heads:
             raise ParameterError(f"heads = {self.heads} does not divide d_model = {self.d_model}.")
 
     def build(
-        self,
-        words: int,
-        max_length: int,
-        seed: int | None = None,
-        norm: Norm = "pre",
-        dropout: float = 0.0,
+        self, words: int, max_length: int, seed: int | None = None, norm: Norm = "pre", dropout: float = 0.0
     ) -> "Encoder":
-        """Return a new encoder."""
         return Encoder(self, words, max_length, seed, norm, dropout)
 
     @property
     def matrix_parameters(self) -> int:
-        """Return the number of parameters of the attention's four matrices and the MLP's two, in all blocks.
+        """The parameters of attention's four matrices and the MLP's two, in all blocks.
 
         >>> EncoderShape(64, 1, 1, 256).matrix_parameters
         49152
@@ -56,11 +49,11 @@ class EncoderShape(Shape):
         return self.layers * (4 * self.d_model**2 + 2 * self.d_model * self.d_inter)
 
     def flops(self, words: int, length: float) -> float:
-        """Return the floating-point operations of a training step on one sentence with one mask.
+        """Count the floating-point operations of a training step on one sentence with one mask.
 
-        A product with a parameter takes 6: 2 forward and 4 backward. The blocks' matrices multiply every
-        token, but the last block needs only keys and values at all of them; the head reads the one masked
-        position. Attention adds 12 d T for each token and layer.
+        A parameter takes 6 per token that it multiplies: 2 forward and 4 backward. The blocks' matrices
+        multiply every token, but the last block needs only keys and values at all of them; the head reads
+        the one masked position. Attention adds 12 d T per token and layer.
         """
         spared = self.matrix_parameters // self.layers - 2 * self.d_model**2
         head = self.d_model * (self.d_model + words)
@@ -69,12 +62,11 @@ class EncoderShape(Shape):
         return float(6 * products + attention)
 
     def activations(self, length: int) -> int:
-        """Return roughly how many numbers a token leaves for the backward pass."""
         return self.layers * (12 * self.d_model + 3 * self.d_inter + 3 * self.heads * length)
 
 
 class Attention(nn.Module):
-    """Multi-head self-attention; one matrix makes the queries, keys and values of all heads."""
+    """Multi-head self-attention; one matrix computes the queries, keys and values of all heads."""
 
     def __init__(self, d_model: int, heads: int) -> None:
         super().__init__()
@@ -88,11 +80,11 @@ class Attention(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Mix the positions; the bias is added to the scores, and -inf in it hides padding."""
+        """Attend from all positions, or from `at`; the bias on the scores masks padding with -inf."""
         d, weight, offset = x.shape[-1], self.qkv.weight, self.qkv.bias
         q = F.linear(chosen(x, at), weight[:d], offset[:d]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         split = F.linear(x, weight[d:], offset[d:]).unflatten(-1, (2, self.heads, -1))
-        k, v = split.permute(2, 0, 3, 1, 4)  # each, and q: batch head seq d_head
+        k, v = split.permute(2, 0, 3, 1, 4)  # q, k, v: [batch, head, seq, d_head]
         scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
         weights = (scores if bias is None else scores + bias).softmax(-1)
         return self.out((weights @ v).transpose(1, 2).flatten(-2))
@@ -109,7 +101,6 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(d, EPSILON)
         self.mlp_in = nn.Linear(d, shape.d_inter)
         self.mlp_out = nn.Linear(shape.d_inter, d)
-
         self.dropout = dropout
 
     def _dropped(self, x: Tensor) -> Tensor:
@@ -124,13 +115,13 @@ class Block(nn.Module):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block, given `at` only at that position of each sentence."""
+        """Apply the block at all positions, or only at position `at` of each sentence."""
         v = chosen(h, at) + self._dropped(self.attention(self.attention_norm(h), bias, at))
         return v + self._mlp(self.mlp_norm(v))
 
 
 class PostBlock(Block):
-    """One post-LN block, of the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
+    """One post-LN block with the same parameters: v = LN(h + Attn h), then LN(v + MLP v)."""
 
     def forward(
         self,
@@ -138,13 +129,13 @@ class PostBlock(Block):
         bias: Float[Tensor, "batch 1 1 seq"] | None,
         at: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch out d_model"]:
-        """Apply the block, given `at` only at that position of each sentence."""
+        """Apply the block at all positions, or only at position `at` of each sentence."""
         v = self.attention_norm(chosen(h, at) + self._dropped(self.attention(h, bias, at)))
         return self.mlp_norm(v + self._mlp(v))
 
 
 class Encoder(MaskedLanguageModel):
-    """The masked language model whose blocks are a transformer's."""
+    """A masked language model with transformer blocks."""
 
     def __init__(
         self,
@@ -155,16 +146,9 @@ class Encoder(MaskedLanguageModel):
         norm: Norm = "pre",
         dropout: float = 0.0,
     ) -> None:
-        """Build the model and, given a seed, draw its weights as BERT does: N(0, 0.02²), biases 0.
+        """Build the model and, given a seed, initialise it as BERT: matrices N(0, 0.02²), biases 0.
 
-        Args:
-            shape: its widths and depth.
-            words: vocabulary size c; the embedding has c + 1 rows, of which row 0 is that of [MASK].
-            max_length: number of learned positions.
-            seed: of the initial weights.
-            norm: `pre` has LayerNorms before attention and MLP, `post` behind their residual sums.
-            dropout: share of what attention and MLP add that is dropped in training.
-
+        See `Shape.build` for the arguments.
         """
         if norm not in ("pre", "post"):
             raise ParameterError(f"Unknown norm {norm!r}; choose pre or post.")
@@ -179,7 +163,7 @@ class Encoder(MaskedLanguageModel):
     def context(
         self, tokens: Int[Tensor, "batch seq"], lengths: Int[Tensor, " batch"] | None
     ) -> Float[Tensor, "batch 1 1 seq"] | None:
-        """Return what is added to the attention's scores: -inf at padding, which hides it."""
+        """Return the bias on attention scores: -inf at padding; None without padding."""
         if lengths is None:
             return None
         hidden = (torch.arange(tokens.shape[1], device=tokens.device) >= lengths[:, None])[:, None, None]

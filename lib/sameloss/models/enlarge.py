@@ -1,4 +1,4 @@
-"""A small encoder as a point of a larger one's parameter space: widened, deepened, grown."""
+"""Larger encoders from a small one: widened or deepened with the same function, or grown in depth."""
 
 import math
 import re
@@ -9,16 +9,17 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import INITIAL_SCALE
 
-# A small encoder as a point of a large encoder's parameter space (App. B.1; B.4 of the ICML text).
+# A small encoder embedded into a large one's parameter space (App. B.1; B.4 of the ICML text).
 #
-# Width is replicated: features, heads and MLP units come in k equal copies. Where a parameter has
-# `copies` copies, each of them `divisor` times smaller, every copy gets the same gradient, and the
-# chain rule makes it divisor / copies times the small one's. So the Fisher trace of that parameter
-# is multiplied by divisor² / copies, which `trace_law` returns.
+# Width is replicated: features, heads and MLP units come in k equal copies. If a parameter has `copies`
+# copies, each of them `divisor` times smaller, then every copy gets the same gradient, which by the chain
+# rule is divisor / copies times that of the small model. So the Fisher trace of this parameter is multiplied
+# by divisor² / copies, which `trace_law` returns.
 
 Tying = Literal["paper", "balanced"]
 
@@ -33,19 +34,19 @@ KINDS = {
     "head norm": r"head_norm\.(weight|bias)",
     "head bias": "head_bias",
 }
-"""Patterns of the names of an encoder's parameters, by what becomes of them when the encoder is widened."""
+"""Patterns of parameter names, by the way in which widening replicates the parameter."""
 
 
 def widen(model: Encoder, ratio: int, *, tied: Tying = "paper") -> Encoder:
-    """Return the same function with `ratio` times the width, heads and MLP units.
+    """Return an encoder of the same function with `ratio` times the width, heads and MLP units.
 
-    The embedding is both the input, whose scale the LayerNorm behind it removes, and the output
-    matrix, whose sum over the copies must not grow. `paper` divides it by the ratio.
-    `balanced` divides it by the root of the ratio and the head's LayerNorm by the other root,
-    which keeps the embedding's Fisher trace (see `trace_law`).
+    The embedding is both the input, whose scale the LayerNorm after it removes, and the output matrix,
+    whose sum over the copies must not grow. `paper` divides it by the ratio. `balanced` divides both it
+    and the head's LayerNorm by the square root of the ratio, which keeps the embedding's Fisher trace (see
+    `trace_law`).
 
     Raises:
-        ParameterError: no positive ratio, or an unknown `tied`.
+        ParameterError: for a ratio that is not positive, or an unknown `tied`.
 
     """
     _check_widening(ratio, tied)
@@ -62,23 +63,22 @@ def deepen(
     filling: Literal["zeros", "initial"] = "zeros",
     generator: torch.Generator | None = None,
 ) -> Encoder:
-    """Return the encoder with blocks added on top, `layers` in all, that add zero to the residuals.
+    """Return an encoder with blocks on top, `layers` in all, that add zero to the residual stream.
 
     This preserves a pre-LN function. It does NOT preserve a post-LN one whose last gains and biases
     are trained: the added LayerNorms apply to an h that is no longer normalised, LN(h) != h, which
-    App. B.1 overlooks. The Fisher trace grows in any case, for the output biases of the added
+    App. B.1 overlooks. The Fisher trace grows in any case, because the output biases of the added
     blocks have gradients: a pre-LN block of zeros adds twice the trace of the last `mlp_out.bias`.
 
     Args:
         model: the small encoder.
         layers: number of blocks of the result.
-        filling: of the other matrices in the added blocks: `zeros`, from which no gradient would ever move
-            them (see `grow`), or `initial` for N(0, 0.02²); in both cases their biases are 0 and their
-            LayerNorms have gain 1 and bias 0.
+        filling: of the added blocks' matrices other than output matrices: `zeros`, which get no gradient
+            (see `grow`), or `initial` for N(0, 0.02²). Biases are 0 and LayerNorms the identity either way.
         generator: of the initial matrices, on the CPU.
 
     Raises:
-        ParameterError: for no more layers than the model has.
+        ParameterError: unless `layers` exceeds the number that the model has.
 
     """
     old, added = model.shape.layers, max(0, layers - model.shape.layers)
@@ -87,7 +87,7 @@ def deepen(
 
 
 def common_width(shapes: Iterable[EncoderShape]) -> int:
-    """Return the width that all shapes can be widened to: the least common multiple of theirs.
+    """Return the least width that all shapes can be widened to: the least common multiple of theirs.
 
     >>> from sameloss.models.sizes import LADDER
     >>> common_width(LADDER.values())
@@ -97,49 +97,47 @@ def common_width(shapes: Iterable[EncoderShape]) -> int:
 
 
 def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:
-    """Return by what `widen` multiplies the Fisher trace of the parameter `name`, pre- or post-LN.
+    """Return the factor by which `widen` multiplies the Fisher trace of the parameter `name`.
 
     >>> trace_law("word.weight", 3), trace_law("word.weight", 3, "balanced")
     (3.0, 1.0)
 
     Raises:
-        ParameterError: a name that no encoder's parameter has.
+        ParameterError: for a name that is not of a parameter.
 
     """
     return kind_law(kind_of(name), ratio, tied)
 
 
 def kind_law(kind: str, ratio: int, tied: Tying = "paper") -> float:
-    """Return what `trace_law` returns for the parameters of a kind, one of `KINDS`."""
+    """Return the `trace_law` of all parameters of a kind in `KINDS`."""
     _check_widening(ratio, tied)
     copies = {"matrix": ratio**2, "head bias": 1}.get(kind, ratio)
-    # The balanced divisor is a root whose square must not show its rounding error.
-    return round(divisor(kind, ratio, tied) ** 2) / copies
+    return round(divisor(kind, ratio, tied) ** 2) / copies  # the square is whole, its root may be rounded
 
 
 def kind_of(name: str) -> str:
     """Return the kind of a parameter, one of `KINDS`.
 
     Raises:
-        ParameterError: a name that no encoder's parameter has.
+        ParameterError: for a name that is not of a parameter.
 
     """
     for kind, pattern in KINDS.items():
         if re.fullmatch(pattern, name):
             return kind
-    raise ParameterError(f"{name!r} names no parameter of an encoder; word.weight, for one, does.")
+    raise ParameterError(f"{name!r} is not a parameter of an encoder; word.weight, for example, is.")
 
 
 def divisor(kind: str, ratio: int, tied: Tying) -> float:
-    """Return by what each copy is divided; embedding's times head LayerNorm's is the ratio."""
+    """Return the divisor of each copy; those of embedding and head LayerNorm multiply to the ratio."""
     embedding = float(ratio) if tied == "paper" else ratio**0.5
     divisors = {"embedding": embedding, "head norm": ratio / embedding, "matrix": float(ratio)}
     return divisors.get(kind, 1.0)
 
 
 def _check_widening(ratio: int, tied: str) -> None:
-    if ratio < 1:
-        raise ParameterError(f"ratio must be a positive integer; got {ratio}.")
+    check_count("ratio", ratio)
     if tied not in get_args(Tying):
         raise ParameterError(f"Unknown tied {tied!r}; choose paper or balanced.")
 
@@ -157,45 +155,46 @@ def _replicated(name: str, value: Tensor, ratio: int, tied: Tying) -> Tensor:
 
 
 def _built(model: Encoder, shape: EncoderShape, state: dict[str, Tensor]) -> Encoder:
-    """Return an encoder of another shape and of the given weights, in all else like a model."""
-    with torch.device("meta"):  # without values: building it draws no random numbers
+    """Build an encoder from a shape and weights, with everything else as in `model`."""
+    with torch.device("meta"):  # draws no random numbers
         large = Encoder(shape, len(model.head_bias), len(model.position.weight), norm=model.norm)
     large.load_state_dict(state, assign=True)
     return large.train(model.training)
 
 
-# Which layer of a shallow model each layer of a grown one comes from (Karp 2024, Section 5.2.1).
+# Growing in depth (Karp 2024, Section 5.2.1): where the layers of the grown model come from.
 #
-# Layers are counted from 0, as the thesis' experiments do; its text counts them from 1.
+# Layers are counted from 0, as in the thesis' experiments; its text counts from 1.
 
 
 @dataclass(frozen=True)
 class LayerMap:
-    """The layers of a grown model, in their order."""
+    """The layers of a grown model in order: every shallow layer once, and added layers."""
 
-    sources: tuple[int, ...]  # the layer of the shallow model that stands there, or is repeated there
-    new: tuple[bool, ...]  # which of them are added
+    sources: tuple[int, ...]  # the shallow layer at each position, or the one that an added layer repeats
+    new: tuple[bool, ...]  # whether the layer is added
 
     def __post_init__(self) -> None:
-        """Refuse a map that loses, repeats or reorders what the shallow model has."""
         old = [source for source, new in zip(self.sources, self.new, strict=True) if not new]
         if old != list(range(len(old))) or not old:
             raise ParameterError(
-                f"A grown model keeps every layer once and in order; the kept ones here are {old}."
+                f"A grown model has every shallow layer once and in order; here they are {old}."
             )
-        if not all(0 <= source < len(old) for source in self.sources):
-            wrong = next(source for source in self.sources if not 0 <= source < len(old))
-            raise ParameterError(f"There is no layer {wrong} to repeat; the layers are 0 to {len(old) - 1}.")
+        for source in self.sources:
+            if not 0 <= source < len(old):
+                raise ParameterError(
+                    f"Layer {source} cannot be repeated; the layers are 0 to {len(old) - 1}."
+                )
         if not any(self.new):
             raise ParameterError("A grown model is deeper than the one it comes from.")
 
     @property
     def layers(self) -> int:
-        """Return the number of layers of the shallow model."""
+        """The number of layers of the shallow model."""
         return len(self.new) - sum(self.new)
 
     def __str__(self) -> str:
-        """Return the layers with the added ones in brackets.
+        """Write the layers, added ones in brackets.
 
         >>> print(repeated(6, 3, index=1, block=1))
         0 1 (1) 2 (2) 3 (3) 4 5
@@ -205,16 +204,16 @@ class LayerMap:
 
 
 def repeated(layers: int, added: int, index: int, block: int) -> LayerMap:
-    """Return a map of the thesis' design space: `added` layers in blocks, each followed by its new ones.
+    """Repeat `added` consecutive layers in blocks (the thesis' design space): each block comes twice.
 
     Args:
-        layers: L, of the shallow model.
-        added: k, so that the grown one has L + k.
+        layers: L, the depth of the shallow model.
+        added: k; the grown model has L + k layers.
         index: i, the first of the k layers, from 0.
-        block: b, how many layers stand together before their new ones.
+        block: b, layers per block.
 
     Raises:
-        ParameterError: in one sentence, with what is valid.
+        ParameterError: for a combination outside the design space.
 
     >>> print(repeated(6, 3, index=1, block=3))
     0 1 2 3 (1) (2) (3) 4 5
@@ -231,14 +230,13 @@ def repeated(layers: int, added: int, index: int, block: int) -> LayerMap:
         raise ParameterError(f"A block size divides the {added} added layers; got {block}.")
     pairs = [(source, False) for source in range(index)]
     for first in range(index, index + added, block):
-        together = range(first, first + block)
-        pairs += [(source, False) for source in together] + [(source, True) for source in together]
+        pairs += [(source, new) for new in (False, True) for source in range(first, first + block)]
     pairs += [(source, False) for source in range(index + added, layers)]
     return LayerMap(*map(tuple, zip(*pairs, strict=True)))
 
 
 def grid(layers: int, added: int, every: int = 1) -> dict[tuple[int, int], LayerMap]:
-    """Return all maps of the design space by index and block size, at every so many-th index.
+    """Return all maps of the design space by index and block size, with indices in steps of `every`.
 
     >>> len(grid(12, 4, every=2)), list(grid(2, 2))
     (15, [(0, 1), (0, 2)])
@@ -249,7 +247,7 @@ def grid(layers: int, added: int, every: int = 1) -> dict[tuple[int, int], Layer
 
 
 def stacked(layers: int, added: int) -> LayerMap:
-    """Return the map of gradual stacking (Reddi et al. 2023): the last layers once more, on top.
+    """Repeat the last layers on top: gradual stacking (Reddi et al. 2023).
 
     >>> print(stacked(4, 2))
     0 1 2 3 (2) (3)
@@ -257,50 +255,49 @@ def stacked(layers: int, added: int) -> LayerMap:
     return repeated(layers, added, layers - added, added)
 
 
-# Growing a model in depth (Karp 2024, Section 5.2): which layers, and what the new ones begin with.
+# Growing in depth: initial values of the added layers (Karp 2024, Section 5.2).
 
 Filling = Literal["duplicate", "random", "silent", "muted"]
-"""What a new layer begins with.
+"""Initial values of an added layer.
 
 - duplicate: a copy of the layer that it repeats (the thesis);
-- random: as drawn before any training (the thesis);
-- silent: random, with output matrices of zeros, so that it adds nothing to the residuals;
-- muted: a copy with output matrices of zeros (LLaMA-Pro).
+- random: as at initialisation (the thesis);
+- silent: random, with output matrices of zero, so that it adds nothing to the residual stream;
+- muted: a copy with output matrices of zero (LLaMA-Pro).
 
-The last two preserve the function of a pre-LN model. Their other matrices are not zero, or no gradient would
-ever move them.
+The last two preserve the function of a pre-LN model. Their other matrices are not zero, because then neither
+would ever get a gradient.
 """
 
 PRESERVING: tuple[Filling, ...] = ("silent", "muted")
 
-
 BLOCK = re.compile(r"blocks\.(\d+)\.(.+)")
-"""The name of a parameter of a layer: the layer's number, and the name within it."""
+"""Name of a parameter of a layer: the layer's number, and the name within the layer."""
 
 OUTPUTS = ("attention.out", "mlp_out")
-"""The matrices of a layer that write to the residuals."""
+"""Modules of a layer that write to the residual stream."""
 
 
 def grow(
     model: Encoder, layers: LayerMap, filling: Filling, generator: torch.Generator | None = None
 ) -> Encoder:
-    """Return a deeper encoder, as the map says.
+    """Grow an encoder in depth.
 
     Args:
-        model: the shallow one.
-        layers: where each layer comes from.
-        filling: what new layers begin with.
-        generator: of random ones, on the CPU.
+        model: the shallow encoder.
+        layers: the layers of the grown one.
+        filling: initial values of the added layers.
+        generator: of random values, on the CPU.
 
     Raises:
         ParameterError: for a map of another number of layers, an unknown filling, a random one without a
-            generator, or one that preserves the function asked of a post-LN encoder, where it would not.
+            generator, or a function-preserving one for a post-LN encoder.
 
     """
     if filling not in get_args(Filling):
         raise ParameterError(f"Unknown filling {filling!r}; choose one of {', '.join(get_args(Filling))}.")
     if filling in ("random", "silent") and generator is None:
-        raise ParameterError(f"Filling {filling} draws weights; give it a generator.")
+        raise ParameterError(f"Filling {filling} is random; give it a generator.")
     if filling in PRESERVING and model.norm == "post":
         raise ParameterError(
             f"Filling {filling} preserves the function of a pre-LN encoder only: a post-LN block without "
@@ -326,19 +323,18 @@ def _grown(model: Encoder, layers: LayerMap, filling: str, generator: torch.Gene
 def grow_tensors(
     tensors: Mapping[str, Tensor], layers: LayerMap, new: Callable[[str, Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Return what a deeper model has for each parameter: of kept layers a copy, of added ones something new.
+    """Map a tensor for each parameter of a shallow model to those of a grown one.
 
     Args:
-        tensors: of the shallow model, by the parameter's name.
-        layers: where each layer comes from.
-        new: makes it for a parameter of an added layer, from the name within the layer and from what the
-            layer that is repeated has.
+        tensors: weights, or moments of an optimiser, by parameter name; they are copied.
+        layers: the layers of the grown model.
+        new: makes a tensor of an added layer from its name within the layer and the repeated layer's tensor.
 
     """
     places = {name: BLOCK.fullmatch(name) for name in tensors}
     depth = 1 + max(int(place[1]) for place in places.values() if place)
     if depth != layers.layers:
-        raise ParameterError(f"The map grows a model of {layers.layers} layers; this one has {depth}.")
+        raise ParameterError(f"The map is for a model of {layers.layers} layers; this one has {depth}.")
     grown = {name: value.clone() for name, value in tensors.items() if places[name] is None}
     for at, (source, added) in enumerate(zip(layers.sources, layers.new, strict=True)):
         for name, place in places.items():
@@ -349,7 +345,7 @@ def grow_tensors(
 
 
 def begins_as_copy(name: str, filling: str) -> bool:
-    """Tell whether a parameter of a new layer, by its name there, is that of the layer it repeats."""
+    """Whether an added layer's parameter, by its name within the layer, is copied from the repeated layer."""
     return filling in ("duplicate", "muted") and not _is_silenced(name, filling)
 
 

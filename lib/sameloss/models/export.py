@@ -1,4 +1,4 @@
-"""Models of ours as HuggingFace's, and back."""
+"""Our encoders as HuggingFace models, and HuggingFace models called as ours."""
 
 import re
 from pathlib import Path
@@ -15,22 +15,20 @@ from sameloss.errors import ModelError
 from sameloss.models.encoder import Encoder
 from sameloss.models.masked_model import EPSILON
 
-# An encoder as a folder that `transformers` opens: a pre-LN one as RoBERTa's variant, a post-LN one as BERT.
+# Export to a folder that `transformers` opens: pre-LN as RoBERTa-PreLayerNorm, post-LN as BERT.
 #
-# The token ids stay: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
+# Token ids are unchanged: 0 is [MASK], 1 to c are words. Id c + 1 is added for padding, because these classes
 # need a padding id: BERT's default, 0, is our [MASK], and RoBERTa's, 1, is a word, whose positions would
 # then be skipped.
 
 NO_WORD = -1e4
-"""Output bias of [MASK] and of padding: a softmax over all ids gives them nothing, in float16 too."""
+"""Output bias of [MASK] and padding: their probability underflows to 0, in float16 too."""
 
 CONFIGS = {
     "pre": (RobertaPreLayerNormConfig, "RobertaPreLayerNormForMaskedLM"),
     "post": (BertConfig, "BertForMaskedLM"),
 }
-"""Which classes of `transformers` compute an encoder, by the place of its LayerNorms."""
-
-BASES = {"pre": "roberta_prelayernorm.", "post": "bert."}
+"""Configuration and model classes of `transformers` by `Encoder.norm`."""
 
 NAMES = {
     norm: {
@@ -43,7 +41,7 @@ NAMES = {
         "mlp_in": "intermediate.dense",
         "mlp_out": "output.dense",
     }
-    for norm, base in BASES.items()
+    for norm, base in (("pre", "roberta_prelayernorm."), ("post", "bert."))
 }
 NAMES["pre"] |= {
     "attention_norm": "attention.LayerNorm",
@@ -60,35 +58,34 @@ NAMES["post"] |= {
     "head_norm": "cls.predictions.transform.LayerNorm",
     "head_bias": "cls.predictions.bias",
 }
-"""The names that `transformers` gives to the parts of our names."""
+"""Parts of our parameter names, and their names in `transformers`, by `Encoder.norm`."""
 
 
 def export_model(model: nn.Module, folder: Path) -> None:
     """Save an encoder so that `transformers.AutoModelForMaskedLM.from_pretrained(folder)` opens it.
 
-    What it opens has the same logits of the words 1 to c, in the model's precision; pad with id c + 1
+    The opened model has the same logits for the words 1 to c, in the encoder's precision; pad with id c + 1
     and an attention mask.
 
     Args:
         model: an `Encoder`, pre- or post-LN.
-        folder: made where it does not exist.
+        folder: created if it does not exist.
 
     Raises:
-        ModelError: for another model than an `Encoder`.
+        ModelError: if the model is not an `Encoder`.
 
     """
     if not isinstance(model, Encoder):
         raise ModelError(
-            f"No class of transformers computes what {type(model).__name__} does; "
+            f"transformers has no equivalent of {type(model).__name__}; "
             "an Encoder can be exported, pre-LN or post-LN."
         )
     folder.mkdir(parents=True, exist_ok=True)
-    huggingface_config(model).save_pretrained(folder)
-    save_file(huggingface_weights(model), folder / "model.safetensors", metadata={"format": "pt"})
+    _huggingface_config(model).save_pretrained(folder)
+    save_file(_huggingface_weights(model), folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def huggingface_config(model: Encoder) -> PreTrainedConfig:
-    """Return the configuration of the class that computes the encoder."""
+def _huggingface_config(model: Encoder) -> PreTrainedConfig:
     shape, words = model.shape, len(model.head_bias)
     config, architecture = CONFIGS[model.norm]
     settings: dict[str, Any] = {
@@ -112,8 +109,8 @@ def huggingface_config(model: Encoder) -> PreTrainedConfig:
     return config(**settings)
 
 
-def huggingface_weights(model: Encoder) -> dict[str, Tensor]:
-    """Return the encoder's parameters, on the CPU, under the names of the class that computes it."""
+def _huggingface_weights(model: Encoder) -> dict[str, Tensor]:
+    """Return the encoder's parameters, on the CPU, under the names of `transformers`."""
     weights = {}
     for name, value in _completed(model).items():
         if "qkv" in name:
@@ -125,7 +122,7 @@ def huggingface_weights(model: Encoder) -> dict[str, Tensor]:
 
 
 def _completed(model: Encoder) -> dict[str, Tensor]:
-    """Add what the classes of `transformers` have besides: padding, a token type, positions never used."""
+    """Add the parameters that only `transformers` has: padding, a token type, unused positions."""
     state = {name: value.detach().cpu() for name, value in model.state_dict().items()}
     state["word.weight"] = F.pad(state["word.weight"], (0, 0, 0, 1))
     state["position.weight"] = F.pad(state["position.weight"], (0, 0, _skipped_positions(model), 0))
@@ -135,33 +132,30 @@ def _completed(model: Encoder) -> dict[str, Tensor]:
 
 
 def _skipped_positions(model: Encoder) -> int:
-    """Return where positions start: RoBERTa's classes count them from behind the padding id, BERT from 0."""
+    """Return the first position: RoBERTa counts positions from the padding id on, BERT from 0."""
     return len(model.head_bias) + 2 if model.norm == "pre" else 0
 
 
 def _renamed(name: str, model: Encoder) -> str:
     names = NAMES[model.norm]
-    return re.sub("|".join(map(re.escape, names)), lambda found: names[found[0]], name)
-
-
-# HuggingFace's language models, called as the models of this book are.
+    return re.sub("|".join(map(re.escape, names)), lambda match: names[match[0]], name)
 
 
 class HuggingFaceModel(nn.Module):
-    """A masked or causal language model of `transformers`, whose token ids are our words: 0 is [MASK].
+    """A masked or causal language model of `transformers` on our token ids, called as our models are.
 
-    A masked one predicts the word behind the mask; a causal one the word after `positions`.
+    A masked model predicts the word behind the mask, a causal one the word after `positions`.
     """
 
     def __init__(self, model: PreTrainedModel, words: int) -> None:
-        """Wrap a model as it comes.
+        """Wrap a model.
 
         Args:
             model: returns an output with `logits`, (batch, seq, vocabulary).
-            words: ids 1 to `words` are words; further ids of the vocabulary are never predicted.
+            words: ids 1 to `words` are words, 0 is [MASK]; the logits of other ids are dropped.
 
         Raises:
-            ModelError: where the model's vocabulary lacks some of the words.
+            ModelError: if the vocabulary is smaller.
 
         """
         super().__init__()
@@ -178,18 +172,14 @@ class HuggingFaceModel(nn.Module):
         positions: Int[Tensor, " batch"],
         lengths: Int[Tensor, " batch"] | None = None,
     ) -> Float[Tensor, "batch word"]:
-        """Return the logits of the words at one position of each sentence."""
+        """Compute the logits of the words at one position of each sentence."""
         inside = None
         if lengths is not None:
             inside = (torch.arange(masked.shape[1], device=masked.device) < lengths[:, None]).long()
         logits = getattr(self.model(input_ids=masked, attention_mask=inside), "logits", None)
-        if (
-            logits is None
-            or logits.ndim != 3
-            or logits.shape[:2] != masked.shape
-            or logits.shape[2] <= self.words
-        ):
-            returned = "no logits" if logits is None else f"logits of shape {tuple(logits.shape)}"
+        shape: tuple[int, ...] = () if logits is None else tuple(logits.shape)
+        if logits is None or shape[:-1] != tuple(masked.shape) or shape[-1] <= self.words:
+            returned = f"logits of shape {shape}" if shape else "no logits"
             raise ModelError(
                 f"The model returned {returned} for tokens of shape {tuple(masked.shape)}; it needs a head "
                 f"that predicts one of {self.words} words at every token."

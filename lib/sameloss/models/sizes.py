@@ -1,8 +1,8 @@
-"""The registry of size names.
+"""Model sizes by name.
 
 The paper's names (Table 3) count BERT's embedding of 30,522 rows, of which about 200 are ever used; every
-table of the book shows the true count beside the name. The sizes of the presets below `gpu` are ours
-and are named by their width.
+table of the book shows the true count beside the name. The sizes of presets below `gpu` are ours and are
+named by their width.
 """
 
 from sameloss.models.bilstm import BiLSTMShape
@@ -22,7 +22,7 @@ SIZES: dict[str, dict[str, EncoderShape]] = {
         "730M": EncoderShape(1536, 24, 24, 6144),
     },
 }
-"""Transformers: the shapes by name, one dictionary for each family of presets."""
+"""Transformers, by family of presets and name."""
 
 LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
     "laptop": {f"lstm{d}": BiLSTMShape(d, layers=2) for d in (16, 32, 64)},
@@ -34,24 +34,16 @@ LSTM_SIZES: dict[str, dict[str, BiLSTMShape]] = {
         "135M": BiLSTMShape(1024, 16),
     },
 }
-"""Bidirectional LSTMs: the paper's names (it names no 29M), and ours by their width."""
+"""Bidirectional LSTMs: the paper's names (29M is not among them), and ours by width."""
 
 LADDER: dict[str, EncoderShape] = {
-    f"d{d_model}": EncoderShape(d_model, heads, layers, 4 * d_model)
-    for d_model, heads, layers in [
-        (128, 2, 4),
-        (192, 3, 5),
-        (320, 5, 6),
-        (384, 6, 7),
-        (640, 10, 12),
-        (960, 15, 16),
-        (1920, 30, 20),
-    ]
+    f"d{d}": EncoderShape(d, d // 64, layers, 4 * d)
+    for d, layers in [(128, 4), (192, 5), (320, 6), (384, 7), (640, 12), (960, 16), (1920, 20)]
 }
-"""Table 4 of the ICML text: every width divides the last, into which App. B.1 embeds them all."""
+"""Table 4 of the ICML text: every width divides the last, in which App. B.1 embeds all models."""
 
 PRINTED_D_INTER = (512, 768, 1024, 2048, 3072, 4096, 5120)
-"""Table 4's d_inter: it cannot embed, because d_inter has to grow by the ratio of the widths.
+"""d_inter as printed in Table 4: not embeddable, because d_inter has to grow by the ratio of the widths.
 
-App. B.1 itself says d_inter = 4 d_model, which `LADDER` has.
+`LADDER` has d_inter = 4 d_model, as App. B.1 says.
 """

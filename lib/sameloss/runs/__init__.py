@@ -1,7 +1,7 @@
-"""The stored steps of masked-language-model experiments, which studies share.
+"""The stored computations that studies of masked language models share.
 
-A run here is a frozen dataclass that binds a function of the layers below (sampling, training, a measure)
-to the store: its fields are all that decides the result, and its `schema` is raised when its code changes
-the result. What only one paper needs stands with that paper in `studies`. A run knows no preset and no
-page.
+A run here is a frozen dataclass that connects functions of the layers below (sampling, training, measures)
+with the store. Its fields are everything that decides the result, and its `schema` is raised when a change
+of the code changes the result. Runs that only one paper needs belong to its folder in `studies`. A run
+knows nothing of presets or pages.
 """

@@ -1,4 +1,4 @@
-"""What a pre-training takes: operations and bytes counted, seconds estimated."""
+"""The cost of a pre-training: floating-point operations, memory, and estimated time."""
 
 import time
 from collections.abc import Callable
@@ -10,104 +10,100 @@ from sameloss.device import best_device
 from sameloss.store.store import one_thread
 
 Training = Any
-"""A `Pretraining`, which is priced by this module and so cannot be imported here."""
+"""A `Pretraining`, which imports this module and so cannot be imported here."""
 
 
 def training_flops(run: Training, length: float | None = None) -> float:
-    """Return the floating-point operations of a pre-training.
+    """Floating-point operations of a pre-training.
 
     Args:
         run: the pre-training.
-        length: mean number of tokens of a sentence; where it is None, all are taken to be as long as can be.
+        length: mean number of tokens of a sentence; None: the maximum.
 
     """
     language, sentences = run.corpus.language, run.expected_steps * run.optimisation.batch
-    each = run.shape.flops(language.words, language.max_length if length is None else length)
-    return run.passes * sentences * each
+    flops = run.shape.flops(language.words, language.max_length if length is None else length)
+    return run.passes * sentences * flops
 
 
 def training_bytes(run: Training) -> float:
-    """Return roughly the bytes of a process: weights, gradients, two moments, and activations."""
-    shape, length = run.shape, run.corpus.language.max_length
-    words = run.corpus.language.words
+    """Approximate memory of one process: weights, gradients, both moments, and activations."""
+    shape, words, length = run.shape, run.corpus.language.words, run.corpus.language.max_length
     parameters = shape.matrix_parameters + shape.d_model * (words + length + shape.d_model)
-    together = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
-    return 4.0 * (4 * parameters + together * length * shape.activations(length))
+    sentences = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
+    return 4.0 * (4 * parameters + sentences * length * shape.activations(length))
 
 
 def micro_steps(run: Training) -> int:
-    """Return how many times micro-batches go forward and back through the model."""
-    each = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
-    return run.passes * run.expected_steps * each
+    """Number of forward and backward passes over a micro-batch, in one process."""
+    micro_batches = -(-run.optimisation.batch // (run.execution.processes * run.micro_batch))
+    return run.passes * run.expected_steps * micro_batches
 
 
 CORE_PRODUCTS = 9e10
-"""Operations a second of the reference core in matrix products: the core on which efforts are seconds."""
+"""FLOP/s of the reference core in matrix products; a run's `effort` is in seconds of this core."""
 
 UTILISATION = 0.55
-"""The share of the speed of wide products that training reaches, measured where two shared a machine."""
+"""Fraction of the speed of wide products that training reaches, measured with two trainings on a machine."""
 
 BESIDE_PRODUCTS = 30
-"""The width at which what is done element by element takes as long as the products, measured there."""
+"""Width at which element-wise operations take as long as the matrix products, measured likewise."""
 
 BESIDE_BLOCKS = 2
-"""As many blocks hand the device about as many operations as embeddings, head and optimiser together."""
+"""Embeddings, head and optimiser launch about as many operations as this number of blocks."""
 
 ROUNDS = 20
-"""How often a product is timed to compare this core with the reference core."""
+"""Timed products when this core is compared with the reference core."""
 
 
 class Speed(NamedTuple):
-    """What decides how long a training takes."""
+    """The speed of a device."""
 
-    products: Callable[[int, torch.dtype], float]  # operations a second that training reaches, by width
-    block_s: float  # a block forward and back on next to no data: handing out its operations
+    products: Callable[[int, torch.dtype], float]  # FLOP/s reached in training, by width
+    block_s: float  # seconds to launch the operations of a block, forward and backward
 
     def seconds(self, run: Training) -> float:
-        """Estimate how long a pre-training takes, as if all sentences were as long as can be."""
+        """Estimated time of a pre-training on sentences of maximal length."""
         rate = self.products(run.shape.d_model, run.execution.dtype) * run.execution.processes
         blocks = run.shape.layers + BESIDE_BLOCKS
         return training_flops(run) / rate + micro_steps(run) * blocks * self.block_s
 
 
 CORE = Speed(lambda width, dtype: UTILISATION * CORE_PRODUCTS / (1 + BESIDE_PRODUCTS / width), 2e-3)
-"""The reference core: of an AMD EPYC, where its neighbour computes, too. It takes 50 s to train 10K for 3,200
-steps of the laptop, and 70 s to train 40K."""
+"""The reference core: one of an AMD EPYC whose neighbour is busy too. Training for the laptop's 3,200 steps
+takes it 50 s at 10K parameters and 70 s at 40K."""
 
 
 PEAKS = {torch.bfloat16: 989e12, torch.float32: 67e12}
-"""Operations a second of NVIDIA's H200, from its data sheet (dense products)."""
+"""FLOP/s of NVIDIA's H200 in dense products, from its data sheet."""
 
 H200 = Speed(lambda width, dtype: 0.4 * min(PEAKS[dtype], 4.8e12 * width / dtype.itemsize), 5e-4)
-"""The speed of an H200 that is not at hand.
+"""An NVIDIA H200, estimated.
 
-A product of width d is bound by arithmetic, or by reading and writing its activations at 4.8 TB a second:
-2 d² operations a token, and 2 d numbers. That training reaches 40 % of the smaller bound, and hands out a
-block's operations in half a millisecond, are assumptions until they are measured.
+A product of width d is bound by arithmetic (2 d² operations a token) or by memory traffic (2 d activations
+a token, at 4.8 TB/s). Assumed until measured: training reaches 40 % of the smaller bound, and launching a
+block's operations takes half a millisecond.
 """
 
 H200_IN_CORES = 500
-"""Reference cores that an H200 stands for where other runs are priced, by the products that each reaches."""
+"""Reference cores that equal an H200 in matrix products of training; it prices runs of other kinds."""
 
 
 def core_factors() -> tuple[float, float]:
-    """Return the least and the largest time of a product here over that on the reference core.
-
-    CPU time is compared: what else the machine does hardly counts.
-    """
+    """Smallest and largest CPU time of a matrix product here, relative to the reference core."""
     rates = _rates(64, torch.float32)
     return CORE_PRODUCTS / max(rates), CORE_PRODUCTS / min(rates)
 
 
 def flops_per_second(width: int, dtype: torch.dtype = torch.float32) -> float:
-    """Measure the operations a second of this device's matrix products at a model's width."""
+    """Measure the FLOP/s of this device in matrix products of a model's width."""
     return max(_rates(width, dtype))
 
 
 def _rates(width: int, dtype: torch.dtype) -> list[float]:
-    """Return the operations a second of some products, on a CPU in CPU time on one thread."""
+    """FLOP/s in repeated products; on a CPU by CPU time of one thread, which other load hardly affects."""
     device = best_device()
-    # Without instructions for bfloat16, a CPU would take a minute for as many rows.
+    # Without instructions for bfloat16, 2048 rows would take a CPU a minute.
     rows = 64 if device == "cpu" and dtype == torch.bfloat16 else 2048
     a = torch.randn(rows, width, device=device, dtype=dtype)
     b = torch.randn(width, 4 * width, device=device, dtype=dtype)
@@ -121,7 +117,7 @@ def _rates(width: int, dtype: torch.dtype) -> list[float]:
 
 
 def _clock() -> float:
-    """Return CPU time in seconds, or on a GPU the time when it has done what it was told to."""
+    """CPU time in seconds, or wall time on a GPU once its queue is empty."""
     if best_device() == "cuda":
         torch.cuda.synchronize()
         return time.perf_counter()

@@ -1,7 +1,8 @@
-"""Measurements of checkpoints: flatness, and linear probes."""
+"""Measurements of checkpoints (flatness, linear probes) and of languages (entropy, lengths, ceilings)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -12,11 +13,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sameloss.device import best_device
+from sameloss.errors import LanguageError, ParameterError
+from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec
+from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
+from sameloss.languages.language import ceilings
 from sameloss.languages.masking import Batch
-from sameloss.measures.downstream import (
-    OptimalProbe,
-    contextual_features,
-)
+from sameloss.languages.paper import calibrate, hmm_family, pcfg_family
+from sameloss.measures.downstream import OptimalProbe, contextual_features
 from sameloss.measures.flatness.hessian import top_eigenvalue
 from sameloss.measures.flatness.sharpness import (
     adaptive_sharpness,
@@ -33,7 +36,7 @@ from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Report, Run, Store
 
-# The runs that measure the flatness of checkpoints.
+# Flatness of checkpoints.
 
 MEASURES = {
     "trace": "trace",
@@ -45,38 +48,31 @@ MEASURES = {
     "relative_trace": "relative trace",
     "learning_coefficient": "learning coefficient",
 }
-"""The measures of flatness in the order of tables: from the name in data to the one that readers see."""
+"""The measures of flatness in the order of tables: names in data to names on pages."""
 
 
 @dataclass(frozen=True)
 class LastCheckpointRun(Run):
-    """A run about the last checkpoint of a pre-training."""
+    """A measurement of the last checkpoint of a pre-training."""
 
     pretraining: TrainedRun
     sentences: int
     seed: int
 
-    @property
-    def step(self) -> int:
-        """Return the number of training steps of the last checkpoint."""
-        return self.pretraining.checkpoints[-1]
-
     def last_model(self, store: Store) -> Encoder:
-        """Return the model after all steps."""
         return store.get(self.pretraining).last()
 
     def masked(self, use: str) -> Batch:
-        """Return masked sentences for one use."""
+        """Masked held-out sentences for one use."""
         return held_out_masked(self.pretraining.corpus.language.build(), self.sentences, self.seed, use)
 
     def generator(self, use: str) -> torch.Generator:
-        """Return random numbers for one use."""
         return generator_for(use, self.seed)
 
 
 @torch.no_grad()
 def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
-    """Return f(x_-t), on the CPU."""
+    """Compute f(x_-t), on the CPU."""
     masked = masked.to(next(model.parameters()).device)
     return model(masked.masked, masked.positions, masked.lengths).softmax(-1).cpu()
 
@@ -84,40 +80,36 @@ def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
 def flatness_measures(
     model: Encoder, masked: Batch, truth: Tensor, drawn: Callable[[], torch.Generator]
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield the measures of flatness that need no chain, by their names in `MEASURES`.
+    """Yield the measures of flatness that need no Markov chain, by their names in `MEASURES`.
 
     Args:
-        model: best in float64.
-        masked: masked sentences, the whole population of the measures without an error of their own.
+        model: preferably in float64.
+        masked: the population of masked sentences.
         truth: Pr(. | x_-t) at the masked positions.
-        drawn: begins the same random numbers again, for each measure that draws.
+        drawn: makes a new generator, always with the same seed, for each measure that draws.
 
     """
-    about = model, masked, truth
 
     def exact(value: float) -> Estimate:
-        """Return a number without randomness of its own, over these sentences."""
         return Estimate(value, 0.0, len(masked.masked))
 
     trace = fisher_trace(model, masked, estimator="exact")
     diagonals = group_diagonals(model, masked, generator=drawn(), labels=2)
     yield "trace", trace.total
-    yield "top_eigenvalue", exact(top_eigenvalue(*about))
+    yield "top_eigenvalue", exact(top_eigenvalue(model, masked, truth))
     yield "adam_trace", diagonals.adam_trace()
     yield "adaptive_trace", diagonals.adaptive_trace(model)
-    average = adaptive_sharpness(*about, rho=0.05, draws=10, generator=drawn())
+    average = adaptive_sharpness(model, masked, truth, rho=0.05, draws=10, generator=drawn())
     yield "adaptive_sharpness", average
-    worst = worst_case_adaptive_sharpness(*about, rho=0.5)
-    yield "worst_adaptive_sharpness", exact(worst)
+    yield "worst_adaptive_sharpness", exact(worst_case_adaptive_sharpness(model, masked, truth, rho=0.5))
     yield "relative_trace", relative_trace(model, trace)
 
 
 @dataclass(frozen=True)
 class TraceMeasurement(Tabled):
-    """Fisher trace of every checkpoint of a pre-training: in total, by kind and depth of parameter.
+    """Fisher trace of every checkpoint of a pre-training: in total, and by kind and depth of parameter.
 
-    A row is the estimate of one part at one checkpoint; the column `split` is `total`, `kind` or `depth`, and
-    the parts of each split add up to the trace.
+    One row per checkpoint, `split` (total, kind or depth) and part; the parts of a split sum to the trace.
     """
 
     pretraining: TrainedRun
@@ -129,7 +121,6 @@ class TraceMeasurement(Tabled):
     schema: ClassVar[int] = 3
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Measure checkpoint after checkpoint, on the same masked sentences."""
         language = self.pretraining.corpus.language.build()
         masked = held_out_masked(language, self.sentences, self.seed, "trace")
         generator = generator_for("trace labels", self.seed)
@@ -138,31 +129,26 @@ class TraceMeasurement(Tabled):
         for number, step in enumerate(checkpoints.steps, start=1):
             model, how, labels = checkpoints.model(step), self.estimator, self.labels
             trace = fisher_trace(model, masked, estimator=how, labels=labels, generator=generator)
-            depths = trace.by(parameter_layer)  # in the order that results of before have
-            for split, parts in {
-                "total": {"total": trace.total},
-                "kind": trace.parts,
-                "depth": depths,
-            }.items():
+            depths = trace.by(parameter_layer)
+            for split, parts in ("total", {"total": trace.total}), ("kind", trace.parts), ("depth", depths):
                 rows += [{"split": split, "step": step, "part": p, **e._asdict()} for p, e in parts.items()]
             report(number / len(checkpoints.steps), "")
         pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds."""
         pairs = self.sentences * self.labels * len(self.pretraining.checkpoints)
         return pairs * self.pretraining.shape.d_model / 6e5
 
 
-# Stored probes of checkpoints.
+# Linear probes of checkpoints.
 
 
 class Probed(NamedTuple):
-    """What probes found, with the axis `step` first."""
+    """Results of the probes of each checkpoint."""
 
-    correct: Bool[np.ndarray, "step seed sentence task"]  # which test sentences are right
-    gradient: Float[np.ndarray, "step seed"]  # how far from its optimum each probe is
+    correct: Bool[np.ndarray, "step seed sentence task"]  # whether a test sentence is classified correctly
+    gradient: Float[np.ndarray, "step seed"]  # a probe's distance from its optimum
 
 
 @dataclass(frozen=True)
@@ -177,12 +163,11 @@ class Probing(Run):
     schema: ClassVar[int] = 2
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Probe checkpoint after checkpoint."""
         checkpoints, (training, test) = store.get(self.pretraining), store.get(self.labelled)
         split = (self.labelled.downstream.probe_seeds, self.labelled.downstream.train)
         labels = training.labels.unflatten(0, split)
         seed = stream_seed("probe", self.labelled.downstream.seed)
-        results: list[tuple[torch.Tensor, torch.Tensor]] = []
+        results: list[tuple[Tensor, Tensor]] = []
         for step in self.steps:
             model = checkpoints.model(step)
             features = contextual_features(model, training.sentences).to(best_device()).unflatten(0, split)
@@ -190,19 +175,112 @@ class Probing(Run):
             correct = probes.correct(contextual_features(model, test.sentences).to(features), test.labels)
             results.append((correct, probes.gradient(features, labels).cpu()))
             report(len(results) / len(self.steps), "")
-        found = Probed(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
-        np.savez_compressed(folder / "probes.npz", **found._asdict())
+        probed = Probed(*(torch.stack(parts).numpy() for parts in zip(*results, strict=True)))
+        np.savez_compressed(folder / "probes.npz", **probed._asdict())
 
     def load(self, folder: Path) -> Probed:
-        """Read what the probes found."""
         with np.load(folder / "probes.npz") as saved:
             return Probed(**saved)
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds."""
         width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
-        classes = sum(self.labelled.classes) ** 0.7  # with few, more is done beside products
+        classes = sum(self.labelled.classes) ** 0.7  # with few classes, matrix products take less of the time
         return reads * width * classes / 8e8
+
+
+# Languages.
+
+
+class LanguageStatistics(NamedTuple):
+    """Results of a `LanguageMeasurement`."""
+
+    entropy: Estimate  # nats per masked token
+    blind: float  # entropy of a token given only position and length; NaN where it cannot be computed
+    lengths: pd.DataFrame  # length (tokens), probability, sampled (fraction of the sentences)
+    words: pd.DataFrame  # word, share (fraction of the tokens)
+    ceilings: pd.DataFrame  # one row per task: see `Ceilings`
+
+    @property
+    def mean_length(self) -> float:
+        """Mean number of tokens, exact where the probabilities of lengths are known."""
+        column = "sampled" if self.lengths.probability.isna().any() else "probability"
+        return float(self.lengths.length @ self.lengths[column])
+
+
+@dataclass(frozen=True)
+class LanguageMeasurement(Run):
+    """Entropy, lengths, words and label ceilings of a language, on one sample of sentences."""
+
+    language: LanguageSpec
+    tasks: tuple[str, ...]
+    sentences: int
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        language = self.language.build()
+        generator = generator_for("statistics", self.seed)
+        sentences = language.sample(self.sentences, generator)
+        entropy = masked_entropy(language, sentences, generator)
+        shares = word_shares(language, sentences).tolist()
+        lengths = sentences.lengths.bincount(minlength=language.max_length + 1)[1:] / self.sentences
+        try:
+            blind, exact = blind_entropy(language), length_distribution(language).tolist()
+        except LanguageError:  # an autoregressive language cannot sum over all sentences
+            blind, exact = nan, [nan] * len(lengths)
+        rows = [{"task": task, **ceilings(language, sentences, task)._asdict()} for task in self.tasks]
+        length = range(1, language.max_length + 1)
+        tables = {
+            "entropy": pd.DataFrame([{**entropy._asdict(), "blind": blind}]),
+            "lengths": pd.DataFrame({"length": length, "probability": exact, "sampled": lengths.tolist()}),
+            "words": pd.DataFrame({"word": range(1, language.words + 1), "share": shares}),
+            "ceilings": pd.DataFrame(rows, columns=None if self.tasks else ["task"]),
+        }
+        for name, table in tables.items():
+            table.to_csv(folder / f"{name}.csv", index=False)
+
+    def load(self, folder: Path) -> LanguageStatistics:
+        names = ("entropy", "lengths", "words", "ceilings")
+        entropy, *tables = (pd.read_csv(folder / f"{name}.csv") for name in names)
+        mean, error, count, blind = entropy.iloc[0]
+        return LanguageStatistics(Estimate(mean, error, int(count)), blind, *tables)
+
+    @property
+    def effort(self) -> float:
+        return self.sentences * self.language.max_length * self.language.words / 1e7
+
+
+@dataclass(frozen=True)
+class Calibration(Run):
+    """Search for the concentration at which a language of some shape has a given entropy.
+
+    Its table has one row per language tried: the concentration, and the entropy with its standard error.
+    """
+
+    shape: PCFGSpec | HMMSpec
+    entropy: float  # nats per masked token
+    mean_length: float | None  # tokens; None where all sentences have the same length
+    concentrations: tuple[float, float]
+    sentences: int
+    seed: int
+
+    def compute(self, folder: Path, store: Store, report: Report) -> None:
+        if isinstance(self.shape, HMMSpec):
+            family: Callable[[float], LanguageSpec] = hmm_family(self.shape)
+        elif self.mean_length is not None:
+            family = pcfg_family(self.shape, self.mean_length)
+        else:
+            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
+        options = {"sentences": self.sentences, "seed": self.seed}
+        tried = calibrate(family, self.entropy, self.concentrations, tolerance=0.005, **options)
+        rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
+        pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
+
+    def load(self, folder: Path) -> pd.DataFrame:
+        return pd.read_csv(folder / "tried.csv")
+
+    @property
+    def effort(self) -> float:
+        return self.sentences / 200

@@ -1,4 +1,4 @@
-"""The runs that make models: a pre-training with its checkpoints, and one that ends at a wanted loss."""
+"""Stored pre-trainings: one with checkpoints, and one that ends at a target loss."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -8,20 +8,14 @@ from pathlib import Path
 from typing import ClassVar, cast
 
 import torch
+from torch.optim import Optimizer
 
-from sameloss.checks import check_choice, check_counts, check_parts, check_positive
+from sameloss.checks import check_choice, check_counts, check_half_open, check_positive
 from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
-from sameloss.runs.checkpoints import (
-    Checkpoints,
-    Resumable,
-    TrainedRun,
-    save_weights,
-    weights_name,
-    write_history,
-)
+from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
 from sameloss.runs.cost import CORE
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
@@ -37,14 +31,7 @@ from sameloss.training.loop import (
     make_optimiser,
     pretrain,
 )
-from sameloss.training.objectives import (
-    ORDINARY,
-    BatchLoss,
-    Objective,
-    TaskExamples,
-    loss_of,
-    one_hot_classes,
-)
+from sameloss.training.objectives import ORDINARY, BatchLoss, Objective, TaskExamples, loss_of
 
 
 @dataclass(frozen=True)
@@ -55,83 +42,72 @@ class Pretraining(TrainedRun):
     shape: Shape
     optimisation: Optimisation
     seed: int
-    checkpoints: tuple[int, ...]
-    micro_batch: int
-    resume_every: int
+    checkpoints: tuple[int, ...]  # steps after which weights are saved
+    micro_batch: int  # sentences
+    resume_every: int  # steps between saves of the resumable state
     dtype: str = "float32"
     objective: Objective = ORDINARY
     norm: Norm = "pre"
     dropout: float = 0.0
     downstream: LabelledSampling | None = None  # what an adversary knows of the tasks
-    origin: "Pretraining | None" = None  # the training from one of whose checkpoints this one starts
+    origin: "Pretraining | None" = None  # the training to continue from
     execution: Execution = PLAIN
-    origin_step: int | None = None  # which checkpoint; None: the last
+    origin_step: int | None = None  # checkpoint of `origin`; None: the last
 
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained or kept, and an execution that objective or batch do not go with."""
         check_counts(self, "micro_batch", "resume_every")
-        check_parts(self, "dropout")
+        check_half_open(self, "dropout")
         check_choice(self, "dtype", ("float32", "float64"))
         check_counts(self, "seed", least=0)
-        steps, kept = self.optimisation.steps, self.checkpoints
-        if not kept or kept[-1] > steps or any(a >= b for a, b in pairwise((-1, *kept))):
-            raise ParameterError(
-                f"Checkpoints are kept after steps from 0 to {steps} in rising order, one at least; "
-                f"got {kept}."
-            )
+        steps, checkpoints = self.optimisation.steps, self.checkpoints
+        if not checkpoints or checkpoints[-1] > steps or any(a >= b for a, b in pairwise((-1, *checkpoints))):
+            raise ParameterError(f"checkpoints must be increasing steps in [0, {steps}]; got {checkpoints}.")
         if self.objective.adversary is not None and self.downstream is None:
             raise ParameterError("An adversary needs `downstream`: the tasks that it is to spoil.")
-        if self.origin_step is not None and (
-            self.origin is None or self.origin_step not in self.origin.checkpoints
-        ):
+        if self.origin_step not in (None, *(self.origin.checkpoints if self.origin else ())):
             raise ParameterError(f"There is no checkpoint after {self.origin_step} steps to start from.")
         how, batch = self.execution, self.optimisation.batch
         self.shape.check_plain(self.norm == "post", self.dropout > 0, how.autocast, how.compiled)
-        processes = how.processes
-        if batch % processes:
-            raise ParameterError(
-                f"A batch of {batch} sentences cannot be shared equally by {processes} processes; "
-                "choose a number of processes that divides it."
-            )
+        if batch % how.processes:
+            raise ParameterError(f"processes must divide batch = {batch}; got {how.processes}.")
         if how != how.eager_in_one_process() and self.objective != ORDINARY:
             raise ParameterError("Only ordinary training can be compiled or run in several processes.")
 
     @property
-    def kept(self) -> frozenset[str]:
-        """Return the names of the weights: a training that goes on behind a checkpoint has it already."""
+    def resumable(self) -> frozenset[str]:
+        """The weights: a training resumed behind a checkpoint does not write it again."""
         return frozenset(map(weights_name, self.checkpoints))
 
     def new_model(self) -> MaskedLanguageModel:
-        """Return the initial model of a training that starts from nothing."""
+        """Initialise the model."""
         language, seed = self.corpus.language, stream_seed("initial weights", self.seed)
         model = self.shape.build(language.words, language.max_length, seed, self.norm, self.dropout)
         return model.to(getattr(torch, self.dtype))
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train in as many processes as the execution says."""
         if self.execution.processes == 1:
             self.train(folder, store, report)
         else:
             for parent in self.parents():
-                store.get(parent)
+                store.compute(parent)
             launch(self, folder, store.root, self.execution.processes)
 
     def train(self, folder: Path, store: Store, report: Report, process: Process = ALONE) -> None:
-        """Train from the last resumable state, if there is one; the leading process writes."""
+        """Train from the saved state, if there is one; of several processes the leading one writes."""
         model = self._first_model(store)
         optimiser = make_optimiser(model, self.optimisation)
         parts = {"model": model, "optimiser": optimiser}
         resumable = Resumable(folder / SCRATCH, parts, self.resume_every, writes=process.leads)
-        kept = self.checkpoints if process.leads else ()
-        written = lambda done: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= done)  # noqa: E731
-        steps = self._steps(model, optimiser, store, resumable.load(written), process)
+        start = resumable.load(
+            lambda step: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= step)
+        )
         gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
         try:
-            with torch.random.fork_rng(devices=gpus):  # from the global generators dropout draws
-                for step in steps:
-                    if step.done in kept:  # before the state is saved from which it would not be made again
+            with torch.random.fork_rng(devices=gpus):  # dropout draws from the global generators
+                for step in self._steps(model, optimiser, store, start, process):
+                    if process.leads and step.done in self.checkpoints:  # before the state that follows it
                         save_weights(model, folder / weights_name(step.done))
                     resumable.record(step)
                     report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
@@ -144,13 +120,13 @@ class Pretraining(TrainedRun):
             ) from None
         if process.leads:
             self.keep_more(model, optimiser, folder)
-            write_history(resumable.history, folder)
+            resumable.write_history(folder)
 
-    def keep_more(self, model: MaskedLanguageModel, optimiser: torch.optim.Optimizer, folder: Path) -> None:
-        """Write what a kind of pre-training keeps of its end beside the weights: nothing."""
+    def keep_more(self, model: MaskedLanguageModel, optimiser: Optimizer, folder: Path) -> None:
+        """Write what a subclass saves at the end besides weights."""
 
     def _first_model(self, store: Store) -> MaskedLanguageModel:
-        """Return the model before the first step, where it is trained."""
+        """The model before the first step, on the training device."""
         model = self.new_model()
         if self.origin is not None:
             step = self.origin.checkpoints[-1] if self.origin_step is None else self.origin_step
@@ -158,14 +134,9 @@ class Pretraining(TrainedRun):
         return model.to(best_device())
 
     def _steps(
-        self,
-        model: MaskedLanguageModel,
-        optimiser: torch.optim.Optimizer,
-        store: Store,
-        start: int,
-        process: Process,
+        self, model: MaskedLanguageModel, optimiser: Optimizer, store: Store, start: int, process: Process
     ) -> Iterator[TrainingStep]:
-        """Train step by step, as long as the training gets anywhere."""
+        """Train step by step; abort in the second half if the loss is far above that of guessing."""
         corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
         if best_device() == "cuda":
             corpus = corpus.on("cuda")
@@ -182,7 +153,7 @@ class Pretraining(TrainedRun):
             process=process,
         )
         guessing = math.log(self.corpus.language.words)
-        for step in steps:  # what would come of one that does worse than guessing is not worth its time
+        for step in steps:
             if step.done > self.optimisation.steps / 2 and step.loss > guessing + 1:
                 raise NonFiniteLoss(
                     f"The loss is {step.loss:.2f} nats at step {step.done}, far above guessing "
@@ -191,56 +162,53 @@ class Pretraining(TrainedRun):
             yield step
 
     def _losses(self, store: Store, process: Process) -> Callable[[int], BatchLoss]:
-        """Return the loss of each step; its random numbers are a function of seed, step and process."""
-        language, known = self.corpus.language.build(), None
+        """The loss of each step, whose random numbers are a function of seed, step and process."""
+        language, examples = self.corpus.language.build(), None
         if self.downstream is not None:
             (sentences, labels), _ = store.get(self.downstream)
-            known = TaskExamples(sentences, one_hot_classes(labels, self.downstream.classes))
+            examples = TaskExamples.labelled(sentences, labels, self.downstream.classes)
         first = stream_seed("objective", self.seed, *([] if process.leads else [process.rank]))
 
         def loss_at(step: int) -> BatchLoss:
-            seed = (first + step) % (1 << 32)  # of a seed, torch's generator takes 32 bits
+            seed = (first + step) % (1 << 32)  # torch's generator uses 32 bits of a seed
             if self.dropout:
                 torch.manual_seed(seed)
-            return loss_of(self.objective.at(step), torch.Generator().manual_seed(seed), language, known)
+            return loss_of(self.objective, torch.Generator().manual_seed(seed), language, examples)
 
         return loss_at
 
     def load(self, folder: Path) -> Checkpoints:
-        """Open the checkpoints."""
         return Checkpoints(folder, self.checkpoints, self.new_model)
 
     @property
     def memory_advice(self) -> str:
-        """Name what bounds the activations."""
         return f"choose a smaller micro_batch than {self.micro_batch}"
 
     @property
     def passes(self) -> int:
-        """Return roughly how many forward and backward passes over a batch a step takes."""
+        """Approximate number of forward and backward passes over a batch in a step."""
         extra = bool(self.optimisation.sam_radius) + bool(self.objective.adversary)
         return 1 + extra + 2 * bool(self.objective.trace_penalty)
 
     @property
     def expected_steps(self) -> int:
-        """Return how many steps the training is likely to take."""
+        """Number of steps that the training is likely to take."""
         return self.optimisation.steps
 
     @property
     def effort(self) -> float:
-        """Return roughly the seconds that the training takes on the reference core."""
         return CORE.seconds(self)
 
 
 @dataclass(frozen=True)
 class CoolDown(Pretraining):
-    """A training that goes on from a treated model and ends at the first look at which its KL is low.
+    """A training that continues from a treated model until its KL is as low as a reference's.
 
-    Low is a share of the KL of a reference, the last model of another training. So models that were made of
-    one in different ways are brought to one loss. Every `look_every` steps the KL is measured on held-out
-    sentences, which should not be those that it is reported on: the first of many looks that is low enough is
-    so by luck, too. The model is kept as the only checkpoint, under the number of steps that there are at
-    most. Where these do not suffice, it is the last model: who compares has to look at the KLs.
+    It brings models that were made from one in different ways to the same loss: every `look_every` steps
+    the KL is measured, and training ends once it is at most `target_share` times that of the reference's
+    last model. The first of many measurements below a target is so partly by chance, so `held_out` should
+    not be the sentences on which results are reported. The final model is the only checkpoint, saved under
+    the maximal number of steps. If these do not suffice, the target is missed without an error.
     """
 
     held_out: HeldOutConditionals | None = None
@@ -251,7 +219,6 @@ class CoolDown(Pretraining):
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse a cool-down from nowhere or to nowhere."""
         super().__post_init__()
         if self.origin is None or self.reference is None or self.held_out is None:
             raise ParameterError("A cool-down needs a treated model, a reference and held-out sentences.")
@@ -262,16 +229,11 @@ class CoolDown(Pretraining):
 
     @property
     def expected_steps(self) -> int:
-        """Return two fifths of the most steps there are: what the book's cool-downs took on average."""
+        """The book's cool-downs took two fifths of the maximal steps on average."""
         return round(0.4 * self.optimisation.steps)
 
     def _steps(
-        self,
-        model: MaskedLanguageModel,
-        optimiser: torch.optim.Optimizer,
-        store: Store,
-        start: int,
-        process: Process,
+        self, model: MaskedLanguageModel, optimiser: Optimizer, store: Store, start: int, process: Process
     ) -> Iterator[TrainingStep]:
         """Train step by step until the KL is low enough."""
         sentences, conditionals = store.get(cast(HeldOutConditionals, self.held_out))
@@ -279,9 +241,9 @@ class CoolDown(Pretraining):
         def kl(model: MaskedLanguageModel) -> float:
             return float(divergences(model, sentences, conditionals).mean())
 
-        wanted = self.target_share * kl(store.get(cast(Pretraining, self.reference)).last())
+        target = self.target_share * kl(store.get(cast(Pretraining, self.reference)).last())
         for step in super()._steps(model, optimiser, store, start, process):
-            if step.done % self.look_every == 0 and kl(model) <= wanted:
+            if step.done % self.look_every == 0 and kl(model) <= target:
                 yield step._replace(done=self.optimisation.steps)  # the name of the checkpoint
                 return
             yield step

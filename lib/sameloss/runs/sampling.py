@@ -1,14 +1,11 @@
-"""Stored samples of languages, and what is measured of languages."""
+"""Stored samples of languages: held-out sentences, pre-training corpora, and labelled sentences."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from math import nan
 from pathlib import Path
 from typing import ClassVar, NamedTuple, get_args
 
 import numpy as np
-import pandas as pd
 import torch
 from jaxtyping import Float, Int
 from safetensors.torch import load_file, save
@@ -16,42 +13,40 @@ from torch import Tensor
 
 from sameloss.checks import check_choice, check_counts
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences
-from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
-from sameloss.languages.language import NO_LABEL, LabelKind, ceilings, labels
+from sameloss.languages import Language, LanguageSpec, Sentences
+from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
-from sameloss.languages.paper import calibrate, hmm_family, pcfg_family
 from sameloss.seeds import generator_for
-from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
-# Sentences that no training saw, and their exact conditionals.
+# Held-out sentences and their exact conditionals.
 
 HELD_OUT = "held_out.safetensors"
 
 
 def held_out(language: Language, count: int, seed: int, use: str) -> Sentences:
-    """Draw sentences for one use; no two uses, and no corpus, share their random numbers."""
-    generator = generator_for(use, seed)
-    return language.sample(count, generator)
+    """Draw sentences for one use, independent of those for other uses and of every corpus."""
+    return language.sample(count, generator_for(use, seed))
 
 
 def held_out_masked(language: Language, count: int, seed: int, use: str) -> Batch:
     """Draw masked sentences for one use."""
-    return mask_batch(*_placed(language, count, seed, use))
+    return mask_batch(*_with_positions(language, count, seed, use))
 
 
 def held_out_conditionals(language: Language, count: int, seed: int, use: str) -> Float[Tensor, "batch word"]:
     """Compute Pr(. | x_-t) of the masked sentences that `held_out_masked` draws."""
-    sentences, positions = _placed(language, count, seed, use)
-    if hasattr(language, "conditionals_at"):  # all positions would cost a pass for every word of each
+    sentences, positions = _with_positions(language, count, seed, use)
+    if hasattr(language, "conditionals_at"):  # other positions would cost a pass for every word
         return language.conditionals_at(sentences, positions)
     return language.conditionals(sentences)[torch.arange(count), positions]
 
 
-def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Sentences, Int[Tensor, " batch"]]:
-    """Draw sentences, and in each one of its positions, all equally likely."""
+def _with_positions(
+    language: Language, count: int, seed: int, use: str
+) -> tuple[Sentences, Int[Tensor, " batch"]]:
+    """Draw sentences, and one uniformly distributed position in each."""
     sentences = held_out(language, count, seed, use)
     generator = generator_for(f"{use} positions", seed)
     return sentences, (torch.rand(count, generator=generator) * sentences.lengths).long()
@@ -59,9 +54,9 @@ def _placed(language: Language, count: int, seed: int, use: str) -> tuple[Senten
 
 @dataclass(frozen=True)
 class HeldOutConditionals(Run):
-    """Sentences that no training saw, and their exact conditionals: what all models are measured on.
+    """Held-out sentences and their exact conditionals, on which all models are evaluated.
 
-    It is a run of its own, because some languages take minutes for what all models share.
+    A run of its own because some languages take minutes.
     """
 
     language: LanguageSpec
@@ -69,7 +64,6 @@ class HeldOutConditionals(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw the sentences and compute their conditionals."""
         language = self.language.build()
         sentences = held_out(language, self.sentences, self.seed, "saturation")
         tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
@@ -77,48 +71,45 @@ class HeldOutConditionals(Run):
         write_atomically(folder / HELD_OUT, content)
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
-        """Return the sentences and their conditionals."""
         tensors = load_file(folder / HELD_OUT)
         return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]
 
 
-# The runs that draw sentences: pre-training corpora, and labelled sentences of downstream tasks.
-
-MOST_DRAWS = 100
-"""Draws for each wanted sentence after which labels are taken to be too rare."""
+# Pre-training corpora.
 
 
 @dataclass(frozen=True)
 class CorpusSampling(Run):
-    """A pre-training corpus: shards of uint16, or nothing where sentences are drawn without end."""
+    """A pre-training corpus: stored shards, or an endless stream that stores nothing."""
 
     language: LanguageSpec
-    sentences: int | None  # None: every batch is sampled afresh
+    sentences: int | None  # None: an endless stream
     seed: int
 
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse a corpus of no sentences."""
         if self.sentences is not None:
             check_counts(self, "sentences")
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw the sentences and write them as shards."""
         if self.sentences is None:
             return
-        language = self.language.build()
-        whole = self.sentences
-        write_corpus(language, whole, self.seed, folder, lambda n: report(n / whole, f"{n:,} sentences"))
+        language, total = self.language.build(), self.sentences
+        write_corpus(language, total, self.seed, folder, lambda n: report(n / total, f"{n:,} sentences"))
 
     def load(self, folder: Path) -> Corpus | EndlessCorpus:
-        """Open the shards, or draw sentences without end."""
         return Corpus(folder) if self.sentences else EndlessCorpus(self.language.build(), self.seed)
 
     @property
     def effort(self) -> float:
-        """Return the number of sentences in millions."""
         return (self.sentences or 0) / 1e6
+
+
+# Labelled sentences of downstream tasks.
+
+MOST_DRAWS = 100
+"""Draws per labelled sentence after which labels count as too rare."""
 
 
 @dataclass(frozen=True)
@@ -127,29 +118,28 @@ class Downstream:
 
     tasks: tuple[str, ...]
     label_kind: LabelKind
-    train: int  # sentences of each probe seed
+    train: int  # sentences per probe seed
     test: int
     probe_seeds: int
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse parts without sentences, and labels of no kind."""
         check_counts(self, "train", "test", "probe_seeds")
         check_choice(self, "label_kind", get_args(LabelKind))
 
 
 class LabelledSentences(NamedTuple):
-    """Sentences with one column of labels for each task."""
+    """Sentences with their labels in each task."""
 
     sentences: Sentences
-    labels: torch.Tensor
+    labels: Int[Tensor, "batch task"]
 
 
 @dataclass(frozen=True)
 class LabelledSampling(Run):
-    """Downstream sentences with their labels: one training part for each probe seed, and one test part.
+    """Labelled sentences: a training set for each probe seed, concatenated, and one test set.
 
-    Sentences without a label in one of the tasks (early stop can leave none) are drawn again.
+    Sentences without a label in some task, as early stopping can produce, are drawn again.
     """
 
     language: LanguageSpec
@@ -158,17 +148,15 @@ class LabelledSampling(Run):
     schema: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        """Refuse sentences that would be labelled for nothing."""
         if not self.downstream.tasks:
             raise ParameterError("Labelled sentences need at least one task.")
 
     @property
     def classes(self) -> tuple[int, ...]:
-        """Return the number of classes of each task."""
+        """Number of classes of each task."""
         return _classes(self.language, self.downstream.tasks)  # type: ignore[arg-type]  # frozen dataclasses
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw the sentences of both parts and label them."""
         language, d = self.language.build(), self.downstream
         for use, count in {"probe training": d.train * d.probe_seeds, "probe test": d.test}.items():
             sentences = self._draw(language, use, count)
@@ -182,25 +170,25 @@ class LabelledSampling(Run):
     def _draw(self, language: Language, use: str, count: int) -> Sentences:
         """Draw until `count` sentences have a label in every task."""
         generator = generator_for(use, self.downstream.seed)
-        found: list[Sentences] = []
+        parts: list[Sentences] = []
         drawn = 0
-        while (missing := count - sum(len(part.lengths) for part in found)) > 0:
+        while (missing := count - sum(len(part.lengths) for part in parts)) > 0:
             if drawn >= MOST_DRAWS * count:
                 tasks = ", ".join(self.downstream.tasks)
                 raise LanguageError(
                     f"Of {drawn} sentences fewer than {count} have a label in all of {tasks}."
                 )
-            more = language.sample(missing, generator)
-            found.append(more.rows((self._labels(language, more) != NO_LABEL).all(1)))
+            sentences = language.sample(missing, generator)
+            parts.append(sentences.rows((self._labels(language, sentences) != NO_LABEL).all(1)))
             drawn += missing
-        return Sentences.joined(found)
+        return Sentences.joined(parts)
 
-    def _labels(self, language: Language, sentences: Sentences) -> torch.Tensor:
+    def _labels(self, language: Language, sentences: Sentences) -> Int[Tensor, "batch task"]:
         tasks, kind = self.downstream.tasks, self.downstream.label_kind
         return torch.stack([labels(language, sentences, task, kind) for task in tasks], dim=1)
 
     def load(self, folder: Path) -> tuple[LabelledSentences, LabelledSentences]:
-        """Return the training and the test sentences; training sentences lie probe seed after probe seed."""
+        """Load the training sets and the test set."""
 
         def part(use: str) -> LabelledSentences:
             with np.load(folder / f"{use}.npz") as saved:
@@ -211,109 +199,7 @@ class LabelledSampling(Run):
         return part("probe training"), part("probe test")
 
 
-@cache
+@cache  # asked for every estimate of the cost of a probe
 def _classes(spec: LanguageSpec, tasks: tuple[str, ...]) -> tuple[int, ...]:
-    """Return numbers of classes: runs that are only counted ask for those of a few languages a lot."""
     language = spec.build()
     return tuple(language.classes(task) for task in tasks)
-
-
-# The runs that measure languages themselves: entropy, lengths, words, ceilings, calibration.
-
-NATS_TOLERANCE = 0.005
-"""How near to the published entropy a calibration stops, on its own sentences."""
-
-
-class LanguageStatistics(NamedTuple):
-    """The tidy tables that `LanguageMeasurement` makes."""
-
-    entropy: Estimate  # nats a masked token
-    blind: float  # entropy of a token given position and length alone; NaN where it cannot be summed
-    lengths: pd.DataFrame  # length (tokens), probability, sampled (share of sentences)
-    words: pd.DataFrame  # word, share of the tokens
-    ceilings: pd.DataFrame  # one row a task: see `Ceilings`
-
-    @property
-    def mean_length(self) -> float:
-        """The mean number of tokens, exact where the language can sum over all words."""
-        column = "sampled" if self.lengths.probability.isna().any() else "probability"
-        return float(self.lengths.length @ self.lengths[column])
-
-
-@dataclass(frozen=True)
-class LanguageMeasurement(Run):
-    """Entropy, lengths, words and label ceilings of a language."""
-
-    language: LanguageSpec
-    tasks: tuple[str, ...]
-    sentences: int
-    seed: int
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw sentences once and measure everything on them."""
-        language = self.language.build()
-        generator = generator_for("statistics", self.seed)
-        sentences = language.sample(self.sentences, generator)
-        entropy = masked_entropy(language, sentences, generator)
-        shares = word_shares(language, sentences).tolist()
-        lengths = sentences.lengths.bincount(minlength=language.max_length + 1)[1:] / self.sentences
-        try:
-            blind, exact = blind_entropy(language), length_distribution(language).tolist()
-        except LanguageError:  # an autoregressive language cannot sum over all tokens
-            blind, exact = nan, [nan] * len(lengths)
-        found = [{"task": task, **ceilings(language, sentences, task)._asdict()} for task in self.tasks]
-        length = range(1, language.max_length + 1)
-        tables = {
-            "entropy": pd.DataFrame([{**entropy._asdict(), "blind": blind}]),
-            "lengths": pd.DataFrame({"length": length, "probability": exact, "sampled": lengths.tolist()}),
-            "words": pd.DataFrame({"word": range(1, language.words + 1), "share": shares}),
-            "ceilings": pd.DataFrame(found, columns=None if self.tasks else ["task"]),
-        }
-        for name, table in tables.items():
-            table.to_csv(folder / f"{name}.csv", index=False)
-
-    def load(self, folder: Path) -> LanguageStatistics:
-        """Return the tables."""
-        names = ("entropy", "lengths", "words", "ceilings")
-        entropy, *tables = (pd.read_csv(folder / f"{name}.csv") for name in names)
-        mean, error, count, blind = entropy.iloc[0]
-        return LanguageStatistics(Estimate(mean, error, int(count)), blind, *tables)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return self.sentences * self.language.max_length * self.language.words / 1e7
-
-
-@dataclass(frozen=True)
-class Calibration(Run):
-    """The search for the concentration that gives a language of some shape a wanted entropy."""
-
-    shape: PCFGSpec | HMMSpec
-    entropy: float  # nats a masked token
-    mean_length: float | None  # tokens; None where all sentences have one length
-    concentrations: tuple[float, float]
-    sentences: int
-    seed: int
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Search, and write down all that was tried."""
-        if isinstance(self.shape, HMMSpec):
-            family: Callable[[float], LanguageSpec] = hmm_family(self.shape)
-        elif self.mean_length is not None:
-            family = pcfg_family(self.shape, self.mean_length)
-        else:
-            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
-        options = {"sentences": self.sentences, "seed": self.seed}
-        tried = calibrate(family, self.entropy, self.concentrations, tolerance=NATS_TOLERANCE, **options)
-        rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]
-        pd.DataFrame(rows).to_csv(folder / "tried.csv", index=False)
-
-    def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row for each language tried: its concentration, and its entropy with the error."""
-        return pd.read_csv(folder / "tried.csv")
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return self.sentences / 200

@@ -1,14 +1,13 @@
-"""One training on several processes of this machine: torchrun, and what each of them runs.
+"""Training in several processes of one machine: starting torchrun, and what each process runs.
 
     python -m torch.distributed.run --nproc-per-node=N -m sameloss.runs.torchrun JOB
 
-is started by a run, while the store holds the run's lock.
+is started by a run while the store holds the run's lock.
 
-Runs and faults are handed over as pickles. JSON would need a registry of all classes that a run can consist
-of (languages, shapes, settings, also those that a test or a notebook defines) and of all faults. A pickle
-runs what is in it, so it is only read by the processes of this computation: it lies in a folder that this
-user alone can open, never in the store, which may be someone else's. The folder goes with the computation,
-unless that is killed.
+Runs and exceptions are passed as pickles: JSON would need a registry of all classes that a run can contain
+(languages, shapes, settings, also those defined in tests or notebooks). Since loading a
+pickle can execute code, pickles never lie in the store, which may be shared, but in a temporary folder that
+only this user can open and that is removed after the computation, unless that is killed.
 """
 
 import ctypes
@@ -25,8 +24,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-from sameloss.device import best_device, peak_bytes
-from sameloss.errors import ParameterError, StoreError
+from sameloss.device import best_device, peak_memory
+from sameloss.errors import BookError, ParameterError, StoreError
 from sameloss.store.processes import end_with_parent
 from sameloss.store.store import (
     PEAK,
@@ -38,50 +37,49 @@ from sameloss.store.store import (
 )
 from sameloss.training.loop import Process
 
-JOB, FAULT = "job.pickle", "fault-{rank}.pickle"
+FAULT = "fault-{rank}.pickle"
 
 
 def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
-    """Compute a run on several processes, which write into `folder` and end with this process.
+    """Compute a run in several processes, which end when this process does.
 
     Args:
-        run: has a method `train(folder, store, report, process)`; the runs that it reads are computed.
-        folder: of the computation.
-        root: folder of the run store.
-        processes: their number; on GPUs each has one of its own.
+        run: has a method `train(folder, store, report, process)`; its parents have been computed.
+        folder: where the result is written.
+        root: folder of the store.
+        processes: their number; each needs a GPU of its own if the device is CUDA.
 
     Raises:
-        ParameterError: where there are fewer GPUs than processes.
-        Exception: whatever the first process to fail met.
-        StoreError: where the processes died without saying why.
+        ParameterError: if there are fewer GPUs than processes.
+        BookError: that of the first process to fail, as any OSError; other exceptions become a RuntimeError.
+        StoreError: if processes died without an exception.
 
     """
     gpus = torch.cuda.device_count()
     if best_device() == "cuda" and processes > gpus:
         raise ParameterError(f"processes = {processes} needs as many GPUs; this machine has {gpus}.")
     (folder / SCRATCH).mkdir(exist_ok=True)
-    with TemporaryDirectory(prefix="sameloss-") as own:
-        job = Path(own) / JOB
+    with TemporaryDirectory(prefix="sameloss-") as private:
+        job = Path(private) / "job.pickle"
         job.write_bytes(pickle.dumps((run, folder, root)))
         done = _torchrun(job, processes)
         for fault in sorted(job.parent.glob(FAULT.format(rank="*")), key=lambda path: path.stat().st_mtime):
             raise pickle.loads(fault.read_bytes())
     if done.returncode:
         raise StoreError(
-            f"The {processes} processes of a training ended with code {done.returncode} and did not say "
-            "why, perhaps for want of memory. Run again to go on from the last saved state."
+            f"The {processes} processes of a training ended with code {done.returncode} and without an "
+            "explanation, perhaps for lack of memory. Run again to resume from the last saved state."
         )
     sys.stderr.write(done.stderr)
 
 
 def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
-    """Start the processes and wait for their end."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={processes}", "-m", "sameloss.runs.torchrun", str(job)]
     return subprocess.run(
         command,
         check=False,
-        capture_output=True,  # after a fault torchrun prints a page, which the fault itself replaces
+        capture_output=True,  # torchrun prints a page about an exception, which `launch` raises instead
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         preexec_fn=_terminated_with_parent,
@@ -89,10 +87,9 @@ def _torchrun(job: Path, processes: int) -> subprocess.CompletedProcess[str]:
 
 
 def _terminated_with_parent() -> None:
-    """Ask Linux to end torchrun, which cannot watch for it, when the process that started it is killed."""
+    """Have Linux end torchrun, which does not watch its parent, when the parent is killed."""
     if sys.platform == "linux":
-        set_death_signal = 1
-        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM)
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 def main(job: Path) -> None:
@@ -102,7 +99,7 @@ def main(job: Path) -> None:
     torch.set_num_threads(1)
     if cuda := best_device() == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    # Each compiles for itself, which takes the others by surprise for minutes.
+    # Each process compiles for itself, so that others may wait for minutes.
     distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
     process = Process(distributed.get_rank(), distributed.get_world_size())
     report = write_progress(folder) if process.leads else lambda fraction, text: None
@@ -110,21 +107,12 @@ def main(job: Path) -> None:
         with small_memory_explained(run.kind, run.memory_advice):
             run.train(folder, Store(root), report, process)
     except Exception as error:
-        write_atomically(job.parent / FAULT.format(rank=process.rank), _pickled(error))
-        os._exit(1)  # torchrun ends the others; waiting for them here might be in vain
+        portable = error if isinstance(error, BookError | OSError) else RuntimeError(repr(error))
+        write_atomically(job.parent / FAULT.format(rank=process.rank), pickle.dumps(portable))
+        os._exit(1)  # torchrun ends the others, for which this process might wait in vain
     if process.leads:
-        (folder / SCRATCH / PEAK).write_text(str(peak_bytes()))
+        (folder / SCRATCH / PEAK).write_text(str(peak_memory()))
     distributed.destroy_process_group()
-
-
-def _pickled(error: Exception) -> bytes:
-    """Return a fault as bytes; one that cannot be pickled is told in words."""
-    try:
-        content = pickle.dumps(error)
-        pickle.loads(content)
-        return content
-    except Exception:  # of an object that is someone else's anything may be raised
-        return pickle.dumps(RuntimeError(repr(error)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Numbers with their error: estimates, intervals, and associations that count runs.
+"""Estimates with their error, intervals, and associations over runs.
 
-What belongs here takes numbers, or a table of checkpoints by size and seed, and returns numbers with an
-interval or a standard error: means of samples, bootstrap intervals, correlations and slopes,
-interpolation to one KL. It knows no language, no model and no run, and not where a number came from.
+Functions here take numbers, or a table of checkpoints by size and seed, and return numbers with an interval
+or a standard error: means of samples, bootstrap intervals, correlations, interpolation to a common KL. They
+know no language, model or run, and not where a number came from.
 """

@@ -1,4 +1,4 @@
-"""Estimates with their errors, intervals over seeds, and paired differences."""
+"""Estimates with their standard errors, intervals over seeds, and paired differences."""
 
 from collections.abc import Sequence
 from math import nan, sqrt
@@ -9,71 +9,53 @@ import torch
 from jaxtyping import Float
 from scipy import stats
 
-# Numbers with their error.
-
 
 class Estimate(NamedTuple):
     """A mean with its standard error over `count` independent draws.
 
-    The standard error of an exact value is 0, that of one draw is unknown (NaN).
+    The standard error of an exact value is 0, that of a single draw unknown (NaN).
     """
 
     mean: float
     standard_error: float
-    count: int  # type: ignore[assignment]  # of draws, as statisticians say; not the method of tuples
+    count: int  # type: ignore[assignment]  # shadows tuple.count
 
     @classmethod
     def of(cls, values: Float[torch.Tensor, " draw"]) -> "Estimate":
-        r"""Estimate the mean of independent draws, with the error $s / \sqrt n$.
+        r"""Estimate the mean of independent draws, with the standard error $s / \sqrt n$.
 
         >>> Estimate.of(torch.tensor([1.0, 2.0, 3.0, 6.0]))
         Estimate(mean=3.0, standard_error=1.0801234497346435, count=4)
 
         """
         count = len(values)
-        spread = float(values.double().std()) if count > 1 else float("nan")
+        spread = float(values.double().std()) if count > 1 else nan
         return cls(float(values.double().mean()), spread / count**0.5, count)
 
-    @classmethod
-    def weighted(
-        cls, values: Float[torch.Tensor, " sentence"], weights: Float[torch.Tensor, " sentence"]
-    ) -> "Estimate":
-        """Return the exact expectation over a whole enumerated population.
 
-        Args:
-            values: the quantity in each sentence.
-            weights: the probabilities of the sentences; they sum to one.
-
-        >>> Estimate.weighted(torch.tensor([1.0, 4.0]), torch.tensor([0.25, 0.75]))
-        Estimate(mean=3.25, standard_error=0.0, count=2)
-
-        """
-        return cls(float((values * weights).sum()), 0.0, len(values))
-
-
-# Intervals that count every source of chance: a multi-level bootstrap.
+# Intervals over seeds.
 
 REPLICATES = 2000
-"""Resamples of an interval, unless another number is asked for."""
+"""Bootstrap replicates per interval."""
 
 LEVEL = 0.95
-"""Probability that an interval covers the truth."""
+"""Coverage of intervals."""
 
 
 class Interval(NamedTuple):
-    """A value with the interval that covers the truth in 95 % of repetitions."""
+    """A value with its 95 % confidence interval."""
 
     value: float
     low: float
     high: float
 
 
-UNDEFINED = Interval(float("nan"), float("nan"), float("nan"))
-"""What a comparison returns where there is nothing to compare."""
+UNDEFINED = Interval(nan, nan, nan)
+"""The result of a comparison without data."""
 
 
 def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.ndarray, "{count} {seeds}"]:
-    r"""Draw random weights that turn values of few seeds into deviations of their mean.
+    r"""Draw random weights that turn values of a few seeds into deviations of their mean.
 
     For values $x_1, \dots, x_n$ of n seeds,
 
@@ -85,25 +67,25 @@ def seed_weights(seeds: int, count: int, rng: np.random.Generator) -> Float[np.n
 
     Args:
         seeds: number of values, n.
-        count: number of deviations wanted.
+        count: number of deviations.
         rng: of the weights.
 
     Returns:
-        One row of weights a deviation. One seed has no standard error: its weights are NaN.
+        One row of weights per deviation; NaN for a single seed, which has no standard error.
 
     >>> seed_weights(3, 1, np.random.default_rng(0)).round(2)
     array([[-0.73, -2.94,  3.68]])
 
     """
     if seeds < 2:
-        return np.full((count, seeds), np.nan)
+        return np.full((count, seeds), nan)
     normal = rng.normal(size=(count, seeds))
     scale = np.sqrt(seeds * rng.chisquare(seeds - 1, (count, 1)))
     return (normal - normal.mean(1, keepdims=True)) / scale
 
 
 def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"]) -> Interval:
-    """Return a value with the interval of the central 95 % of its replicates.
+    """Return a value with the central 95 % of its replicates.
 
     >>> [round(end, 6) for end in percentile_interval(50.0, np.arange(81.0))]
     [50.0, 2.0, 78.0]
@@ -114,7 +96,7 @@ def percentile_interval(value: float, replicates: Float[np.ndarray, " replicate"
 
 
 def seed_interval(values: Float[np.ndarray, " seed"]) -> Interval:
-    """Return the mean of one value a pre-training seed, with its interval over seeds.
+    """Compute the mean of one value per pre-training seed, with its interval over seeds.
 
     >>> [round(end, 1) for end in seed_interval(np.array([1.0, 2.0, 3.0]))]  # Student's: 2 ± 2.5
     [2.0, -0.2, 4.6]
@@ -137,7 +119,7 @@ class Paired(NamedTuple):
 
 
 def paired(differences: Float[np.ndarray, " replicate"], level: float = 0.95) -> Paired:
-    """Return Student's interval of the mean of differences; NaN ends for fewer than two.
+    """Compute Student's interval of the mean of differences; NaN for fewer than two.
 
     >>> [round(x, 3) for x in paired(np.array([1.0, 2.0, 3.0]))]
     [2.0, -0.484, 4.484, 0.074, 3]
@@ -155,8 +137,8 @@ def paired(differences: Float[np.ndarray, " replicate"], level: float = 0.95) ->
 def holm_levels(ps: Sequence[float], level: float = 0.95) -> list[float]:
     """Return the level of each interval after Holm's correction for their number.
 
-    An interval at its level excludes zero exactly where Holm's step-down test rejects, but for those behind
-    the first that it does not reject: they keep the level of that one.
+    An interval at its level excludes zero exactly if Holm's step-down test rejects. Only those after the
+    first p-value that is not rejected may exclude it too: they keep that one's level.
 
     >>> [round(x, 4) for x in holm_levels([0.001, 0.03, 0.04])]
     [0.9833, 0.975, 0.975]

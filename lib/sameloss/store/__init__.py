@@ -1,8 +1,5 @@
-"""Everything computed, kept under the key of what decides it.
+"""The run store, which knows nothing of languages, models or training.
 
-`store` keeps results with their keys and manifests, and says what a computation may take. `pool` computes
-many in several processes, `processes` ends those whose parent was killed and gives a command its own GPU,
-`recording` keeps results in small, `provenance` says where they come from and `location` where they lie. A
-run is anything with parameters, a computation and a way to read its result back: the store knows nothing of
-languages, models or training.
+`store`: runs, keys, manifests, atomic results. `pool`: parallel computation. `processes`: workers and GPUs.
+`recording`: results under version control. `provenance`: where results come from. `location`: folders.
 """

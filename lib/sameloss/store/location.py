@@ -1,4 +1,4 @@
-"""Where the book, its records and its artifacts are, and at which revision its source is."""
+"""Folders of the book, its records and artifacts, and the revision of its source."""
 
 import os
 import subprocess
@@ -8,20 +8,20 @@ from pathlib import Path
 from sameloss.errors import ParameterError, StoreError
 
 HOME = "SAMELOSS_HOME"
-"""The environment variable that names the book's folder."""
+"""Environment variable with the book's folder."""
 
 SOURCE = Path(__file__).resolve().parents[1]
-"""The folder of the library."""
+"""Folder of the library."""
 
 
 def book_root() -> Path | None:
-    """Return the book's folder, the same from every directory; None where no book is found.
+    """The book's folder, the same from every working directory; None if there is none.
 
-    It is the folder that `SAMELOSS_HOME` names, or else the checkout from which the library is imported, or
-    else the nearest one that is a book's, from here upwards.
+    In this order: `SAMELOSS_HOME`; the checkout that the library is imported from; the nearest parent of
+    the working directory that holds a book.
 
     Raises:
-        ParameterError: where `SAMELOSS_HOME` names another folder.
+        ParameterError: if `SAMELOSS_HOME` is not a book's folder.
 
     """
     if named := os.environ.get(HOME):
@@ -36,7 +36,7 @@ def book_root() -> Path | None:
 
 
 def source_checkout() -> Path | None:
-    """Return the book's folder whose `lib` has the library; None where it is installed apart from a book."""
+    """The book whose `lib` holds this library; None if the library is installed elsewhere."""
     root = SOURCE.parents[1]
     return root if SOURCE.parent.name == "lib" and _is_book(root) else None
 
@@ -46,15 +46,15 @@ def _is_book(folder: Path) -> bool:
 
 
 def default_artifacts() -> Path:
-    """Return `artifacts` in the book's folder, which every way to run shares; here where no book is found."""
+    """`artifacts` in the book's folder, or else in the working directory."""
     return (book_root() or Path.cwd()) / "artifacts"
 
 
 def results_folder() -> Path:
-    """Return the folder of the book's records.
+    """Folder of the book's records.
 
     Raises:
-        ParameterError: where no book is found.
+        ParameterError: if no book is found.
 
     """
     root = book_root()
@@ -66,16 +66,15 @@ def results_folder() -> Path:
 
 
 UNCOMMITTED = "-dirty"
-"""How a revision ends where a file that git knows has changed since."""
+"""Suffix of a revision with changed files."""
 
 UNKNOWN = "unknown"
-"""The revision of source that is no checkout of the book's, or of which git tells nothing; the version of a
-library that is not installed."""
+"""Revision of source outside a checkout or unreadable by git; version of a library not installed."""
 
 
 @cache
 def source_revision() -> str:
-    """Return the revision of the library's source, or 'unknown'; a process asks git once."""
+    """Revision of the library's source, or 'unknown'; cached per process."""
     checkout = source_checkout()
     try:
         return UNKNOWN if checkout is None else revision(checkout)
@@ -84,24 +83,24 @@ def source_revision() -> str:
 
 
 def revision(checkout: Path) -> str:
-    """Return the git revision that a checkout is at.
+    """Git revision of a checkout.
 
     Raises:
-        StoreError: where git fails, or the folder is no checkout of its own.
+        StoreError: if git fails, or the folder is not the root of a repository.
 
     """
     return _git(checkout, "describe", "--always", f"--dirty={UNCOMMITTED}")
 
 
 def uncommitted(checkout: Path, *new_in: str) -> list[str]:
-    """Return the files of a checkout that its revision does not have, or not like this.
+    """Changed files of a checkout, and untracked ones.
 
     Args:
-        checkout: its root.
-        new_in: folders in which new files count; elsewhere only changes do.
+        checkout: root of the checkout.
+        new_in: folders in which untracked files count.
 
     Raises:
-        StoreError: where git fails, or the folder is no checkout of its own.
+        StoreError: if git fails, or the folder is not the root of a repository.
 
     """
     changed = _git(checkout, "diff", "--name-only", "HEAD")
@@ -110,14 +109,14 @@ def uncommitted(checkout: Path, *new_in: str) -> list[str]:
 
 
 def _git(checkout: Path, *words: str) -> str:
-    """Return what git says of a checkout, and of no repository that the folder only lies in."""
-    root = _said(checkout, "rev-parse", "--show-toplevel")
+    """Output of a git command in a checkout, never of a repository around it."""
+    root = _output(checkout, "rev-parse", "--show-toplevel")
     if Path(root).resolve() != checkout.resolve():
         raise StoreError(f"{checkout.resolve()} has no git repository of its own; it lies in that of {root}.")
-    return _said(checkout, *words)
+    return _output(checkout, *words)
 
 
-def _said(folder: Path, *words: str) -> str:
+def _output(folder: Path, *words: str) -> str:
     try:
         done = subprocess.run(["git", "-C", folder, *words], capture_output=True, text=True, check=False)
     except OSError as error:

@@ -1,10 +1,9 @@
-"""Processes: none outlives the one that started it, and none shares its GPU with another.
+"""Worker processes that end with their parent, and commands with a GPU of their own.
 
 python -m sameloss.store.processes papermill ...
 
-runs a command on a GPU of its own: no two commands started this way share one. Each GPU has a lock file,
-held as long as the command runs and given back by the system however it ends. Where there is no GPU the
-command runs as it is.
+runs a command on a GPU that no other command started this way uses: a lock file per GPU is held while the
+command runs and released by the system however it ends. Without a GPU the command simply runs.
 """
 
 import fcntl
@@ -20,11 +19,11 @@ POLL_S = 0.5
 
 
 def end_with_parent(parent: int | None = None) -> None:
-    """End this process when the one that started it is gone: a killed notebook leaves no worker behind.
+    """Exit when the parent process is gone, so that a killed notebook leaves no worker behind.
 
     Args:
-        parent: the number of that process; None: as the system has it now, which is another where the parent
-            has died while this process was starting.
+        parent: its process ID; None: the current parent, which is another one if the parent died while
+            this process was starting.
 
     """
     parent = os.getppid() if parent is None else parent
@@ -38,10 +37,7 @@ def end_with_parent(parent: int | None = None) -> None:
 
 
 def visible_gpus() -> list[str]:
-    """Return the UUIDs of the GPUs that CUDA may use here.
-
-    UUIDs and not indices: inside a Slurm job or a container indices begin at 0 for every GPU.
-    """
+    """UUIDs of the GPUs that CUDA may use: in a Slurm job or container, every GPU has index 0."""
     command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
@@ -54,7 +50,7 @@ def visible_gpus() -> list[str]:
 
 
 def hold_one(gpus: list[str], folder: Path) -> str:
-    """Wait until one of the GPUs is free, and hold it until this process ends."""
+    """Wait for a free GPU and lock it until this process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     locks = {gpu: os.open(folder / f"{gpu}.lock", os.O_RDWR | os.O_CREAT) for gpu in gpus}
     while True:
@@ -63,7 +59,7 @@ def hold_one(gpus: list[str], folder: Path) -> str:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            os.set_inheritable(descriptor, True)  # else the lock would end where the command begins
+            os.set_inheritable(descriptor, True)  # the lock has to survive exec
             return gpu
         time.sleep(POLL_S)
 

@@ -1,4 +1,4 @@
-"""Where results come from."""
+"""Provenance of results."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,10 +8,7 @@ from sameloss.store.store import Run, Store, with_ancestors
 
 
 def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
-    """Return where finished runs come from: devices, versions, revisions, days, time and memory.
-
-    With what they read, where that is still there.
-    """
+    """Devices, versions, revisions, days, time and memory of finished runs and their present ancestors."""
     manifests = [store.manifest(run) for run in with_ancestors(runs) if store.has(run)]
     distinct = {
         name: sorted({m[name] for m in manifests})
@@ -28,7 +25,7 @@ def origin_of(store: Store, runs: Iterable[Run]) -> dict[str, Any]:
 
 
 def origin_in_words(store: Store, runs: list[Run]) -> str:
-    """Return one sentence on where finished runs come from, checkable against the run store."""
+    """One sentence on the origin of finished runs."""
     origin = origin_of(store, runs)
     return (
         f"{origin['runs']} runs on {', '.join(origin['device'])}, "
@@ -37,6 +34,6 @@ def origin_in_words(store: Store, runs: list[Run]) -> str:
 
 
 def uncommitted_runs(store: Store, runs: Iterable[Run]) -> list[Run]:
-    """Return those finished runs, and finished ones they read, whose source nobody can look up."""
+    """Finished runs and ancestors whose source was not committed or is unknown."""
     finished = [run for run in with_ancestors(runs) if store.has(run)]
     return [run for run in finished if store.manifest(run)["revision"].endswith((UNCOMMITTED, UNKNOWN))]

@@ -1,8 +1,8 @@
-"""Finished runs in small: what was measured, kept under version control, without the models' weights.
+"""Records: finished runs without model weights, kept under version control.
 
-A record is a folder of results as the store has them, `<kind>/<key>`: a manifest with parameters, versions,
-device, time and the hashes of all files, and the small ones of these that are no weights. It grows: machines
-and days add to it what they have finished, and a store that takes it computes the rest.
+A record is a folder with the layout of the store, `<kind>/<key>`: the manifest (parameters, versions, device,
+time, file hashes) and the small files. Several machines can add to it, and a store that takes it computes
+only what is missing.
 """
 
 import shutil
@@ -14,31 +14,31 @@ from filelock import FileLock
 from sameloss.store.store import LEFT_OUT, MANIFEST, Run, Store, with_ancestors, write_manifest
 
 LARGEST, LARGEST_TABLE = 100_000, 300_000
-"""A file of more bytes is not recorded. Nor is its run where it reads the file: corpora are drawn again in
-less time than it takes to fetch them."""
+"""Size limits (bytes) of recorded files. A run that needs a larger file is not recorded: redrawing a corpus
+takes less time than fetching it."""
 
 
 def record_runs(store: Store, runs: Iterable[Run], folder: Path) -> int:
-    """Add to a record finished runs, and all that they read; return how many of them it has."""
+    """Add finished runs and their ancestors to a record; returns how many of them it holds."""
     finished = [run for run in with_ancestors(runs) if store.has(run)]
     return sum(_recorded(run, store, folder / run.kind / run.key) for run in finished)
 
 
-def forget_others(folder: Path, runs: Iterable[Run]) -> None:
-    """Remove from a record what is neither one of some runs nor read by one."""
+def prune_record(folder: Path, runs: Iterable[Run]) -> None:
+    """Remove from a record all but the given runs and their ancestors."""
     wanted = {folder / run.kind / run.key for run in with_ancestors(runs)}
     for recorded in set(folder.glob("*/*/")) - wanted:
         shutil.rmtree(recorded)
 
 
 def _recorded(run: Run, store: Store, folder: Path) -> bool:
-    """Copy a result, where it can be recorded and is not yet, and tell whether it can."""
+    """Copy a result into the record unless present; returns whether it can be recorded."""
     if (folder / MANIFEST).exists():
         return True
     result, manifest = store.folder(run), store.manifest(run)
-    kept = [name for name in manifest["files"] if _is_small(result / name, run.weights)]
+    kept = [name for name in manifest["files"] if _is_small(result / name, run.weight_suffixes)]
     left_out = [name for name in manifest["files"] if name not in kept]
-    if not all(name.endswith((*run.weights, *run.details)) for name in left_out):
+    if not all(name.endswith((*run.weight_suffixes, *run.lazy_suffixes)) for name in left_out):
         return False
     folder.mkdir(parents=True, exist_ok=True)
     for name in kept:
@@ -48,16 +48,15 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
 
 
 def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
-    """Tell whether a file is there, is small, and is none of the weights."""
     largest = LARGEST_TABLE if path.suffix == ".csv" else LARGEST
     return path.exists() and path.stat().st_size <= largest and not path.name.endswith(weights)
 
 
 def take_recorded(folder: Path, store: Store) -> int:
-    """Put recorded runs in a store that has nothing of them; return how many those were.
+    """Copy recorded runs that a store lacks into it; returns how many were copied.
 
     Raises:
-        OSError: where the disk is full, or a file cannot be read or written; what was taken is kept.
+        OSError: for a full disk or an unusable file; runs copied before stay.
 
     """
     recorded = [manifest.parent for manifest in folder.glob(f"*/*/{MANIFEST}")]
@@ -65,7 +64,7 @@ def take_recorded(folder: Path, store: Store) -> int:
 
 
 def _taken(recorded: Path, result: Path) -> bool:
-    """Copy one run, unless it is there or comes there meanwhile, and tell whether it was copied."""
+    """Copy one run atomically unless the store has it; returns whether it was copied."""
     if result.exists():
         return False
     result.parent.mkdir(parents=True, exist_ok=True)
@@ -85,14 +84,13 @@ def _taken(recorded: Path, result: Path) -> bool:
 
 
 class WithRecord(Store):
-    """A store to look at, as it will be once it has taken a record: it reads there what it has not."""
+    """A read-only view of a store as it would be with a record taken."""
 
     def __init__(self, store: Store, record: Path) -> None:
-        """Look at a store and at a record."""
         super().__init__(store.root, recorded=store.recorded)
         self.record = record
 
     def folder(self, run: Run) -> Path:
-        """Return where the run's result is, or will be."""
+        """Folder of the run's result, in the store or else in the record."""
         own = super().folder(run)
         return own if own.exists() else self.record / run.kind / run.key

@@ -1,9 +1,9 @@
-"""The run store: everything computed, kept under a key made of everything that decides it.
+"""The run store: every result is stored under a key that hashes everything it depends on.
 
-A run is a frozen dataclass. Its key is a hash of its canonical JSON, in which the runs it reads
-stand by their own keys and fields at their defaults are left out: a new field with a default renames
-no run. A result is a folder; it exists once its `manifest.json` is in place, which is written last.
-What a killed computation left stays in `<key>.partial`, so that the next one can go on from there.
+A run is a frozen dataclass. Its key is the hash of its canonical JSON, in which parent runs appear by
+key and fields at their defaults are omitted, so that adding a field with a default changes no key. A
+result is a folder that is complete once its `manifest.json`, written last, exists. An interrupted
+computation leaves `<key>.partial`, from which the next one resumes.
 """
 
 import errno
@@ -27,7 +27,7 @@ from typing import Any, ClassVar
 import torch
 from filelock import FileLock
 
-from sameloss.device import device_name, forget_peak, peak_bytes
+from sameloss.device import device_name, peak_memory, reset_peak_memory
 from sameloss.errors import StoreError
 from sameloss.store.location import UNKNOWN, source_revision
 
@@ -36,89 +36,88 @@ log = logging.getLogger("sameloss")
 # Runs, and their keys
 
 PEAK = "peak.txt"
-"""In the folder `SCRATCH`, the largest memory in bytes of a computation in processes of its own."""
+"""File in `SCRATCH` with the peak memory (bytes) of a computation that runs in processes of its own."""
 
 Report = Callable[[float, str], None]
-"""Told the fraction done and a few words."""
+"""Progress callback: fraction done, and a short text."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """Base of all runs: a frozen dataclass whose fields decide its result.
+    """Base class of runs: a frozen dataclass whose fields determine its result.
 
-    A subclass raises its `schema` when its code changes what it computes, or when the default of one
-    of its fields changes.
+    A subclass increments its `schema` when its code computes something else or a field's default changes.
     """
 
     schema: ClassVar[int] = 1
 
-    weights: ClassVar[tuple[str, ...]] = ()
-    """What the names of files end in that `load` leaves to be read when a model is asked for."""
+    weight_suffixes: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of weight files, which `load` reads lazily."""
 
-    details: ClassVar[tuple[str, ...]] = ()
-    """Names of other files that `load` does not read, so that a record may do without a large one."""
+    lazy_suffixes: ClassVar[tuple[str, ...]] = ()
+    """Suffixes of other files that `load` reads lazily, so that a record may omit large ones."""
 
     def compute(self, folder: Path, store: "Store", report: Report) -> None:
-        """Write the result into `folder`; go on from what an interrupted call left there.
+        """Write the result into `folder`, resuming an interrupted computation.
 
-        That is what lies in its folder `SCRATCH`, and the files named in `kept`; all else is gone by then.
+        The folder then holds its `SCRATCH` and the files named in `resumable`; everything else was removed.
         """
         raise NotImplementedError
 
     def load(self, folder: Path) -> Any:
-        """Read the result that `compute` wrote."""
+        """Read what `compute` wrote."""
         raise NotImplementedError
 
     @property
-    def kept(self) -> frozenset[str]:
-        """Names of those files of the result that an interrupted computation need not make again."""
+    def resumable(self) -> frozenset[str]:
+        """Names of result files that survive an interruption."""
         return frozenset()
 
     @property
     def effort(self) -> float:
-        """Rough seconds of a laptop's core, to start long runs first, to weigh progress and to tell costs."""
+        """Estimated seconds on the reference core: for scheduling, progress and cost estimates."""
         return 1.0
 
     @property
     def memory_advice(self) -> str:
-        """Say what takes less memory."""
+        """What to change if memory is short."""
         return "choose a smaller size, or another device"
 
     @property
     def kind(self) -> str:
-        """Name of the run's class: its folder in the store."""
+        """Name of the class, and of its folder in the store."""
         return type(self).__name__
 
     def parameters(self) -> dict[str, Any]:
-        """Return all fields as plain JSON values, parent runs by their keys: what the manifest keeps."""
+        """All fields as JSON values, parents by key; recorded in the manifest."""
         return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _keyed)}
 
     def canonical(self) -> dict[str, Any]:
-        """Return what the key is made of: the parameters but those at their defaults."""
+        """The hashed content of the key: `parameters` without fields at their defaults."""
         return {"run": self.kind, "schema": self.schema, **_plain_fields(self, _chosen)}
 
     @cached_property
     def key(self) -> str:
-        """Return the name of the run's result: 16 hex digits."""
+        """Name of the result: 16 hex digits."""
         text = json.dumps(self.canonical(), sort_keys=True, allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def parents(self) -> list["Run"]:
-        """Return the runs this one reads."""
+        """Runs that this one reads."""
         return [v for f in fields(self) if isinstance(v := getattr(self, f.name), Run)]
 
 
 def _keyed(value: Any) -> list[Field]:
-    """Return the fields that decide a result: those that equality is made of."""
+    """Fields that take part in equality, and hence in the key."""
     return [field for field in fields(value) if field.compare]
 
 
 def _plain(value: Any, fields_of: Callable[[Any], Iterable[Field]] = _keyed) -> Any:
-    """Return a value as plain JSON; of dataclasses those fields that `fields_of` returns."""
+    """Convert to JSON values, with the dataclass fields selected by `fields_of`."""
     if isinstance(value, Run):
         return {"run": value.kind, "key": value.key}
     if is_dataclass(value):
-        name = getattr(value, "key_name", type(value).__name__)  # of a class that has been renamed
+        name = getattr(value, "key_name", type(value).__name__)  # a renamed class keeps its name in keys
         return {"type": name, **_plain_fields(value, fields_of)}
     if isinstance(value, tuple | list):
         return [_plain(item, fields_of) for item in value]
@@ -130,7 +129,7 @@ def _plain_fields(value: Any, fields_of: Callable[[Any], Iterable[Field]]) -> di
 
 
 def _chosen(value: Any) -> list[Field]:
-    """Return the fields that are not at their defaults; 1, 1.0 and True are three values."""
+    """Fields that differ from their defaults; 1, 1.0 and True are three different values."""
     return [f for f in _keyed(value) if not _at_default(f, getattr(value, f.name))]
 
 
@@ -143,14 +142,14 @@ def _json(value: Any) -> str:
     return json.dumps(_plain(value), sort_keys=True)
 
 
-# Files that are whole: written at once or not at all, and known again by their hash.
+# Atomic writes and file hashes
 
 JUST_WRITTEN_NS = 1_000_000_000
-"""Time stamps of files may be coarse: within this time a second writing could have the same."""
+"""File time stamps can be coarse: a second write within this time may carry the same one."""
 
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
-    """Write a file so that a kill at any moment leaves the old one or the new one, whole."""
+    """Replace a file atomically: a kill at any moment leaves the old or the new one."""
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
         file.writelines(content)
@@ -161,7 +160,7 @@ def write_atomically(path: Path, *content: bytes | memoryview) -> None:
 
 
 def write_through(path: Path) -> None:
-    """Wait until a file or a folder is on the disk."""
+    """Flush a file or folder to disk (fsync)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -170,10 +169,9 @@ def write_through(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """Return a file's hash; a process reads an unchanged file once.
+    """SHA-256 of a file, cached while its modification time and size stay the same.
 
-    A file counts as unchanged while its time and its size stay. One that was written a moment ago is
-    read every time.
+    A file modified within the last second is always read again.
     """
     state = path.stat()
     if time.time_ns() - state.st_mtime_ns < JUST_WRITTEN_NS:
@@ -191,56 +189,56 @@ def _read(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# What a result's folder holds: files, and the manifest that says what they are and how they were made.
+# Manifests
 
 MANIFEST = "manifest.json"
 
 PROGRESS = "progress.txt"
-"""One line of a running computation: fraction done, then free text. Not part of the result."""
+"""Progress of a running computation: fraction done, then text. Not part of the result."""
 
 SCRATCH = "scratch"
-"""Folder of a running computation for what only a resumption needs. Not part of the result."""
+"""Folder for resumable state. Not part of the result."""
 
 TOLD = (
     dict.fromkeys(("parameters", "files"), (dict,))
     | dict.fromkeys(("created", "sameloss", "revision", "python", "torch", "device"), (str,))
     | dict.fromkeys(("wall_s", "peak_memory_bytes"), (int, float))
 )
-"""What a manifest tells, and pages show, with its types."""
+"""Required entries of a manifest, with their types."""
 
 LEFT_OUT = "left_out"
-"""Names of the files that are not there, in the manifest of a result that a record had."""
+"""Manifest entry with the names of files that a record omitted."""
 
 SEAL = "sealed"
-"""The hash of a manifest in itself."""
+"""Manifest entry with the hash of all its other entries."""
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What reading a manifest can raise that somebody else has written, beside faults of the system."""
+"""Exceptions from reading a malformed manifest."""
 
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
-"""What the system raises where a result is damaged; of other faults it is not known whether it is."""
+"""System errors that mean a damaged result; others, such as denied access, do not."""
 
 
 def results_in(folder: Path) -> list[Path]:
-    """Return the files of a folder that are its result."""
+    """Result files of a folder, without manifest, progress, scratch and hidden files."""
     others = (MANIFEST, PROGRESS, SCRATCH)
     return [p for p in sorted(folder.iterdir()) if p.name not in others and not p.name.startswith(".")]
 
 
 def write_manifest(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write a manifest, sealed, at once or not at all."""
+    """Seal and write a manifest atomically."""
     write_atomically(folder / MANIFEST, _text(manifest))
 
 
 def _text(manifest: dict[str, Any]) -> bytes:
-    """Return a manifest as it is written, the only way: with the hash of all else in it."""
+    """The canonical text of a manifest, with its seal."""
     rest = {name: value for name, value in manifest.items() if name != SEAL}
     seal = hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
     return (json.dumps({**rest, SEAL: seal}, indent=1) + "\n").encode()
 
 
-def found_manifest(folder: Path) -> dict[str, Any] | None:
-    """Return the manifest of a folder; None where there is none that is as it was written."""
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """The manifest of a folder; None if missing, malformed or altered."""
     try:
         content = (folder / MANIFEST).read_bytes()
         manifest = dict(json.loads(content))
@@ -250,8 +248,8 @@ def found_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def _well_typed(manifest: dict[str, Any]) -> bool:
-    """Tell whether all that pages show is there and can be shown, and names are those of files."""
-    datetime.fromisoformat(manifest["created"])  # a fault where it is none
+    """Check that required entries are present and typed."""
+    datetime.fromisoformat(manifest["created"])  # raises where invalid
     files, left_out = manifest["files"], manifest.get(LEFT_OUT, [])
     return (
         all(type(manifest[name]) in kinds for name, kinds in TOLD.items())
@@ -263,41 +261,42 @@ def _well_typed(manifest: dict[str, Any]) -> bool:
 
 
 def _damage(run: Run, folder: Path) -> str | None:
-    """Return the name of the first file that is not as its manifest says, or of a manifest of another run."""
-    manifest = found_manifest(folder)
+    """Name of the first damaged file (the manifest itself where it is not this run's); None if intact."""
+    manifest = read_manifest(folder)
     if manifest is None:
         return MANIFEST
     left_out = manifest.get(LEFT_OUT, [])
-    files = {name: found for name, found in manifest["files"].items() if name not in left_out}
+    files = {name: digest for name, digest in manifest["files"].items() if name not in left_out}
     unlisted = {path.name for path in results_in(folder)} - set(files)
-    lost = [name for name in left_out if not name.endswith((*run.weights, *run.details))]
-    wanted, needed = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
-    if unlisted or lost or not _same(manifest["parameters"], wanted, needed):
+    lost = [name for name in left_out if not name.endswith((*run.weight_suffixes, *run.lazy_suffixes))]
+    expected, required = (json.loads(json.dumps(some)) for some in (run.parameters(), run.canonical()))
+    if unlisted or lost or not _same(manifest["parameters"], expected, required):
         return MANIFEST
-    for name, expected in files.items():
-        if not (folder / name).is_file() or sha256(folder / name) != expected:
+    for name, digest in files.items():
+        if not (folder / name).is_file() or sha256(folder / name) != digest:
             return name
     return None
 
 
-def _same(found: Any, wanted: Any, needed: Any = None) -> bool:
-    """Tell whether recorded parameters are a run's; it may have fields that are younger than the record."""
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        needed = needed or {}
-        shared = found.keys() & wanted.keys()
-        return needed.keys() <= shared and all(_same(found[n], wanted[n], needed.get(n)) for n in shared)
-    if isinstance(found, list) and isinstance(wanted, list):
-        least = needed or [None] * len(wanted)
-        return len(found) == len(wanted) and all(map(_same, found, wanted, least))
-    return bool(found == wanted)
+def _same(recorded: Any, expected: Any, required: Any = None) -> bool:
+    """Compare recorded parameters with a run's, which may have fields added since, at their defaults."""
+    if isinstance(recorded, dict) and isinstance(expected, dict):
+        required = required or {}
+        shared = recorded.keys() & expected.keys()
+        same = (_same(recorded[name], expected[name], required.get(name)) for name in shared)
+        return required.keys() <= shared and all(same)
+    if isinstance(recorded, list) and isinstance(expected, list):
+        items = required or [None] * len(expected)
+        return len(recorded) == len(expected) and all(map(_same, recorded, expected, items))
+    return bool(recorded == expected)
 
 
-# What a computation may take of the machine: one thread, and the memory and the disk there is.
+# Threads, memory and disk
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread, so that a result does not depend on the number of cores."""
+    """Compute on one thread, so that results do not depend on the number of cores."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -307,20 +306,20 @@ def one_thread() -> Iterator[None]:
 
 
 NO_MEMORY = "can't allocate memory"
-"""What torch's allocator says on a CPU, among other things."""
+"""Part of the message of torch's CPU allocator."""
 
 
 @contextmanager
 def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
-    """Turn a lack of memory into one sentence that says what takes less.
+    """Turn out-of-memory errors into one sentence with a remedy.
 
     Args:
-        kind: what is computed.
-        advice: what would take less memory.
+        kind: kind of run.
+        advice: what to change.
 
     Raises:
-        StoreError: in the place of torch's `OutOfMemoryError`, on a CPU a plain `RuntimeError`, and of
-            Python's and NumPy's `MemoryError`.
+        StoreError: for torch's `OutOfMemoryError`, on a CPU a plain `RuntimeError`, and for the
+            `MemoryError` of Python and NumPy.
 
     """
     try:
@@ -337,15 +336,15 @@ def small_memory_explained(kind: str, advice: str) -> Iterator[None]:
 FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT)
 
 IN_THE_WAY = (errno.EACCES, errno.EPERM, errno.EROFS, errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
-"""What the system says of a file or a folder that is another's, or not what it should be."""
+"""Errors of a file or folder with the wrong owner or type."""
 
 
 @contextmanager
 def disk_faults_explained(folder: Path) -> Iterator[None]:
-    """Turn a lack of space, or something in this folder that cannot be used, into one sentence.
+    """Turn a full disk or an unusable file in this folder into one sentence.
 
     Raises:
-        StoreError: in the place of the system's error.
+        StoreError: for the system's error.
 
     """
     try:
@@ -370,14 +369,14 @@ def disk_faults_explained(folder: Path) -> Iterator[None]:
 
 
 class Store:
-    """Results on disk. Two processes asking for one run: one computes, the other waits."""
+    """Results on disk. Where two processes need the same run, one computes it and the other waits."""
 
     def __init__(self, root: Path | str, *, recorded: bool = False) -> None:
-        """Open the artifacts folder, which the first result makes where it is not there.
+        """Open an artifacts folder, which the first result creates.
 
         Args:
             root: the folder.
-            recorded: whether a result counts of which a record had all but the weights.
+            recorded: whether a result without its weights, taken from a record, counts as present.
 
         Raises:
             StoreError: where it cannot be written.
@@ -395,55 +394,52 @@ class Store:
         )
 
     @property
-    def whole(self) -> "Store":
-        """Return the same store, of which nothing counts but results with all their files."""
-        whole = copy(self)
-        whole.recorded = False
-        return whole
+    def complete(self) -> "Store":
+        """The same store, in which only complete results count as present."""
+        complete = copy(self)
+        complete.recorded = False
+        return complete
 
     def folder(self, run: Run) -> Path:
-        """Return where the run's result is, or will be."""
+        """Folder of the run's result."""
         return self.root / run.kind / run.key
 
     def partial(self, run: Run) -> Path:
-        """Return where the run is being computed."""
+        """Folder in which the run is being computed."""
         return self.folder(run).with_suffix(".partial")
 
     def get(self, run: Run, report: Report | None = None) -> Any:
-        """Return the run's result, computing it only if it is missing or damaged."""
+        """Load the result, computing it first if missing or damaged."""
         self.compute(run, report)
         with disk_faults_explained(self.root):
             return run.load(self.folder(run))
 
     def compute(self, run: Run, report: Report | None = None) -> None:
-        """Compute the run's result, if it is missing or damaged, without reading it."""
+        """Compute the result if missing or damaged, without loading it."""
         folder = self.folder(run)
         with disk_faults_explained(self.root):
             try:
                 folder.parent.mkdir(parents=True, exist_ok=True)
-            except FileNotFoundError as error:  # in /proc nobody makes a folder, though root may write there
+            except FileNotFoundError as error:  # /proc claims to be writable for root
                 raise self._unusable from error
             with FileLock(folder.with_suffix(".lock")):
                 if not self._intact(run, folder):
                     self._compute(run, report or write_progress(self.partial(run)))
 
     def has(self, run: Run) -> bool:
-        """Tell whether the run's result is there, with its manifest (files are checked when it is read)."""
+        """Whether the result exists with a valid manifest; its files are verified when it is read."""
         with disk_faults_explained(self.root):
-            manifest = found_manifest(self.folder(run))
+            manifest = read_manifest(self.folder(run))
         return manifest is not None and (self.recorded or not manifest.get(LEFT_OUT))
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Return what is to be computed for some runs, parents first.
-
-        Of these and of all that they read, what is not there; and what that reads has to be whole.
-        """
+        """Runs to be computed, parents first: those missing, and incomplete parents of those."""
         ordered: dict[str, Run] = {}
 
         def visit(run: Run, store: Store) -> None:
             if run.key not in ordered and not store.has(run):
                 for parent in run.parents():
-                    visit(parent, store.whole)
+                    visit(parent, store.complete)
                 ordered[run.key] = run
 
         for run in with_ancestors(runs):
@@ -451,22 +447,22 @@ class Store:
         return list(ordered.values())
 
     def manifest(self, run: Run) -> dict[str, Any]:
-        """Return what is recorded of a finished run: parameters, versions, device, time, files.
+        """Manifest of a finished run: parameters, versions, device, time, files.
 
         Raises:
-            StoreError: where it is not as it was written, or tells less.
+            StoreError: if unreadable or altered.
 
         """
         folder = self.folder(run)
         with suppress(OSError):
-            if manifest := found_manifest(folder):
+            if manifest := read_manifest(folder):
                 return manifest
         raise StoreError(
             f"{folder / MANIFEST} cannot be read; delete its folder, and what it holds is computed again."
         )
 
     def _intact(self, run: Run, folder: Path) -> bool:
-        """Check that a result is the run's, file by file; set another aside, and say so."""
+        """Verify a result file by file; a damaged one is set aside with a warning."""
         if not (folder.exists() or folder.is_symlink()):
             return False
         wrong = _damage(run, folder)
@@ -482,47 +478,47 @@ class Store:
         return False
 
     def _compute(self, run: Run, report: Report) -> None:
-        """Compute in the partial folder, unless a kill struck just before it was renamed."""
+        """Compute in the partial folder, unless it is complete and only the rename is missing."""
         folder = self.partial(run)
         if _damage(run, folder) is not None:
-            _clear(folder, run.kept)
-            here, started = environment(), time.perf_counter()  # before the source can change
-            forget_peak()
+            _clear(folder, run.resumable)
+            made_by, started = environment(), time.perf_counter()  # before the source can change
+            reset_peak_memory()
             with one_thread(), small_memory_explained(run.kind, run.memory_advice):
-                run.compute(folder, self.whole, report)
-            made = {
+                run.compute(folder, self.complete, report)
+            manifest = {
                 "parameters": run.parameters(),
                 "parents": [f"{parent.kind}/{parent.key}" for parent in run.parents()],
-                **here,
+                **made_by,
                 "peak_memory_bytes": _peak(folder),
                 "wall_s": round(time.perf_counter() - started, 3),
                 "files": {path.name: sha256(path) for path in results_in(folder)},
             }
-            write_manifest(folder, made)
-        shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # only the computation needed it
+            write_manifest(folder, manifest)
+        shutil.rmtree(folder / SCRATCH, ignore_errors=True)  # only resumption needs it
         for leftover in (folder / PROGRESS, *folder.glob(".*.tmp")):
             leftover.unlink(missing_ok=True)
         for path in folder.iterdir():
             write_through(path)
-        if self.folder(run).exists():  # what a record had of it
+        if self.folder(run).exists():  # without weights, from a record
             shutil.rmtree(self.folder(run))
         folder.rename(self.folder(run))
         write_through(self.folder(run).parent)
 
 
 def _can_be_written(folder: Path) -> bool:
-    """Tell whether this user can write in a folder, or make it."""
-    with suppress(OSError):  # not even to be looked at
-        there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    """Whether this user can write to a folder, or create it."""
+    with suppress(OSError):  # not even readable
+        nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+        return nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     return False
 
 
 def environment() -> dict[str, str]:
-    """Return the time, the versions, the revision and the device of this process."""
+    """Time, versions, source revision and device of this process."""
     try:
         installed = version("sameloss")
-    except PackageNotFoundError:  # its folder is only on Python's path
+    except PackageNotFoundError:  # not installed, only on Python's path
         installed = UNKNOWN
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -535,16 +531,16 @@ def environment() -> dict[str, str]:
 
 
 def _peak(folder: Path) -> int:
-    """Return the largest memory of what computed, this process or others."""
+    """Peak memory of this process, or of the ones that it started."""
     try:
         return int((folder / SCRATCH / PEAK).read_text())
-    except (OSError, ValueError):  # none was left, or something else lies there
-        return peak_bytes()
+    except (OSError, ValueError):  # no such file, or not a number
+        return peak_memory()
 
 
 def _clear(folder: Path, kept: frozenset[str]) -> None:
-    """Make a folder in which there is only what an interrupted computation goes on from."""
-    if not folder.is_dir():  # or a link to one, perhaps on another disk
+    """Create the folder, or reduce it to what an interrupted computation resumes from."""
+    if not folder.is_dir():  # or a broken link
         folder.unlink(missing_ok=True)
         folder.mkdir()
     for path in folder.iterdir():
@@ -556,7 +552,7 @@ def _clear(folder: Path, kept: frozenset[str]) -> None:
 
 
 def write_progress(folder: Path) -> Report:
-    """Return a reporter that keeps one line on disk, at most twice a second."""
+    """Progress callback that writes one line to disk, at most twice a second."""
     last = 0.0
 
     def report(fraction: float, text: str) -> None:
@@ -569,7 +565,7 @@ def write_progress(folder: Path) -> Report:
 
 
 def with_ancestors(runs: Iterable[Run]) -> list[Run]:
-    """Return the runs and all they read, parents first, each once."""
+    """The runs and all their ancestors, parents first, each once."""
     ordered: dict[str, Run] = {}
 
     def visit(run: Run) -> None:

@@ -1,7 +1,4 @@
-"""What all figures share: their look, panels, legends, the data behind them; and their forms for any screen.
-
-Figures are vector graphics, and beside each is a form with its panels one below the other.
-"""
+"""Figures: style, panels, legends, download links; wide and narrow SVG for any screen."""
 
 import base64
 import os
@@ -28,19 +25,19 @@ KL_LABEL = "KL to the truth (nats a masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 RAISED = frozenset("⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-"""The letters that an exponent is written in."""
+"""Superscripts of exponents."""
 
 _RAISE = str.maketrans("-\N{MINUS SIGN}0123456789", "⁻⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 Style = dict[str, Any]
-"""What several calls of matplotlib share: colour, marker and the like, by keyword."""
+"""Keyword arguments shared by several calls of matplotlib."""
 
 
 class PowersOfTen(LogFormatterSciNotation):
-    """Labels of a logarithmic axis in plain letters: to parse formulas took half of a figure's time."""
+    """Labels of a logarithmic axis in Unicode: parsing mathtext took half of the drawing time."""
 
     def __call__(self, x: float, pos: int | None = None) -> str:
-        """Return a label.
+        """Format a tick.
 
         >>> [PowersOfTen()(number) for number in (0.01, 1000)]
         ['10⁻²', '10³']
@@ -51,26 +48,25 @@ class PowersOfTen(LogFormatterSciNotation):
 
 
 class PlainLogScale(LogScale):
-    """The logarithmic scale of all figures."""
+    """The logarithmic scale, with labels in Unicode."""
 
-    def __init__(self, **given: Any) -> None:  # matplotlib asks for one without its old parameter `axis`
+    def __init__(self, **given: Any) -> None:  # matplotlib requires a signature without `axis`
         super().__init__(**given)
 
     def set_default_locators_and_formatters(self, axis: Axis) -> None:
-        """Label an axis in plain letters."""
         super().set_default_locators_and_formatters(axis)
         axis.set_major_formatter(PowersOfTen(self.base))
         axis.set_minor_formatter(PowersOfTen(self.base, labelOnlyBase=self.subs is not None))
 
 
 def use_style() -> None:
-    """Set the look of all figures: colour-blind palette, light grid, text of the page's size."""
+    """Set the style of all figures: colour-blind palette, light grid, text of the page's size."""
     register_scale(PlainLogScale)
     sns.set_theme("notebook", style="ticks", palette="colorblind", font_scale=0.85)
     plt.rcParams.update(
         {
             "figure.constrained_layout.use": True,
-            "figure.constrained_layout.hspace": 0.07,  # a title is nearer to its panel than to the one above
+            "figure.constrained_layout.hspace": 0.07,  # keeps a title near its own panel
             "figure.constrained_layout.wspace": 0.04,
             "figure.dpi": 110,
             "axes.grid": True,
@@ -83,7 +79,7 @@ def use_style() -> None:
 
 
 def panels(count: int, width: float = 3.5) -> list[Axes]:
-    """Return axes, each `width` inches wide: up to three in a row, four in a square."""
+    """Axes of `width` inches each: up to three in a row, four in a square."""
     columns = 2 if count == 4 else min(count, 3)
     rows = -(-count // columns)
     _, axes = plt.subplots(rows, columns, figsize=(width * columns, 3.1 * rows), squeeze=False)
@@ -93,7 +89,7 @@ def panels(count: int, width: float = 3.5) -> list[Axes]:
 
 
 def legend(ax: Axes, letters: int = 100) -> None:
-    """Explain the colours and markers of all panels, above them, in rows of so many letters at most."""
+    """Draw one legend above all panels, in rows of at most `letters` characters."""
     handles, labels = ax.get_legend_handles_labels()
     fitting = max(1, letters // max(map(len, labels), default=1))
     if labels:
@@ -102,7 +98,7 @@ def legend(ax: Axes, letters: int = 100) -> None:
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
-    """Label a logarithmic axis with plain numbers, between powers of ten only where it is short."""
+    """Label a logarithmic axis with plain numbers, with minor ones only on a short axis."""
     span = values.max() / values.min()
     labelled = (1, 1.5, 2, 3, 5, 7) if span < 10 else (1, 3) if span < 100 else (1,)
     axis.set_major_locator(LogLocator(subs=labelled))
@@ -112,7 +108,7 @@ def plain_log_axis(axis: Axis, values: pd.Series) -> None:
 
 
 def download(table: pd.DataFrame, name: str) -> HTML:
-    """Return a link that saves a table as CSV; the data travel inside the page."""
+    """Download link for a table as CSV, embedded in the page."""
     data = base64.b64encode(table.to_csv(index=False).encode()).decode()
     return HTML(
         f'<a download="{name}.csv" href="data:text/csv;base64,{data}">'
@@ -120,49 +116,49 @@ def download(table: pd.DataFrame, name: str) -> HTML:
     )
 
 
-# For any screen
+# Wide and narrow forms
 
 WIDE = "image/svg+xml"
 
 NARROW = "application/vnd.sameloss.narrow+svg"
-"""What a notebook keeps beside a figure, for the book's page on a narrow screen."""
+"""MIME type of a figure's form for narrow screens."""
 
 NARROW_WANTED = "SAMELOSS_NARROW"
-"""The variable of the environment in which the book asks for narrow forms; they take as long as the wide."""
+"""Environment variable that asks for narrow forms, which double the drawing time."""
 
 NARROW_SCREEN = "(max-width: 40rem)"
-"""Where the narrow form is shown, as CSS says it."""
+"""CSS media query for the narrow form."""
 
 NARROW_IN = 3.7
-"""Inches; a telephone of 390 pixels shows it so large that no label has less than 8 pixels."""
+"""Width in inches: on a telephone of 390 pixels no label is smaller than 8 pixels."""
 
 
 LETTERS = 40
-"""So many fit a row of it."""
+"""Characters per row of the narrow form."""
 
 
 def show_for_any_screen() -> None:
-    """Let notebooks show every figure as vector graphics, for the book in both forms."""
+    """Display every figure of a notebook as SVG."""
     shell = get_ipython()
     if shell is None or not hasattr(shell, "kernel"):
         return
     InlineBackend.instance(parent=shell).figure_formats = set()
-    plt.uninstall_repl_displayhook()  # it draws what is new after every cell, and `both_forms` again
+    plt.uninstall_repl_displayhook()  # avoids drawing figures twice
     shell.display_formatter.mimebundle_formatter.for_type(Figure, forms)
 
 
 def forms(figure: Figure, **_: object) -> dict[str, str]:
-    """Return what a notebook keeps of a figure, by MIME type."""
+    """A figure as SVG by MIME type; the narrow form only if asked for."""
     return both_forms(figure) if NARROW_WANTED in os.environ else {WIDE: as_svg(figure)}
 
 
 def both_forms(figure: Figure) -> dict[str, str]:
-    """Return a figure as SVG by MIME type, wide and narrow."""
+    """Wide and narrow SVG of a figure by MIME type."""
     return {WIDE: as_svg(figure), NARROW: as_svg(stacked(figure))}
 
 
 def picture(figure: Figure, alternative: str) -> HTML:
-    """Return a figure as another page shows it too, with what a reader who does not see it is told."""
+    """A figure as an HTML picture with alternative text, for use on other pages."""
     forms = {
         kind: f"data:{WIDE};base64,{base64.b64encode(svg.encode()).decode()}"
         for kind, svg in both_forms(figure).items()
@@ -174,22 +170,19 @@ def picture(figure: Figure, alternative: str) -> HTML:
 
 
 def as_svg(figure: Figure) -> str:
-    """Return a figure as SVG, the same one always alike; its text stays text.
-
-    Without what nobody sees: comments, line ends, coordinates beyond a tenth of a point.
-    """
+    """Deterministic, minified SVG of a figure, with text as text and coordinates to 0.1 points."""
     file = StringIO()
     with plt.rc_context({"svg.hashsalt": "same loss", "svg.fonttype": "none"}):
         figure.savefig(file, format="svg", bbox_inches="tight", metadata={"Date": None})
-    figure.set_layout_engine("none")  # or the next drawing would move a little
+    figure.set_layout_engine("none")  # or drawing it again would shift the layout
     svg = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>", "", file.getvalue(), flags=re.DOTALL)
-    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # not in words
+    svg = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d)\d{3,}", r"\1", tag[0]), svg)  # only inside tags
     svg = re.sub(r"\s+", " ", svg).replace("base64, ", "base64,")
-    return re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _said_once, svg)
+    return re.sub(r"<g(?P<of>[^>]*)>(?P<markers>( <use [^>]*/>){2,}) </g>", _style_once, svg)
 
 
-def _said_once(group: re.Match[str]) -> str:
-    """Let a group say what its markers look like, where they all look alike."""
+def _style_once(group: re.Match[str]) -> str:
+    """Move the common style of a group's markers to the group."""
     styles = set(re.findall(r'style="[^"]*"', group["markers"]))
     if len(styles) != 1 or "style=" in group["of"]:
         return group[0]
@@ -198,9 +191,9 @@ def _said_once(group: re.Match[str]) -> str:
 
 
 def stacked(figure: Figure) -> Figure:
-    """Return a copy of a figure with its panels one below the other, and its words in short rows."""
+    """Copy of a figure with its panels stacked and its labels wrapped."""
     copy = pickle.loads(pickle.dumps(figure))
-    plt.close(copy)  # pyplot keeps a copy, too, to be shown
+    plt.close(copy)  # unpickling registers it with pyplot
     copy.set_layout_engine("constrained")
     panels = [ax for ax in copy.axes if ax.get_subplotspec() is not None]
     rows = panels[0].get_gridspec().nrows if panels else 1
@@ -215,12 +208,12 @@ def stacked(figure: Figure) -> Figure:
 
 
 def _shorten_words(ax: Axes) -> None:
-    """Break the words of a panel that stands alone on a narrow screen; turn those that would overlap."""
+    """Wrap the labels of a stacked panel; rotate tick labels that would overlap."""
     ax.set_title(textwrap.fill(ax.get_title(), LETTERS))
     ax.tick_params(labelleft=True)
     for axis, together in ((ax.yaxis, 2), (ax.xaxis, len(ax.get_xticks()))):
         names = [label.get_text().replace("\n", " ") for label in axis.get_ticklabels()]
-        if any(RAISED & set(name) for name in names):  # powers of ten: short, and no words to break
+        if any(RAISED & set(name) for name in names):  # powers of ten are short
             continue
         too_long = max(map(len, names), default=0) * together > LETTERS
         if too_long and axis.get_ticklabels()[0].get_rotation() == 0:

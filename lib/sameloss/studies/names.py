@@ -1,12 +1,12 @@
-"""What tasks, algorithms and columns are called before readers; in code and records they have short names."""
+"""Display names of tasks, algorithms and columns."""
 
 import re
 
 NAMES = {
     "root": "task A",
-    "span16": "task B",  # the symbol above the first half of a sentence, at the paper's scale
-    "span4": "task B",  # and in sentences of eight tokens
-    "span2": "task B",  # and of four
+    "span16": "task B",  # symbol above the first half of a sentence, at the paper's scale
+    "span4": "task B",  # in sentences of eight tokens
+    "span2": "task B",  # of four
     "span8": "task C",
     "adamw": "AdamW",
     "adversarial": "adversary",
@@ -33,7 +33,7 @@ _UNITS = {"s": "(s)", "ms": "(ms)", "h": "(h)", "gb": "(GB)"}
 
 
 def display_name(name: str) -> str:
-    """Return what readers are shown for a task or an algorithm; what has no other name is shown as it is.
+    """Display name of a task or algorithm.
 
     >>> [display_name(name) for name in ("root", "state5", "adversarial, λ = 0.3", "235M")]
     ['task A', 'state 5', 'adversary, λ = 0.3', '235M']
@@ -45,7 +45,7 @@ def display_name(name: str) -> str:
 
 
 def column_head(name: str) -> str:
-    """Return what stands over a column: its name in words, its unit behind.
+    """Display name of a column, with its unit.
 
     >>> [column_head(name) for name in ("measured_s", "peak_gb", "error_few", "span4", "d_model")]
     ['measured (s)', 'peak (GB)', 'error few', 'task B', 'd_model']

@@ -1,7 +1,4 @@
-"""Parameters: the types, choices and bounds that `-p` is held to, and their lines in the parameters cell.
-
-And the configuration of a study: a frozen dataclass whose fields say what a reader can set of it.
-"""
+"""Parameters of pages (types, choices, bounds, parameters cell), and `Config`, the base of configurations."""
 
 import ast
 import math
@@ -18,34 +15,34 @@ from sameloss.device import DEVICES
 from sameloss.errors import ParameterError
 
 MOST = 2**31
-"""No number of anything here, and no strength, is larger."""
+"""Largest value of any number."""
 
 MOST_SEEDS = 300
-"""Of anything that is repeated, so that what is asked for can be counted before it is computed."""
+"""Largest number of repetitions, so that runs can be listed before they are computed."""
 
 MOST_WORKERS = 8 * (os.cpu_count() or 1)
-"""More processes would wait for each other, and fill the memory: each takes some 0.4 GB."""
+"""Largest number of worker processes: each takes some 0.4 GB."""
 
 
 @dataclass(frozen=True)
 class Parameter:
     """One parameter of a page."""
 
-    text: str  # what it is, with its unit or its choices: the comment in the parameters cell
+    text: str  # comment in the parameters cell, with unit or choices
     kind: Any = str  # str, int or float, or one of them `| None`
     default: Any = None
     choices: tuple[str, ...] = ()
-    may_be_zero: bool = False  # a zero switches something off; other numbers are numbers of something
-    most: float = MOST  # larger numbers mean nothing here
-    least: float = 0.0  # nor do smaller ones
-    example: str = ""  # a value worth trying, for the command at the end of a page
+    may_be_zero: bool = False
+    most: float = MOST
+    least: float = 0.0
+    example: str = ""  # for the command at the end of a page
 
     def checked(self, name: str, value: Any) -> Any:
-        """Return a value in the parameter's type: papermill reads `1e4` as a float.
+        """Validate a value and convert it: papermill reads `1e4` as a float.
 
         Args:
-            name: the parameter's name, for the message.
-            value: as a notebook has it.
+            name: of the parameter, for the message.
+            value: from a notebook.
 
         Raises:
             ParameterError: in one sentence, with what is valid.
@@ -65,12 +62,12 @@ class Parameter:
             if wanted is float or number.is_integer():
                 return wanted(number)
         kinds = {str: "a name", int: "a whole number", float: "a number"}
-        raise ParameterError(f"{name} must be {kinds[wanted]}; got {shown(value)}.")
+        raise ParameterError(f"{name} must be {kinds[wanted]}; got {abbreviated(value)}.")
 
     def _bounded(self, name: str, value: float) -> float:
         try:
             number = float(value)
-        except OverflowError:  # Python's whole numbers go beyond
+        except OverflowError:  # an int beyond the range of floats
             number = math.inf if value > 0 else -math.inf
         if not (number > 0 or (number == 0 and self.may_be_zero)):
             raise ParameterError(f"{name} must be positive; got {number:g}.")
@@ -81,20 +78,20 @@ class Parameter:
         return number
 
     def line(self, name: str) -> str:
-        """Return the parameter's line in a parameters cell, in the form that papermill's help reads."""
+        """The parameter's line in a parameters cell, in the form that papermill's help expects."""
         wanted, *_ = get_args(self.kind) or (self.kind,)
         default = f'"{self.default}"' if isinstance(self.default, str) else repr(self.default)
         return f"{name}: {wanted.__name__} = {default}  # {self.text}"
 
 
 NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
-"""Kinds of characters that would break a line or cannot be written: control, surrogates, separators."""
+"""Unicode categories not allowed in names: control, surrogate, line and paragraph separator."""
 
 LONGEST_NAME = 255
-"""Bytes of the name of a file, at most."""
+"""Longest file name, in bytes."""
 
 LONGEST_PATH = 3000
-"""Bytes of a path, so that names of results fit behind it."""
+"""Longest path, in bytes, leaving room for the names of results."""
 
 
 def _path(name: str, value: str) -> str:
@@ -107,24 +104,24 @@ def _path(name: str, value: str) -> str:
         raise ParameterError(
             f"{name} is at most {LONGEST_NAME} bytes between slashes, {LONGEST_PATH:,} in all; got {size:,}."
         )
-    return expanduser(value)  # noqa: PTH111 - which leaves what no user has as it is, where Path raises
+    return expanduser(value)  # noqa: PTH111 - Path raises for unknown users
 
 
-def shown(value: Any) -> str:
-    """Return a value as Python writes it, on one line and cut short.
+def abbreviated(value: Any) -> str:
+    """`repr` of a value, on one line and truncated.
 
-    >>> shown("all")
+    >>> abbreviated("all")
     "'all'"
     """
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # Python writes no number of more than 4,300 digits
+    except ValueError:  # an int of more than 4,300 digits
         return f"one of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
 PRESETS = ("smoke", "laptop", "laptop-long", "gpu", "paper")
-"""The presets of the book, from a test to the paper's protocol; each study says what they are to it."""
+"""Presets of the book, from a test to the paper's protocol; each study defines its own."""
 
 MAX_HOURS = {
     "smoke": 1.0,
@@ -134,21 +131,20 @@ MAX_HOURS = {
     "gpu": 100.0,
     "paper": 5000.0,
 }
-"""Hours of a reference core, or where there is a GPU of an H200, above which a page refuses to begin.
+"""Hours of a reference core, or with a GPU of an H200, above which a page refuses to start.
 
-Five to ten times what the whole book takes at the preset, and for `paper` about as much: a limit is there to
-stop what would take thousands of hours by mistake, and nothing that was meant."""
+Five to ten times the cost of the whole book at the preset: the limit stops mistakes, nothing intended."""
 
 OF_EVERY_PAGE = {
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
     "device": Parameter("cpu or cuda; auto takes the best there is", default="auto", choices=DEVICES),
     "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
 }
-"""Parameters that are no part of a configuration; its own are between them."""
+"""Parameters of every page outside its configuration."""
 
 
 def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of all parameters of a page, checked; what is not given has its default.
+    """Validate the parameters of a page and fill in defaults.
 
     Args:
         table: the page's parameters.
@@ -166,7 +162,7 @@ def checked(table: Mapping[str, Parameter], given: Mapping[str, Any]) -> dict[st
 
 
 def choose(what: str, value: str, choices: Iterable[str]) -> str:
-    """Return a value if it is one of the choices.
+    """Require a value to be one of the choices.
 
     Raises:
         ParameterError: in one sentence, with what is valid.
@@ -174,15 +170,15 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     """
     choices = tuple(choices)
     if value not in choices:
-        raise ParameterError(f"Unknown {what} {shown(value)}; choose one of {', '.join(choices)}.")
+        raise ParameterError(f"Unknown {what} {abbreviated(value)}; choose one of {', '.join(choices)}.")
     return value
 
 
 def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Pick the parameters from a notebook's namespace: what its cells assigned before anything else.
+    """Parameters in a notebook's namespace: the names assigned in the cells run so far.
 
-    Papermill may assign its own paths among them, and IPython's start-up files run in no cell. Where there
-    are no cells, as in a plain script, every value counts.
+    Names from papermill (`PAPERMILL_*`) and from IPython's start-up files do not count. In a plain script,
+    which has no cells, every value does.
     """
     cells = [source for source in namespace.get("In", ()) if source.strip()]
     names = _assigned(cells) if cells else (n for n, value in namespace.items() if _is_value(n, value))
@@ -195,9 +191,9 @@ def _is_value(name: str, value: Any) -> bool:
 
 
 def _assigned(cells: Iterable[str]) -> Iterator[str]:
-    """Yield the names that assignments at the top level of some cells assign, in order."""
+    """Names assigned at the top level of the cells, in order."""
     for source in cells:
-        with suppress(SyntaxError):  # of a cell that did not run
+        with suppress(SyntaxError):  # a cell that cannot have run
             for statement in ast.parse(source).body:
                 if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
                     names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
@@ -205,7 +201,7 @@ def _assigned(cells: Iterable[str]) -> Iterator[str]:
 
 
 def cell(table: Mapping[str, Parameter]) -> str:
-    """Return the source of the parameters cell of a page."""
+    """Source of the parameters cell of a page."""
     return "\n".join(parameter.line(name) for name, parameter in table.items())
 
 
@@ -223,14 +219,14 @@ def param(
     compare: bool = True,
     **bounds: Any,
 ) -> Any:
-    """Declare a field of a configuration that a notebook can set.
+    """Declare a configuration field that a notebook can set.
 
     Args:
-        text: what it is, for the comment in the parameters cell.
+        text: comment in the parameters cell.
         default: of the field.
         kind: int, float or str.
-        name: in notebooks; the field's where None.
-        compare: whether it is part of equality, and of the keys of runs that have the configuration.
+        name: in notebooks; None: the field's.
+        compare: whether it enters equality, and so the keys of runs with this configuration.
         bounds: see `Parameter`.
 
     """
@@ -240,7 +236,7 @@ def param(
 
 @dataclass(frozen=True)
 class Config:
-    """Base of all studies' configurations. Runs may have one: of these three fields no result depends."""
+    """Base class of all configurations; no result depends on these three fields."""
 
     name: str = field(default="", compare=False)  # of the preset
     max_hours: float | None = param(
@@ -251,43 +247,30 @@ class Config:
     workers: int | None = param("runs at once; None: one a core", compare=False, most=MOST_WORKERS)
 
     def __post_init__(self) -> None:
-        """Hold every field to its bounds, wherever its value comes from."""
-        for name, (own, parameter) in self._settable().items():
-            if isinstance(value := getattr(self, own), int | float):
+        """Check the bounds of every field, in presets too."""
+        for name, (attribute, parameter) in self._settable().items():
+            if isinstance(value := getattr(self, attribute), int | float):
                 parameter.checked(name, value)
 
     @classmethod
     def _settable(cls) -> dict[str, tuple[str, Parameter]]:
-        """Return each field that a reader can set, and its parameter, by the name in notebooks."""
+        """Field name and parameter of each settable field, by its name in notebooks."""
         declared = {f.name: f.metadata for f in fields(cls) if "parameter" in f.metadata}
-        return {m["name"] or own: (own, m["parameter"]) for own, m in declared.items()}
+        return {m["name"] or attribute: (attribute, m["parameter"]) for attribute, m in declared.items()}
 
     @classmethod
     def parameters(cls) -> dict[str, Parameter]:
-        """Return what a reader can set, by name, the study's own first."""
-        found = {name: parameter for name, (_, parameter) in cls._settable().items()}
-        return {n: found.pop(n) for n in list(found) if n not in ("max_hours", "workers")} | found
+        """Settable parameters by name, `max_hours` and `workers` last."""
+        settable = {name: parameter for name, (_, parameter) in cls._settable().items()}
+        last = {name: settable.pop(name) for name in ("max_hours", "workers")}
+        return settable | last
 
     def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Return the configuration with every value that a reader gave in its field.
+        """Apply the values that are not None.
 
         Raises:
             ParameterError: in one sentence, with what is valid.
 
         """
-        given = {own: values.get(name) for name, (own, _) in self._settable().items()}
-        return replace(self, **{own: value for own, value in given.items() if value is not None})
-
-
-def placed(config: C, paths: Mapping[str, tuple[str, ...]], values: Mapping[str, Any]) -> C:
-    """Return a configuration with each value at its paths, such as `training.optimisation.steps`."""
-    for name, own in paths.items():
-        for path in own if values.get(name) is not None else ():
-            config = replaced(config, path, values[name])
-    return config
-
-
-def replaced(config: C, path: str, value: Any) -> C:
-    """Return a dataclass with one field replaced, however deep it lies."""
-    name, _, rest = path.partition(".")
-    return replace(config, **{name: replaced(getattr(config, name), rest, value) if rest else value})  # type: ignore[type-var]
+        updates = {attribute: values.get(name) for name, (attribute, _) in self._settable().items()}
+        return replace(self, **{name: value for name, value in updates.items() if value is not None})

@@ -1,8 +1,4 @@
-"""Recorded runs: the small tables of presets that are too long to wait for, kept in `results/`.
-
-A record is a folder of a preset, `results/laptop-long/`, or for a page with tables of its own a folder
-within it, `results/laptop-long/ii5_growing/`.
-"""
+"""Records: tables of long presets, kept in `results/<preset>/<page>/`, for Part I in `results/<preset>/`."""
 
 import json
 from collections.abc import Mapping
@@ -15,11 +11,11 @@ from sameloss.store.location import book_root, results_folder
 from sameloss.store.store import Run, write_atomically
 
 ORIGIN = "record.json"
-"""The file that makes a folder a record; written last."""
+"""Provenance of a record; written last, it makes the folder a record."""
 
 
 def write_record(tables: Mapping[str, pd.DataFrame], origin: Mapping[str, Any], folder: Path) -> Path:
-    """Write tables, and where they come from; return their folder."""
+    """Write the tables of a record and their provenance."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in tables.items():
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
@@ -28,7 +24,7 @@ def write_record(tables: Mapping[str, pd.DataFrame], origin: Mapping[str, Any], 
 
 
 def records(page: str = "") -> dict[str, dict[str, Any]]:
-    """Return the origin of every record, by preset: of Part I, or of a page with tables of its own."""
+    """Provenance of the records of Part I or of a page, by preset."""
     if book_root() is None:
         return {}
     results = results_folder()
@@ -37,10 +33,10 @@ def records(page: str = "") -> dict[str, dict[str, Any]]:
 
 
 def recorded(table: str, preset: str, page: str = "") -> pd.DataFrame:
-    """Return a recorded table; an empty one where the record is of a time that had none such.
+    """A recorded table; empty where the record has none of that name.
 
     Raises:
-        ParameterError: where no book is found.
+        ParameterError: if no book is found.
 
     """
     path = results_folder() / preset / page / f"{table}.csv"
@@ -48,12 +44,12 @@ def recorded(table: str, preset: str, page: str = "") -> pd.DataFrame:
 
 
 def recorded_tables(preset: str, page: str) -> dict[str, pd.DataFrame]:
-    """Return all tables of a record by name."""
+    """All tables of a record by name."""
     return {path.stem: pd.read_csv(path) for path in (results_folder() / preset / page).glob("*.csv")}
 
 
 def record_in_words(preset: str, page: str = "") -> str:
-    """Return one line on where a record comes from."""
+    """Provenance of a record in one line."""
     origin = records(page)[preset]
     days = " to ".join(dict.fromkeys(origin["days"]))
     return (
@@ -66,7 +62,7 @@ def record_in_words(preset: str, page: str = "") -> str:
 
 
 def _schemas_in_words(schemas: Mapping[str, int]) -> str:
-    """Say whether the code computes what a record has; nothing of a record that does not say what it has."""
+    """Whether the present code computes the same runs; empty for a record without schemas."""
     if not schemas:
         return ""
     changed = ", ".join(changed_since(schemas))
@@ -76,9 +72,9 @@ def _schemas_in_words(schemas: Mapping[str, int]) -> str:
 
 
 def changed_since(schemas: Mapping[str, int]) -> list[str]:
-    """Return the kinds of runs, of those in a record, that the code computes otherwise now, or not at all."""
+    """Kinds of recorded runs whose schema has changed since, or that no longer exist."""
     now, kinds = {}, [Run]
-    for kind in kinds:  # which grow
+    for kind in kinds:  # grows while iterating
         kinds += kind.__subclasses__()
         now[kind.__name__] = kind.schema
     return [kind for kind, schema in schemas.items() if now.get(kind) != schema]

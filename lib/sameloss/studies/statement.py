@@ -1,4 +1,4 @@
-"""The paper's lemmas and theorems, each judged by checks of its printed and of its corrected form."""
+"""Lemmas and theorems, judged by numerical checks of their printed and corrected forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import pandas as pd
 
 
 class Judgement(StrEnum):
-    """What the checks say of a statement."""
+    """Judgement of a statement by its checks."""
 
     HOLDS = "holds"
     CORRECTED = "holds as corrected"
@@ -18,31 +18,30 @@ class Judgement(StrEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of Sections 3 and 5 or Appendices C and F."""
+    """A published lemma, theorem or remark."""
 
     place: str
     text: str
-    correction: str = ""  # what its corrected form says, where the printed one fails
+    correction: str = ""  # the corrected form, where the printed one fails
 
 
 @dataclass(frozen=True)
 class Check:
-    """One number computed for a statement.
+    """A number computed for the statement `of`.
 
-    `of` is the key of the statement. A check of the `printed` form that does not pass refutes what is
-    printed; the statement then holds as corrected where all checks of the corrected form pass.
+    A failed check refutes the form that it is of, the printed or the corrected one.
     """
 
     of: str
     text: str
     value: float
     target: float
-    tolerance: float  # absolute; of an estimate its interval's half width
+    tolerance: float  # absolute; for an estimate, half the width of its interval
     printed: bool = True
 
     @property
     def passed(self) -> bool:
-        """Return whether value and target agree; a number that is not one agrees with nothing."""
+        """Whether value and target agree; NaN agrees with nothing."""
         return bool(abs(self.value - self.target) <= self.tolerance)
 
 
@@ -50,7 +49,6 @@ CHECK_COLUMNS = ["of", "text", "value", "target", "tolerance", "printed", "passe
 
 
 def check_table(checks: list[Check]) -> pd.DataFrame:
-    """Return one row a check, in the order given."""
     rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in checks]
     return pd.DataFrame(rows, columns=CHECK_COLUMNS)
 
@@ -63,7 +61,7 @@ def judge_checks(checks: pd.DataFrame) -> Judgement:
     'holds as corrected'
     """
     printed, corrected = checks[checks.printed], checks[~checks.printed]
-    if checks.value.isna().any():  # what was not reached refutes nothing
+    if checks.value.isna().any():  # a number that was not computed refutes nothing
         return Judgement.UNTESTED
     if len(printed) and printed.passed.all() and corrected.passed.all():
         return Judgement.HOLDS
@@ -71,18 +69,18 @@ def judge_checks(checks: pd.DataFrame) -> Judgement:
 
 
 def statement_table(statements: Mapping[str, Statement], checks: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a statement with its verdict.
+    """One row per statement, with its verdict.
 
     Raises:
-        KeyError: where a statement has no check, or a check no statement.
+        KeyError: for a statement without checks, or checks without a statement.
 
     """
     if missing := set(statements) ^ set(checks.of):
         raise KeyError(f"Statements and checks must go together; only one of the two has {sorted(missing)}.")
     rows = []
     for name, statement in statements.items():
-        own = checks[checks.of == name]
-        verdict = judge_checks(own)
+        checks_of_it = checks[checks.of == name]
+        verdict = judge_checks(checks_of_it)
         correction = statement.correction if verdict is not Judgement.HOLDS else ""
-        rows.append((name, statement.place, statement.text, len(own), str(verdict), correction))
+        rows.append((name, statement.place, statement.text, len(checks_of_it), str(verdict), correction))
     return pd.DataFrame(rows, columns=["id", "place", "statement", "checks", "verdict", "correction"])

@@ -1,7 +1,4 @@
-"""Verdicts: computed from an interval, a published number and a tolerance fixed beforehand.
-
-And what several presets say of the same claims, side by side: the strongest evidence first.
-"""
+"""Verdicts: computed from an interval, a published number and a tolerance fixed beforehand."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,35 +12,32 @@ from sameloss.statistics.intervals import LEVEL, UNDEFINED, Interval
 
 @dataclass(frozen=True)
 class Claim:
-    """One published claim: what it says, and where this book judges it.
-
-    Every effect is oriented so that the claim is a positive number.
-    """
+    """A published claim, with an effect oriented so that the claim predicts a positive number."""
 
     id: str
     place: str  # in the paper
     text: str
     page: str  # the chapter that judges it
-    effect: Callable[[Any], Interval] = lambda results: UNDEFINED  # of what its study's runs found
-    value: float | None = field(default=None, kw_only=True)  # published; None: the paper has a direction only
+    effect: Callable[[Any], Interval] = lambda results: UNDEFINED  # from the study's results
+    value: float | None = field(default=None, kw_only=True)  # published; None: only a direction is
     unit: str = field(default="", kw_only=True)
-    tolerance: float = field(default=0.25, kw_only=True)  # share of the value that still counts as reproduced
+    tolerance: float = field(default=0.25, kw_only=True)  # relative, around the value
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A question that several claims are about."""
+    """A question and the claims about it."""
 
     question: str
     claims: tuple[Claim, ...]  # the most direct one first
 
 
 DECIMALS = {"nats": 4}
-"""Of units that two are too few for: every verdict can be checked from the digits that are printed."""
+"""Units that need more than two decimals, so that verdicts can be checked from the printed digits."""
 
 
 def in_unit(number: float, unit: str, sign: str = "") -> str:
-    """Write a number with the decimals of its unit, a gap as a dash.
+    """Format a number with the decimals of its unit, and NaN as a dash.
 
     >>> in_unit(0.00512, "nats"), in_unit(5.123, "accuracy points", "+"), in_unit(float("nan"), "nats")
     ('0.0051', '+5.12', '–')
@@ -52,10 +46,10 @@ def in_unit(number: float, unit: str, sign: str = "") -> str:
 
 
 class Verdict(StrEnum):
-    """What a computation says of a published claim."""
+    """Verdict on a published claim."""
 
     REPRODUCED = "reproduced"
-    DIRECTION = "direction confirmed"  # the paper has no more than one
+    DIRECTION = "direction confirmed"  # where no value is published
     SMALLER = "smaller than published"
     LARGER = "larger than published"
     NOT_DECIDED = "not decided"
@@ -64,20 +58,17 @@ class Verdict(StrEnum):
 
 
 def judge(effect: Interval, claim: Claim) -> Verdict:
-    """Compare an effect, oriented so that the claim is positive, with what was published.
+    """Compare the interval of an effect with the published value.
 
-    A word is given where it is true of the whole interval, so a wider interval never gets a stronger one: its
-    word stays, or becomes *not decided*, or from *contradicted* the *smaller* that this implies.
+    A verdict must hold for the whole interval, so widening an interval never strengthens the verdict: it
+    stays, becomes *not decided*, or turns from *contradicted* into the weaker *smaller*.
 
-    - reproduced: within the tolerance around the published value, and above zero. It implies that the value
-      lies in the interval widened by the tolerance, and that the interval is no wider than the tolerance to
-      both sides. It is stricter than these two: an interval across an edge can have both where its part
-      beyond the edge has not, and would get the stronger word for being wider.
-    - smaller, larger than published: below, above the tolerance around the published value. An interval
-      around zero can be smaller: a precise null is a result.
+    - reproduced: within the tolerance around the published value, and above zero.
+    - smaller, larger than published: below, above that tolerance. An interval around zero can be smaller: a
+      precise null is a result.
     - direction confirmed: above zero, where no value is published.
-    - contradicted: below zero; it comes before smaller.
-    - not decided: none of these. The interval overlaps an edge of the tolerance, or zero.
+    - contradicted: below zero; takes precedence over smaller.
+    - not decided: the interval overlaps an edge of the tolerance, or zero.
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", value=10.0, tolerance=0.2)
     >>> for ends in [(9, 11), (-1, 3), (13, 15), (7, 13), (-3, -1)]:
@@ -109,28 +100,29 @@ COLUMNS = ("id", "place", "claim", "page", "paper", "unit", "ours", "low", "high
 
 
 def verdict_table(topics: Sequence[Topic], results: Any, tolerance: float | None = None) -> pd.DataFrame:
-    """Return paper beside ours: one row a claim, with its verdict.
+    """Published and measured effects: one row per claim, with its verdict.
 
     Args:
-        topics: whose claims are judged.
-        results: of which each claim has its effect.
-        tolerance: in the place of each claim's own.
+        topics: claims to judge.
+        results: argument of each claim's `effect`.
+        tolerance: replaces the claims' own.
 
     """
     rows = []
     for claim in (claim for topic in topics for claim in topic.claims):
-        effect, held = claim.effect(results), claim.tolerance if tolerance is None else tolerance
+        effect = claim.effect(results)
+        judged = claim if tolerance is None else replace(claim, tolerance=tolerance)
         published = (claim.id, claim.place, claim.text, claim.page, claim.value, claim.unit)
-        rows.append((*published, *effect, str(judge(effect, replace(claim, tolerance=held)))))
+        rows.append((*published, *effect, str(judge(effect, judged))))
     return pd.DataFrame(rows, columns=COLUMNS)
 
 
 def chance_in_words(verdicts: pd.DataFrame) -> str:
-    """Return how many intervals of a table lie above zero, and how many would by chance.
+    """How many intervals lie above zero, and how many would by chance.
 
-    An interval whose true effect is not above zero lies wholly above it in 2.5 % of repetitions at most, and
-    expected numbers add up for dependent claims too. There is no correction for many claims: it would need
-    tails far beyond 2.5 %, which the ends of a bootstrap over few seeds do not give.
+    If the true effect is not positive, its interval lies above zero in at most 2.5 % of repetitions, and
+    expectations add up for dependent claims too. There is no correction for multiple comparisons: it would
+    need tails far beyond 2.5 %, which a bootstrap over few seeds cannot give.
 
     Args:
         verdicts: from `verdict_table`.
@@ -150,19 +142,19 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
 
 
 SCALES = ("smoke", "laptop", "workstation", "gpu", "paper")
-"""Families of presets: `laptop-long` has models and data of `laptop`, and more runs."""
+"""Scales of presets: `laptop-long` has the models and data of `laptop`, and more runs."""
 
 
 class Source(NamedTuple):
-    """The runs that a verdict comes from."""
+    """Where a verdict comes from."""
 
     preset: str
-    seeds: int | None = None  # of pre-training; None: no number of them says how strong it is
-    recorded: bool = False  # or computed by the page at hand
+    seeds: int | None = None  # of pre-training; None if not applicable
+    recorded: bool = False  # or computed by this page
 
     @property
     def strength(self) -> tuple[int, int, bool]:
-        """Return what sources are ordered by: the larger scale, then the more seeds, then the record.
+        """Sort key: the larger scale, then more seeds, then the record.
 
         >>> Source("gpu", 1, False).strength > Source("laptop-long", 5, True).strength
         True
@@ -170,7 +162,7 @@ class Source(NamedTuple):
         return SCALES.index(self.preset.partition("-")[0]), self.seeds or 0, self.recorded
 
     def __str__(self) -> str:
-        """Return where the runs stand, and how many seeds they have.
+        """Describe the source.
 
         >>> print(Source("laptop-long", 5, True), "and", Source("laptop", 1, False), sep="; ")
         laptop-long, recorded, 5 seeds; and; laptop, this page, 1 seed
@@ -184,10 +176,10 @@ EFFECT = ["id", "ours", "low", "high", "verdict"]
 
 
 def side_by_side(judged: Mapping[Source, pd.DataFrame]) -> pd.DataFrame:
-    """Return one row a source and claim, with its `source`; the strongest source first.
+    """One row per source and claim, the strongest source first.
 
     Args:
-        judged: tables from `verdict.verdict_table`.
+        judged: tables from `verdict_table`.
 
     """
     ordered = sorted(judged, key=lambda source: source.strength, reverse=True)
@@ -196,7 +188,7 @@ def side_by_side(judged: Mapping[Source, pd.DataFrame]) -> pd.DataFrame:
 
 
 def strongest(evidence: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a claim, indexed by its id: of the strongest source that could test it, if any could.
+    """One row per claim, by id, from the strongest source that could test it.
 
     Args:
         evidence: from `side_by_side`.

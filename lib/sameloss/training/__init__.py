@@ -1,6 +1,6 @@
-"""How a model is trained: objectives, optimisers, the loop, and the sentences it reads.
+"""Training of masked language models: objectives, optimisers, the loop, and corpora.
 
-`algorithms` names every way of training of the book; the other modules are what those names choose from.
-A training is a function of settings and seeds that yields step after step. It knows nothing of the store,
-of runs, or of what is measured afterwards, and writes no file but a corpus.
+`objectives.ALGORITHMS` names every training algorithm of the book; the other modules hold what these are made
+of. A training is a generator of steps, determined by settings and seeds. It knows nothing of the store, of
+runs, or of later measurements, and the only files it writes are corpora.
 """

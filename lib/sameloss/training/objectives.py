@@ -1,6 +1,6 @@
-"""What training minimises: sampled or exact labels, an adversary, a penalty; and the algorithms by name."""
+"""Training objectives: masked loss, label noise, adversary, trace penalty; and the algorithms by name."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from math import isfinite
@@ -18,61 +18,66 @@ from sameloss.languages.masking import Batch
 from sameloss.models.bilstm import without_cudnn
 from sameloss.models.masked_model import MaskedLanguageModel, Norm
 
-# The masked loss, on sampled labels or on the exact conditionals.
+# The masked loss.
 #
-# Its targets are q + s (e_y - q), where q = Pr(. | x_-t) is the exact conditional, y the word that stood at
-# the mask and s the label noise. Ordinary training has s = 1. With s = 0 the targets are the exact
-# conditionals (soft labels). Any other s scales the noise of the labels and nothing else, because the mean
-# of e_y is q.
+# Its targets are q + s (e_y - q), where q = Pr(. | x_-t) is the exact conditional, y the masked word and s
+# the label noise. Ordinary training has s = 1; s = 0 gives the exact conditionals (soft labels). Since e_y
+# has the mean q, s scales the noise of the labels and nothing else.
 
 
 class Losses(NamedTuple):
-    """What is minimised, and the masked loss in it, in nats a masked token."""
+    """The objective, and the masked loss contained in it, in nats per masked token."""
 
     total: Float[Tensor, ""]
     masked: Float[Tensor, ""]
 
 
+Term = Callable[[nn.Module, Tensor], Float[Tensor, ""]]
+"""A term added to the masked loss: a function of the model and its logits on a micro-batch."""
+
 BatchLoss = Callable[[nn.Module, Batch], Losses]
-"""The losses of a model on a part of a batch; what it draws at random, it draws in the order of its calls."""
+"""The losses of a model on a micro-batch; successive calls may draw from one random stream."""
 
 
 def plain_loss(model: nn.Module, batch: Batch) -> Losses:
-    """Return the mean cross-entropy of the words behind the masks (Section 2.1)."""
+    """Mean cross-entropy of the masked words (Section 2.1)."""
     logits = model(batch.masked, batch.positions, batch.lengths)
     loss = F.cross_entropy(logits, batch.targets)
     return Losses(loss, loss)
 
 
 def noisy_targets(language: Language, batch: Batch, noise: float) -> Float[Tensor, "batch word"]:
-    """Return q + s (e_y - q) for each masked word, s being the noise; the language is asked unless s = 1."""
+    """Compute q + s (e_y - q) for each masked word, where s is the noise and q = Pr(. | unmasked tokens)."""
     words = F.one_hot(batch.targets, language.words).double()
     if noise == 1:
         return words
-    truth = true_conditionals(language, batch)
-    return truth + noise * (words - truth)
-
-
-def true_conditionals(language: Language, batch: Batch) -> Float[Tensor, "batch word"]:
-    """Return Pr(. | what is not masked) at the masked position of each sentence."""
-    rows = torch.arange(len(batch.targets), device=batch.targets.device)
     lengths = batch.lengths
     if lengths is None:
         lengths = torch.full_like(batch.targets, batch.masked.shape[1])
-    return language.conditionals(Sentences(batch.masked, lengths))[rows, batch.positions]
+    conditionals = language.conditionals(Sentences(batch.masked, lengths))
+    truth = conditionals[torch.arange(len(words), device=words.device), batch.positions]
+    return truth + noise * (words - truth)
 
 
-# The adversary of App. A.4: a representation that is made bad for the downstream tasks.
+# The adversary of App. A.4, which makes the representation bad for the downstream tasks.
 
 
 class TaskExamples(NamedTuple):
-    """Sentences of the downstream tasks, and their classes as 0/1 columns, all tasks side by side."""
+    """Sentences of the downstream tasks, and their classes as concatenated one-hot vectors."""
 
     sentences: Sentences
     classes: Float[Tensor, "example class"]
 
+    @classmethod
+    def labelled(
+        cls, sentences: Sentences, labels: Int[Tensor, "example task"], classes: Sequence[int]
+    ) -> "TaskExamples":
+        """Encode the labels of tasks with the given numbers of classes."""
+        one_hot = [F.one_hot(labels[:, task], count) for task, count in enumerate(classes)]
+        return cls(sentences, torch.cat(one_hot, 1).float())
+
     def rows(self, index: slice | Tensor) -> "TaskExamples":
-        """Return some of the examples."""
+        """Select some of the examples."""
         return TaskExamples(self.sentences.rows(index), self.classes[index])
 
 
@@ -81,25 +86,18 @@ class Adversary:
     """The settings of an adversary; part of a run's key."""
 
     weight: float  # lambda of App. A.4
-    sentences: int = 128  # of D1, and of D2
-    ridge: float = 0.1  # of the linear head, in units of the mean squared norm of D1's features
+    sentences: int = 128  # in D1 and in D2
+    ridge: float = 0.1  # of the linear head, relative to the mean squared norm of D1's features
 
     def __post_init__(self) -> None:
-        """Refuse what is no adversary."""
         check_counts(self, "sentences")
         check_positive(self, "weight", "ridge")
 
-    def term(
-        self, generator: torch.Generator, examples: TaskExamples | None
-    ) -> Callable[[nn.Module, Tensor], Float[Tensor, ""]]:
-        """Draw the downstream sentences of a step, and return what is then added to the masked loss.
-
-        Args:
-            generator: of the draw.
-            examples: what D1 and D2 are drawn from, without an example in both.
+    def term(self, generator: torch.Generator, examples: TaskExamples | None) -> Term:
+        """Draw disjoint D1 and D2 for a step, and return the adversary's term of the objective.
 
         Raises:
-            ParameterError: where there are fewer than 2 `sentences` examples.
+            ParameterError: if there are fewer than 2 `sentences` examples.
 
         """
         available = 0 if examples is None else len(examples.classes)
@@ -112,8 +110,8 @@ class Adversary:
         first, second = (examples.rows(part) for part in order[:2])
 
         def gain(model: nn.Module, _: Tensor) -> Tensor:
-            whole = cast(MaskedLanguageModel, model)  # other objectives than the plain one wrap no model
-            return -self.weight * transfer_loss(whole, first, second, self.ridge)
+            unwrapped = cast(MaskedLanguageModel, model)  # only ordinary training wraps the model
+            return -self.weight * transfer_loss(unwrapped, first, second, self.ridge)
 
         return gain
 
@@ -143,51 +141,37 @@ def transfer_loss(
 
 
 def token_features(model: MaskedLanguageModel, sentences: Sentences) -> Float[Tensor, "example feature"]:
-    """Return what a probe reads, the features of all tokens side by side, and a last column of ones.
-
-    They can be differentiated with respect to the model's parameters.
-    """
-    device = next(model.parameters()).device
-    tokens, lengths = (field.to(device) for field in sentences)
-    inside = torch.arange(tokens.shape[1], device=device) < lengths[:, None]
+    """Compute the input of a probe, differentiably: concatenated features of all tokens, and a constant 1."""
+    tokens, lengths = sentences = sentences.to(next(model.parameters()).device)
+    inside = sentences.inside
     h = model.features(tokens.long(), None if inside.all() else lengths) * inside[..., None]
     return F.pad(h.flatten(1), (0, 1), value=1.0)
 
 
-def one_hot_classes(
-    labels: Int[Tensor, "example task"], classes: tuple[int, ...]
-) -> Float[Tensor, "example class"]:
-    """Return the classes of all tasks as 0/1 columns side by side."""
-    return torch.cat([F.one_hot(labels[:, k], count) for k, count in enumerate(classes)], 1).float()
-
-
-# A penalty on the Fisher trace of a batch: flatness as an explicit regulariser.
+# A penalty on the Fisher trace: flatness as an explicit regulariser.
 
 
 @dataclass(frozen=True)
 class TracePenalty:
     """The settings of a penalty; part of a run's key. A negative weight rewards sharpness.
 
-    Along plain SGD it should be of the logarithm: a force that grows with the trace ran away in some
-    seeds, as a reward and as a penalty.
+    With plain SGD the logarithm should be penalised: the gradient of the trace itself grows with the trace,
+    and some seeds diverged, with either sign of the weight.
     """
 
-    weight: float  # mu, of the Fisher trace
-    logarithm: bool = False  # or of its logarithm
+    weight: float  # mu
+    logarithm: bool = False  # whether log Tr F is penalised instead of Tr F
 
     def __post_init__(self) -> None:
-        """Refuse what is no penalty."""
         if not (isfinite(self.weight) and self.weight):
-            raise ParameterError(
-                f"A trace penalty's weight must be a number other than 0; got {self.weight}."
-            )
+            raise ParameterError(f"A trace penalty's weight must be finite and not 0; got {self.weight}.")
 
-    def term(self, generator: torch.Generator) -> Callable[[nn.Module, Tensor], Float[Tensor, ""]]:
-        """Return what a step adds to the masked loss; each call draws signs from the generator."""
+    def term(self, generator: torch.Generator) -> Term:
+        """Return the penalty, which draws new signs from the generator in each call."""
 
         def penalty(model: nn.Module, logits: Tensor) -> Tensor:
             signs = random_signs(logits.shape, generator).to(logits)
-            with torch.autocast(logits.device.type, enabled=False):  # it differentiates, in full precision
+            with torch.autocast(logits.device.type, enabled=False):  # second derivatives in full precision
                 trace = fisher_trace_along(model, logits, signs)
                 return self.weight * (trace.log() if self.logarithm else trace)
 
@@ -212,14 +196,11 @@ def fisher_trace_along(
 
 
 def random_signs(shape: torch.Size, generator: torch.Generator) -> Float[Tensor, "..."]:
-    """Return +1 and -1, equally likely."""
+    """Draw +1 and -1 with equal probability."""
     return torch.randint(0, 2, shape, generator=generator) * 2.0 - 1
 
 
-# What a pre-training minimises: the masked loss, and terms that are added to it.
-
-Term = Callable[[nn.Module, Tensor], Float[Tensor, ""]]
-"""What is added to the masked loss: a function of the model and of its logits on a part of a batch."""
+# The objective: the masked loss plus terms.
 
 
 @dataclass(frozen=True)
@@ -227,65 +208,45 @@ class Objective:
     """The settings of an objective; part of a run's key."""
 
     label_noise: float = 1.0
-    mask_rate: float | None = None  # share of masked tokens; None: exactly one a sentence
+    mask_rate: float | None = None  # fraction of masked tokens; None: one token per sentence
     adversary: Adversary | None = None
     trace_penalty: TracePenalty | None = None
-    exact_steps: int = 0  # at the start, without label noise: a quick way to saturation
 
     def __post_init__(self) -> None:
-        """Refuse what is no objective."""
         check_not_negative(self, "label_noise")
         if self.mask_rate is not None and not 0 < self.mask_rate < 1:
             raise ParameterError(f"mask_rate must lie between 0 and 1; got {self.mask_rate}.")
-        check_counts(self, "exact_steps", least=0)
-
-    def at(self, step: int) -> "Objective":
-        """Return what step 0, 1, ... minimises.
-
-        >>> Objective(exact_steps=2).at(1).label_noise, Objective(exact_steps=2).at(2).label_noise
-        (0.0, 1.0)
-        """
-        return replace(self, label_noise=0.0) if step < self.exact_steps else self
-
-    def terms(self, generator: torch.Generator, examples: TaskExamples | None) -> list[Term]:
-        """Return what a step adds to the masked loss, in the order of the sum."""
-        terms: list[Term] = []
-        if self.trace_penalty is not None:
-            terms.append(self.trace_penalty.term(generator))
-        if self.adversary is not None:
-            terms.append(self.adversary.term(generator, examples))
-        return terms
 
 
 ORDINARY = Objective()
-"""Sampled labels, one mask, nothing else."""
+"""The masked loss with sampled labels and one mask per sentence."""
 
 
 def loss_of(
-    objective: Objective,
-    generator: torch.Generator,
-    language: Language,
-    examples: TaskExamples | None = None,
+    objective: Objective, generator: torch.Generator, language: Language, examples: TaskExamples | None = None
 ) -> BatchLoss:
-    """Return the loss of one step.
+    """Make the loss function of one step.
 
     Args:
         objective: its settings.
-        generator: of the adversary's sentences and of the penalty's directions.
-        language: whose exact conditionals are the targets where `label_noise` is not 1.
+        generator: for the adversary's sentences and the penalty's signs.
+        language: provides exact conditionals if `label_noise` is not 1.
         examples: what an adversary draws from.
 
     """
-    terms = objective.terms(generator, examples)
+    terms: list[Term] = []
+    if objective.trace_penalty is not None:
+        terms.append(objective.trace_penalty.term(generator))
+    if objective.adversary is not None:
+        terms.append(objective.adversary.term(generator, examples))
     if objective.label_noise == 1 and not terms:
         return plain_loss
-    # A gradient is differentiated by the penalty alone.
-    context = without_cudnn if objective.trace_penalty else nullcontext
+    context = without_cudnn if objective.trace_penalty else nullcontext  # cuDNN lacks second derivatives
 
     def loss(model: nn.Module, batch: Batch) -> Losses:
         with context():
             logits = model(batch.masked, batch.positions, batch.lengths)
-        # In full precision exact targets keep their digits.
+        # In bfloat16, exact targets would be rounded.
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
         targets = noisy_targets(language, batch, objective.label_noise).to(logits)
         masked = F.cross_entropy(logits, targets)
@@ -294,12 +255,12 @@ def loss_of(
     return loss
 
 
-# The training algorithms by name: what each changes of ordinary pre-training (Section 2.3, App. A.4).
+# The training algorithms by name (Section 2.3, App. A.4).
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What an algorithm changes in the pre-training of a preset."""
+    """How an algorithm changes ordinary pre-training."""
 
     objective: Objective = ORDINARY
     optimisation: dict[str, Any] = field(default_factory=dict)  # fields of `Optimisation`
@@ -309,26 +270,26 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """An algorithm, and the number that says how strong it is."""
+    """An algorithm, and the parameter that sets its strength."""
 
     summary: str
     recipe: Callable[[float], Recipe]
-    strength: float | None = None  # the default; None: it has no such number
-    symbol: str = ""  # what the strength is
+    strength: float | None = None  # the default; None: the algorithm has no such parameter
+    symbol: str = ""  # of the strength
 
 
 def _treatment(objective: Objective, **optimisation: Any) -> Recipe:
-    """Return plain SGD at a constant rate, which goes on from a saturated model."""
+    """Plain SGD at a constant rate, starting from a saturated model."""
     constant = {"optimiser": "sgd", "schedule": "constant", "warmup": 0.0, "lr": 0.3}
     return Recipe(objective, constant | optimisation)
 
 
 EXACT = Objective(label_noise=0.0)
-"""The exact conditionals as labels: no label noise."""
+"""The exact conditionals as labels."""
 
 
 NO_TREATMENT = ("sgd-noise", 0.0)
-"""Name and strength of what goes on from a saturated point as all treatments do, and does nothing to it."""
+"""Name and strength of the control of treatments of a saturated model: the same SGD without label noise."""
 
 
 def _penalised(weight: float) -> Objective:
@@ -393,29 +354,29 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def recipe(name: str, strength: float | None = None) -> Recipe:
-    """Return what an algorithm changes, at its default strength or another.
+    """Look up an algorithm, at its default strength or another.
 
     Raises:
-        ParameterError: for an unknown algorithm, a strength of one that has none, or one out of its range.
+        ParameterError: for an unknown algorithm, for a strength of one that has none, or one out of range.
 
     """
     if name not in ALGORITHMS:
         raise ParameterError(f"Unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}.")
     algorithm = ALGORITHMS[name]
     if strength is not None and algorithm.strength is None:
-        strong = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
-        raise ParameterError(f"Algorithm {name} has no strength; those that have are {strong}.")
-    chosen = algorithm.strength if strength is None else strength
-    return algorithm.recipe(0.0 if chosen is None else chosen)  # an algorithm without strength reads none
+        names = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
+        raise ParameterError(f"Algorithm {name} has no strength; algorithms with one are {names}.")
+    if strength is None:
+        strength = algorithm.strength
+    return algorithm.recipe(0.0 if strength is None else strength)  # ignored by algorithms without strength
 
 
 def label(name: str, strength: float | None = None) -> str:
-    """Return the name of an algorithm, with its strength where it has one.
+    """Name of an algorithm, with its strength if it has one.
 
     >>> label("adversarial", 0.3), label("post-ln")
     ('adversarial, λ = 0.3', 'post-ln')
     """
     algorithm = ALGORITHMS[name]
     strength = algorithm.strength if strength is None else strength
-    strong = [] if strength is None else [f"{algorithm.symbol} = {strength:g}"]
-    return ", ".join([name, *strong])
+    return name if strength is None else f"{name}, {algorithm.symbol} = {strength:g}"

@@ -1,4 +1,4 @@
-"""Exact quantities of grammars, recursive or layered, against the enumeration of every derivation."""
+"""Exact quantities of grammars against the enumeration of all derivations; charts and their gradients."""
 
 import math
 from dataclasses import replace
@@ -6,14 +6,16 @@ from itertools import product
 
 import pytest
 import torch
-from enumeration import as_sentences, completed, enumerated, inside, tiny_grammar
+from enumeration import as_sentences, completed, enumerated, tiny_grammar
+from enumeration import inside as inside_by_trees
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sameloss.errors import LanguageError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import PCFG, Language, PCFGSpec, Sentences
 from sameloss.languages.grammars import pcfg
 from sameloss.languages.grammars.formats import read_grammar, to_lines
+from sameloss.languages.grammars.pcfg import Block, Cell, inside, outside, plan, possible_spans
 
 EARLY_STOPPING = PCFGSpec(2, 2, 2, 1, 2, 3, 2, 1.0, 1.0, early_stop=(0.2, 0.5), seed=5)
 
@@ -128,7 +130,9 @@ def test_scores_of_hidden_symbols_match_enumeration(tiny_spec, spec, task):
     likelihood, posterior = language.likelihood(sentences, task), language.posterior(sentences, task)
     symbols, span = {"root": ((0, 1), 4), "span2": ((2, 3), 2)}[task]
     for row, words in enumerate(strings):
-        exact = torch.tensor([inside(grammar, s, words[:span]) for s in symbols], dtype=torch.float64)
+        exact = torch.tensor(
+            [inside_by_trees(grammar, s, words[:span]) for s in symbols], dtype=torch.float64
+        )
         scaled = likelihood[row] / likelihood[row].sum().clamp(min=1e-300)
         torch.testing.assert_close(scaled, exact / exact.sum().clamp(min=1e-300), rtol=1e-12, atol=1e-15)
         joint = torch.tensor([first_symbol(grammar, s, words) for s in symbols], dtype=torch.float64)
@@ -137,14 +141,14 @@ def test_scores_of_hidden_symbols_match_enumeration(tiny_spec, spec, task):
 
 def first_symbol(grammar, symbol, words):
     """Return Pr(words, a derivation whose root or whose root's left child is the symbol)."""
-    total = grammar.roots[symbol].item() * inside(grammar, symbol, words)
+    total = grammar.roots[symbol].item() * inside_by_trees(grammar, symbol, words)
     for (parent, left, right), weight in zip(grammar.rules.tolist(), grammar.weights.tolist(), strict=True):
         if left == symbol and grammar.roots[parent]:
             total += sum(
                 grammar.roots[parent].item()
                 * weight
-                * inside(grammar, left, words[:part])
-                * inside(grammar, right, words[part:])
+                * inside_by_trees(grammar, left, words[:part])
+                * inside_by_trees(grammar, right, words[part:])
                 for part in range(1, len(words))
             )
     return total
@@ -155,7 +159,7 @@ def test_the_root_of_a_recursive_grammar_is_the_whole_sentence_s(tiny_spec):
     language = PCFG(grammar, length_limit=3)
     words = (1, 1, 2)
     sentences = as_sentences([words], 3)
-    joint = torch.tensor([0.5 * inside(grammar, s, words) for s in (0, 1)], dtype=torch.float64)
+    joint = torch.tensor([0.5 * inside_by_trees(grammar, s, words) for s in (0, 1)], dtype=torch.float64)
     posterior = language.posterior(sentences, "root")
     torch.testing.assert_close(posterior[0], joint / joint.sum(), rtol=1e-12, atol=0)
     assert language.tasks == ("root",)
@@ -221,7 +225,7 @@ def test_bad_input_says_what_is_wrong(tiny_language):
     with pytest.raises(LanguageError, match="recursive, so no sentence is the longest; give length_limit"):
         PCFG(recursive)
     for wrong in (0, -3):
-        with pytest.raises(LanguageError, match=r"^length_limit is a whole number of tokens, from 1 on; got"):
+        with pytest.raises(ParameterError, match=r"^length_limit must be a whole number, at least 1; got"):
             PCFG(recursive, length_limit=wrong)
     with pytest.raises(LanguageError, match=r"^Sentences have up to 2,000 tokens, .* of at most 512\.$"):
         PCFG(recursive, length_limit=2000)
@@ -251,7 +255,7 @@ def test_layered_grammars_have_span_tasks_however_they_are_written(tiny_language
 
 def test_tables_follow_the_tokens_to_their_device(tiny_language):
     """The only other device everywhere is `meta`, which computes shapes; a value cannot be compared."""
-    tables = tiny_language._on(torch.device("meta"))
+    tables = tiny_language._tables.to(torch.device("meta"))
     weights = [block.weights for blocks in tables.branching for block in blocks]
     assert {table.device.type for table in (*weights, *tables.leaves, *tables.roots)} == {"meta"}
 
@@ -265,3 +269,64 @@ def test_a_gpu_gives_the_same(tiny_language):
     torch.testing.assert_close(found.cpu(), tiny_language.conditionals(sentences), rtol=1e-12, atol=1e-15)
     posterior = tiny_language.posterior(moved, "span2").cpu()
     torch.testing.assert_close(posterior, tiny_language.posterior(sentences, "span2"), rtol=1e-12, atol=1e-15)
+
+
+# Charts
+
+LAYERED = [[], [Block(0, 0, torch.ones(1, 1, 1))], [Block(1, 1, torch.ones(1, 1, 1))]]
+"""Three levels, one symbol each; only the last emits."""
+
+
+def test_a_layered_grammar_covers_powers_of_two():
+    assert possible_spans(LAYERED, [True, False, False], 8) == [{1}, {2}, {4}]
+    assert possible_spans(LAYERED, [True, True, False], 8) == [{1}, {1, 2}, {2, 3, 4}]
+
+
+def test_a_plan_has_no_cell_that_no_derivation_uses():
+    spans = possible_spans(LAYERED, [True, False, False], 4)
+    steps = plan(LAYERED, spans, 4, [2])
+    cells = [(step.cell, step.starts) for step in steps if step.splits]
+    assert (Cell(2, 4, 0), 1) in cells
+    assert {cell.first for cell, _ in cells if cell.group == 1} == {0, 2}
+    assert [step.cell.span for step in steps] == sorted(step.cell.span for step in steps)
+    assert plan(LAYERED, spans, 3, [2]) == ()
+
+
+def charted(grammar, words):
+    """Return the chart of one sentence: all symbols in one group, whole rules in one block."""
+    size = len(grammar.symbols)
+    weights = torch.zeros(size, size, size, dtype=torch.float64)
+    weights.index_put_(tuple(grammar.rules.T), grammar.weights, accumulate=True)
+    branching = [[Block(0, 0, weights)]]
+    spans = possible_spans(branching, [True], len(words))
+    steps = plan(branching, spans, len(words), [0])
+    leaves = grammar.emission[:, torch.tensor(words) - 1][..., None].requires_grad_()
+    return steps, branching, inside(steps, branching, [leaves]), leaves
+
+
+TINY_GRAMMAR = tiny_grammar(torch.rand(60, generator=torch.Generator().manual_seed(0)).tolist(), 2, 3, 2, 2)
+WORDS = (1, 3, 2, 1)
+
+
+def score(chart, span, start):
+    """Return the inside scores of a span, whichever cell holds it."""
+    cell = next(c for c in chart if c.span == span and c.first <= start < c.first + chart[c].shape[1])
+    return chart[cell][:, start - cell.first, 0]
+
+
+def test_inside_scores_are_sums_over_trees():
+    _, _, chart, _ = charted(TINY_GRAMMAR, WORDS)
+    for start, span in [(0, 4), (0, 2), (2, 2), (1, 3), (3, 1)]:
+        expected = [inside_by_trees(TINY_GRAMMAR, symbol, WORDS[start : start + span]) for symbol in (0, 1)]
+        found = score(chart, span, start).detach()
+        torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
+def test_outside_scores_are_the_gradient_by_the_leaves():
+    steps, branching, chart, leaves = charted(TINY_GRAMMAR, WORDS)
+    whole = Cell(0, 4, 0)
+    (gradient,) = torch.autograd.grad(TINY_GRAMMAR.roots @ chart[whole][:, 0, 0], leaves, retain_graph=True)
+    with torch.no_grad():
+        found = outside(steps, branching, chart, {whole: TINY_GRAMMAR.roots})
+    for start in range(4):
+        torch.testing.assert_close(score(found, 1, start), gradient[:, start, 0], rtol=1e-12, atol=0)

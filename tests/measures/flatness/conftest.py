@@ -1,6 +1,6 @@
-"""What the tests of measures of flatness share: masked sentences, of one length and of several.
+"""Fixtures of measures of flatness: masked sentences of one length and of several.
 
-Where the truth is the model's own predictions, Fisher and Hessian agree (Lemma 3.2).
+If the truth is the model's predictions, Fisher and Hessian agree (Lemma 3.2).
 """
 
 from copy import deepcopy
@@ -35,7 +35,7 @@ def truth():
 
 @pytest.fixture
 def broken(tiny_model):
-    """A model with one weight that is not a number."""
+    """A model with one NaN weight."""
     model = deepcopy(tiny_model)
     model.head_bias.data[0] = nan
     return model
@@ -43,7 +43,7 @@ def broken(tiny_model):
 
 @pytest.fixture
 def head(tiny_model):
-    """The model with two biases of its head alone trainable: few parameters, a known rank."""
+    """A model with only two trainable biases: few parameters, a known rank."""
     for name, parameter in tiny_model.named_parameters():
         parameter.requires_grad_(name in ("head_bias", "head_norm.bias"))
     return tiny_model

@@ -1,4 +1,4 @@
-"""Squared gradient norms against a naive loop, for every kind of model, and what is refused."""
+"""Squared gradient norms against a naive loop for every kind of model, recorded uses, and refusals."""
 
 import gc
 import weakref
@@ -19,7 +19,7 @@ from transformers import (
 from sameloss.errors import ModelError, ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness import gradient_norms
-from sameloss.measures.flatness.gradient_norms import recordings
+from sameloss.measures.flatness.gradient_norms import NO_ROW, Recorder, recordings
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.export import HuggingFaceModel
@@ -101,7 +101,7 @@ def cotangents_of(model):
 
 
 def naive(model, masked, cotangents):
-    """One backward pass a sentence; squared norms by parameter."""
+    """Squared norms by parameter, with one backward pass per sentence."""
     named = dict(model.named_parameters())
     rows = []
     for i in range(len(masked.masked)):
@@ -128,16 +128,16 @@ def test_norms_match_a_naive_loop(name, ragged):
     for dtype, tolerance in ((torch.float64, 1e-10), (torch.float32, 1e-6)):
         model, masked = model_of(name, dtype), batch_of(ragged)
         cotangents = cotangents_of(model)
-        expected, found = naive(model, masked, cotangents), ours(model, masked, cotangents)
+        expected, norms = naive(model, masked, cotangents), ours(model, masked, cotangents)
         total = sum(expected.values())
-        torch.testing.assert_close(sum(found.values()), total, rtol=tolerance, atol=0)
-        for parameter, norms in expected.items():
-            slack = tolerance * float(total.min())
-            torch.testing.assert_close(found[parameter], norms, rtol=10 * tolerance, atol=slack)
+        torch.testing.assert_close(sum(norms.values()), total, rtol=tolerance, atol=0)
+        atol = tolerance * float(total.min())
+        for parameter, reference in expected.items():
+            torch.testing.assert_close(norms[parameter], reference, rtol=10 * tolerance, atol=atol)
 
 
 class Odd(nn.Module):
-    """Embeddings, then something a test decides, then logits."""
+    """Embeddings, a middle part that the test defines, then logits."""
 
     def __init__(self, middle, **parts):
         super().__init__()
@@ -153,7 +153,7 @@ class Odd(nn.Module):
 
 
 def flattened(model, h):
-    """One row a token, as OPT once did."""
+    """One row per token, as OPT once did."""
     return model.inner(h.reshape(-1, 6)).relu_().view_as(h)
 
 
@@ -175,7 +175,7 @@ def relative_positions(model, h):
 
 
 def second_flattened(model, h):
-    """One row a token, but position after position."""
+    """One row per token, but ordered by position."""
     rows = h.transpose(0, 1)
     return model.inner(rows.reshape(-1, 6)).view(rows.shape).transpose(0, 1)
 
@@ -198,15 +198,19 @@ UNUSUAL = {
 }  # fmt: skip
 
 
+def assert_norms_are_naive(model, masked, cotangents):
+    norms = ours(model, masked, cotangents)
+    for name, reference in naive(model, masked, cotangents).items():
+        torch.testing.assert_close(norms[name], reference, rtol=1e-10, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", UNUSUAL)
 def test_unusual_uses_match_a_naive_loop(name):
     torch.manual_seed(0)
     middle, parts = UNUSUAL[name]
     model = Odd(middle, **{key: make() for key, make in parts.items()}).double()
     masked, cotangents = batch_of(ragged=False), cotangents_of(model)
-    found, expected = ours(model, masked, cotangents), naive(model, masked, cotangents)
-    for parameter, norms in expected.items():
-        torch.testing.assert_close(found[parameter], norms, rtol=1e-10, atol=1e-12)
+    assert_norms_are_naive(model, masked, cotangents)
 
 
 def test_sentences_of_one_token_match_a_naive_loop():
@@ -214,12 +218,10 @@ def test_sentences_of_one_token_match_a_naive_loop():
     model, long = model_of("encoder"), batch_of(ragged=False)
     masked = Batch(0 * long.masked[:, :1], 0 * long.positions, long.targets, None)
     cotangents = cotangents_of(model)
-    found, expected = ours(model, masked, cotangents), naive(model, masked, cotangents)
-    for parameter, norms in expected.items():
-        torch.testing.assert_close(found[parameter], norms, rtol=1e-10, atol=1e-12)
+    assert_norms_are_naive(model, masked, cotangents)
 
 
-def test_number_of_sentences_may_equal_that_of_tokens():
+def test_a_chunk_may_have_as_many_sentences_as_tokens():
     model, masked = model_of("encoder"), batch_of(ragged=False)
     cotangents = cotangents_of(model)
     whole, parts = ours(model, masked, cotangents, SENTENCES), ours(model, masked, cotangents, LENGTH)
@@ -227,7 +229,7 @@ def test_number_of_sentences_may_equal_that_of_tokens():
         torch.testing.assert_close(whole[name], parts[name], rtol=1e-10, atol=0)
 
 
-def test_frozen_parameters_do_not_count():
+def test_frozen_parameters_are_ignored():
     model, masked = model_of("encoder"), batch_of(ragged=False)
     everything = ours(model, masked, cotangents_of(model))
     model.word.weight.requires_grad_(False)
@@ -263,7 +265,7 @@ def test_chunks_are_chosen_by_memory(monkeypatch):
 
 
 def hidden(model, h):
-    """Scale by a parameter where no function of torch's is seen to do so."""
+    """Scale by a parameter, hidden from torch functions."""
     with torch._C.DisableTorchFunction():
         return h * model.scale
 
@@ -294,10 +296,10 @@ REFUSED = {
         {"lstm": lambda: nn.LSTM(6, 6, batch_first=True)}, "an LSTM of packed sequences"),
     "projected LSTM": (lambda m, h: m.lstm(h)[0],
                        {"lstm": lambda: nn.LSTM(6, 8, batch_first=True, proj_size=6)},
-                       "an LSTM that is not one layer"),
+                       "an LSTM other than one layer"),
     "two layers": (lambda m, h: m.lstm(h)[0],
                    {"lstm": lambda: nn.LSTM(6, 6, num_layers=2, batch_first=True)},
-                   "an LSTM that is not one layer"),
+                   "an LSTM other than one layer"),
     "frequencies": (lambda m, h: h + m.table(torch.arange(LENGTH)),
                     {"table": lambda: nn.Embedding(LENGTH, 6, scale_grad_by_freq=True)},
                     "scale_grad_by_freq"),
@@ -317,45 +319,20 @@ def test_a_recording_is_freed_without_a_garbage_collection():
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_known_is_refused(name):
+def test_unsupported_uses_are_refused(name):
     middle, parts, sentence = REFUSED[name]
     model = Odd(middle, **{key: make() for key, make in parts.items()})
     with pytest.raises(ModelError, match=sentence):
         list(recordings(model, batch_of(ragged=False)))
 
 
-def test_train_mode_with_dropout_is_refused():
-    model = HuggingFaceModel(BertForMaskedLM(BertConfig(**BERT)), WORDS).train()
-    with pytest.raises(ModelError, match="drops units at random"):
-        list(recordings(model, batch_of(ragged=False)))
-
-
-def test_bad_input_ends_in_one_sentence():
+def test_bad_input_is_refused():
     model, masked = model_of("encoder"), batch_of(ragged=True)
-    cases = {
-        "no masked sentences": Batch(*(part[:0] for part in masked)),
-        "position of sentence 0 is 7, on padding": masked._replace(
-            positions=torch.full_like(masked.positions, 7)
-        ),
-        "cover 11 words, but the word behind a mask is number 12": masked._replace(
-            targets=masked.targets + 11
-        ),
-    }
-    for sentence, bad in cases.items():
-        with pytest.raises(ModelError, match=sentence):
-            list(recordings(model, bad))
+    with pytest.raises(ModelError, match="cover 11 words, but the word behind a mask is number 12"):
+        list(recordings(model, masked._replace(targets=masked.targets + 11)))
     for chunk in (0, -1):
         with pytest.raises(ParameterError, match=rf"^chunk must be .* at least 1; got {chunk}\.$"):
             list(recordings(model, masked, chunk))
-    with torch.no_grad():
-        model.head_bias[3] = float("nan")
-    with pytest.raises(ModelError, match="head_bias holds values that are not finite"):
-        list(recordings(model, masked))
-
-
-def test_a_model_of_another_vocabulary_is_refused():
-    with pytest.raises(ModelError, match=r"has 13 ids, too few for .* 13 words; it needs at least 14"):
-        HuggingFaceModel(BertForMaskedLM(BertConfig(**BERT)), words=13)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -363,6 +340,82 @@ def test_norms_on_a_gpu():
     model, masked = model_of("encoder"), batch_of(ragged=True)
     cotangents = cotangents_of(model)
     expected = ours(model, masked, cotangents)
-    found = ours(model.cuda(), masked, cotangents.cuda())
+    on_gpu = ours(model.cuda(), masked, cotangents.cuda())
     for name, norms in expected.items():
-        torch.testing.assert_close(found[name].cpu(), norms, rtol=1e-8, atol=0)
+        torch.testing.assert_close(on_gpu[name].cpu(), norms, rtol=1e-8, atol=0)
+
+
+# --- Recorded uses ---
+
+TOKENS = torch.tensor([[1, 4, 0], [2, 2, 4]])
+
+
+class Tiny(nn.Module):
+    """A tied embedding with padding, LayerNorm, positions that all sentences share, and a bare bias."""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.position = nn.Embedding(5, 4, padding_idx=0), nn.Embedding(3, 4)
+        self.norm, self.bias = nn.LayerNorm(4), nn.Parameter(torch.zeros(4))
+
+    def forward(self, tokens):
+        h = self.word(tokens) + self.position(torch.arange(3))
+        return F.linear(self.norm(h) + self.bias, self.word.weight[1:])
+
+
+def recorded(model, tokens):
+    """Record twice: the first pass shows which outputs all sentences share."""
+    with (first := Recorder(model, len(tokens))):
+        model(tokens)
+    shared = [shape if shape == (3, 4) else None for shape in first.outputs]
+    with (second := Recorder(model, len(tokens), shared)):
+        model(tokens)
+    assert not first.uses
+    return second.uses
+
+
+def test_every_use_is_recorded():
+    uses = recorded(Tiny(), TOKENS)
+    assert [(use.parameter, use.kind) for use in uses] == [
+        ("word.weight", "embedding"),
+        ("position.weight", "embedding"),
+        ("norm.weight", "gain"),
+        ("norm.bias", "bias"),
+        ("bias", "bias"),
+        ("word.weight", "linear"),
+    ]
+    assert uses[-1].first_row == 1
+    assert {use.first_row for use in uses[:-1]} == {0}
+
+
+def test_factors_of_the_gradient():
+    """A linear layer's input, a gain's normalised input, an embedding's row indices."""
+    model = Tiny()
+    embedding, position, gain, _, _, linear = recorded(model, TOKENS)
+    assert embedding.factor.squeeze(2).tolist() == [[1, 4, NO_ROW], [2, 2, 4]]
+    assert position.factor.squeeze(2).tolist() == [[0, 1, 2]] * 2
+    h = model.word(TOKENS) + model.position(torch.arange(3))
+    torch.testing.assert_close(gain.factor, F.layer_norm(h, (4,)))
+    torch.testing.assert_close(linear.factor, model.norm(h) + model.bias)
+    assert not any(use.factor.requires_grad for use in (gain, linear))
+
+
+def test_the_model_computes_the_same_while_it_is_watched():
+    model = Tiny()
+    with Recorder(model, 2):
+        watched = model(TOKENS)
+    assert torch.equal(watched, model(TOKENS))
+
+
+def test_a_frozen_parameter_is_not_watched():
+    model = Tiny()
+    model.bias.requires_grad_(False)
+    assert "bias" not in {use.parameter for use in recorded(model, TOKENS)}
+
+
+def test_an_unknown_use_is_refused_by_name():
+    model = Tiny()
+    with Recorder(model, 2), pytest.raises(ModelError, match="Parameter bias of module itself"):
+        model.bias.exp()
+    with Recorder(model, 2), pytest.raises(ModelError, match="an index that is not a slice of rows"):
+        model.word.weight[torch.tensor([1])]

@@ -1,8 +1,8 @@
-"""Products and the dense Hessian against independent derivatives."""
+"""Products, the dense Hessian and its largest eigenvalue against independent derivatives."""
 
 import pytest
 import torch
-from tiny_models import seeded
+from tiny_models import Unigram, one_word_sentences, predictions, reparametrised, seeded
 from torch import nn
 from torch.func import grad, jacfwd
 from torch.nn import functional as F
@@ -13,6 +13,7 @@ from sameloss.measures.flatness.hessian import (
     flat_parameters,
     hessian_product,
     population_loss,
+    top_eigenvalue,
     unflattened,
 )
 from sameloss.models.bilstm import BiLSTM, BiLSTMShape
@@ -57,7 +58,7 @@ def test_loss_is_the_cross_entropy(tiny_model, masked, ragged, truth):
 
 
 def test_dense_hessian_matches_forward_over_reverse(tiny_model, masked, ragged, truth):
-    """By the other mode of differentiation; `torch.func.hessian` is no reference: see `dense_hessian`."""
+    """By another mode of differentiation; `torch.func.hessian` is no reference, see `dense_hessian`."""
     for batch, q in ((masked, truth), (ragged, None)):
         hessian = dense_hessian(tiny_model, batch, q)
         forward = jacfwd(grad(flat_loss(tiny_model, batch, q)))(flat_parameters(tiny_model))
@@ -67,7 +68,7 @@ def test_dense_hessian_matches_forward_over_reverse(tiny_model, masked, ragged, 
 
 
 def test_trace_matches_torch_func(tiny_model, masked, truth):
-    """The diagonal is not touched by what goes wrong in torch.func.hessian."""
+    """The diagonal of torch.func.hessian is right, see `dense_hessian`."""
     reference = torch.func.hessian(flat_loss(tiny_model, masked, truth))(flat_parameters(tiny_model))
     diag = dense_hessian(tiny_model, masked, truth).diag()
     torch.testing.assert_close(diag, reference.diag(), rtol=1e-10, atol=1e-12)
@@ -101,7 +102,7 @@ class Fused(nn.Module):
 
 
 @pytest.mark.parametrize("build", [Fused, lambda: BiLSTM(BiLSTMShape(4, 1), 3, 4, seed=0)])
-def test_other_architectures_have_hessians(build, masked):
+def test_hessians_of_other_architectures(build, masked):
     """Against central differences in float64; float32, where PyTorch has other kernels, agrees."""
     torch.manual_seed(0)
     model = build()
@@ -115,6 +116,38 @@ def test_other_architectures_have_hessians(build, masked):
     torch.testing.assert_close(single.double(), hessian, rtol=0, atol=1e-4)
 
 
+# --- The largest eigenvalue ---
+
+
+@pytest.mark.parametrize("shift", [None, 0, 1])
+def test_top_eigenvalue_matches_the_dense_hessian(tiny_model, masked, shift):
+    """Away from saturation the smallest eigenvalue is the largest in absolute value."""
+    truth = None if shift is None else predictions(tiny_model, masked).roll(shift, -1)
+    eigenvalues = torch.linalg.eigvalsh(dense_hessian(tiny_model, masked, truth))
+    assert shift == 0 or eigenvalues[0] < -1.5 * eigenvalues[-1]
+    assert top_eigenvalue(tiny_model, masked, truth) == pytest.approx(eigenvalues[-1].item(), rel=1e-3)
+
+
+def test_top_eigenvalue_is_reproducible(tiny_model, masked):
+    assert top_eigenvalue(tiny_model.float(), masked) == top_eigenvalue(tiny_model, masked)
+
+
+@pytest.mark.parametrize("name", ["heads rotated", "neurons permuted"])
+def test_eigenvalues_are_invariant_under_rotations(tiny_model, masked, name):
+    expected = pytest.approx(top_eigenvalue(tiny_model, masked), rel=1e-9)
+    assert top_eigenvalue(reparametrised(tiny_model, name), masked) == expected
+
+
+def test_failed_convergence_is_an_error():
+    """The largest eigenvalues of diag(p) - pp^T are close together."""
+    ramp = torch.arange(1.0, 2001).double()
+    truth = (ramp / ramp.sum()).expand(50, -1)
+    with pytest.raises(ParameterError, match=r"did not find .* in 2 restarts; allow a larger tolerance"):
+        top_eigenvalue(
+            Unigram(truth[0].tolist()), one_word_sentences([0] * 50), truth, tolerance=1e-9, restarts=2
+        )
+
+
 # --- Faults ---
 
 
@@ -122,20 +155,11 @@ def test_bad_conditionals_and_targets_are_refused(tiny_model, masked, truth):
     parameters = dict(tiny_model.named_parameters())
     with pytest.raises(ParameterError, match="logits cover 3 words, truth 4"):
         population_loss(tiny_model, masked, F.pad(truth, (0, 1)))(parameters)
-    with pytest.raises(ParameterError, match="a row a sentence, 12 of them; got 11"):
+    with pytest.raises(ParameterError, match="one row per sentence, 12 of them; got 11"):
         population_loss(tiny_model, masked, truth[:11])
     beyond = masked._replace(targets=masked.targets + 1)
     with pytest.raises(ModelError, match="cover 3 words, but the word behind a mask is number 4"):
         dense_hessian(tiny_model, beyond)
-    with pytest.raises(ModelError, match="no masked sentences"):
-        population_loss(tiny_model, masked.rows(slice(0)))
-
-
-def test_dropout_at_work_is_refused(tiny_model, masked):
-    tiny_model.dropout = torch.nn.Dropout(0.1)
-    with pytest.raises(ModelError, match="drops units at random"):
-        population_loss(tiny_model.train(), masked)
-    population_loss(tiny_model.eval(), masked)
 
 
 def test_large_models_are_refused(tiny_model, masked):

@@ -1,6 +1,7 @@
 """Traces from random directions against the dense Hessian and known variances."""
 
 import pytest
+import tiny_models
 import torch
 from tiny_models import predictions, seeded
 from torch import nn
@@ -8,14 +9,12 @@ from torch.func import jacrev
 from torch.nn import functional as F
 
 from sameloss.errors import ParameterError
-from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import (
     _hutch_plus_plus,
     _hutchinson,
     dense_hessian,
     fisher_gap,
     flat_parameters,
-    hutch_plus_plus_trace,
     hutchinson_trace,
     unflattened,
 )
@@ -23,7 +22,7 @@ from sameloss.statistics.intervals import Estimate
 
 
 class Bigram(nn.Module):
-    """Logits of a masked word given the token behind it: cheap and curved, its diagonal heavy."""
+    """Logits of a masked word given the next token: cheap and curved, with a large diagonal."""
 
     def __init__(self):
         super().__init__()
@@ -34,7 +33,7 @@ class Bigram(nn.Module):
 
 
 class Temperature(nn.Module):
-    """One parameter: a random sign squared is 1, so that every draw is exact."""
+    """One parameter: random signs square to 1, so that every draw is exact."""
 
     def __init__(self):
         super().__init__()
@@ -58,9 +57,8 @@ def exact_fisher(model, masked):
 
 
 def repeated(masked, times, truth=None):
-    """Return the sentences again and again: every batch of their number has one and the same Hessian."""
-    many = Batch(*(part if part is None else torch.cat([part] * times) for part in masked))
-    return many, truth if truth is None else torch.cat([truth] * times)
+    """Repeat sentences and conditionals, so that every batch of twelve has the same Hessian."""
+    return tiny_models.repeated(masked, times), None if truth is None else truth.repeat(times, 1)
 
 
 def diagonal(model, hessian):
@@ -69,7 +67,7 @@ def diagonal(model, hessian):
 
 
 def assert_unbiased(draws, expected, largest_error):
-    """Every mean lies within four standard errors of its expectation, and those errors are small."""
+    """Require means within four standard errors of their expectations, and small errors."""
     for name, values in draws.items():
         estimate = Estimate.of(values)
         assert abs(estimate.mean - expected[name]) < 4 * estimate.standard_error + 1e-12, name
@@ -90,7 +88,7 @@ def test_hutchinson_is_unbiased_by_parameter(tiny_model, masked, vectors):
 
 @pytest.mark.parametrize("vectors", ["rademacher", "gaussian"])
 def test_hutchinson_variance_is_the_known_one(masked, vectors):
-    """2 ||H||² for Gaussian directions; random signs know the diagonal: 2 (||H||² - ||diag H||²)."""
+    """2 ||H||² for Gaussian directions, 2 (||H||² - ||diag H||²) for random signs."""
     model = Bigram()
     hessian = dense_hessian(model, masked)
     everything, diag = hessian.square().sum().item(), hessian.diag().square().sum().item()
@@ -114,14 +112,13 @@ def test_directions_average_within_a_batch(masked):
 
 
 def test_standard_error_covers_the_population(masked):
-    """Sentences drawn afresh from the twelve: both they and the directions make the error."""
+    """Sentences drawn from the twelve: both they and the directions contribute to the error."""
     model, covered = Bigram(), 0
     truth = dense_hessian(model, masked).trace().item()
     for seed in range(200):
         generator = seeded(seed)
         rows = torch.randint(12, (21,), generator=generator)
-        drawn = Batch(masked.masked[rows], masked.positions[rows], masked.targets[rows], None)
-        estimate = hutchinson_trace(model, drawn, batch=2, generator=generator).total
+        estimate = hutchinson_trace(model, masked.rows(rows), batch=2, generator=generator).total
         covered += abs(estimate.mean - truth) < 2 * estimate.standard_error
     assert 0.90 <= covered / 200 <= 0.99
 
@@ -130,24 +127,24 @@ def test_cost_is_counted(head, masked):
     trace = hutchinson_trace(head, masked, batch=5, draws=3, generator=seeded())
     assert trace.cost[:2] == (10 * 3, 3 * 10 * 3)
     assert 0 < trace.cost.seconds < 10
-    plus = hutch_plus_plus_trace(head, masked, batch=5, draws=3, rank=2, generator=seeded())
+    plus = hutchinson_trace(head, masked, batch=5, draws=3, rank=2, generator=seeded())
     assert plus.cost[:2] == (10 * 7, 3 * 10 * 7)
 
 
 def test_a_draw_is_the_trace_of_its_own_batch(masked, truth):
     model = Temperature()
     trace = hutchinson_trace(model, masked, truth, batch=5, generator=seeded())
-    assert trace.total.count == 2  # the last two sentences are left out
+    assert trace.total.count == 2  # the last two sentences are dropped
     for draw, rows in zip(trace.draws["word"], (slice(0, 5), slice(5, 10)), strict=True):
-        own = Batch(masked.masked[rows], masked.positions[rows], masked.targets[rows], None)
-        torch.testing.assert_close(draw, dense_hessian(model, own, truth[rows]).trace())
+        expected = dense_hessian(model, masked.rows(rows), truth[rows]).trace()
+        torch.testing.assert_close(draw, expected)
 
 
 def test_parts_add_up(tiny_model, masked, truth):
     arguments = {"batch": 6, "generator": seeded()}
     for trace in (
         hutchinson_trace(tiny_model, masked, truth, **arguments),
-        hutch_plus_plus_trace(tiny_model, masked, truth, rank=3, **arguments),
+        hutchinson_trace(tiny_model, masked, truth, rank=3, **arguments),
         fisher_gap(tiny_model, masked, truth, **arguments),
     ):
         assert set(trace.draws) == {name for name, _ in tiny_model.named_parameters()}
@@ -161,7 +158,7 @@ def test_hutch_plus_plus_is_exact_from_the_rank_on(head, masked, rank):
     hessian = dense_hessian(head, masked)
     assert int(torch.linalg.matrix_rank(hessian, rtol=1e-10)) == 2
     many, _ = repeated(masked, 2)
-    trace = hutch_plus_plus_trace(head, many, batch=12, rank=rank, generator=seeded())
+    trace = hutchinson_trace(head, many, batch=12, rank=rank, generator=seeded())
     expected = diagonal(head, hessian)
     for name, values in trace.draws.items():
         assert values.tolist() == pytest.approx([expected[name]] * 2, rel=1e-9)
@@ -183,7 +180,7 @@ def test_hutch_plus_plus_beats_hutchinson_at_equal_products(tiny_model, masked):
     truth = predictions(tiny_model, masked)
     many, q = repeated(masked, 10, truth)
     plain = hutchinson_trace(tiny_model, many, q, batch=12, draws=12, generator=seeded()).total
-    plus = hutch_plus_plus_trace(tiny_model, many, q, batch=12, rank=4, draws=4, generator=seeded()).total
+    plus = hutchinson_trace(tiny_model, many, q, batch=12, rank=4, draws=4, generator=seeded()).total
     assert plus.standard_error < plain.standard_error / 2
     trace = dense_hessian(tiny_model, masked, truth).trace().item()
     assert abs(plus.mean - trace) < 4 * plus.standard_error
@@ -226,7 +223,7 @@ def test_bad_requests_say_what_is_valid(tiny_model, masked, truth):
     arguments = {"batch": 6, "generator": seeded()}
     with pytest.raises(ParameterError, match="draws must be a whole number, at least 1; got 0"):
         fisher_gap(tiny_model, masked, truth, draws=0, **arguments)
-    with pytest.raises(ParameterError, match="rank must be a whole number, at least 1; got 0"):
-        hutch_plus_plus_trace(tiny_model, masked, rank=0, **arguments)
+    with pytest.raises(ParameterError, match="rank must be a whole number, at least 0; got -1"):
+        hutchinson_trace(tiny_model, masked, rank=-1, **arguments)
     with pytest.raises(ParameterError, match="batch must be a whole number, at least 1; got 0"):
         hutchinson_trace(tiny_model, masked, batch=0, generator=seeded())

@@ -1,14 +1,24 @@
-"""Estimators of the Fisher trace against dense Hessians, each other and their own errors."""
+"""Estimators of the Fisher trace against dense Hessians, each other and their standard errors; its parts."""
 
 import pytest
 import torch
-from tiny_models import predictions
+from tiny_models import hessian_diagonal, predictions, reparametrised, seeded
 from torch import nn
 from torch.func import functional_call, hessian
 
-from sameloss.errors import ModelError, ParameterError
+from sameloss.errors import ParameterError
 from sameloss.languages.masking import mask_batch
-from sameloss.measures.flatness.trace import ESTIMATORS, fisher_trace, minibatch_trace
+from sameloss.measures.flatness import gradient_norms
+from sameloss.measures.flatness.hessian import unflattened
+from sameloss.measures.flatness.trace import (
+    ESTIMATORS,
+    Cost,
+    EstimatedTrace,
+    fisher_trace,
+    minibatch_trace,
+    relative_trace,
+)
+from sameloss.models.masked_model import parameter_group
 from sameloss.statistics.intervals import Estimate
 
 
@@ -63,23 +73,17 @@ def test_cost_counts_passes(tiny_model, masked):
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS)
-def test_chunks_do_not_change_the_estimate(tiny_model, masked, estimator):
-    whole, parts = (
-        fisher_trace(
-            tiny_model,
-            masked,
-            estimator=estimator,
-            labels=3,
-            generator=torch.Generator().manual_seed(0),
-            chunk=chunk,
-        ).total.mean
-        for chunk in (12, 5)
-    )
+def test_chunks_do_not_change_the_estimate(tiny_model, masked, estimator, monkeypatch):
+    options = {"estimator": estimator, "labels": 3}
+    whole = fisher_trace(tiny_model, masked, generator=seeded(), **options).total.mean
+    monkeypatch.setitem(gradient_norms.CHUNK_BYTES, "cpu", 1)  # one sentence at a time
+    parts = fisher_trace(tiny_model, masked, generator=seeded(), **options).total.mean
+    assert parts != 0
     assert whole == pytest.approx(parts, rel=1e-12)
 
 
 def totals(model, masked, estimator, generator):
-    """All draws of the total: one a sentence, or one a mini-batch of six."""
+    """All draws of the total: one per sentence, or one per mini-batch of six."""
     if estimator == "minibatch":
         trace = minibatch_trace(model, masked, batch=6, generator=generator)
     else:
@@ -100,7 +104,7 @@ def test_estimators_are_unbiased(tiny_model, masked, estimator):
 
 
 class Bag(nn.Module):
-    """A bag of words: quick, for thousands of backward passes."""
+    """A bag of words, fast enough for thousands of backward passes."""
 
     def __init__(self):
         super().__init__()
@@ -134,16 +138,80 @@ def test_standard_error_covers_the_truth(tiny_language, estimator):
 def test_bad_requests_say_what_is_valid(tiny_model, masked):
     with pytest.raises(ParameterError, match="labels must be a whole number, at least 1; got 0"):
         fisher_trace(tiny_model, masked, labels=0)
-    with pytest.raises(ParameterError, match="The estimator rademacher draws; give it a generator"):
+    with pytest.raises(ParameterError, match="The estimator rademacher is random; give it a generator"):
         fisher_trace(tiny_model, masked, estimator="rademacher")
     with pytest.raises(ParameterError, match="Unknown estimator 'best'; choose one of exact, sampled, rad"):
         fisher_trace(tiny_model, masked, estimator="best")
     for batch in (0, 13):
-        with pytest.raises(
-            ParameterError, match=f"batch must be 1 to the 12 sentences there are; got {batch}"
-        ):
+        with pytest.raises(ParameterError, match=f"batch must be 1 to 12, the number of .*; got {batch}"):
             minibatch_trace(tiny_model, masked, batch=batch, generator=torch.Generator())
-    nothing = masked._replace(masked=masked.masked[:0], positions=masked.positions[:0])
-    for estimate, options in ((fisher_trace, {}), (minibatch_trace, {"batch": 1})):
-        with pytest.raises(ModelError, match="no masked sentences"):
-            estimate(tiny_model, nothing, generator=torch.Generator(), **options)
+
+
+# --- Parts of a trace ---
+
+DRAWS = {"word.weight": torch.tensor([1.0, 3.0]), "head_bias": torch.tensor([5.0, 3.0])}
+
+
+def test_parts_and_layers_add_up(tiny_model, masked):
+    trace = fisher_trace(tiny_model, masked, estimator="exact")
+    for split in (trace.parts, trace.layers):
+        assert sum(part.mean for part in split.values()) == pytest.approx(trace.total.mean, rel=1e-12)
+    assert set(trace.parts) == {"word embedding", "position", "LayerNorm", "attention", "MLP", "head"}
+    assert set(trace.layers) == {"embedding", "layer 1", "head"}
+    assert trace.by(parameter_group) == trace.parts
+
+
+def test_the_error_of_a_sum_includes_correlations():
+    """The parts vary, each with an error of 1; their sum does not."""
+    trace = EstimatedTrace(DRAWS, Cost(2, 2, 0.0))
+    assert trace.total == (6.0, 0.0, 2)
+    assert trace.by(lambda name: name) == {"word.weight": (2.0, 1.0, 2), "head_bias": (4.0, 1.0, 2)}
+
+
+def test_parts_are_scaled():
+    trace = EstimatedTrace(DRAWS, Cost(2, 2, 0.0))
+    doubled = trace.scaled(lambda name: 2.0 if name == "word.weight" else 0.5)
+    assert doubled.total == pytest.approx((6.0, 1.5, 2))
+    assert doubled.cost == trace.cost
+    assert trace.total.mean == 6.0
+
+
+def test_layers_are_in_order():
+    names = ("model.decoder.embed_tokens.weight", "model.decoder.final_layer_norm.bias")
+    names += tuple(f"model.decoder.layers.{k}.fc1.bias" for k in (10, 1))
+    trace = EstimatedTrace(dict.fromkeys(names, torch.ones(2)), Cost(1, 1, 0.0))
+    assert list(trace.layers) == ["embedding", "layer 2", "layer 11", "head"]
+
+
+# --- The trace relative to the weights ---
+
+
+def test_relative_trace_by_hand():
+    model = nn.ModuleDict({"a": nn.Linear(1, 2)})
+    with torch.no_grad():
+        model["a"].weight.copy_(torch.tensor([[3.0], [4.0]]))  # squared norm 25
+        model["a"].bias.copy_(torch.tensor([1.0, 1.0]))  # 2
+    draws = {"a.weight": torch.tensor([1.0, 2.0]), "a.bias": torch.tensor([10.0, 0.0])}
+    result = relative_trace(model, EstimatedTrace(draws, Cost(2, 2, 0.0)))
+    assert result == pytest.approx((47.5, 2.5, 2))  # of 25 + 20 and 50
+
+
+@pytest.mark.parametrize(
+    "name", ["LayerNorm gains × 2", "embedding × 2", "heads rotated", "neurons permuted"]
+)
+def test_relative_trace_is_invariant_where_whole_tensors_change(tiny_model, masked, name):
+    def measured(model):
+        parts = unflattened(model, hessian_diagonal(model, masked))
+        draws = {part: value.sum().expand(2) for part, value in parts.items()}
+        return relative_trace(model, EstimatedTrace(draws, Cost(2, 2, 0.0))).mean
+
+    assert measured(reparametrised(tiny_model, name)) == pytest.approx(measured(tiny_model), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("fault", "draws"),
+    [(r"it has \['strange.weight'\]", {"strange.weight": torch.ones(2)}), ("it has none", {})],
+)
+def test_the_trace_of_another_model_is_refused(tiny_model, fault, draws):
+    with pytest.raises(ParameterError, match=fault):
+        relative_trace(tiny_model, EstimatedTrace(draws, Cost(2, 2, 0.0)))

@@ -1,14 +1,47 @@
-"""What every measure of flatness refuses before it computes."""
+"""Preconditions of the measures of flatness, each of which checks them."""
 
 import pytest
 import torch
+from tiny_models import seeded
 from torch import nn
 
 from sameloss.errors import ModelError
+from sameloss.measures.flatness.gradient_norms import recordings
+from sameloss.measures.flatness.hessian import dense_hessian, fisher_gap, hutchinson_trace, top_eigenvalue
+from sameloss.measures.flatness.sharpness import (
+    adaptive_sharpness,
+    group_diagonals,
+    local_learning_coefficient,
+    worst_case_adaptive_sharpness,
+)
+from sameloss.measures.flatness.trace import fisher_trace, minibatch_trace
 from sameloss.measures.flatness.validation import check, check_logits
 
+CHAIN = {"chains": 2, "steps": 4, "batch": 2, "lr": 1e-4, "localisation": 1.0, "generator": seeded()}
+MEASURES = {
+    "recordings": lambda *about: list(recordings(*about)),
+    "Fisher trace": lambda *about: fisher_trace(*about, generator=seeded()),
+    "mini-batches": lambda *about: minibatch_trace(*about, batch=1, generator=seeded()),
+    "Hessian": dense_hessian,
+    "eigenvalue": top_eigenvalue,
+    "Hutchinson": lambda *about: hutchinson_trace(*about, batch=1, generator=seeded()),
+    "gap": lambda *about: fisher_gap(*about, None, batch=1, generator=seeded()),
+    "diagonals": group_diagonals,
+    "average sharpness": lambda *about: adaptive_sharpness(*about, rho=0.1, draws=2, generator=seeded()),
+    "worst-case sharpness": lambda *about: worst_case_adaptive_sharpness(*about, rho=0.1),
+    "learning coefficient": lambda *about: local_learning_coefficient(*about, **CHAIN),
+}
 
-def test_what_can_be_measured_passes(tiny_model, masked, ragged):
+
+@pytest.mark.parametrize("measure", MEASURES.values(), ids=MEASURES)
+def test_every_measure_checks_model_and_sentences(measure, tiny_model, broken, masked):
+    with pytest.raises(ModelError, match="no masked sentences"):
+        measure(tiny_model, masked.rows(slice(0)))
+    with pytest.raises(ModelError, match="head_bias holds values that are not finite"):
+        measure(broken, masked)
+
+
+def test_valid_input_passes(tiny_model, masked, ragged):
     check(tiny_model, masked)
     check(tiny_model, ragged)
     check_logits(torch.zeros(12, 3), masked)
@@ -17,7 +50,7 @@ def test_what_can_be_measured_passes(tiny_model, masked, ragged):
 @pytest.mark.parametrize(
     "part", [nn.Dropout(0.1), nn.LSTM(2, 2, num_layers=2, dropout=0.1)], ids=["module", "rate of an LSTM"]
 )
-def test_dropout_at_work_is_refused(tiny_model, masked, part):
+def test_active_dropout_is_refused(tiny_model, masked, part):
     tiny_model.part = part.double()
     check(tiny_model.eval(), masked)
     with pytest.raises(ModelError, match=r"drops units at random; call model.eval\(\)"):
@@ -47,7 +80,7 @@ def test_no_sentences_are_refused(tiny_model, masked):
 @pytest.mark.parametrize("position", [-1, 4])
 def test_a_mask_outside_its_sentence_is_refused(tiny_model, masked, position):
     wrong = masked._replace(positions=masked.positions.clone().index_fill(0, torch.tensor(3), position))
-    fault = f"sentence 3 is {position}, on padding: it has 4 tokens, so positions 0 to 3 can be masked"
+    fault = f"sentence 3 is {position}, but it has 4 tokens, so positions 0 to 3 can be masked"
     with pytest.raises(ModelError, match=fault):
         check(tiny_model, wrong)
 
@@ -55,7 +88,7 @@ def test_a_mask_outside_its_sentence_is_refused(tiny_model, masked, position):
 def test_a_mask_on_padding_is_refused(tiny_model, ragged):
     row = int((ragged.lengths < 4).nonzero()[0])
     wrong = ragged._replace(positions=torch.zeros(12).long().index_fill(0, torch.tensor(row), 3))
-    with pytest.raises(ModelError, match=f"sentence {row} is 3, on padding"):
+    with pytest.raises(ModelError, match=f"sentence {row} is 3, but it has"):
         check(tiny_model, wrong)
 
 

@@ -1,4 +1,4 @@
-"""What the tests of this study share: a small task, all its sets, and the page at smoke."""
+"""Fixtures of this study: a small task, all its sets, and the page at the smoke preset."""
 
 from dataclasses import replace
 
@@ -24,9 +24,9 @@ def sets():
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
+def page(shared):
     """The page at the smoke preset, computed once."""
-    artifacts = str(tmp_path_factory.mktemp("decision_lists"))
+    artifacts = str(shared / "decision_lists")
     page = STUDY.open("ii4_decision_lists", {"preset": "smoke", "artifacts": artifacts})
     page.config = replace(page.config, cases=10)
     compute_all(page.store, page.runs(), 1)  # elsewhere, where nothing checks the types of every call

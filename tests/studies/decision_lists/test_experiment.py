@@ -1,4 +1,4 @@
-"""The configuration, the stored runs, training, and the page."""
+"""Presets and parameters, stored runs, training, and the page."""
 
 from dataclasses import replace
 
@@ -19,11 +19,11 @@ from sameloss.studies.decision_lists.experiment import (
     Steps,
     TaskShape,
     attention_of,
-    block_look,
     error_of,
+    evaluate,
+    evaluate_block,
     list_proofs,
     logits_of,
-    look,
     new_block,
     sgd,
     train_block,
@@ -34,7 +34,7 @@ from sameloss.studies.decision_lists.statements import STATEMENTS, joint_table
 from sameloss.studies.decision_lists.theory import Column, cyclic_lists, draw_sequences, flow, uniform_sets
 from sameloss.studies.parameters import PRESETS as NAMES
 
-# The presets, and what a reader may set.
+# Presets and parameters.
 
 
 def lists(**given):
@@ -73,16 +73,16 @@ def test_the_theorems_read_out():
 
 
 def test_a_readers_read_out_is_followed_and_drawn():
-    found = lists(readout=8.0)
-    assert found.readout == 8
-    assert found.shown[0] == 8
+    config = lists(readout=8.0)
+    assert config.readout == 8
+    assert config.shown[0] == 8
     assert lists().readouts == PRESETS["laptop"].readouts
 
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ({"vocabulary": 20}, "A sequence of 25 different tokens needs a vocabulary of as many; it has 20"),
+        ({"vocabulary": 20}, "length must be at most 20, the vocabulary; got 25"),
         ({"length": 1}, "length must be a whole number, at least 2; got 1"),
         ({"list_length": 9}, "list_length is at most 8; got 9"),
         ({"list_length": 1}, "list_length is at least 2; got 1"),
@@ -102,7 +102,7 @@ def test_bad_parameters_end_in_one_sentence(given, sentence):
         lists(**given)
 
 
-# The exact runs: every family of flows, curves with what they are of, descent at both readings of λ.
+# Exact runs: every family of flows, curves, descent at both readings of λ.
 
 
 def test_every_family_is_followed(page, tables):
@@ -117,11 +117,11 @@ def test_every_family_is_followed(page, tables):
 
 
 def test_events_are_those_of_the_flow(page, tables):
-    own = tables.flows[(tables.flows.family == "readout") & (tables.flows.readout == 30)]
-    found = flow(page.config.task.column(30.0), 1e6)
-    assert own.order.tolist() == [event.order for event in found.events]
-    np.testing.assert_allclose(own.time, [event.time for event in found.events])
-    np.testing.assert_allclose(own.natural, own.time * (3 / 30) ** 2)
+    rows = tables.flows[(tables.flows.family == "readout") & (tables.flows.readout == 30)]
+    exact = flow(page.config.task.column(30.0), 1e6)
+    assert rows.order.tolist() == [event.order for event in exact.events]
+    np.testing.assert_allclose(rows.time, [event.time for event in exact.events])
+    np.testing.assert_allclose(rows.natural, rows.time * (3 / 30) ** 2)
 
 
 def test_curves_hold_scores_and_what_they_give(page, tables):
@@ -133,9 +133,9 @@ def test_curves_hold_scores_and_what_they_give(page, tables):
         assert row.loss == pytest.approx(12 * column.loss(scores))
         assert row.attention == pytest.approx(column.weight_on_determining(scores))
         assert row.accuracy == pytest.approx(column.accuracy(scores))
-    for _, own in curves.groupby("name"):
-        perfect = own[own.accuracy == 1].time.iloc[0]
-        assert own.time.iloc[-1] == pytest.approx(100 * perfect, rel=0.2)
+    for _, curve in curves.groupby("name"):
+        perfect = curve[curve.accuracy == 1].time.iloc[0]
+        assert curve.time.iloc[-1] == pytest.approx(100 * perfect, rel=0.2)
 
 
 def test_descent_is_gentle_only_with_the_curvature_of_all_scores(tables):
@@ -148,10 +148,10 @@ def test_descent_is_gentle_only_with_the_curvature_of_all_scores(tables):
     assert start.bound < Column(200, 25, 4, 1e5).masses.sum() * (1e10 / 8 + 1e5) / 25
 
 
-# The sampled runs: as many looks, seeds and sizes as asked for, and the same bits again.
+# Sampled runs: their evaluations, seeds and sizes.
 
 
-def test_looks_and_seeds(page, tables):
+def test_evaluations_and_seeds(page, tables):
     settings = page.config
     assert set(tables.both.seed) == set(settings.all_seeds)
     assert tables.both.groupby("seed").step.apply(list).iloc[0] == list(range(0, 41, 2))
@@ -173,7 +173,7 @@ def test_blocks_are_looked_at_before_and_after(page, tables):
     assert (last.accuracy.to_numpy() > first.accuracy.to_numpy() + 0.5).all()
 
 
-# The steps of the proofs in many cases, and assumptions dropped.
+# Steps of the proofs in random cases, and assumptions dropped.
 
 
 def test_every_kind_of_case_is_tried(page, tables):
@@ -195,10 +195,10 @@ def test_every_part_is_followed(tables):
 
 
 def test_repeats_take_longer_and_move_the_scores(tables):
-    own = tables.dropped("repeats").set_index(["value", "name", "readout"]).number
+    numbers = tables.dropped("repeats").set_index(["value", "name", "readout"]).number
     for readout in (100.0, 1000.0):
-        assert own["repeated", "time", readout] > 100 * own["different", "time", readout]
-        assert own["repeated", "spread", readout] == pytest.approx(1.386, rel=0.1)
+        assert numbers["repeated", "time", readout] > 100 * numbers["different", "time", readout]
+        assert numbers["repeated", "spread", readout] == pytest.approx(1.386, rel=0.1)
 
 
 def test_what_the_other_parts_hold(page, tables):
@@ -216,7 +216,7 @@ def test_what_the_other_parts_hold(page, tables):
     assert (tables.dropped("theorem 4.4").number < 1e-3).all()
 
 
-# Training: equal seeds and equal bits, beside the exact flow, both matrices, and what is told of a look.
+# Training: reproducible, close to the exact flow, of one matrix and of both; its evaluation.
 
 TASK, SETS = cyclic_lists(12, 3), uniform_sets(12, 3).sequences
 
@@ -226,19 +226,18 @@ def generator(seed=0):
 
 
 def trained(readout, how, seed=0):
-    """Return both matrices at the end."""
     *_, (_, scores, read_out) = sgd(TASK, 3, readout, how, generator(seed))
     return scores, read_out
 
 
 @pytest.mark.parametrize("readout", [30.0, None])
-def test_looks_are_at_equal_distances_and_equal_seeds_give_equal_bits(readout):
+def test_evaluations_are_at_equal_distances_and_equal_seeds_give_equal_bits(readout):
     how = Steps(0.5, 8, 10, 4)
-    looks = list(sgd(TASK, 3, readout, how, generator(1)))
-    assert [step for step, *_ in looks] == [0, 2, 5, 8, 10]
-    assert not looks[0][1].any()
-    assert torch.equal(looks[-1][1], trained(readout, how, 1)[0])
-    assert not torch.equal(looks[-1][1], trained(readout, how, 2)[0])
+    states = list(sgd(TASK, 3, readout, how, generator(1)))
+    assert [step for step, *_ in states] == [0, 2, 5, 8, 10]
+    assert not states[0][1].any()
+    assert torch.equal(states[-1][1], trained(readout, how, 1)[0])
+    assert not torch.equal(states[-1][1], trained(readout, how, 2)[0])
 
 
 def test_with_small_steps_and_large_batches_it_is_the_flow():
@@ -249,25 +248,25 @@ def test_with_small_steps_and_large_batches_it_is_the_flow():
 
 
 def test_both_matrices_learn_the_task():
-    seen = look(TASK, *trained(None, Steps(5.0, 64, 150, 1)), SETS)
+    seen = evaluate(TASK, *trained(None, Steps(5.0, 64, 150, 1)), SETS)
     assert seen["accuracy"] > 0.98
     assert seen["readout"] > 3
     assert seen["attention"] > 0.5
 
 
-def test_what_a_look_tells():
+def test_evaluation_of_known_scores():
     fixed, scores = TASK.read_out(30.0).float(), torch.zeros(12, 12)
-    nothing = look(TASK, scores, fixed, SETS)
+    nothing = evaluate(TASK, scores, fixed, SETS)
     assert nothing["accuracy"] == nothing["ordered"] == 0
     assert nothing["attention"] == pytest.approx(1 / 3)
     assert nothing["readout"] == 30
     for token, listed in enumerate(TASK.lists):
         scores[list(listed), token] = torch.tensor([3.0, 2.0, 1.0])
-    seen = look(TASK, scores, fixed, SETS)
+    seen = evaluate(TASK, scores, fixed, SETS)
     assert (seen["accuracy"], seen["listed_accuracy"], seen["ordered"]) == (1, 1, 1)
     scores[list(TASK.lists[1]), 1] = torch.tensor([3.0, 1.0, 2.0])  # not in order
     scores[list(TASK.lists[2]), 2] = torch.tensor([3.0, 2.0, 0.0])  # not above all others
-    assert look(TASK, scores, fixed, SETS)["ordered"] == pytest.approx(10 / 12)
+    assert evaluate(TASK, scores, fixed, SETS)["ordered"] == pytest.approx(10 / 12)
 
 
 def test_a_fixed_sample_is_learnt_and_new_sequences_less():
@@ -283,7 +282,7 @@ def test_a_rate_that_is_too_large_is_named():
         trained(None, Steps(1e38, 8, 20, 1))
 
 
-# A transformer block on the task: without positions, with its attention read off, and trained.
+# Transformer blocks: no positions, the attention that is read off, and training.
 
 SMALL, SHAPE = cyclic_lists(8, 3), EncoderShape(16, 1, 1, 32)
 DRAWN = draw_sequences(8, 3, 20, generator())
@@ -308,7 +307,7 @@ def test_without_its_mlp_a_block_has_none_after_training_either():
 
 
 def test_attention_is_what_the_block_attends_with():
-    """With it the block's own sum is made again by hand."""
+    """The block's output is recomputed from it by hand."""
     model = new_block(8, 3, SHAPE, mlp=False, seed=2).double()
     (weights,) = attention_of(model, DRAWN)
     torch.testing.assert_close(weights.sum(-1), torch.ones(20, 1, 3).double())
@@ -322,19 +321,19 @@ def test_attention_is_what_the_block_attends_with():
 
 def test_it_learns_where_to_look():
     model, everything = new_block(8, 3, SHAPE, mlp=False, seed=3), uniform_sets(8, 3).sequences
-    assert block_look(model, SMALL, everything)["attention"] == pytest.approx(1 / 3, abs=0.02)
+    assert evaluate_block(model, SMALL, everything)["attention"] == pytest.approx(1 / 3, abs=0.02)
     train_block(model, SMALL, 1e-2, 64, 200, generator(3))
-    after = block_look(model, SMALL, everything)
+    after = evaluate_block(model, SMALL, everything)
     assert after["accuracy"] > 0.95
     assert after["listed_accuracy"] > 0.9
     assert after["attention"] > 0.6
 
 
-# The page on decision lists: which runs it reads, and what its parameters change.
+# The page: which runs it reads, and which of them a parameter changes.
 
 
 def keys(**given):
-    """Return the keys of a page's runs by the frame that they go into."""
+    """Keys of a page's runs, by frame."""
     page = STUDY.open("ii4_decision_lists", {"preset": "smoke", **given})
     named = [(name, run.key) for name, run, _ in page.labelled()]
     return {name: {key for other, key in named if other == name} for name, _ in named}
@@ -365,7 +364,7 @@ def test_both_matrices_are_trained_on_larger_tasks_where_a_preset_has_some(page)
 
 def test_a_parameter_changes_what_it_is_about():
     first = keys()
-    changed = lambda **given: {name for name, own in keys(**given).items() if own != first[name]}  # noqa: E731
+    changed = lambda **given: {name for name, now in keys(**given).items() if now != first[name]}  # noqa: E731
     assert changed(steps=50) == {"both"}
     assert changed(readout=20) == {"flows", "curves", "alone"}
     assert changed(seeds=3) == {"steps", "alone", "both", "samples"}

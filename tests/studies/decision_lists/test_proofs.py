@@ -19,6 +19,7 @@ from sameloss.studies.decision_lists.theory import (
     Column,
     DecisionLists,
     Sets,
+    correct,
     cyclic_lists,
     flow,
     forward,
@@ -84,7 +85,7 @@ def test_the_failing_set_by_hand():
     scores[:, 0] = torch.tensor([1.0, 2, 3, 0])
     scores[[1, 2, 3], [1, 2, 3]] = 5.0
     case = Case(task, sets, scores, task.read_out(10.0), 10.0, 0.0)
-    assert case.wrong.nonzero().tolist() == [[0, 0]]
+    assert (~correct(case.computed.logits, case.labels)).nonzero().tolist() == [[0, 0]]
     numbers = measured(case)
     assert numbers["of_triples"] == pytest.approx(0.1 / 0.1)
     assert numbers["of_sets"] == pytest.approx(1)
@@ -125,35 +126,35 @@ def test_the_counter_example_to_the_sketch():
 TASK, SETS = cyclic_lists(9, 3), uniform_sets(9, 3)
 
 
-def followed(readout, horizon, **given):
-    return MatrixFlow(TASK, SETS, TASK.read_out(readout), readout, horizon, **given)
+def exact_flow(readout, horizon, **options):
+    return MatrixFlow(TASK, SETS, TASK.read_out(readout), readout, horizon, **options)
 
 
 @pytest.mark.parametrize("method", ["RK45", "LSODA"])
 def test_it_is_the_flow_of_every_column(method):
-    found, column = followed(30.0, 5.0, method=method), flow(Column(9, 3, 3, 30.0), 1e4)
-    assert found.perfect() == pytest.approx(column.natural(column.perfect), rel=1e-4)
+    path, column = exact_flow(30.0, 5.0, method=method), flow(Column(9, 3, 3, 30.0), 1e4)
+    assert path.perfect() == pytest.approx(column.natural(column.perfect), rel=1e-4)
     exact = column.scores(5.0 * (30 / 3) ** 2)
-    scores, _ = found.at(5.0)
-    for token, own in enumerate(TASK.lists):
-        np.testing.assert_allclose(scores[list(own), token], exact[:3], rtol=1e-4)
+    scores, _ = path.at(5.0)
+    for token, listed in enumerate(TASK.lists):
+        np.testing.assert_allclose(scores[list(listed), token], exact[:3], rtol=1e-4)
 
 
 def test_both_matrices_move_only_if_asked_to():
-    assert torch.equal(followed(30.0, 1.0).at(1.0)[1], TASK.read_out(30.0))
-    moved = followed(30.0, 1.0, trains_read_out=True).at(1.0)[1] - TASK.read_out(30.0)
+    assert torch.equal(exact_flow(30.0, 1.0).at(1.0)[1], TASK.read_out(30.0))
+    moved = exact_flow(30.0, 1.0, trains_read_out=True).at(1.0)[1] - TASK.read_out(30.0)
     assert 0 < float(moved.abs().max()) < 1
 
 
 def test_first_times_lie_between_two_steps_of_the_solver():
-    found = followed(30.0, 5.0)
+    path = exact_flow(30.0, 5.0)
     for token in (0, 5):
-        at = found.perfect(token)
-        assert not found.errs(at, token)
-        assert found.errs(at * (1 - 1e-6), token)
-    assert np.isnan(found.first(lambda time: False))
-    assert found.first(lambda time: True) == 0
-    assert np.isnan(followed(30.0, 1e-3).perfect())
+        at = path.perfect(token)
+        assert not path.wrong(at, token).any()
+        assert path.wrong(at * (1 - 1e-6), token).any()
+    assert np.isnan(path.first(lambda time: False))
+    assert path.first(lambda time: True) == 0
+    assert np.isnan(exact_flow(30.0, 1e-3).perfect())
 
 
 def test_all_sequences_with_their_repeats():
@@ -165,5 +166,5 @@ def test_all_sequences_with_their_repeats():
 def test_a_token_is_perfect_and_lost_again():
     task, sets = lost_again()
     step = 3 / (50 * 0.7829 * (1e10 / 8))  # the fiftieth part of 1/λ
-    found = MatrixFlow(task, sets, task.read_out(1e5), 1e5, 200 * step)
-    assert [found.errs(steps * step, 0) for steps in (0, 1, 30, 100)] == [True, False, False, True]
+    path = MatrixFlow(task, sets, task.read_out(1e5), 1e5, 200 * step)
+    assert [bool(path.wrong(n * step, 0).any()) for n in (0, 1, 30, 100)] == [True, False, False, True]

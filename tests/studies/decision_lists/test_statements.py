@@ -1,22 +1,25 @@
-"""Every statement has checks, breaking what it is about makes it fail; what they are computed from."""
+"""Statements and their checks, which fail on planted faults; the numbers behind them; tables and figures."""
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.decision_lists import statements
+from sameloss.seeds import generator_for
+from sameloss.studies.decision_lists import show, statements
 from sameloss.studies.decision_lists.experiment import PRESETS
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
+from sameloss.studies.decision_lists.theory import draw_sequences
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
 CORRECTED = {"sketch", "thm43-rate", "lists"}
-"""What is refuted as printed, at any preset."""
+"""Statements that are refuted as printed, at any preset."""
 
 
-def judged(found):
-    return statement_table(STATEMENTS, found).set_index("id").verdict
+def judged(table):
+    return statement_table(STATEMENTS, table).set_index("id").verdict
 
 
 def test_every_statement_is_judged_and_these_are_corrected(page):
@@ -50,8 +53,8 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
 )
 def test_a_number_that_is_not_so_fails_its_statement(tables, frame, column, value, of):
     broken = replace(tables, **{frame: getattr(tables, frame).assign(**{column: value})})
-    found = checks(broken)
-    assert judge_checks(found[found.of == of]) is Judgement.FAILS
+    table = checks(broken)
+    assert judge_checks(table[table.of == of]) is Judgement.FAILS
 
 
 @pytest.mark.parametrize("preset", ["laptop", "gpu", "paper"])
@@ -70,7 +73,7 @@ def test_what_was_not_reached_refutes_nothing(tables):
     assert verdicts["sgd"] == str(Judgement.UNTESTED)
 
 
-# The numbers behind them: moments of perfection, times between looks, sizes between samples.
+# The numbers behind them: times to perfection, interpolated times and sample sizes.
 
 
 def test_perfection_is_the_first_event_that_is_right(tables):
@@ -98,9 +101,9 @@ def test_an_exponent_of_known_samples(tables):
         for words in (10, 20, 40)
         for size in 2 ** np.arange(2, 12)
     ]
-    found = replace(tables, samples=pd.DataFrame(rows))
-    assert statements.sample_slope(found, 0.3).value == pytest.approx(1.5, abs=1e-6)
-    assert statements.samples_needed(found, 0.3).loc[10, 1] == pytest.approx(1.1 * 10**1.5 / 0.3)
+    known = replace(tables, samples=pd.DataFrame(rows))
+    assert statements.sample_slope(known, 0.3).value == pytest.approx(1.5, abs=1e-6)
+    assert statements.samples_needed(known, 0.3).loc[10, 1] == pytest.approx(1.1 * 10**1.5 / 0.3)
 
 
 def test_growth_of_a_known_sweep():
@@ -120,3 +123,88 @@ def test_what_both_matrices_reach(tables):
     table = statements.joint_table(tables)
     assert table["accuracy on the plateau"].dropna().between(0, 1).all()
     assert table["accuracy at the end"].tolist() == tables.both.groupby("seed").accuracy.last().tolist()
+
+
+# Tables and figures.
+
+
+@pytest.fixture
+def axes():
+    yield lambda: [ax for ax in plt.gcf().axes if ax.get_label() != "<colorbar>"]
+    plt.close("all")
+
+
+def names(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_one_row_a_read_out_with_its_orders(tables):
+    table = show.event_table(tables)
+    assert table["read-out"].iloc[0] == "c → ∞"
+    assert len(table) == 2 + len(tables.settings.readouts)
+    assert "123o" in table.columns[-2]
+
+
+def test_a_row_of_every_task(tables):
+    table = show.descent_table(tables)
+    assert table.L.tolist() == tables.everywhere.words.tolist()
+    assert table["1/n"].tolist() == pytest.approx((1 / tables.everywhere.length).tolist())
+
+
+def test_a_sequence_with_what_decides(page, axes):
+    show.one_sequence(page.config)
+    (ax,), task = axes(), page.config.task.build()
+    sequence = draw_sequences(12, 3, 1, generator_for("lists shown", 0))
+    texts = [text.get_text() for text in ax.texts]
+    assert [text for text in texts if text.startswith("label")] == [
+        f"label {label}" for label in task.labels(sequence)[0].tolist()
+    ]
+    blue = [text.get_text() for text in ax.texts if text.get_bbox_patch() and _is_blue(text)]
+    assert blue == [str(token) for token in task.determining(sequence)[0].tolist()]
+
+
+def _is_blue(text):
+    red, _, blue, opacity = text.get_bbox_patch().get_facecolor()
+    return opacity > 0 and blue > red + 0.2
+
+
+def test_scores_and_their_changes(tables, axes):
+    show.scores_along(tables)
+    ax = axes()[1]
+    assert names(ax) == ["1st of the list", "2.", "the token itself", "all others"]
+    curve = tables.curves[tables.curves["name"] == "30"]
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), curve.w1)
+    assert len(ax.lines) == 4 + len(tables.events(30.0)) - 1
+
+
+def test_attention_and_accuracy_have_a_line_a_read_out(tables, axes):
+    show.attention_along(tables)
+    left, right = axes()
+    assert names(left) == names(right) == ["Theorem 4.3's c", "c = 30", "c = 10"]
+
+
+def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
+    show.along_sgd(tables)
+    steps = axes()[0].lines[0].get_ydata()
+    assert steps[-1] == pytest.approx(100)
+    assert steps[0] == pytest.approx(100 * tables.settings.task.column(1.0).plateau)
+    (rate,) = tables.alone.rate.unique()
+    assert names(axes()[0]) == ["exact flow", f"SGD, η = {rate:g}"]
+    show.along_sgd(replace(tables, flows=tables.flows[tables.flows.accuracy < 1]))
+    assert axes()[0].lines[0].get_ydata()[-1] < 100
+    assert axes()[0].get_xlim()[1] > (tables.alone.rate * tables.alone.step).max()
+
+
+def test_an_image_has_one_scale_for_both_signs(page, axes):
+    show.one_step(page.config)
+    low, high = axes()[0].images[0].get_clim()
+    assert low == -high
+
+
+@pytest.mark.parametrize("draw", [show.critical, show.scaling, show.samples, show.departures])
+def test_all_other_panels_draw(tables, axes, draw):
+    draw(tables)
+    for ax in axes():
+        assert ax.lines
+        assert ax.get_xlabel()
+        assert ax.get_ylabel()

@@ -23,7 +23,7 @@ from sameloss.studies.decision_lists.theory import (
     draw_sequences,
     exact_step,
     first_loss,
-    fixed_read_out_gradient,
+    fixed_gradient,
     flow,
     forward,
     gradient_bound,
@@ -32,7 +32,6 @@ from sameloss.studies.decision_lists.theory import (
     order_of,
     population_loss,
     random_lists,
-    readout_of_43,
     readout_of_44,
     recall,
     sampled_step,
@@ -92,11 +91,11 @@ def test_the_least_triple_by_counting(task, sets):
 # The reduction to m + 1 numbers beside all sets with automatic gradients, closed forms, and limits.
 
 
-def whole(task, given):
-    """Return W whose columns hold m + 1 entries: those of the list in order, and that of all other tokens."""
-    scores = torch.full((task.words, task.words), float(given[-1]), dtype=torch.float64)
-    for token, own in enumerate(task.lists):
-        scores[list(own), token] = torch.tensor(given[:-1])
+def whole(task, w):
+    """W with the same m + 1 entries in every column: those of the list in order, and that of all others."""
+    scores = torch.full((task.words, task.words), float(w[-1]), dtype=torch.float64)
+    for token, listed in enumerate(task.lists):
+        scores[list(listed), token] = torch.tensor(w[:-1])
     return scores
 
 
@@ -112,18 +111,18 @@ def test_loss_and_gradient_are_those_of_all_sets(task, sets, readout, seed):
     loss = population_loss(scores, task.read_out(readout), task, sets)
     loss.backward()
     assert 8 * column.loss(w) == pytest.approx(float(loss.detach()), abs=1e-12)
-    for token, own in enumerate(task.lists):
-        others = [other for other in range(8) if other not in own]
-        np.testing.assert_allclose(scores.grad[list(own), token], column.gradient(w)[:-1], atol=1e-12)
+    for token, listed in enumerate(task.lists):
+        others = [other for other in range(8) if other not in listed]
+        np.testing.assert_allclose(scores.grad[list(listed), token], column.gradient(w)[:-1], atol=1e-12)
         np.testing.assert_allclose(scores.grad[others, token], column.gradient(w)[-1], atol=1e-12)
 
 
 def test_accuracy_and_attention_are_those_of_all_sets(task, sets):
     w, column = entries(0), Column(8, 4, 3, 9.0)
     labels = task.labels(sets.sequences)
-    found = forward(whole(task, w), task.read_out(9.0), sets.sequences, labels)
-    right = correct(found.logits, labels).double().mean(1) @ sets.probabilities
-    paid = (found.attention * decides(task, sets.sequences)).sum(-1).mean(1) @ sets.probabilities
+    computed = forward(whole(task, w), task.read_out(9.0), sets.sequences, labels)
+    right = correct(computed.logits, labels).double().mean(1) @ sets.probabilities
+    paid = (computed.attention * decides(task, sets.sequences)).sum(-1).mean(1) @ sets.probabilities
     assert column.accuracy(w) == pytest.approx(float(right))
     assert column.weight_on_determining(w) == pytest.approx(float(paid))
 
@@ -221,10 +220,7 @@ def test_the_limit_is_luces_model():
 
 
 def test_the_printed_setting():
-    column = Column(200, 25, 4, 1.0)
-    readout = readout_of_43(200, 25, column.triple_mass)
-    assert readout == pytest.approx(9.591e6, rel=1e-3)
-    steps = horizon_of_43(200, 4) * curvature_bound(25 / 200, readout, 25)
+    steps = horizon_of_43(200, 4) * curvature_bound(25 / 200, 9.591e6, 25)
     assert steps == pytest.approx(1.39e12, rel=1e-2)
     assert gradient_bound(200, 4) == pytest.approx(0.43863, rel=1e-4)
 
@@ -239,16 +235,16 @@ def test_the_first_loss(readout):
 @pytest.mark.parametrize("readout", [1.0, 8.0, 60.0])
 def test_no_hessian_of_the_population_loss_is_above_the_bound(readout):
     task, sets = cyclic_lists(6, 3), uniform_sets(6, 3)
-    fixed, own = task.read_out(readout), torch.Generator().manual_seed(0)
-    task.labels(sets.sequences)  # keeps its tensors, which must not be made inside of the Hessian
+    fixed, rng = task.read_out(readout), torch.Generator().manual_seed(0)
+    task.labels(sets.sequences)  # caches tensors that must not be created inside the Hessian
 
     def loss(flat):
         return population_loss(flat.view(6, 6), fixed, task, sets)
 
     bound, largest = curvature_bound(3 / 6, readout, 3), []
     for _ in range(10):
-        spread = 3 * torch.rand((), generator=own, dtype=torch.float64)
-        at = spread * torch.randn(36, generator=own, dtype=torch.float64)
+        spread = 3 * torch.rand((), generator=rng, dtype=torch.float64)
+        at = spread * torch.randn(36, generator=rng, dtype=torch.float64)
         largest.append(float(torch.linalg.eigvalsh(torch.func.hessian(loss)(at)).abs().max()))
     assert max(largest) <= bound
     assert max(largest) > bound / 200
@@ -268,15 +264,15 @@ def test_the_least_read_out_of_44(radius, expected):
 
 
 def drawn(words=7, length=4, count=6, seed=0, tokens_repeat=False):
-    own = torch.Generator().manual_seed(seed)
-    task = random_lists(words, 4, own)
-    scores = torch.randn(words, words, generator=own, dtype=torch.float64)
-    read_out = 5 * torch.randn(words, words, generator=own, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(seed)
+    task = random_lists(words, 4, rng)
+    scores = torch.randn(words, words, generator=rng, dtype=torch.float64)
+    read_out = 5 * torch.randn(words, words, generator=rng, dtype=torch.float64)
     if tokens_repeat:
-        sequences = torch.randint(words, (count, length), generator=own)
+        sequences = torch.randint(words, (count, length), generator=rng)
     else:
-        sequences = draw_sequences(words, length, count, own)
-    weights = torch.rand(count, generator=own, dtype=torch.float64)
+        sequences = draw_sequences(words, length, count, rng)
+    weights = torch.rand(count, generator=rng, dtype=torch.float64)
     return task, scores, read_out, sequences, weights / weights.sum()
 
 
@@ -290,12 +286,12 @@ def by_formula(scores, read_out, sequence):
 @pytest.mark.parametrize("tokens_repeat", [False, True])
 def test_outputs_are_those_of_the_formula(tokens_repeat):
     task, scores, read_out, sequences, _ = drawn(tokens_repeat=tokens_repeat)
-    found = forward(scores, read_out, sequences, task.labels(sequences))
+    computed = forward(scores, read_out, sequences, task.labels(sequences))
     for row, sequence in enumerate(sequences):
         expected = by_formula(scores, read_out, sequence).T
-        torch.testing.assert_close(found.logits[row].softmax(-1), expected)
+        torch.testing.assert_close(computed.logits[row].softmax(-1), expected)
         labels = task.labels(sequences)[row]
-        torch.testing.assert_close(found.losses[row], -expected[range(len(labels)), labels].log())
+        torch.testing.assert_close(computed.losses[row], -expected[range(len(labels)), labels].log())
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -304,10 +300,10 @@ def test_gradients_by_hand_are_the_automatic_ones(seed, tokens_repeat):
     task, scores, read_out, sequences, weights = drawn(seed=seed, tokens_repeat=tokens_repeat)
     scores.requires_grad_()
     read_out.requires_grad_()
-    found = forward(scores, read_out, sequences, task.labels(sequences))
-    (found.losses.mean(1) @ weights).backward()
+    computed = forward(scores, read_out, sequences, task.labels(sequences))
+    (computed.losses.mean(1) @ weights).backward()
     with torch.no_grad():
-        by_hand = gradients(found, read_out, sequences, weights)
+        by_hand = gradients(computed, read_out, sequences, weights)
     torch.testing.assert_close(by_hand, (scores.grad, read_out.grad), atol=1e-12, rtol=0)
 
 
@@ -315,24 +311,21 @@ def test_gradients_by_hand_are_the_automatic_ones(seed, tokens_repeat):
 def test_the_fast_gradient_is_the_other_one(readout):
     task, scores, _, sequences, _ = drawn(words=9)
     fixed, weights = task.read_out(readout), torch.full((6,), 1 / 6, dtype=torch.float64)
-    found = forward(scores, fixed, sequences, task.labels(sequences))
-    slow, _ = gradients(found, fixed, sequences, weights)
-    fast = fixed_read_out_gradient(scores, readout, task, sequences)
+    computed = forward(scores, fixed, sequences, task.labels(sequences))
+    slow, _ = gradients(computed, fixed, sequences, weights)
+    fast = fixed_gradient(scores, readout, task, sequences)
     torch.testing.assert_close(fast, slow, atol=1e-12 * readout, rtol=1e-10)
 
 
 def test_a_drawn_gradient_is_unbiased():
     """Its mean over batches lies within its error of the exact one; a bias of an eighth would be seen."""
     task, batches = cyclic_lists(5, 2), 4000
-    own = torch.Generator().manual_seed(3)
-    scores = torch.randn(5, 5, generator=own)
+    rng = torch.Generator().manual_seed(3)
+    scores = torch.randn(5, 5, generator=rng)
     sets = uniform_sets(5, 3)
-    exact = fixed_read_out_gradient(scores.double(), 4.0, task, sets.sequences)
+    exact = fixed_gradient(scores.double(), 4.0, task, sets.sequences)
     drawn_ones = torch.stack(
-        [
-            fixed_read_out_gradient(scores, 4.0, task, draw_sequences(5, 3, 2, own)).double()
-            for _ in range(batches)
-        ]
+        [fixed_gradient(scores, 4.0, task, draw_sequences(5, 3, 2, rng)).double() for _ in range(batches)]
     )
     error = drawn_ones.std(0) / batches**0.5
     assert ((drawn_ones.mean(0) - exact).abs() < 4.5 * error + 1e-7).all()
@@ -340,8 +333,8 @@ def test_a_drawn_gradient_is_unbiased():
 
 
 def test_the_order_of_a_sequence_and_the_names_of_tokens_do_not_matter(task, sets):
-    own = torch.Generator().manual_seed(1)
-    scores = torch.randn(8, 8, generator=own, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(1)
+    scores = torch.randn(8, 8, generator=rng, dtype=torch.float64)
     read_out, labels = task.read_out(7.0), task.labels(sets.sequences)
     losses = forward(scores, read_out, sets.sequences, labels).losses
     turned = sets.sequences.flip(1)
@@ -362,11 +355,11 @@ def test_uniform_attention_has_a_bound(task, sets):
 def test_the_bound_is_met_by_no_read_out():
     """Uniform attention at twenty random V never classifies more than the bound."""
     task, sequences = cyclic_lists(12, 3), uniform_sets(12, 3).sequences
-    labels, own = task.labels(sequences), torch.Generator().manual_seed(0)
+    labels, rng = task.labels(sequences), torch.Generator().manual_seed(0)
     bound = uniform_attention_bound(task, sequences)
     assert float(bound.double().mean()) == pytest.approx(0.60606, abs=1e-5)
     for _ in range(20):
-        read_out = torch.randn(12, 12, generator=own)
+        read_out = torch.randn(12, 12, generator=rng)
         logits = forward(torch.zeros(12, 12), read_out, sequences, labels).logits
         assert (correct(logits, labels).float().mean(1) <= bound).all()
 
@@ -378,8 +371,8 @@ def test_the_bound_is_met_by_no_read_out():
 def test_the_closed_form_is_the_step_on_all_sets(seed):
     lists = cyclic_lists(10, 3) if seed is None else random_lists(10, 4, torch.Generator().manual_seed(seed))
     sets, nothing = uniform_sets(10, 4), torch.zeros(10, 10, dtype=torch.float64)
-    found = forward(nothing, nothing, sets.sequences, lists.labels(sets.sequences))
-    step = -100 * gradients(found, nothing, *sets)[1]
+    computed = forward(nothing, nothing, sets.sequences, lists.labels(sets.sequences))
+    step = -100 * gradients(computed, nothing, *sets)[1]
     torch.testing.assert_close(exact_step(lists, 4, 100.0), step, atol=1e-12, rtol=0)
 
 
@@ -419,10 +412,10 @@ COLUMN = Column(12, 3, 3, 30.0)
 def test_descent_with_tiny_steps_is_the_flow():
     """Euler's error is of the order of the step: half of it, half the error."""
     end = 2.0
-    found, errors = flow(COLUMN, end * (30 / 3) ** 2), []
-    exact = found.scores(found.horizon)
+    path, errors = flow(COLUMN, end * (30 / 3) ** 2), []
+    exact = path.scores(path.horizon)
     for steps in (500, 1000):
-        errors.append(abs(descend(COLUMN, end / steps, steps, to_the_end=True)[2] - exact).max())
+        errors.append(abs(descend(COLUMN, end / steps, steps, stop=False)[2] - exact).max())
     assert errors[1] < 2e-3
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.1)
 
@@ -438,11 +431,11 @@ class Circling(OdeSolution):
 
 
 def test_events_are_the_crossings_of_a_known_path():
-    found = Flow(Column(8, 4, 3, 5.0), Circling(), 6.0)
-    times = [event.time for event in found.events]
+    path = Flow(Column(8, 4, 3, 5.0), Circling(), 6.0)
+    times = [event.time for event in path.events]
     expected = [np.pi / 4 * k for k in range(1, 8)]
     np.testing.assert_allclose(times[1:], [time for time in expected if time < 6], atol=1e-8)
-    for event, until in zip(found.events, [*times[1:], 6.0], strict=True):
+    for event, until in zip(path.events, [*times[1:], 6.0], strict=True):
         middle = (event.time * until) ** 0.5
         assert event.order == order_of(Circling()(middle))
 
@@ -450,11 +443,11 @@ def test_events_are_the_crossings_of_a_known_path():
 @pytest.mark.parametrize(("readout", "perfect"), [(1e5, 12_389), (100, 5798), (10, 1507), (7, 1965)])
 def test_scaled_times_of_the_printed_setting(readout, perfect):
     """Those of the pilot, which integrated with code of its own."""
-    found = flow(Column(200, 25, 4, float(readout)), 1e6)
-    assert found.perfect == pytest.approx(perfect, rel=1e-3)
-    assert [event.order for event in found.events] == ["4123o", "1423o", "1243o", "1234o"]
-    assert found.events[0].accuracy == pytest.approx(found.column.plateau)
-    assert found.natural(found.perfect) == pytest.approx(found.perfect * (25 / readout) ** 2)
+    path = flow(Column(200, 25, 4, float(readout)), 1e6)
+    assert path.perfect == pytest.approx(perfect, rel=1e-3)
+    assert [event.order for event in path.events] == ["4123o", "1423o", "1243o", "1234o"]
+    assert path.events[0].accuracy == pytest.approx(path.column.plateau)
+    assert path.natural(path.perfect) == pytest.approx(path.perfect * (25 / readout) ** 2)
 
 
 def test_the_limit_of_large_read_outs():
@@ -464,11 +457,11 @@ def test_the_limit_of_large_read_outs():
 
 
 def test_the_sum_over_a_column_is_conserved_and_the_loss_falls():
-    found = flow(COLUMN, 1e5)
+    path = flow(COLUMN, 1e5)
     weights = COLUMN.multiplicities
     times = np.logspace(-5, 5, 40)
-    assert max(abs(weights @ found.at(time)) for time in times) < 1e-6
-    assert (np.diff([COLUMN.loss(found.scores(time)) for time in times]) < 0).all()
+    assert max(abs(weights @ path.at(time)) for time in times) < 1e-6
+    assert (np.diff([COLUMN.loss(path.scores(time)) for time in times]) < 0).all()
 
 
 def test_a_plateau_that_lasts_has_no_perfect_time():

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from sameloss.store.pool import compute_all
 from sameloss.studies.dyck.experiment import PRESETS
 from sameloss.studies.dyck.pages import STUDY
 
@@ -11,10 +12,11 @@ LEAST = replace(PRESETS["smoke"], minimisation_steps=250, restarts=2, training_s
 
 
 @pytest.fixture(scope="session")
-def page(tmp_path_factory):
-    artifacts = str(tmp_path_factory.mktemp("dyck"))
+def page(shared):
+    artifacts = str(shared / "dyck")
     page = STUDY.open("05_dyck", {"preset": "smoke", "artifacts": artifacts})
     page.config = LEAST
+    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
     return page
 
 

@@ -60,10 +60,10 @@ def test_runs_are_tables_of_what_was_asked(results, page):
 
 
 def test_every_restart_and_every_draw_has_a_row(results, page):
-    found, features = results["DyckMinimisation"], results["DyckFeatures"]
-    assert len(found) == page.config.restarts
-    assert set(found.width) == {4}
-    assert (found[found.loss < 1e-9].ratio > 1 - 1e-9).all()
+    searches, features = results["DyckMinimisation"], results["DyckFeatures"]
+    assert len(searches) == page.config.restarts
+    assert set(searches.width) == {4}
+    assert (searches[searches.loss < 1e-9].ratio > 1 - 1e-9).all()
     seeds = features.groupby("width").seed.nunique().to_dict()
     assert seeds == dict.fromkeys(page.config.feature_widths, page.config.feature_seeds)
 
@@ -147,13 +147,13 @@ def test_a_wrong_constant_would_be_seen(results):
 
 @pytest.mark.parametrize(
     ("table", "column", "factor", "of"),
-    [("found", "ratio", 0.5, "lemF1"), ("features", "constructed_norm", 2.0, "thmF6"),
+    [("searches", "ratio", 0.5, "lemF1"), ("features", "constructed_norm", 2.0, "thmF6"),
      ("transfer", "exact", 1.5, "thm51")],
 )  # fmt: skip
 def test_another_number_in_a_table_would_be_seen(results, table, column, factor, of):
     """A trace below the bound, a head of twice the norm, failures half as often again."""
     tables = {
-        "found": results["DyckMinimisation"],
+        "searches": results["DyckMinimisation"],
         "transfer": results["DyckTransfer"],
         "features": results["DyckFeatures"],
     }

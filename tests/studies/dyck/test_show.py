@@ -28,11 +28,11 @@ def test_solutions_by_hand(models):
 
 
 def test_a_search_counts_what_was_found():
-    found = pd.DataFrame(
+    searches = pd.DataFrame(
         {"width": [2, 2, 2, 4], "loss": [0.0, 0.0, 1.0, 0.0], "ratio": [1.0005, 1.5, 0.2, 1.2],
          "off_direction": [0.01, 0.3, 0.9, 0.2]}
     )  # fmt: skip
-    table = show.search_table(found).set_index("m")
+    table = show.search_table(searches).set_index("m")
     assert table.restarts.tolist() == [3, 1]
     assert table["zero loss"].tolist() == [2, 1]
     assert table["within 0.1 % of the bound"].tolist() == [1, 0]

@@ -1,12 +1,13 @@
-"""A page so small that all of its runs take seconds, and results that were made up."""
+"""Pages whose runs take seconds, and synthetic results."""
 
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
-from small_growth import SMALL, SMALL_PAGE, SMALL_STAGES
+from small_growth import SMALL
 
+from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 from sameloss.studies.growing.claims import FROM_NOTHING, MEASURES, PAID, Grown, Stacks
 from sameloss.studies.growing.experiment import NOT_GROWN
@@ -15,37 +16,38 @@ from sameloss.studies.growing.pages import GrowingPage, StackingPage
 
 @pytest.fixture(scope="session")
 def page(shared):
-    """A page at work, of two shallow models that are trained for twenty steps."""
-    brief = SMALL.optimisation.lasting(20)
-    growing = replace(SMALL, optimisation=brief, steps=12, lag=4, sentences=32, looks=5)
-    aged = replace(growing, seeds=1)
-    settings = replace(SMALL_PAGE, growing=growing, ages=(8, 20), aged=aged)
-    return GrowingPage("ii5_growing", settings, Store(shared / "growing"))
+    """Two shallow models trained for twenty steps, and one of each age."""
+    settings = replace(SMALL, base_steps=20, steps=12, lag=4, sentences=32, evaluations=5)
+    aged = tuple(replace(settings, seeds=1, base_steps=age) for age in (8, 20))
+    page = GrowingPage("ii5_growing", replace(settings, aged=aged), Store(shared / "growing"))
+    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
+    return page
 
 
 @pytest.fixture(scope="session")
 def stacking(shared):
-    """The other page, of two first stages that grow from one layer to three."""
-    stages = replace(SMALL_STAGES, steps=12, last_steps=24, lag=4, sentences=32)
-    return StackingPage("ii5_stacking", replace(SMALL_PAGE, stacking=stages), Store(shared / "growing"))
+    """Two first stages that grow from one layer to three."""
+    settings = replace(SMALL, stage_steps=12, last_steps=24, stage_lag=4, stage_sentences=32)
+    page = StackingPage("ii5_stacking", settings, Store(shared / "growing"))
+    compute_all(page.store, page.runs(), 1)
+    return page
 
 
 @pytest.fixture
-def made_up():
-    """Three shallow models: operators end in their order, begin backwards, and show it from look 3 on."""
-    settings = SMALL
-    count, looks = len(settings.operators), len(settings.look_steps)
+def synthetic():
+    """Three shallow models whose operators end in their order, and begin in reverse up to evaluation 3."""
+    count, evaluations = len(SMALL.operators), len(SMALL.eval_steps)
     final = np.linspace(1.0, 2.0, count)
-    kl = np.stack([final[::-1] if look < 3 else final for look in range(looks)])
+    kl = np.stack([final[::-1] if at < 3 else final for at in range(evaluations)])
     seeds = np.stack([kl + 0.01 * seed for seed in range(3)])
     noise = 1e-4 * np.random.default_rng(0).standard_normal(seeds.shape)
     landscape = {name: np.stack([final] * 3) for name in MEASURES}
     accuracy = np.stack([100 - 10 * final] * 3)
     controls = seeds[:, :, 0] + 0.5, seeds[:, :, 0] + 0.7
-    grown = Grown(settings, seeds + noise, seeds, *controls, landscape, accuracy)
-    final_alone = np.repeat(seeds[:, -1:], looks, 1)
-    sooner = replace(grown, chosen_by=final_alone, kl=1 + seeds / 10)
-    return replace(grown, aged={10: grown, 100: sooner})
+    grown = Grown(SMALL, seeds + noise, seeds, *controls, landscape, accuracy)
+    constant = np.repeat(seeds[:, -1:], evaluations, 1)
+    older = replace(grown, chosen_by=constant, kl=1 + seeds / 10)
+    return replace(grown, aged={10: grown, 100: older})
 
 
 ENDS = {"adaptive": 0.1, PAID: 0.11, "last": 0.12, "middle": 0.13, "random": 0.14}
@@ -53,26 +55,19 @@ ENDS |= {NOT_GROWN: 0.3, FROM_NOTHING: 0.15}
 
 
 @pytest.fixture
-def stacked():
-    """Ways end in their order; at equal KL the last one reads 2 points more, at a third of the trace."""
+def stacks():
+    """Ways that end in their order; at equal KL `last` has 2 points more, and a third of the trace."""
     stages, known = [], []
     for seed in range(3):
         for way, end in ENDS.items():
             for step, factor in ((30, 4.0), (60, 1.0)):
                 kl = factor * end * (1 + seed / 10)
-                about = {"seed": seed, "way": way, "layers": 3, "operator": f"{way}, i = {seed}"}
-                stages.append({**about, "step": step, "kl": kl, "flops": 1.0 * step})
-                better, flatter = (2.0, 3.0) if way == "last" else (0.0, 1.0)
-                known.append(
-                    {
-                        "seed": seed,
-                        "way": way,
-                        "step": step,
-                        "kl": kl,
-                        "trace": kl / flatter,
-                        "root": 90 - 10 * np.log(kl) + better,
-                        "span2": 80 - 10 * np.log(kl) + better,
-                    }
+                evaluation = {"seed": seed, "way": way, "step": step, "kl": kl}
+                stages.append(
+                    {**evaluation, "layers": 3, "operator": f"{way}, i = {seed}", "flops": 1.0 * step}
                 )
-    settings = replace(SMALL_STAGES, seeds=3)
-    return Stacks(settings, pd.DataFrame(stages), pd.DataFrame(known))
+                gain, flatness = (2.0, 3.0) if way == "last" else (0.0, 1.0)
+                accuracy = 90 - 10 * np.log(kl) + gain
+                tasks = {"root": accuracy, "span2": accuracy - 10}
+                known.append({**evaluation, "trace": kl / flatness, **tasks})
+    return Stacks(replace(SMALL, stacks=3), pd.DataFrame(stages), pd.DataFrame(known))

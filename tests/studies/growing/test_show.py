@@ -1,4 +1,4 @@
-"""Tables, figures and sentences of growing show what was made up, with labels."""
+"""Tables, figures and sentences of growing show synthetic results, with labels."""
 
 from dataclasses import replace
 
@@ -21,53 +21,53 @@ def legend(ax):
     return ax.get_legend_handles_labels()[1]
 
 
-def test_maps_have_a_row_each_and_new_layers_in_brackets(made_up):
+def test_maps_have_one_row_each_and_new_layers_in_brackets(synthetic):
     (ax,) = drawing.panels(1)
-    show.layer_maps(made_up, ax)
+    show.layer_maps(synthetic, ax)
     assert [text.get_text() for text in ax.texts][:4] == ["0", "(0)", "1", "(1)"]
     assert labels(ax) == ["i = 0, b = 1", "i = 0, b = 2"]
 
 
-def test_every_operator_has_a_line_and_every_way_one_name(made_up):
+def test_every_operator_has_a_line_and_every_filling_one_label(synthetic):
     (ax,) = drawing.panels(1)
-    show.after_growing(made_up, ax)
-    assert len(ax.lines) == len(made_up.operators) + 1
+    show.after_growing(synthetic, ax)
+    assert len(ax.lines) == len(synthetic.operators) + 1
     assert legend(ax) == ["duplicate", "random", "silent", "muted", "not grown"]
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), made_up.kl[:, :, 0].mean(0))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), synthetic.kl[:, :, 0].mean(0))
 
 
-def test_operators_are_ordered_by_their_end_and_one_that_diverged_is_named(made_up):
-    table = show.operator_table(made_up)
-    names = [operator.name for operator in made_up.operators]
+def test_operators_are_sorted_by_final_kl_and_a_diverged_one_is_marked(synthetic):
+    table = show.operator_table(synthetic)
+    names = [operator.name for operator in synthetic.operators]
     assert table.operator.tolist() == names
     assert table["at the end"].iloc[0] == pytest.approx(1.01)
     assert table["KL at first"].iloc[0] == pytest.approx(2.01)
     assert table.standard_error.iloc[0] == pytest.approx(0.01 / 3**0.5)
-    lost = show.operator_table(replace(made_up, diverged=(names[0],)))
-    assert f"{names[0]} (diverged)" in lost.operator.to_list()
+    diverged = show.operator_table(replace(synthetic, diverged=(names[0],)))
+    assert f"{names[0]} (diverged)" in diverged.operator.to_list()
 
 
-def test_scatters_are_relative_to_each_shallow_model(made_up):
+def test_scatters_are_relative_to_each_shallow_model(synthetic):
     (ax,) = drawing.panels(1)
-    show.early_against_final(made_up, 0, "right after growing", ax)
+    show.early_against_final(synthetic, 0, "right after growing", ax)
     x, y = (np.concatenate([np.asarray(line.get_data()[at]) for line in ax.lines]) for at in (0, 1))
-    assert len(x) == made_up.final.size
+    assert len(x) == synthetic.final.size
     assert x.mean() == pytest.approx(1)
     assert np.corrcoef(x, y)[0, 1] < -0.9
     assert "right after growing" in ax.get_xlabel()
 
 
-def test_the_four_panels_have_labels_and_their_numbers(made_up):
+def test_the_four_panels_have_labels_and_data(synthetic):
     _, two, three, four = axes = drawing.panels(4)
-    assert show.how_early(made_up, axes).equals(made_up.correlation_curve())
+    assert show.how_early(synthetic, axes).equals(synthetic.correlation_curve())
     assert all(ax.get_xlabel() == "steps after growing" and ax.get_ylabel() for ax in axes)
     assert [line.get_xdata()[0] for line in two.lines[:1]] == [2.5]
     assert len(three.lines) == 3
     assert four.lines[0].get_ydata()[0] == pytest.approx(1)
 
 
-def test_choices_are_measured_from_the_best(made_up):
-    table = show.choice_table(made_up).set_index("choice")
+def test_choices_are_compared_with_the_best(synthetic):
+    table = show.choice_table(synthetic).set_index("choice")
     expected = {"LAG@10": 0, "LAG@0": 1, "by lot": 0.5, "not grown": 0.5, "from nothing, equal FLOPs": 0.7}
     assert table.KL[list(expected)].to_list() == pytest.approx(list(expected.values()), abs=1e-9)
     assert table["relative regret"]["LAG@0"] == pytest.approx(1)
@@ -81,16 +81,16 @@ def test_the_published_tables_are_consistent():
         assert spans.to_list() == pytest.approx([span] * 3, rel=0.01)
 
 
-def test_correlations_are_given_for_all_and_within(made_up):
-    table = show.correlation_table(made_up).set_index(["operators", "KL"])
+def test_correlations_cover_all_operators_and_groups(synthetic):
+    table = show.correlation_table(synthetic).set_index(["operators", "KL"])
     assert table.value["all", "at first"] == pytest.approx(-1, abs=1e-5)
     assert table.value["the thesis' (copies and random)", "at first"] == pytest.approx(-1, abs=1e-5)
-    assert show.landscape_table(made_up).value.tolist() == pytest.approx([1] * 3, abs=1e-5)
+    assert show.landscape_table(synthetic).value.tolist() == pytest.approx([1] * 3, abs=1e-5)
 
 
-def test_ways_to_choose_have_their_regret_and_their_cost(made_up):
-    """It turns at look 3: before, the worst is chosen; 5 others for 10 of 40 steps are 125 %."""
-    choices = show.selection_table(made_up)
+def test_choice_rules_have_their_regret_and_cost(synthetic):
+    """Before evaluation 3 the worst is chosen; 5 others for 10 of 40 steps cost 125 %."""
+    choices = show.selection_table(synthetic)
     table = choices.set_index("choice")
     regret, cost = table["relative regret"], table["cost (%)"]
     assert regret[["LAG@0", "LAG@10", "halving from step 5"]].to_list() == pytest.approx([1, 0, 0])
@@ -104,77 +104,77 @@ def test_ways_to_choose_have_their_regret_and_their_cost(made_up):
     assert "cost" in ax.get_xlabel()
 
 
-def test_what_models_know_is_told_by_choice_and_task(made_up):
-    names = [operator.name for operator in made_up.operators]
+def test_accuracies_are_listed_by_choice_and_task(synthetic):
+    names = [operator.name for operator in synthetic.operators]
     controls = {"not grown": 50.0, "from nothing": 60.0, "untrained": 30.0}
-    known = dict(zip(names, made_up.accuracy[0], strict=True)) | controls
+    known = dict(zip(names, synthetic.accuracy[0], strict=True)) | controls
     accuracies = pd.DataFrame(
         {"seed": seed, "operator": name, "task": task, "accuracy": accuracy - (task == "b")}
         for seed in (0, 1, 2)
         for name, accuracy in known.items()
         for task in "ab"
     )
-    three = replace(made_up, settings=replace(made_up.settings, seeds=3))
+    three = replace(synthetic, settings=replace(synthetic.settings, seeds=3))
     table = show.downstream_table(three, accuracies).set_index("model")
     assert table.a[["oracle", "LAG@10", "LAG@0"]].to_list() == pytest.approx([90, 90, 80])
     assert table.b["oracle"] == pytest.approx(89)
     assert table.a[list(controls)].to_list() == list(controls.values())
 
 
-def test_ages_have_a_row_each_and_are_labelled_with_their_steps(made_up):
-    table = show.age_table(made_up)
+def test_ages_have_one_row_each_and_are_labelled_with_their_steps(synthetic):
+    table = show.age_table(synthetic)
     assert table["steps before growing"].to_list() == [10, 100]
     initial = table[["Spearman at first", "low", "high"]]
     np.testing.assert_allclose(initial, [[-1] * 3, [1] * 3], atol=1e-5)
-    assert table["tells from step"].to_list() == [made_up.steps[3], 0]
-    assert show.age_table(replace(made_up, aged={})).empty
+    assert table["tells from step"].to_list() == [synthetic.steps[3], 0]
+    assert show.age_table(replace(synthetic, aged={})).empty
     left, right = drawing.panels(2)
-    show.spread_by_age(made_up, left)
-    show.correlation_by_age(made_up, right)
+    show.spread_by_age(synthetic, left)
+    show.correlation_by_age(synthetic, right)
     assert labels(left, "x") == ["10", "100"]
     assert legend(left) == ["spread of operators", "gain of depth"]
     assert legend(right) == ["10 steps", "100 steps"]
     np.testing.assert_allclose(right.lines[1].get_ydata(), 1, atol=1e-5)
 
 
-def test_sentences(made_up):
-    assert show.headroom_in_words(made_up.headroom()).endswith("so operators can be compared")
-    flat = replace(made_up, not_grown=made_up.not_grown - 0.5).headroom()
+def test_sentences(synthetic):
+    assert show.headroom_in_words(synthetic.headroom()).endswith("so operators can be compared")
+    flat = replace(synthetic, not_grown=synthetic.not_grown - 0.5).headroom()
     assert "not testable here" in show.headroom_in_words(flat)
-    assert show.ceiling_in_words(made_up).endswith("1.00: the most that any look could have")
-    blind = replace(made_up, chosen_by=made_up.chosen_by[..., ::-1])
-    assert show.ceiling_in_words(blind).endswith("no claim about an order is testable here")
+    assert show.ceiling_in_words(synthetic).endswith("1.00: the most that any look could have")
+    unordered = replace(synthetic, chosen_by=synthetic.chosen_by[..., ::-1])
+    assert show.ceiling_in_words(unordered).endswith("no claim about an order is testable here")
     alone = show.headroom_in_words(Interval(0.1, np.nan, np.nan))
     assert alone.startswith("10 %, of one shallow model: without an interval")
-    assert show.transition_in_words(made_up).startswith(
+    assert show.transition_in_words(synthetic).startswith(
         "Looks agree with each other more than with those before from step 3 on (7.5 % of the steps"
     )
 
 
-def test_ways_are_told_by_their_maps(stacked):
-    table = show.way_table(stacked.settings).set_index("way")
+def test_ways_are_listed_with_their_maps(stacks):
+    table = show.way_table(stacks.settings).set_index("way")
     assert table.loc["adaptive (LAG at every stage)"].to_list() == ["0 (0)", "0 (0) 1; 0 1 (1)"]
     assert table.loc["middle layers repeated"].to_list() == ["0 (0)", "0 (0) 1"]
-    assert "; and 9 more" in show.way_table(PRESETS["gpu"].stacking)["12 layers"][0]
+    assert "; and 9 more" in show.way_table(PRESETS["gpu"])["12 layers"][0]
 
 
-def test_stacks_are_measured_from_the_last_layers_way(stacked):
-    table = show.stack_table(stacked).set_index("way")
+def test_stacks_are_compared_with_the_last_layers(stacks):
+    table = show.stack_table(stacks).set_index("way")
     assert table.index[0] == "adaptive (LAG at every stage)"
     assert table["over last"]["last layers on top"] == 0
     assert table["over last"]["from nothing, equal FLOPs"] == pytest.approx(0.033)
     assert (table["FLOPs (%)"] == "100.0").all()
-    chosen = show.choices_of_stages(stacked)
+    chosen = show.choices_of_stages(stacks)
     assert chosen.to_numpy().tolist() == [[3, *(f"adaptive, i = {seed}" for seed in range(3))]]
     (ax,) = drawing.panels(1)
-    show.stacks_by_flops(stacked, ax)
+    show.stacks_by_flops(stacks, ax)
     assert legend(ax) == list(WAY_NAMES.values())
     last = ax.lines[list(WAY_NAMES).index("last")]
     np.testing.assert_allclose(last.get_xydata(), [[30, 0.528], [60, 0.132]])
 
 
-def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacked):
-    same = show.same_kl_table(stacked)
+def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacks):
+    same = show.same_kl_table(stacks)
     table = same.set_index(["way", "of"]).value
     assert table["last layers on top", "whole sentence (points)"] == pytest.approx(2)
     assert table["last layers on top", "trace (ratio)"] == pytest.approx(1 / 3)
@@ -185,9 +185,9 @@ def test_at_equal_kl_points_are_differences_and_the_trace_is_a_ratio(stacked):
     assert len(ax.containers) == 4
 
 
-def test_ways_without_a_common_kl_are_named_and_left_out(stacked):
-    assert show.without_common_kl(stacked).startswith("In the last stage every way to stack has a KL in")
-    far = stacked.known.kl.where(stacked.known.way != "random", 9 * stacked.known.kl)
-    apart = replace(stacked, known=stacked.known.assign(kl=far))
+def test_ways_without_a_common_kl_are_named_and_omitted(stacks):
+    assert show.without_common_kl(stacks).startswith("In the last stage every way to stack has a KL in")
+    far = stacks.known.kl.where(stacks.known.way != "random", 9 * stacks.known.kl)
+    apart = replace(stacks, known=stacks.known.assign(kl=far))
     assert show.without_common_kl(apart).endswith("the model from nothing: random layers on top.")
     assert "random layers on top" not in set(show.same_kl_table(apart).way)

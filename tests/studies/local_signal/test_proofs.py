@@ -1,4 +1,4 @@
-"""The lemmas: bounds and moments by integration, gradients by simulation, recorded numbers."""
+"""Tangent kernels and lemmas: simulation, integration, closed forms, and recorded numbers."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -7,63 +7,180 @@ from math import exp, log, sqrt
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import chi2, norm, truncnorm
+from scipy.linalg import cho_factor
+from scipy.stats import binom, chi2, norm, truncnorm
 
+from sameloss.seeds import generator_for
+from sameloss.studies.local_signal import proofs, tangent
 from sameloss.studies.local_signal.experiment import proof_table
-from sameloss.studies.local_signal.proofs import (
-    FILTERS,
-    PARTS,
-    STARTS,
-    at_error,
-    at_state,
-    bias_turn,
-    both_sides,
-    counter_examples,
-    erdos_bound,
-    error_ratio,
-    error_where_bias_turns,
-    gaussian_alpha,
-    joint_slabs,
-    largest_mass,
-    leading_bound,
-    least_rows,
-    log_large_entries,
-    log_start_excess,
-    loss_bound_on_c,
-    maximum_excess,
-    mills_bounds,
-    moments,
-    noise_share,
-    projected_by_integration,
-    several_filters,
-    small_signal_gradient,
-    soft_moments,
-    states,
-    turns,
+from sameloss.studies.local_signal.tangent import (
+    PATCHES,
+    TangentKernel,
+    best_error,
+    best_weights,
+    covariance,
+    good_start_probability,
+    held_out_error,
+    initial_filters,
+    linear_error,
+    one_filter_error,
+    open_and_closed,
+    rows_for_linear_error,
+    rows_for_theorem,
+    threshold_at_signal,
 )
-from sameloss.studies.local_signal.tangent import threshold_at_signal
-from sameloss.studies.local_signal.theory import Filter, Patches, accuracy, population, soft_threshold
+from sameloss.studies.local_signal.theory import (
+    Filter,
+    Patches,
+    population,
+    soft_threshold,
+    threshold_error,
+)
+
+# Tangent kernels
+
+
+def filters(m, seed=0):
+    return initial_filters(PATCHES, m, generator_for("tangent test", m, seed))
+
+
+@pytest.mark.parametrize("thresholds", [[0.3, 1.0, 0.1], [0.0, 2.0, 0.5]])
+def test_covariances_are_those_of_drawn_rows(thresholds):
+    w = filters(3)
+    kernel = TangentKernel(PATCHES, w, np.array(thresholds), np.ones(3), biased=True)
+    x = np.random.default_rng(0).normal(size=(200_000, w.shape[1]))
+    gates = abs(x @ w.T) >= kernel.thresholds
+    copies = (x[:, None] * gates[..., None]).reshape(len(x), -1)
+    features = np.concatenate([copies, np.sign(x @ w.T) * gates], 1)
+    drawn, square = features.T @ features / len(x), (features**2).T @ features**2 / len(x)
+    errors = np.sqrt((square - drawn**2) / len(x)) + 1e-4
+    z = (drawn - covariance(kernel) / PATCHES.noise) / errors
+    assert abs(z).max() < 4.5
+    assert z.std() < 1.2
+
+
+def test_equal_filters_are_one_filter():
+    w = filters(1)
+    twice = np.vstack([w, w])
+    one, two = (best_error(threshold_at_signal(PATCHES, filters)) for filters in (w, twice))
+    assert two == pytest.approx(one, abs=1e-6)
+    opposite = np.vstack([w, -w])
+    assert best_error(threshold_at_signal(PATCHES, opposite)) == pytest.approx(one, abs=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_one_filter_has_the_closed_form(seed):
+    w = filters(1, seed)
+    overlap = abs(w[0, 0]) / PATCHES.sigma
+    assert best_error(threshold_at_signal(PATCHES, w)) == pytest.approx(
+        one_filter_error(log(1000), overlap), abs=1e-9
+    )
+
+
+def test_the_threshold_at_the_signal_is_best_for_one_filter():
+    w = filters(1)
+    at = abs(w[:, 0]) / PATCHES.sigma
+    errors = [best_error(TangentKernel(PATCHES, w, at * x, np.ones(1))) for x in (0, 0.5, 0.9, 1.0)]
+    assert errors == sorted(errors, reverse=True)
+
+
+def test_few_rows_that_survive_are_counted():
+    """W across one filter: given how many rows survive sums are Gaussian, so errors are a binomial mean."""
+    overlap = 2.0
+    t, p = overlap * PATCHES.sigma, 2 * norm.sf(overlap)
+    count = np.arange(1, 1001)
+    across = np.sqrt(1 - t**2) / (PATCHES.sigma * np.sqrt(count))
+    exact = (binom.pmf(count, 1000, p) * norm.sf(across)).sum()
+    gaussian = norm.sf(np.sqrt(1 - t**2) / (PATCHES.sigma * np.sqrt(1000 * p)))
+    assert exact == pytest.approx(gaussian, abs=5e-3)
+    assert one_filter_error(log(1000), overlap) < gaussian
+
+
+def test_without_a_threshold_any_number_of_filters_is_linear():
+    for m in (1, 4, 16):
+        error = best_error(replace(threshold_at_signal(PATCHES, filters(m)), thresholds=np.zeros(m)))
+        assert error == pytest.approx(linear_error(PATCHES), abs=1e-9)
+    assert linear_error(PATCHES) == pytest.approx(norm.cdf(-1 / log(1000)), abs=1e-12)
+
+
+def test_gradients_by_b_and_more_filters_only_help():
+    w = filters(8)
+    first = best_error(threshold_at_signal(PATCHES, w[:4]))
+    assert best_error(threshold_at_signal(PATCHES, w)) < first
+    assert best_error(replace(threshold_at_signal(PATCHES, w[:4]), biased=True)) < first
+    assert best_error(open_and_closed(threshold_at_signal(PATCHES, w))) < best_error(
+        threshold_at_signal(PATCHES, w)
+    )
+
+
+def test_no_other_weights_are_better():
+    kernel = threshold_at_signal(PATCHES, filters(4))
+    best, spread = best_weights(kernel), covariance(kernel)
+
+    def ratio(weights):
+        return kernel.signal @ weights / np.sqrt(weights @ spread @ weights)
+
+    assert norm.sf(ratio(best)) == pytest.approx(best_error(kernel), abs=1e-9)
+    random = np.random.default_rng(0)
+    nudges = best + 0.1 * np.linalg.norm(best) / np.sqrt(len(best)) * random.normal(size=(50, len(best)))
+    assert max(ratio(nudge) for nudge in nudges) < ratio(best)
+
+
+def test_closing_gates_is_the_best_of_all_choices():
+    kernel = threshold_at_signal(PATCHES, filters(4))
+    found = open_and_closed(kernel)
+    every = [np.array([int(bit) for bit in f"{code:04b}"], float) for code in range(1, 16)]
+    errors = [best_error(TangentKernel(PATCHES, kernel.filters, kernel.thresholds, gates)) for gates in every]
+    assert best_error(found) == pytest.approx(min(errors), abs=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+@pytest.mark.parametrize("biased", [False, True])
+def test_held_out_images_agree_with_moments(m, biased):
+    kernel = replace(threshold_at_signal(PATCHES, filters(m)), biased=biased)
+    found = held_out_error(kernel, 1000, generator_for("tangent test images", m))
+    assert abs(found.mean - best_error(kernel)) < 4 * found.standard_error + 0.005
+    assert found.standard_error < 0.01
+
+
+def test_a_kernel_is_factored_only_once(monkeypatch):
+    made, kernel = [], threshold_at_signal(PATCHES, filters(3))
+    monkeypatch.setattr(tangent, "cho_factor", lambda sigma: made.append(0) or cho_factor(sigma))
+    for function in (best_error, best_weights, open_and_closed):
+        function(kernel)
+    held_out_error(kernel, 2, generator_for("tangent test", 0))
+    assert len(made) == 1
+
+
+def test_recorded_shares_and_rows():
+    shares = [good_start_probability(log(k)) for k in (1e3, 1e4, 1e6, 1e11)]
+    assert shares == pytest.approx([0.0091, 0.0068, 0.0032, 0.00095], rel=0.01)
+    assert good_start_probability(log(1000), finite=True) == pytest.approx(0.00569, abs=1e-5)
+    assert rows_for_theorem() == pytest.approx(5.2e10, rel=0.01)
+    assert rows_for_linear_error(0.49) == pytest.approx(2.11e17, rel=0.01)
+    assert good_start_probability(log(1000), 0.3, finite=True) == pytest.approx(0.0646, abs=1e-4)
+
 
 # Truncated Gaussians: an independent library, integration, and the printed forms where they are wrong.
 
 
 @pytest.mark.parametrize("b", [-4.0, -0.5, 0.0, 0.7, 3.0])
 def test_moments_are_those_of_a_truncated_gaussian(b):
-    law, found = truncnorm(-b, np.inf), moments(b)
-    assert found.mean == pytest.approx(law.mean(), rel=1e-8)
-    assert found.variance == pytest.approx(law.var(), rel=1e-6)
-    assert found.second == pytest.approx(found.variance + found.mean**2, rel=1e-10)
+    law, ours = truncnorm(-b, np.inf), proofs.moments(b)
+    assert ours.mean == pytest.approx(law.mean(), rel=1e-8)
+    assert ours.variance == pytest.approx(law.var(), rel=1e-6)
+    assert ours.second == pytest.approx(ours.variance + ours.mean**2, rel=1e-10)
 
 
 @pytest.mark.parametrize(("z", "c", "v"), [(1.0, 0.3, 1.2), (-2.0, 1.0, 0.05)])
 def test_the_projection_is_the_conditional_mean(z, c, v):
-    along, across = projected_by_integration(z, c, v), projected_by_integration(z, v, c)
+    along, across = proofs.projected_by_integration(z, c, v), proofs.projected_by_integration(z, v, c)
     assert along == pytest.approx(z * c**2 / (c**2 + v**2), abs=1e-12)
     assert along + across == pytest.approx(z)
 
 
 def test_mills_ratio_lies_between_its_bounds_and_they_are_close():
-    low, ratio, high = mills_bounds(np.linspace(0, 30, 301))
+    low, ratio, high = proofs.mills_bounds(np.linspace(0, 30, 301))
     assert (low <= ratio).all()
     assert (ratio <= high).all()
     assert (high / low).max() < 1.5
@@ -78,20 +195,20 @@ def test_moments_after_the_threshold_by_integration(b, cut):
 
     def mean(power):
         def integrand(z):
-            own = abs(soft_threshold(s * z, b))
-            return own**power * (own <= cut) * norm.pdf(z)
+            size = abs(soft_threshold(s * z, b))
+            return size**power * (size <= cut) * norm.pdf(z)
 
         return 2 * sum(quad(integrand, *ends)[0] for ends in pairwise(corners))
 
     expected = [mean(power) / mean(0) for power in (1, 2)]
-    np.testing.assert_allclose(soft_moments(b, s, cut), expected, rtol=1e-6)
+    np.testing.assert_allclose(proofs.soft_moments(b, s, cut), expected, rtol=1e-6)
 
 
-def test_the_noise_share_is_never_above_its_top():
+def test_the_noise_bound_is_below_its_maximum():
     alphas = np.linspace(0, 9, 1000)
-    top = noise_share(1 / sqrt(3))
-    assert noise_share(alphas).max() <= top == pytest.approx(0.574, abs=1e-3)
-    assert (norm.sf(alphas) / 2 <= noise_share(alphas)).all()
+    top = proofs.noise_bound(1 / sqrt(3))
+    assert proofs.noise_bound(alphas).max() <= top == pytest.approx(0.574, abs=1e-3)
+    assert (norm.sf(alphas) / 2 <= proofs.noise_bound(alphas)).all()
 
 
 # Small balls: enumeration, the counter-example to one reading, and slabs by simulation.
@@ -101,13 +218,13 @@ def test_masses_are_counted_over_all_signs():
     weights = np.array([1.0, 2.5, 1.2])
     sums = np.array([np.dot(signs, weights) for signs in product((-1, 1), repeat=3)])
     most = max(((sums >= low) & (sums <= low + 3.0)).mean() for low in sums)
-    assert largest_mass(weights, 1.5) == most
+    assert proofs.largest_mass(weights, 1.5) == most
 
 
 def test_a_closed_interval_of_length_two_refutes_one_reading():
-    assert largest_mass(np.ones(3), 1.0) == 0.75
-    assert leading_bound(3, 1) == pytest.approx(0.4607, abs=1e-4)
-    assert leading_bound(3, 2) > 0.75
+    assert proofs.largest_mass(np.ones(3), 1.0) == 0.75
+    assert proofs.leading_bound(3, 1) == pytest.approx(0.4607, abs=1e-4)
+    assert proofs.leading_bound(3, 2) > 0.75
 
 
 @pytest.mark.parametrize("half", [0.0, 0.4, 1.0, 1.5, 2.0])
@@ -115,17 +232,17 @@ def test_the_other_reading_holds_without_its_small_term(half):
     random, s = np.random.default_rng(0), int(half) + 1
     for n in range(1, 11):
         for weights in (np.ones(n), 1 + random.exponential(0.5, n)):
-            assert largest_mass(weights, half) <= erdos_bound(n, s) + 1e-12
-        assert erdos_bound(n, s) <= leading_bound(n, s)
-    assert largest_mass(np.ones(10), half) == pytest.approx(erdos_bound(10, s))
+            assert proofs.largest_mass(weights, half) <= proofs.erdos_bound(n, s) + 1e-12
+        assert proofs.erdos_bound(n, s) <= proofs.leading_bound(n, s)
+    assert proofs.largest_mass(np.ones(10), half) == pytest.approx(proofs.erdos_bound(10, s))
 
 
 def test_slabs_by_simulation_and_independence():
     x, z = np.random.default_rng(1).normal(size=(2, 200_000))
-    found, apart = joint_slabs(0.5, 1.0, 0.6), joint_slabs(0.5, 1.0, 0.0)
-    share = ((abs(x) >= 0.5) & (abs(0.6 * x + 0.8 * z) >= 1.0)).mean()
-    assert abs(share - found) < 4 * np.sqrt(found / 200_000)
-    assert found > apart == pytest.approx(4 * norm.sf(0.5) * norm.sf(1.0))
+    joint, independent = proofs.joint_slabs(0.5, 1.0, 0.6), proofs.joint_slabs(0.5, 1.0, 0.0)
+    sampled = ((abs(x) >= 0.5) & (abs(0.6 * x + 0.8 * z) >= 1.0)).mean()
+    assert abs(sampled - joint) < 4 * np.sqrt(joint / 200_000)
+    assert joint > independent == pytest.approx(4 * norm.sf(0.5) * norm.sf(1.0))
 
 
 # Both sides of Lemma B.12, against one filter's closed form and a count by hand.
@@ -138,9 +255,9 @@ def kernel(overlap):
 
 
 @pytest.mark.parametrize("overlap", [0.2, 1.0, 2.0])
-def test_one_filter_in_closed_form(overlap):
-    own, x = kernel(overlap), np.random.default_rng(0).standard_normal((200_000, 2))
-    found = both_sides(own, own.filters, x)
+def test_both_sides_for_one_filter(overlap):
+    one, x = kernel(overlap), np.random.default_rng(0).standard_normal((200_000, 2))
+    found = proofs.both_sides(one, one.filters, x)
     assert found["same"] == pytest.approx(2 * norm.sf(overlap), abs=5e-3)
     assert norm.cdf(found["strength"]) - norm.cdf(-found["strength"]) == pytest.approx(found["same"] / 2)
     # W along the filter: g(ε) is at least D where the gate is open, and Cσ g(w*) is far below
@@ -152,15 +269,15 @@ def test_shares_are_counted_row_by_row():
         kernel(1.0), filters=np.eye(2), thresholds=np.array([1.0, 0.5]), sees_signal=np.array([1.0, 0.0])
     )
     x = np.array([[2.0, 0.1], [2.0, 1.0], [0.1, 0.1], [-1.5, 0.2]])  # open: the first, both, none, the first
-    found = both_sides(two, np.array([[1.0, 0.0], [-2.0, 0.0]]), x)
+    found = proofs.both_sides(two, np.array([[1.0, 0.0], [-2.0, 0.0]]), x)
     assert found["same"] == 0.5
     assert found["strength"] == pytest.approx(norm.ppf(0.625))
     assert found["heard"] == 0.75  # 2, 2 - 4, 0 and -1.5 beside 0.32
 
 
 def test_every_set_of_gates_is_tried_and_q_falls_with_the_filters():
-    found = several_filters(0)
-    assert len(found) == sum(2 * STARTS * (2**m - 1) for m in FILTERS)
+    found = proofs.several_filters(0)
+    assert len(found) == sum(2 * proofs.STARTS * (2**m - 1) for m in proofs.FILTERS)
     assert (found.same / 2 <= found.heard).all()
     assert found.groupby("filters").same.median().is_monotonic_decreasing
 
@@ -178,7 +295,7 @@ def test_a_state_by_simulation(b):
     f = s.sum(1) + soft_threshold(c, b)
     kept = (z >= -b).astype(float) + (z <= b)
     parts = -(a * kept).sum(1) / (1 + np.exp(f)) / c / log(k) ** 2  # of y = 1; of y = -1 it is the same
-    found = at_state(k, Filter(c, v, b))
+    found = proofs.at_state(k, Filter(c, v, b))
     assert abs(parts.mean() - found["noise"]) < 4 * parts.std() / sqrt(count)
     assert abs((abs(s.sum(1)) <= c + b + 10).mean() - found["within"]) < 4 * sqrt(0.25 / count)
     assert abs(s).mean() / s.std() == pytest.approx(found["width"], rel=0.01)
@@ -186,7 +303,7 @@ def test_a_state_by_simulation(b):
 
 
 def test_bounds_hold_at_every_state_and_ours_is_nearly_reached():
-    found = states()
+    found = proofs.states()
     assert (found.noise >= 0).all()
     assert (found.noise <= found.ours + 1e-12).all()
     assert (found.noise / found.ours).max() > 0.99
@@ -197,7 +314,7 @@ def test_bounds_hold_at_every_state_and_ours_is_nearly_reached():
 
 
 def test_counter_examples_are_recorded():
-    found = counter_examples().set_index("of")
+    found = proofs.counter_examples().set_index("of")
     dead = found.loc["lemB5"]
     assert (dead.alpha, 2 * sqrt(log(1000))) == pytest.approx((5.493, 5.257), abs=1e-3)
     assert 1 - dead.error == pytest.approx(1.97e-5, rel=0.01)
@@ -219,41 +336,43 @@ def test_counter_examples_are_recorded():
     ("k", "by_b"), [(1000, -0.389), (2000, -0.262), (5000, -0.079), (10_000, 0.096), (100_000, 1.167)]
 )
 def test_recorded_gradients_by_b_at_an_error_of_one_in_a_hundred(k, by_b):
-    assert at_error(k)["by_b_1"] == pytest.approx(by_b, abs=1e-3)
+    assert proofs.at_error(k)["by_b_1"] == pytest.approx(by_b, abs=1e-3)
 
 
 def test_where_the_lemmas_begin():
-    found = turns()
-    proofs = found[~found.exact].decades.round(2).tolist()
-    assert proofs == pytest.approx([3.2, 9.2, 70.8, 19.3, 44.86], abs=0.05)
-    assert found.decades[found.step == "∇_b > 0 at c = 1/log⁴k"].item() == pytest.approx(17.515, abs=1e-3)
-    assert least_rows() == 788
-    assert exp(bias_turn(1.0)) == pytest.approx(6987, rel=1e-3)
-    assert error_where_bias_turns(1000) == pytest.approx(0.1468, abs=1e-4)
-    assert accuracy(Patches(1000), Filter(1.0, 0.0, -error_ratio(Patches(1000)))) == pytest.approx(0.99)
+    turns = proofs.turns()
+    steps = turns[~turns.exact].decades.round(2).tolist()
+    assert steps == pytest.approx([3.2, 9.2, 70.8, 19.3, 44.86], abs=0.05)
+    assert turns.decades[turns.step == "∇_b > 0 at c = 1/log⁴k"].item() == pytest.approx(17.515, abs=1e-3)
+    assert proofs.least_rows() == 788
+    assert exp(proofs.bias_turn(1.0)) == pytest.approx(6987, rel=1e-3)
+    assert proofs.error_where_bias_turns(1000) == pytest.approx(0.1468, abs=1e-4)
+    assert threshold_error(PATCHES, proofs.error_ratio(PATCHES)) == pytest.approx(0.01)
 
 
 def test_the_loss_is_one_at_the_bound_on_c():
-    c, ratio = loss_bound_on_c(1000), error_ratio(Patches(1000))
+    c, ratio = proofs.loss_bound_on_c(1000), proofs.error_ratio(Patches(1000))
     assert c == pytest.approx(1358, abs=1)
     assert population(Patches(1000), Filter(c, 0.0, -ratio * c)).loss == pytest.approx(1, abs=1e-3)
 
 
 def test_forms_for_large_k_are_limits_of_exact_ones():
-    exact = at_error(10**6)
-    assert gaussian_alpha(log(1e6)) == pytest.approx(exact["alpha"], abs=1e-3)
-    assert small_signal_gradient(log(1e6), 0.03) == pytest.approx(exact["by_b_0.03"], abs=0.01)
-    assert small_signal_gradient(log(1e6), log(1e6) ** -4) == pytest.approx(exact["by_b_lowest"], abs=1e-4)
+    exact = proofs.at_error(10**6)
+    assert proofs.gaussian_alpha(log(1e6)) == pytest.approx(exact["alpha"], abs=1e-3)
+    assert proofs.small_signal_gradient(log(1e6), 0.03) == pytest.approx(exact["by_b_0.03"], abs=0.01)
+    assert proofs.small_signal_gradient(log(1e6), log(1e6) ** -4) == pytest.approx(
+        exact["by_b_lowest"], abs=1e-4
+    )
 
 
 def test_maxima_and_starts_by_their_definition():
     tail = norm.sf(2 * sqrt(log(10)))
     expected = 10 * (1 - (1 - tail) ** 10), 5 * (1 - (1 - 2 * tail) ** 10)
-    assert maximum_excess(10) == pytest.approx(expected)
-    assert log_start_excess(5, 3) == pytest.approx(log(chi2.sf(15, 3) / (6 * exp(-2.5))))
+    assert proofs.maximum_excess(10) == pytest.approx(expected)
+    assert proofs.log_start_excess(5, 3) == pytest.approx(log(chi2.sf(15, 3) / (6 * exp(-2.5))))
     entries = 500 * 1000 * 10 * 2 * norm.sf(1 / Patches(1000).sigma)
-    assert exp(log_large_entries(log(1000))) == pytest.approx(entries)
+    assert exp(proofs.log_large_entries(log(1000))) == pytest.approx(entries)
 
 
 def test_every_part_has_its_key():
-    assert len({proof_table(part).key for part in PARTS}) == len(PARTS)
+    assert len({proof_table(part).key for part in proofs.PARTS}) == len(proofs.PARTS)

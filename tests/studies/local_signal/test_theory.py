@@ -1,4 +1,4 @@
-"""Patches, soft thresholds, sums of rows, the population, flows, thinned networks."""
+"""Data, soft thresholds, sums of rows, population quantities, flows and stochastic descent."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,6 @@ from sameloss.studies.local_signal.theory import (
     descend,
     dies,
     filter_each,
-    first_filter,
     flow,
     gradient,
     in_population,
@@ -24,7 +23,6 @@ from sameloss.studies.local_signal.theory import (
     one_filter,
     population,
     row_sum,
-    sgd,
     slopes,
     soft_threshold,
 )
@@ -102,7 +100,7 @@ def test_one_rows_characteristic_function_is_its_integral(s, b):
     def integrand(z, frequency):
         return np.cos(frequency * soft_threshold(s * z, b)) * norm.pdf(z)
 
-    expected = [quad(integrand, -12, 12, args=(own,), points=corners, limit=400)[0] for own in u]
+    expected = [quad(integrand, -12, 12, args=(w,), points=corners, limit=400)[0] for w in u]
     np.testing.assert_allclose(1 + RowSum(1, s, b).transforms(u)[0], expected, atol=1e-9)
 
 
@@ -120,15 +118,15 @@ def test_its_derivatives_are_those_of_differences(s, b):
 
 def test_powers_keep_their_precision_where_few_rows_survive():
     row = RowSum(10, 1.0, -9.0)
-    less_one, _, _ = row.transforms(np.array([1.0]))
-    assert row.power_less_one(less_one, 10)[0] == pytest.approx(10 * less_one[0], rel=1e-12)
-    assert -1e-16 < less_one[0] < 0
+    psi_minus_one, _, _ = row.transforms(np.array([1.0]))
+    assert row.power_minus_one(psi_minus_one, 10)[0] == pytest.approx(10 * psi_minus_one[0], rel=1e-12)
+    assert -1e-16 < psi_minus_one[0] < 0
 
 
-def test_shares_of_rows_that_survive():
-    own = RowSum(3, 0.5, -1.0)
-    assert own.surviving == pytest.approx(2 * norm.sf(2.0))
-    assert own.atom == pytest.approx((1 - 2 * norm.sf(2.0)) ** 3)
+def test_survival_probabilities():
+    noise = RowSum(3, 0.5, -1.0)
+    assert noise.surviving == pytest.approx(2 * norm.sf(2.0))
+    assert noise.atom == pytest.approx((1 - 2 * norm.sf(2.0)) ** 3)
     assert (RowSum(3, 0.5, 0.0).surviving, RowSum(3, 0.5, 0.2).atom) == (1.0, 0.0)
 
 
@@ -147,14 +145,14 @@ def test_shares_are_those_of_drawn_images(each):
     if each:
         rows = Patches(3 * 300)
         ratio, expected = best_threshold(Patches(900, patches.sigma / rows.sigma))
-        answers, own = soft_threshold(x, -ratio).sum((1, 2)), filter_each(patches, FEATURES)
+        output, ours = soft_threshold(x, -ratio).sum((1, 2)), filter_each(patches, FEATURES)
     else:
         ratio, expected = best_threshold(Patches(300, 0.7 * np.sqrt(FEATURES)))
         w = np.ones(FEATURES) / np.sqrt(FEATURES)
-        answers, own = soft_threshold(x @ w, -ratio / np.sqrt(FEATURES)).sum(1), one_filter(patches, FEATURES)
-    right = (answers * y > 0).mean()
+        output, ours = soft_threshold(x @ w, -ratio / np.sqrt(FEATURES)).sum(1), one_filter(patches, FEATURES)
+    right = (output * y > 0).mean()
     assert abs(right - expected) < 4 * np.sqrt(right * (1 - right) / IMAGES)
-    assert own == pytest.approx(expected) if each else own >= expected - 1e-12
+    assert ours == pytest.approx(expected) if each else ours >= expected - 1e-12
 
 
 def test_one_filter_may_leave_features_out():
@@ -188,22 +186,22 @@ def test_it_is_the_mean_over_images(k, c, v, b):
     x, y = patches.draw(np.array([1.0, 0.0]), count, np.random.default_rng(100 + k))
     f = soft_threshold(x @ np.array([c, v]), b).sum(1)
     losses, right = np.logaddexp(0, -y * f), y * f > 0
-    own = Filter(c, v, b)
-    assert abs(losses.mean() - population(patches, own).loss) < 4 * losses.std() / np.sqrt(count)
-    assert abs(right.mean() - accuracy(patches, own)) < 4 * np.sqrt(0.25 / count)
+    w = Filter(c, v, b)
+    assert abs(losses.mean() - population(patches, w).loss) < 4 * losses.std() / np.sqrt(count)
+    assert abs(right.mean() - accuracy(patches, w)) < 4 * np.sqrt(0.25 / count)
 
 
 @pytest.mark.parametrize(("k", "c", "v", "b"), CASES_POPULATION)
 def test_gradients_are_the_losses_differences(k, c, v, b):
     patches, step = Patches(k), 1e-4
-    found = population(patches, Filter(c, v, b))
-    for at, own in enumerate((found.by_c, found.by_v, found.by_b)):
+    _, *gradient = population(patches, Filter(c, v, b))
+    for at, derivative in enumerate(gradient):
         sides = []
         for sign in (1, -1):
             parts = [c, v, b]
             parts[at] += sign * step
             sides.append(population(patches, Filter(*parts)).loss)
-        assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(own, abs=2e-5)
+        assert (sides[0] - sides[1]) / (2 * step) == pytest.approx(derivative, abs=2e-5)
 
 
 @pytest.mark.parametrize("k", [2, 100, 10**5, 10**8])
@@ -237,7 +235,7 @@ def test_no_answer_is_no_right_answer():
 
 def test_it_does_not_depend_on_the_sign_of_the_signals_part():
     filters = [Filter(sign * 0.4, 0.1, -0.1) for sign in (1, -1)]
-    up, down = (accuracy(Patches(30), own) for own in filters)
+    up, down = (accuracy(Patches(30), w) for w in filters)
     assert up + down == pytest.approx(1 - row_sum(Patches(30), filters[0]).atom, abs=1e-9)
 
 
@@ -336,7 +334,7 @@ def test_the_test_would_notice_a_wrong_threshold():
 def test_its_mean_is_the_exact_gradient(b):
     w, random = np.array([0.4, 0.3, 0.0]), np.random.default_rng(1)
     steps = [gradient(PATCHES, w, b, 50, random) for _ in range(800)]
-    by_w, by_b = np.array([w for w, _ in steps]), np.array([own for _, own in steps])
+    by_w, by_b = np.array([w for w, _ in steps]), np.array([b for _, b in steps])
     exact = population(PATCHES, in_population(w, b))
     for values, expected in ((by_w[:, 0], exact.by_c), (by_w[:, 1], exact.by_v), (by_b, exact.by_b)):
         assert abs(values.mean() - expected) < 4 * values.std() / np.sqrt(len(values))
@@ -350,21 +348,8 @@ def test_sums_over_rows_have_the_moments_of_whole_rows(b):
     slope = (z >= -b).astype(float) + (z <= b)
     by_b = (z >= -b).astype(float) - (z <= b)
     whole = [rows.sum(1) for rows in (soft_threshold(z, b), slope * z, slope**2, by_b)]
-    for own, values in zip(found, whole, strict=True):
+    for ours, values in zip(found, whole, strict=True):
         for power in (1, 2):
-            apart = (own**power).mean() - (values**power).mean()
-            assert abs(apart) < 5 * np.hypot((own**power).std(), (values**power).std()) / np.sqrt(batch)
+            gap = (ours**power).mean() - (values**power).mean()
+            assert abs(gap) < 5 * np.hypot((ours**power).std(), (values**power).std()) / np.sqrt(batch)
     assert np.corrcoef(*found[:2])[0, 1] == pytest.approx(np.corrcoef(*whole[:2])[0, 1], abs=0.01)
-
-
-def test_looks_are_those_of_one_training():
-    tables = []
-    for looks in ([3, 8], [8]):
-        w = first_filter(4, 0.1, np.random.default_rng(5))
-        tables.append(sgd(PATCHES, w, 0.3, 5, np.array(looks), np.random.default_rng(6)))
-    assert tables[0].iloc[1].to_dict() == tables[1].iloc[0].to_dict()
-    assert tables[0].step.tolist() == [3, 8]
-
-
-def test_a_start_has_its_length():
-    assert np.linalg.norm(first_filter(10, 1e-6, np.random.default_rng(0))) == pytest.approx(1e-6)

@@ -74,10 +74,10 @@ def test_the_thesis_own_numbers():
         + rows("NTK", [(0.899, 0.873, 0.769)])
         + rows("chance", [(0.6,) * 3])
     )
-    found = ImageResults(pd.DataFrame(table), pd.DataFrame(), pd.DataFrame())
-    kept = [found.kept(of, "random place")[0] for of in ("WRN", "NTK")]
+    results = ImageResults(pd.DataFrame(table), pd.DataFrame(), pd.DataFrame())
+    kept = [results.kept(of, "random place")[0] for of in ("WRN", "NTK")]
     assert kept == pytest.approx([96.83, 85.54], abs=0.005)
-    above = [found.kept(of, "random place", above_chance=True)[0] for of in ("WRN", "NTK")]
+    above = [results.kept(of, "random place", above_chance=True)[0] for of in ("WRN", "NTK")]
     assert above == pytest.approx([91.4, 56.5], abs=0.05)
 
 
@@ -161,8 +161,8 @@ def planted(ends, lazy=(0.94, 0.77), active=(0.5, 0.4), theirs=None, above=(0.2,
     return ImageResults(pd.DataFrame(rows), scales, widths, theirs)
 
 
-def verdicts(found):
-    return verdict_table(TOPICS, (found)).set_index("id").verdict
+def verdicts(results):
+    return verdict_table(TOPICS, (results)).set_index("id").verdict
 
 
 def test_every_claim_is_confirmed_where_the_thesis_is_right():
@@ -198,20 +198,20 @@ def test_every_claim_is_contradicted_where_the_kernel_is_the_better_one():
 def test_a_linearised_network_stands_for_the_kernel():
     ends = {("linearised" if of == "NTK, GCV" else of): own for of, own in THESIS.items()}
     del ends["NTK, best λ"]
-    found = planted(ends, theirs=GAUSSIAN)
-    table = verdicts(replace(found, lazy=found.lazy[:0]))
+    results = planted(ends, theirs=GAUSSIAN)
+    table = verdicts(replace(results, lazy=results.lazy[:0]))
     assert table["img-kept"] == "direction confirmed"
     assert table["img-own-ntk"] == "reproduced"
     assert table["img-kept-best"] == "not testable here"
 
 
 def test_without_lazy_training_and_other_sizes_nothing_is_said_of_them():
-    found = planted(THESIS)
+    results = planted(THESIS)
     one = replace(
-        found,
-        table=found.table[found.table["size"] == "8-on-16"],
-        lazy=found.lazy[:0],
-        widths=found.widths[:0],
+        results,
+        table=results.table[results.table["size"] == "8-on-16"],
+        lazy=results.lazy[:0],
+        widths=results.widths[:0],
     )
     table = verdicts(one)
     assert (

@@ -18,9 +18,10 @@ from sameloss.studies.local_signal_images.experiment import (
     AMONG_ANIMALS,
     GAUSSIAN,
     PRESETS,
-    ImageComparison,
     KernelFit,
-    LazyTraining,
+    image_comparison,
+    lazy_training,
+    set_up,
 )
 from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.theory import (
@@ -35,13 +36,13 @@ from sameloss.studies.local_signal_images.theory import (
     tangent_kernel,
 )
 
-# Settings: what a reader may ask, and what is refused.
+# Configuration.
 
 LAPTOP, LONG, PAPER = (PRESETS[name] for name in ("laptop", "laptop-long", "paper"))
 
 
-def asked(tmp_path, **given):
-    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **given}).config
+def configured(tmp_path, **parameters):
+    return STUDY.open("ii3_images", {"preset": "smoke", "artifacts": str(tmp_path), **parameters}).config
 
 
 def test_the_paper_is_the_thesis():
@@ -82,7 +83,7 @@ def test_lazy_training_and_other_widths_have_the_samples_that_are_compared():
     for run in (narrow, half):
         assert replace(run, network=own.network, kernel=own.kernel) == own
         assert not run.kernel.trained
-    assert replace(lazy, descent=own.descent, scales=()) == LazyTraining(
+    assert replace(lazy, descent=own.descent, scales=()) == lazy_training(
         own.source, own.scene, own.network, own.descent, own.examples, own.seed, ()
     )
     assert lazy.descent == LogisticDescent(0.2, 64, 500, "SGD")
@@ -90,51 +91,51 @@ def test_lazy_training_and_other_widths_have_the_samples_that_are_compared():
 
 
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
-    found = asked(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
-    assert found.noises == (0.0, 0.5, 1.0, 2.0)
-    lazy, width = (found.runs()[name][0] for name in ("lazy", "widths"))
+    config = configured(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
+    assert config.noises == (0.0, 0.5, 1.0, 2.0)
+    lazy, width = (config.runs()[name][0] for name in ("lazy", "widths"))
     assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr) == (1.0, 7, 0.2)
-    assert (found.descent.steps, found.descent.lr, found.examples) == (7, 0.01, 50)
-    assert found.placements == ("fixed corner", "random place", "random corner")
-    assert lazy.scene in found.scenes
+    assert (config.descent.steps, config.descent.lr, config.examples) == (7, 0.01, 50)
+    assert config.placements == ("fixed corner", "random place", "random corner")
+    assert lazy.scene in config.scenes
     assert lazy.scene == width.scene
 
 
 def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
     monkeypatch.setattr(ImageSource, "known", lambda self: replace(self, content="known"))
-    found = asked(tmp_path, data="images", backgrounds="plants")
-    assert (found.source.name, found.source.halves, found.source.content) == ("images", True, "known")
-    assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in found.scenes)
-    assert (found.theirs, found.noises) == (None, (0.0, 0.25, 0.5, 0.75, 1.0))
-    assert asked(tmp_path, backgrounds="plants", noise=2).noises == (0.0, 0.5, 1.0, 2.0)
+    config = configured(tmp_path, data="images", backgrounds="plants")
+    assert (config.source.name, config.source.halves, config.source.content) == ("images", True, "known")
+    assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in config.scenes)
+    assert (config.theirs, config.noises) == (None, (0.0, 0.25, 0.5, 0.75, 1.0))
+    assert configured(tmp_path, backgrounds="plants", noise=2).noises == (0.0, 0.5, 1.0, 2.0)
 
 
 def test_every_class_may_be_told_apart(tmp_path):
-    found = asked(tmp_path, classes="all", steps=7)
-    assert not found.source.halves
-    assert (found.kernel, found.scales, found.narrower) == (None, (), ())
-    assert (found.linear.lr, found.linear.steps) == (1e-3, 7)
-    assert asked(tmp_path, classes="halves").scenes == asked(tmp_path).scenes
-    ten = asked(tmp_path, preset="paper", classes="all", max_hours=1000)
+    config = configured(tmp_path, classes="all", steps=7)
+    assert not config.source.halves
+    assert (config.kernel, config.scales, config.narrower) == (None, (), ())
+    assert (config.linear.lr, config.linear.steps) == (1e-3, 7)
+    assert configured(tmp_path, classes="halves").scenes == configured(tmp_path).scenes
+    ten = configured(tmp_path, preset="paper", classes="all", max_hours=1000)
     assert (ten.source.second, ten.theirs, ten.linear) == (None, None, PAPER.linear)
 
 
 def test_vehicles_are_among_animals(tmp_path):
-    found = asked(tmp_path, preset="paper", classes="vehicles", max_hours=1000)
-    assert found.theirs == AMONG_ANIMALS
-    assert {scene.placement for scene in found.scenes} == {AMONG_ANIMALS.placement}
-    assert [scene.noise for scene in found.scenes] == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert {(scene.tiles, scene.side, scene.shrunk) for scene in found.scenes} == {(2, 32, 2)}
-    source, animals = found.source, found.pictures
+    config = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000)
+    assert config.theirs == AMONG_ANIMALS
+    assert {scene.placement for scene in config.scenes} == {AMONG_ANIMALS.placement}
+    assert [scene.noise for scene in config.scenes] == [0.0, 0.25, 0.5, 0.75, 1.0]
+    assert {(scene.tiles, scene.side, scene.shrunk) for scene in config.scenes} == {(2, 32, 2)}
+    source, animals = config.source, config.pictures
     assert not set(source.only) & set(animals.only)
     assert sorted(source.only + animals.only) == list(range(10))
-    assert (found.descent.steps, found.examples) == (200 * 20_000 // 128, 20_000)
+    assert (config.descent.steps, config.examples) == (200 * 20_000 // 128, 20_000)
     own = {"placement": "fixed corner", "noise": 2, "examples": 50, "steps": 7}
-    other = asked(tmp_path, preset="paper", classes="vehicles", max_hours=1000, **own)
+    other = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000, **own)
     assert (other.placements[0], other.noises[-1], other.examples) == ("fixed corner", 2, 50)
     assert (other.descent.steps, other.theirs) == (7, None)
     with pytest.raises(ParameterError, match=r"images of CIFAR-10: choose the preset gpu or paper, and no"):
-        asked(tmp_path, classes="vehicles")
+        configured(tmp_path, classes="vehicles")
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,16 @@ def test_what_cannot_be_is_one_sentence_of_settings(tmp_path, given, message, mo
     assert "\n" not in str(caught.value)
 
 
-# Runs: a network, its kernel and its linearisation on one sample; a network in lazy training.
+def test_images_fit_on_their_backgrounds_and_there_are_enough():
+    with pytest.raises(
+        ParameterError, match="An image of 8 pixels a side does not fit on a background of 7; choose"
+    ):
+        replace(LAPTOP, sizes=((1, 16), (1, 7)))
+    with pytest.raises(ParameterError, match="There are 80 images to train on; 500 were asked for"):
+        replace(LAPTOP, source=replace(LAPTOP.source, pool=80))
+
+
+# Runs.
 
 ABOUT = {
     "source": ImageSource(pool=80, tested=50, halves=True),
@@ -176,18 +186,22 @@ ABOUT = {
 
 def comparison(**changes):
     given = {"kernel": KernelFit((0.01, 1.0)), "linear": LogisticDescent(0.001, 16, 4, "SGD")}
-    return ImageComparison(**ABOUT | given | changes)
+    return image_comparison(**ABOUT | given | changes)
 
 
 def lazy(**changes):
-    return LazyTraining(
+    return lazy_training(
         **ABOUT | {"descent": LogisticDescent(0.05, 16, 40, "SGD"), "scales": (1.0, 1e4)} | changes
     )
 
 
+def begun(run):
+    return set_up(run.source, run.scene, run.network, run.examples, run.seed)
+
+
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"))
+def store(shared):
+    return Store(shared / "images")
 
 
 @pytest.fixture(scope="module")
@@ -209,13 +223,12 @@ def test_everything_is_measured_once(table):
 
 
 def test_the_kernel_is_that_of_the_first_parameters(table):
-    run = comparison()
-    sample, model, start = run.begin()
-    x = torch.cat([sample.x, sample.tested])
+    sample, model, start = begun(comparison())
+    x = torch.cat([sample.x, sample.x_test])
     kernel = tangent_kernel(model, start, x, 60, 7)
     fitted = fits(kernel, functional_call(model, start, (x,)), sample.y, (0.01, 1.0))
     own = min(fitted, key=lambda fit: fit.score)
-    assert table["accuracy", "NTK, GCV"] == pytest.approx(accuracy(own.outputs, sample.answers))
+    assert table["accuracy", "NTK, GCV"] == pytest.approx(accuracy(own.outputs, sample.y_test))
     assert table["ridge", "NTK, GCV"] == pytest.approx(own.ridge)
 
 
@@ -243,13 +256,13 @@ def every_class(**changes):
 
 
 def test_ten_classes_have_a_logit_each(store):
-    found = store.get(every_class()).set_index(["measure", "of"]).value
-    network, linear, chance = (found["accuracy", of] for of in ("network", "linearised", "chance"))
+    results = store.get(every_class()).set_index(["measure", "of"]).value
+    network, linear, chance = (results["accuracy", of] for of in ("network", "linearised", "chance"))
     assert chance < 0.2
     assert network > 3 * chance
     assert linear > 2 * chance
-    _, model, start = every_class(network=comparison().network).begin()
-    _, _, single = comparison().begin()
+    _, model, start = begun(every_class(network=comparison().network))
+    _, _, single = begun(comparison())
     assert model[-1].out_features == 10
     assert all(start[name].equal(own) for name, own in single.items() if own.ndim == 4)
 
@@ -260,9 +273,9 @@ def test_a_seed_has_a_result_of_its_own(store, table):
 
 
 def test_lazy_training_hardly_moves_and_ends_as_the_linearised_network(store):
-    found = store.get(lazy()).set_index("scale")
-    assert found.moved[1e4] < 1e-3 * found.moved[1.0]
-    assert found.accuracy[1e4] == pytest.approx(found.limit[1e4], abs=0.05)
+    results = store.get(lazy()).set_index("scale")
+    assert results.moved[1e4] < 1e-3 * results.moved[1.0]
+    assert results.accuracy[1e4] == pytest.approx(results.limit[1e4], abs=0.05)
 
 
 def test_more_is_more_effort():
@@ -274,25 +287,13 @@ def test_more_is_more_effort():
     assert lazy().effort > lazy(scales=(1.0,)).effort > 0
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: comparison(scene=Scene("random place", 7, 0.5)), "does not fit on a background of 7"),
-        (lambda: comparison(examples=81), "There are 80 images to train on; 81 were asked for"),
-    ],
-)
-def test_what_cannot_be_is_one_sentence_of_runs(make, message):
-    with pytest.raises(ParameterError, match=message):
-        make()
-
-
-# The page: its runs, its tables side by side, its verdicts, and what it shows.
+# The page.
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
+def page(shared):
     """The page at the smoke preset, its network smaller still."""
-    artifacts = str(tmp_path_factory.mktemp("images"))
+    artifacts = str(shared / "images")
     page = STUDY.open("ii3_images", {"preset": "smoke", "artifacts": artifacts, "steps": 10})
     small, narrow = PooledCNN((2, 3), (2, 2)), PooledCNN((1, 1), (2, 2))
     page = replace(page, config=replace(page.config, network=small, narrower=(narrow,), examples=60))
@@ -301,18 +302,18 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture
-def found(page, monkeypatch):
+def results(page, monkeypatch):
     monkeypatch.setattr(claims, "ABOVE", -100.0)  # hardly trained
     return page.results
 
 
-def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page, found):
+def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page, results):
     s = page.config
     assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1 + 1) * s.seeds
-    assert not found.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
-    assert set(found.table["size"]) == {"8-on-16", "4-on-8"}
-    assert len(found.lazy[["seed", "scale"]].drop_duplicates()) == 2 * 2
-    assert found.by_width("network").shape == found.by_width("NTK, GCV").shape == (2, 2)
+    assert not results.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
+    assert set(results.table["size"]) == {"8-on-16", "4-on-8"}
+    assert len(results.lazy[["seed", "scale"]].drop_duplicates()) == 2 * 2
+    assert results.by_width("network").shape == results.by_width("NTK, GCV").shape == (2, 2)
 
 
 def test_verdicts_and_statements(page):
@@ -329,15 +330,15 @@ def test_longer_presets_say_what_they_would_compute(tmp_path, name):
 
 def shown_everything(page):
     """Draw and write all that the chapter does; return the sentences."""
-    found, axes = page.results, drawing.panels(6)
-    show.accuracy(found, found.placement, axes[0])
-    show.kept(found, axes[1])
-    show.activity(found, page.config.noises[-1], axes[2])
-    drawing.legend(show.lazy(found, axes[3]))
-    drawing.legend(show.width(found, axes[4]))
-    assert len(show.kept_table(found)) == len(show.surroundings(found))
-    assert len(show.activity_table(found)) == len(page.config.noises)
-    return show.in_words(found)
+    results, axes = page.results, drawing.panels(6)
+    show.accuracy(results, results.placement, axes[0])
+    show.kept(results, axes[1])
+    show.activity(results, page.config.noises[-1], axes[2])
+    drawing.legend(show.lazy(results, axes[3]))
+    drawing.legend(show.width(results, axes[4]))
+    assert len(show.kept_table(results)) == len(show.surroundings(results))
+    assert len(show.activity_table(results)) == len(page.config.noises)
+    return show.in_words(results)
 
 
 def test_vehicles_among_animals_have_a_page(page, monkeypatch):
@@ -360,37 +361,37 @@ def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):
     changes = {"kernel": None, "scales": (), "narrower": (), "linear": page.config.descent}
     large = replace(page, config=replace(page.config, **changes))
     compute_all(large.store, large.runs(), 1)
-    found = large.results
+    results = large.results
     assert shown_everything(large)
-    assert show.lazy_table(found).empty
-    assert show.width_table(found).empty
-    assert show.ridge_table(found).empty
-    assert "linearised network" in show.accuracy_table(found)["accuracy (%)"].tolist()
+    assert show.lazy_table(results).empty
+    assert show.width_table(results).empty
+    assert show.ridge_table(results).empty
+    assert "linearised network" in show.accuracy_table(results)["accuracy (%)"].tolist()
     verdicts = large.verdicts().set_index("id").verdict
     assert (verdicts[["img-lazy", "img-width"]] == "not testable here").all()
 
 
-# Tables and figures: what is shown is what was found.
+# Tables and figures.
 
 
 def lines(ax):
     return {line.get_label(): line.get_xydata() for line in ax.lines if not line.get_label().startswith("_")}
 
 
-def test_tables_are_means_over_seeds(found):
-    table = show.accuracy_table(found).set_index("accuracy (%)")
+def test_tables_are_means_over_seeds(results):
+    table = show.accuracy_table(results).set_index("accuracy (%)")
     names = ["network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels", "chance"]
     assert table.index.tolist() == [*names, "network, own sample"]
-    own = found.accuracies("network", "random place")[0.5].mean()
+    own = results.accuracies("network", "random place")[0.5].mean()
     assert table.loc["network", "σ = 0.5"].startswith(f"{own:.1f} (")
-    assert f"at σ = 0.5 the network has {own:.1f} %" in show.in_words(found)
-    kept = show.kept_table(found).set_index("kept (%)").loc["fixed corner, 8-on-16"]
+    assert f"at σ = 0.5 the network has {own:.1f} %" in show.in_words(results)
+    kept = show.kept_table(results).set_index("kept (%)").loc["fixed corner, 8-on-16"]
     assert kept["NTK, trained"] == "–"
-    assert kept["network"].startswith(f"{found.kept('network', 'fixed corner').mean():.1f} (")
-    assert show.activity_table(found).columns.tolist() == ["σ", "layer 1", "layer 2"]
-    assert show.ridge_table(found)["λ (median)"].tolist() == ["NTK", "NTK, trained"]
-    assert show.lazy_table(found).columns.tolist() == ["", "α = 1", "α = 100"]
-    assert show.width_table(found).columns.tolist() == ["", "1 channels", "3 channels"]
+    assert kept["network"].startswith(f"{results.kept('network', 'fixed corner').mean():.1f} (")
+    assert show.activity_table(results).columns.tolist() == ["σ", "layer 1", "layer 2"]
+    assert show.ridge_table(results)["λ (median)"].tolist() == ["NTK", "NTK, trained"]
+    assert show.lazy_table(results).columns.tolist() == ["", "α = 1", "α = 100"]
+    assert show.width_table(results).columns.tolist() == ["", "1 channels", "3 channels"]
 
 
 def test_the_published_table_has_what_is_kept_and_is_drawn_whole(ax):
@@ -413,32 +414,32 @@ def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
     assert np.isnan(mosaic[16].filled(np.nan)).all()
 
 
-def test_accuracies_are_drawn_by_noise(found, ax):
-    drawn = lines(show.accuracy(found, "random place", ax))
-    own = found.accuracies("network", "random place").mean()
+def test_accuracies_are_drawn_by_noise(results, ax):
+    drawn = lines(show.accuracy(results, "random place", ax))
+    own = results.accuracies("network", "random place").mean()
     assert drawn["network"][:, 1] == pytest.approx(own.to_numpy())
     assert set(drawn) == {"network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels"}
 
 
-def test_kept_is_by_placement_and_size(found, ax):
-    drawn = lines(show.kept(found, ax, above_chance=True))
-    own = found.kept("network", "fixed corner", above_chance=True).mean()
+def test_kept_is_by_placement_and_size(results, ax):
+    drawn = lines(show.kept(results, ax, above_chance=True))
+    own = results.kept("network", "fixed corner", above_chance=True).mean()
     assert drawn["network"][2, 0] == pytest.approx(own)
     assert ax.get_xlabel() == "kept of the accuracy above chance (%)"
 
 
-def test_activity_is_before_and_after(found, ax):
-    drawn = lines(show.activity(found, 0.5, ax))
+def test_activity_is_before_and_after(results, ax):
+    drawn = lines(show.activity(results, 0.5, ax))
     fall = drawn["before training"][:, 1] - drawn["after training"][:, 1]
-    assert fall == pytest.approx(found.fall(0.5).mean().to_numpy())
+    assert fall == pytest.approx(results.fall(0.5).mean().to_numpy())
 
 
-def test_lazy_training_and_widths_are_beside_the_kernel(found):
+def test_lazy_training_and_widths_are_beside_the_kernel(results):
     left, right = drawing.panels(2)
-    drawn = lines(show.lazy(found, left))
-    assert drawn["network"][:, 1] == pytest.approx(found.of_lazy().mean().to_numpy())
-    assert drawn["NTK"][0, 1] == pytest.approx(found.accuracies("NTK, GCV", "random place")[0.5].mean())
-    drawn = lines(show.width(found, right))
+    drawn = lines(show.lazy(results, left))
+    assert drawn["network"][:, 1] == pytest.approx(results.of_lazy().mean().to_numpy())
+    assert drawn["NTK"][0, 1] == pytest.approx(results.accuracies("NTK, GCV", "random place")[0.5].mean())
+    drawn = lines(show.width(results, right))
     for name, of in (("network", "network"), ("NTK", "NTK, GCV")):
-        own = found.by_width(of).mean()
+        own = results.by_width(of).mean()
         assert drawn[name] == pytest.approx(np.stack([own.index, own], 1))

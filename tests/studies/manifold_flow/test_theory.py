@@ -1,4 +1,4 @@
-"""Models, populations, flows and replicas."""
+"""Models, populations, flows and replicas: definitions, finite differences and independent integrators."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import torch
 
 from sameloss.errors import ManifoldError, ModelError, NonFiniteLoss
 from sameloss.languages import Sentences
-from sameloss.studies.manifold_flow.experiment import ZEROS_LANGUAGE
+from sameloss.studies.manifold_flow.experiment import FLOW_LANGUAGE, ZEROS_LANGUAGE
 from sameloss.studies.manifold_flow.theory import (
     SGD,
     Adam,
@@ -33,6 +33,27 @@ from sameloss.studies.manifold_flow.theory import (
 )
 from sameloss.studies.same_loss.estimators import everything_masked
 
+
+@pytest.fixture(scope="module")
+def population():
+    """Six masked sentences of three words, and the log-bilinear model of them."""
+    weights, conditionals = masked_population(FLOW_LANGUAGE.build())
+    return Population(weights, conditionals, LogBilinear(6, 3, 3))
+
+
+@pytest.fixture(scope="module")
+def start(population):
+    """A minimiser that is not flat."""
+    return population.logits.minimiser(population.conditionals, torch.Generator().manual_seed(0), 3.0)
+
+
+@pytest.fixture(scope="module")
+def away(start):
+    """A point off the manifold."""
+    generator = torch.Generator().manual_seed(1)
+    return start + 0.2 * torch.randn(len(start), dtype=torch.float64, generator=generator)
+
+
 # Small models whose minimisers and traces are known in closed form.
 
 
@@ -54,7 +75,6 @@ def test_closed_form_traces(population, start, away):
 def test_logits_are_a_product_row_by_row():
     model = LogBilinear(contexts=2, words=3, rank=1)
     theta = torch.tensor([2.0, 3.0, 1.0, 10.0, 100.0]).double()
-    assert model.parameters == len(theta)
     assert model(theta).tolist() == [[2, 20, 200], [3, 30, 300]]
     assert model(torch.stack([theta, theta]))[1].tolist() == model(theta).tolist()
 
@@ -74,7 +94,7 @@ def test_power_sums_by_hand():
     assert PowerSum(2).trace(torch.tensor([1.0, 2.0]), 0.5) == 0.25 * (4 + 16)
 
 
-def test_what_no_parameters_attain_is_refused(population):
+def test_unattainable_conditionals_are_refused(population):
     with pytest.raises(ModelError, match="smooth the language"):
         LogBilinear(8, 4, 4).minimiser(masked_population(ZEROS_LANGUAGE.build())[1], drawn())
     with pytest.raises(ModelError, match="rank must be at least 2"):
@@ -92,8 +112,8 @@ def test_contexts_of_a_language(tiny_language):
     torch.testing.assert_close(conditionals, known, rtol=1e-10, atol=1e-12)
     tokens = masked.masked[5:6].repeat(3, 1)
     tokens[:, masked.positions[5]] = torch.arange(1, 4)
-    shares = tiny_language.log_prob(Sentences(tokens, torch.full((3,), 4))).exp() / 4
-    torch.testing.assert_close(weights[5], shares.sum())
+    probabilities = tiny_language.log_prob(Sentences(tokens, torch.full((3,), 4))).exp() / 4
+    torch.testing.assert_close(weights[5], probabilities.sum())
 
 
 def test_loss_is_entropy_plus_kl(population, start, away):
@@ -136,7 +156,7 @@ def test_covariance_by_definition(population, away):
     torch.testing.assert_close(population.covariance(away), expected, rtol=0, atol=1e-14)
 
 
-def test_what_is_no_distribution_is_refused(population):
+def test_a_population_needs_distributions(population):
     with pytest.raises(ModelError, match="weights of a population must be non-negative and sum to one"):
         replace(population, weights=2 * population.weights)
     with pytest.raises(ModelError, match="conditionals of a population"):
@@ -171,26 +191,24 @@ def euler_on_minimisers(population, theta, time, steps):
 def test_flow_against_an_independent_integrator(population, start):
     """Euler's error is halved with its step and extrapolated away; projection and gradient are others."""
     times = torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
-    flow = projected_flow(population, start, trace_potential(), times)
+    flow = projected_flow(population, start, trace_potential, times)
     coarse, fine = (euler_on_minimisers(population, start, 1.0, steps) for steps in (50, 100))
-    ratio = (coarse - flow.theta[-1]).norm() / (fine - flow.theta[-1]).norm()
+    ratio = (coarse - flow[-1]).norm() / (fine - flow[-1]).norm()
     assert ratio == pytest.approx(2, abs=0.1)
-    torch.testing.assert_close(2 * fine - coarse, flow.theta[-1], rtol=0, atol=2e-4)
-    assert population.kl(flow.theta).max() < 1e-15
-    trace = flow.along(population, torch.trace)
+    torch.testing.assert_close(2 * fine - coarse, flow[-1], rtol=0, atol=2e-4)
+    assert population.kl(flow).max() < 1e-15
+    trace = population.along(flow, torch.trace)
     assert (trace.diff() < -0.1).all()
 
 
 def test_flow_ends_where_the_trace_is_least(population, start):
     """At the end the projected gradient has all but vanished, and balanced points are no flatter."""
-    flow = projected_flow(
-        population, start, trace_potential(), torch.tensor([0.0, 200.0]).double(), None, 1e-7
-    )
+    flow = projected_flow(population, start, trace_potential, torch.tensor([0.0, 200.0]).double(), None, 1e-7)
     rank = rank_of(population, start)
-    first, last = (velocity(population, at, trace_potential(), rank).norm() for at in flow.theta)
+    first, last = (velocity(population, at, trace_potential, rank).norm() for at in flow)
     assert last < 1e-4 * first
     others = [population.logits.minimiser(population.conditionals, drawn(seed)) for seed in range(5)]
-    least = flow.along(population, torch.trace)[-1]
+    least = population.along(flow, torch.trace)[-1]
     assert all(population.fisher(other).trace() > least for other in others)
 
 
@@ -226,7 +244,7 @@ def test_minimisers_close_by(population, start, away):
 def test_faults_are_one_sentence(population, start, away):
     times = torch.tensor([0.0, 1.0], dtype=torch.float64)
     with pytest.raises(ManifoldError, match="starting point is"):
-        projected_flow(population, away, trace_potential(), times)
+        projected_flow(population, away, trace_potential, times)
     with pytest.raises(ManifoldError, match="rank is 12 here and 11"):
         tangent_projection(population, start, 11)
     with pytest.raises(ManifoldError, match="minimiser close by is"):
@@ -248,7 +266,7 @@ def test_sampled_gradients_have_this_mean_and_covariance(population, away):
 
 def sgd_traces(population, start, rate, batch, replicas=200, time=1.0):
     labels = sampled_labels(population, batch, replicas, drawn(3))
-    seen = replicate(population, start, SGD(rate), labels, [0, round(time * batch / rate**2)]).theta[-1]
+    seen = replicate(population, start, SGD(rate), labels, [0, round(time * batch / rate**2)])[-1]
     trace = population.logits.trace(onto_manifold(population, seen), population.weights)
     return float(trace.mean()), float(trace.std() / replicas**0.5)
 
@@ -260,8 +278,8 @@ def test_sgd_follows_the_flow_of_a_quarter(population, start, batch):
     The flow of 1/2 is more than 30 of them away, and so is that of 1/8: a wrong constant fails.
     """
     times = torch.tensor([0.0, 0.5, 1.0, 2.0], dtype=torch.float64)
-    flow = projected_flow(population, start, trace_potential(), times, None, 1e-8)
-    _, half, one, two = flow.along(population, torch.trace).tolist()
+    flow = projected_flow(population, start, trace_potential, times, None, 1e-8)
+    _, half, one, two = population.along(flow, torch.trace).tolist()
     (fine, fine_error), (coarse, coarse_error) = (
         sgd_traces(population, start, rate * batch**0.5, batch) for rate in (0.05, 0.1)
     )
@@ -271,7 +289,7 @@ def test_sgd_follows_the_flow_of_a_quarter(population, start, batch):
 
 
 def test_nothing_moves_without_noise(population, start):
-    seen = replicate(population, start, SGD(0.2), exact_labels(population, 2), [0, 500]).theta
+    seen = replicate(population, start, SGD(0.2), exact_labels(population, 2), [0, 500])
     torch.testing.assert_close(seen[1], seen[0], rtol=0, atol=1e-12)
 
 
@@ -284,13 +302,13 @@ def test_adam_by_hand():
     assert change.item() == pytest.approx(-0.1 * 1.375 / (7.0**0.5 + 1))
 
 
-def test_replicas_are_looked_at_after_the_steps_asked_for(population, start):
-    """The start first; an algorithm sees the same labels whenever it is looked at."""
+def test_replicas_are_returned_after_the_given_steps(population, start):
+    """0 is the start, and the labels do not depend on which steps are returned."""
     seen = replicate(population, start, SGD(0.1), sampled_labels(population, 2, 3, drawn()), [0, 2, 5])
-    assert seen.theta.shape == (3, 3, len(start))
-    torch.testing.assert_close(seen.theta[0], start.expand(3, -1))
-    last = replicate(population, start, SGD(0.1), sampled_labels(population, 2, 3, drawn()), [5]).theta
-    torch.testing.assert_close(last[0], seen.theta[2])
+    assert seen.shape == (3, 3, len(start))
+    torch.testing.assert_close(seen[0], start.expand(3, -1))
+    last = replicate(population, start, SGD(0.1), sampled_labels(population, 2, 3, drawn()), [5])
+    torch.testing.assert_close(last[0], seen[2])
 
 
 def test_a_rate_too_large_is_one_sentence(population, start):

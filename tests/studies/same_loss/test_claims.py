@@ -1,4 +1,4 @@
-"""Planted tables: a true effect, a ceiling, a confound of the rate and one of the width are told apart."""
+"""Answers from planted tables, in which effect, ceiling and confounds are known, and from the record."""
 
 from itertools import product
 
@@ -6,7 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.store.location import results_folder
 from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import answer_table
 
 WIDTHS = (24, 32, 48, 64, 96)
@@ -16,17 +18,17 @@ REPLICATES = 8
 
 
 def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, tokens=60.0, noise=0.3):
-    """Return a table in which a doubling of the width adds `size` points however a model is read.
+    """A table in which a doubling of the width adds `size` points to all readings of a model.
 
-    `width` more are added where a model's own features are read, `level` is where accuracies lie, and
-    the log trace has the `slope` on the log rate and nothing else.
+    It adds `width` more to readings of a model's own features. Accuracies start at `level`, and the log trace
+    depends on the log rate alone, with slope `slope`.
     """
     rng = np.random.default_rng(0)
     rows = []
 
     def add(replicate, model, stage, lr, steps, d, kl, accuracy, trace):
-        own = {"language": "grammar", "replicate": replicate, "model": model, "stage": stage, "lr": lr}
-        own |= {"steps": steps, "parameters": 36.0 * d * d}
+        about = {"language": "grammar", "replicate": replicate, "model": model, "stage": stage, "lr": lr}
+        about |= {"steps": steps, "parameters": 36.0 * d * d}
         readings = {
             "expanded": accuracy,
             "features": accuracy - 5 + width * np.log2(d / 24),
@@ -34,12 +36,12 @@ def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, token
             **dict.fromkeys(("8000 labels", "expanded, unseen", "fine-tuned"), accuracy),
         }
         for quantity, value in {"kl": kl, "steps taken": steps}.items():
-            rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": value})
+            rows.append(about | {"quantity": quantity, "task": "", "reading": "", "value": value})
         for quantity in ("trace", "relative trace", "enlarged trace"):
-            rows.append(own | {"quantity": quantity, "task": "", "reading": "", "value": trace})
+            rows.append(about | {"quantity": quantity, "task": "", "reading": "", "value": trace})
         for task, (reading, value) in product(("root", "span2"), readings.items()):
             value = min(99.9, value + noise * rng.standard_normal())
-            rows.append(own | {"quantity": "accuracy", "task": task, "reading": reading, "value": value})
+            rows.append(about | {"quantity": "accuracy", "task": task, "reading": reading, "value": value})
 
     for replicate in range(REPLICATES):
         draw = rng.standard_normal()
@@ -52,28 +54,28 @@ def planted(*, size=0.0, level=70.0, width=0.0, slope=0.0, plateau_kl=1.0, token
             for stage, steps in product(("plateau", "cooled"), (1250, 7500)):
                 kl = 0.03 * (plateau_kl if (stage, steps) == ("plateau", 7500) else 1.0)
                 add(replicate, model, stage, 0.001, steps, d, kl, accuracy, 1e5 / steps)
-        own = {"language": "grammar", "replicate": replicate, "model": "none", "stage": "baseline"}
-        own |= {"lr": 0.0, "steps": 0, "parameters": 0}
+        about = {"language": "grammar", "replicate": replicate, "model": "none", "stage": "baseline"}
+        about |= {"lr": 0.0, "steps": 0, "parameters": 0}
         for name, value in {"tokens": tokens, "lookup": 65.0}.items():
             for task in ("root", "span2"):
-                row = own | {"quantity": "accuracy", "task": task, "reading": f"{name}, expanded"}
+                row = about | {"quantity": "accuracy", "task": task, "reading": f"{name}, expanded"}
                 rows.append(row | {"value": value + draw})
     return pd.DataFrame(rows)
 
 
 def ask(table, question, row="main", model=None):
-    found = answers(table)
-    found = found[(found.question == question) & (found.row == row)]
-    found = found if model is None else found[found.model == model]
-    assert len(found) == 1
-    return found.iloc[0]
+    rows = answers(table)
+    rows = rows[(rows.question == question) & (rows.row == row)]
+    rows = rows if model is None else rows[rows.model == model]
+    assert len(rows) == 1
+    return rows.iloc[0]
 
 
 def test_a_true_effect_of_size_is_supported_with_its_number():
-    found = ask(planted(size=3.0), "size")
-    assert found.direction == "supported"
-    assert found["mean"] == pytest.approx(3.0 * 2, abs=0.3)
-    assert found.low < found["mean"] < found.high
+    answer = ask(planted(size=3.0), "size")
+    assert answer.direction == "supported"
+    assert answer["mean"] == pytest.approx(3.0 * 2, abs=0.3)
+    assert answer.low < answer["mean"] < answer.high
 
 
 def test_without_an_effect_none_is_claimed():
@@ -90,10 +92,10 @@ def test_a_conclusion_that_turns_round_elsewhere_is_noted(column, value, row):
     table = planted(size=3.0)
     there = (table.model == "d96") & (table.stage == "descent") & (table[column] == value)
     table.loc[there & (table.quantity == "accuracy"), "value"] -= 15
-    found = ask(table, "size")
-    assert found.direction == "supported"
-    assert found.note.startswith("against: ")
-    assert row in found.note
+    answer = ask(table, "size")
+    assert answer.direction == "supported"
+    assert answer.note.startswith("against: ")
+    assert row in answer.note
     assert ask(planted(size=3.0), "size").note is None
     assert row in answer_table(answers(table)).verdict.iloc[0]
 
@@ -106,18 +108,22 @@ def test_what_is_shown_of_a_table_does_not_change_its_intervals():
     pd.testing.assert_frame_equal(alone, shown)
 
 
-def test_tasks_and_larger_kls_have_their_rows():
-    found = answers(planted(size=3.0), ["size"]).set_index("row")
-    assert {"task A", "halfway to the largest common KL"} <= set(found.index)
-    assert found.loc["at the largest common KL", "kl"] > found.loc["main", "kl"]
-    assert found.loc["main", "steps"].count(" / ") == 1
+def test_tasks_larger_kls_and_other_rates_have_their_rows():
+    table = planted(size=3.0)
+    rows = answers(table, ["size"]).set_index("row")
+    assert {"task A", "halfway to the largest common KL"} <= set(rows.index)
+    assert rows.loc["at the largest common KL", "kl"] > rows.loc["main", "kl"]
+    assert rows.loc["main", "steps"].count(" / ") == 1
+    third = table[(table.stage == "descent") & (table.lr == LRS[1])].assign(lr=0.0025)
+    rows = answers(pd.concat([table, third], ignore_index=True), ["size"]).row
+    assert (rows == "other rate").sum() == 2
 
 
 def test_the_correlation_across_sizes_is_shown_and_not_judged():
     """Here the traces of all sizes are alike but for noise: nothing is explained."""
-    found = ask(planted(size=3.0), "flatness as a cause", "between sizes, r²")
-    assert found.direction == "not judged"
-    assert 0 <= found["mean"] <= 1
+    answer = ask(planted(size=3.0), "flatness as a cause", "between sizes, r²")
+    assert answer.direction == "not judged"
+    assert 0 <= answer["mean"] <= 1
 
 
 def test_a_worse_large_model_speaks_against():
@@ -125,15 +131,15 @@ def test_a_worse_large_model_speaks_against():
 
 
 def test_at_a_ceiling_nothing_is_judged():
-    found = ask(planted(size=3.0, level=98.0), "size")
-    assert found.direction == "not testable"
-    assert "room" in found.reason
+    answer = ask(planted(size=3.0, level=98.0), "size")
+    assert answer.direction == "not testable"
+    assert "room" in answer.reason
 
 
 def test_where_no_model_beats_its_tokens_nothing_is_judged():
-    found = ask(planted(size=1.0, tokens=75.0), "size")
-    assert found.direction == "not testable"
-    assert "tokens" in found.reason
+    answer = ask(planted(size=1.0, tokens=75.0), "size")
+    assert answer.direction == "not testable"
+    assert "tokens" in answer.reason
 
 
 def test_features_of_a_width_are_no_effect_of_size():
@@ -155,9 +161,9 @@ def test_steps_are_compared_at_one_kl_alone():
     same, moved = planted(), planted(plateau_kl=0.7)
     assert ask(same, "flatness by steps", "plateau", "d24").direction == "supported"
     assert ask(same, "flatness by steps", "plateau", "d24")["mean"] == pytest.approx(6.0)
-    found = ask(moved, "flatness by steps", "plateau", "d24")
-    assert found.direction == "not testable"
-    assert "KLs differ 1.4-fold" in found.reason
+    answer = ask(moved, "flatness by steps", "plateau", "d24")
+    assert answer.direction == "not testable"
+    assert "KLs differ 1.4-fold" in answer.reason
     assert ask(moved, "flatness by steps", "cooled", "d24").direction == "supported"
 
 
@@ -175,26 +181,23 @@ def test_the_comparison_is_at_the_smallest_kl_that_both_reach():
 
 def test_one_replicate_is_no_evidence():
     table = planted(size=3.0)
-    found = ask(table[table.replicate == 0], "size")
-    assert found.direction == "not testable"
+    answer = ask(table[table.replicate == 0], "size")
+    assert answer.direction == "not testable"
 
 
 # What is trained in another way
 
 
 def with_stages(stages, kl=None):
-    """Return the planted table with more of d48: for each stage a gain in points, and a ratio of traces."""
+    """The planted table with more stages of d48, each with a gain in points and a ratio of traces."""
     table = planted(noise=0.05)
-    own = table[(table.model == "d48") & (table.stage == "descent") & (table.lr == LRS[0])]
+    descents = table[(table.model == "d48") & (table.stage == "descent") & (table.lr == LRS[0])]
     parts = [table]
     for stage, (gain, ratio) in stages.items():
-        more = (
-            own.assign(stage=stage)
-            if stage.startswith("descent")
-            else own[own.steps == 2500].assign(stage=stage)
-        )
-        right, trace = more.quantity == "accuracy", more.quantity.str.endswith("trace")
-        more.loc[right, "value"] += gain
+        steps = STEPS if stage.startswith("descent") else STEPS[-1:]
+        more = descents[descents.steps.isin(steps)].assign(stage=stage)
+        accuracy, trace = more.quantity == "accuracy", more.quantity.str.endswith("trace")
+        more.loc[accuracy, "value"] += gain
         more.loc[trace, "value"] *= ratio
         more.loc[more.quantity == "kl", "value"] *= (kl or {}).get(stage, 1.0)
         parts.append(more)
@@ -204,9 +207,9 @@ def with_stages(stages, kl=None):
 def test_the_adversary_that_is_judged_is_the_strongest_that_ends_near_the_loss():
     stages = {"descent: adversarial, λ = 0.003": (-1.0, 1.1), "descent: adversarial, λ = 0.05": (-9.0, 3.0)}
     table = with_stages(stages, kl={"descent: adversarial, λ = 0.05": 4.0})
-    found = ask(table, "adversary")
-    assert (found.model, found.direction) == ("adversarial, λ = 0.003", "supported")
-    assert found["mean"] == pytest.approx(1.0, abs=0.2)
+    answer = ask(table, "adversary")
+    assert (answer.model, answer.direction) == ("adversarial, λ = 0.003", "supported")
+    assert answer["mean"] == pytest.approx(1.0, abs=0.2)
     assert ask(table, "adversary", "one strength", "adversarial, λ = 0.05")["mean"] > 5
     assert ask(table, "flatness by adversary")["mean"] == pytest.approx(1.1, abs=0.1)
     far = with_stages(stages, kl=dict.fromkeys(stages, 4.0))
@@ -238,7 +241,7 @@ TREATED = {
 
 
 def cause(stages, spread=1.0):
-    """Return the verdict on flatness as a cause; `spread` is by how much traces of sizes differ."""
+    """The main answer on flatness as a cause; `spread` is the ratio of the traces of two sizes."""
     table = with_stages(stages)
     wide = (table.model == "d96") & table.quantity.str.endswith("trace") & (table.stage == "descent")
     table.loc[wide, "value"] /= spread
@@ -246,23 +249,23 @@ def cause(stages, spread=1.0):
 
 
 def test_flatness_that_causes_is_told_from_flatness_that_does_not():
-    found = cause(TREATED)
-    assert found.direction == "supported"
-    assert found["mean"] == pytest.approx(3 / np.log(3.15), rel=0.1)
+    answer = cause(TREATED)
+    assert answer.direction == "supported"
+    assert answer["mean"] == pytest.approx(3 / np.log(3.15), rel=0.1)
     flat = {name: (0.0, ratio) for name, (_, ratio) in TREATED.items()}
     assert cause(flat).direction == "unclear"
 
 
 def test_treatments_that_disagree_say_nothing_of_flatness():
-    found = cause(TREATED | {"cooled: sharpen-after, μ = 0.03": (3.0, 3.0)})
-    assert found.direction == "not testable"
-    assert "disagree" in found.reason
+    answer = cause(TREATED | {"cooled: sharpen-after, μ = 0.03": (3.0, 3.0)})
+    assert answer.direction == "not testable"
+    assert "disagree" in answer.reason
 
 
 def test_treatments_that_move_the_trace_less_than_sizes_do_say_nothing_of_flatness():
-    found = cause(TREATED, spread=1000.0)
-    assert found.direction == "not testable"
-    assert "less than half" in found.reason
+    answer = cause(TREATED, spread=1000.0)
+    assert answer.direction == "not testable"
+    assert "less than half" in answer.reason
 
 
 def test_sizes_that_were_cooled_to_unequal_kls_are_not_compared():
@@ -270,13 +273,71 @@ def test_sizes_that_were_cooled_to_unequal_kls_are_not_compared():
     assert ask(table, "size", "with label noise, cooled").direction == "supported"
     apart = (table.stage == "cooled") & (table.model == "d96") & (table.quantity == "kl")
     table.loc[apart, "value"] /= 3
-    found = ask(table, "size", "with label noise, cooled")
-    assert (found.direction, found.reason) == ("not testable", "their KLs differ 3.0-fold")
+    answer = ask(table, "size", "with label noise, cooled")
+    assert (answer.direction, answer.reason) == ("not testable", "their KLs differ 3.0-fold")
 
 
 def test_where_tokens_say_all_no_question_of_accuracy_is_judged():
     table = planted(tokens=75.0)
-    found = answers(table)
-    accuracy = found[found.unit == "points"]
-    assert set(accuracy.direction) == {"not testable"}
+    assert set(answers(table).query("unit == 'points'").direction) == {"not testable"}
     assert ask(table, "flatness by size").direction != "not testable"
+
+
+# The record, by independent calculations
+
+
+@pytest.fixture(scope="module")
+def record():
+    table = pd.read_csv(results_folder() / "workstation" / "measurements.csv")
+    return table[table.language == "grammar"]
+
+
+@pytest.fixture(scope="module")
+def effect():
+    """The mean of the main answer to a question on the grammar."""
+    rows = recorded_answers()
+    return rows[(rows.row == "main") & (rows.language == "grammar")].set_index("question")["mean"]
+
+
+def lead_of_d96(record, quantity, change):
+    """Interpolate both sizes' complete trainings in log KL to the smallest one that both reach."""
+    leads, rows = [], record[(record.stage == "descent") & (record.lr == 0.005)]
+    for _, part in rows.groupby("replicate"):
+        read = part[(part.quantity == quantity) & part.reading.isin(["expanded", np.nan])]
+        value = change(read.groupby(["steps", "model"]).value.mean().unstack())[::-1]
+        kl = np.log(part[part.quantity == "kl"].pivot(index="steps", columns="model", values="value"))[::-1]
+        target = max(kl.d24.min(), kl.d96.min())
+        small, large = (np.interp(target, kl[m].cummax(), value[m]) for m in ("d24", "d96"))
+        leads.append(large - small)
+    return np.mean(leads)
+
+
+def test_the_gain_of_size(record, effect):
+    lead = lead_of_d96(record, "accuracy", lambda accuracy: accuracy)
+    assert effect["size"] == pytest.approx(lead, abs=1e-6)
+
+
+def test_the_ratio_of_traces(record, effect):
+    assert effect["flatness by size"] == pytest.approx(
+        np.exp(-lead_of_d96(record, "trace", np.log)), rel=1e-6
+    )
+
+
+def test_the_change_along_the_plateau(record, effect):
+    rows = record[(record.stage == "plateau") & (record.reading == "expanded")]
+    mean = rows.groupby("steps").value.mean()
+    assert effect["steps"] == pytest.approx(mean[7500] - mean[1250], abs=1e-6)
+
+
+def test_the_gain_over_the_lookup_table(record, effect):
+    lookup = record[record.reading == "lookup, expanded"].value.mean()
+    ends = record[(record.stage == "descent") & (record.lr == 0.005) & (record.steps == 2500)]
+    worst = ends[ends.reading == "expanded"].groupby("model").value.mean().min()
+    assert effect["lookup"] == pytest.approx(worst - lookup, abs=1e-6)
+
+
+def test_draws_of_the_grammar_were_accepted_by_the_protocols_rule(record):
+    """No class has more than half of the sentences, and bare tokens leave 15 points."""
+    rows = record.set_index("reading").value
+    assert rows["majority"].max() <= 50
+    assert rows[["tokens, features", "tokens, expanded"]].max() <= 85

@@ -1,4 +1,4 @@
-"""The runs that compare ways to measure flatness on one checkpoint."""
+"""Comparisons of ways to measure flatness on one checkpoint."""
 
 from dataclasses import replace
 
@@ -17,41 +17,32 @@ from sameloss.studies.same_loss.estimators import (
     ESTIMATORS,
     TINY_LANGUAGE,
     TINY_SHAPE,
-    EstimatorComparison,
-    ReparametrisationMeasurement,
-    _contest,
     _forms,
     _three_traces,
     estimator_comparison,
-    estimator_runs,
+    estimator_measurement,
     estimator_table,
     everything_masked,
     identity,
     measured_values,
     reparametrisation,
+    reparametrisation_measurement,
     reparametrisation_table,
     variances,
 )
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory):
-    artifacts = str(tmp_path_factory.mktemp("artifacts"))
+def page(shared):
+    artifacts = str(shared / "same_loss")
     return open_page("b1_trace", preset="smoke", steps=20, artifacts=artifacts)
-
-
-def seeded():
-    return torch.Generator().manual_seed(0)
 
 
 def test_everything_that_can_be_masked():
     language = TINY_LANGUAGE.build()
     masked, truth = everything_masked(language)
-    assert len(masked.masked) == 4 * 27
-    assert (
-        len({(*row, p) for row, p in zip(masked.masked.tolist(), masked.positions.tolist(), strict=True)})
-        == 108
-    )
+    rows = torch.cat([masked.masked, masked.positions[:, None]], 1)
+    assert len(rows) == len(rows.unique(dim=0)) == 4 * 27
     assert (masked.masked.gather(1, masked.positions[:, None]) == 0).all()
     torch.testing.assert_close(truth.sum(1), torch.ones(108, dtype=torch.float64))
     words = torch.arange(1, 4)
@@ -62,9 +53,9 @@ def test_everything_that_can_be_masked():
 
 
 def test_every_estimator_is_measured_against_the_known_trace(page):
-    again = EstimatorComparison(page.replicate.main("d16"), 1024, 0)
-    assert again.key == estimator_comparison(page.replicate).key
-    table = page.store.get(again)
+    run = estimator_measurement(page.replicate.main("d16"), 1024, 0)
+    assert run.key == estimator_comparison(page.replicate).key
+    table = page.store.get(run)
     assert table.estimator.tolist() == ["known", *ESTIMATORS]
     assert table["mean"].notna().all()
     known, others = table.iloc[0], table.iloc[1:]
@@ -73,35 +64,28 @@ def test_every_estimator_is_measured_against_the_known_trace(page):
     assert ((others["mean"] - known["mean"]).abs() < 5 * others.standard_error).all()
 
 
-def test_estimators_stand_in_data_under_their_own_names(page):
-    """Readers see others; both are the keys and values of one table."""
-    run = estimator_comparison(page.replicate)
-    model, population = run.last_model(page.store), run.masked("estimators")
-    names = [name for name, *_ in _contest(model, population, torch.ones(1024, 32) / 32, seeded())]
-    assert names == list(ESTIMATORS)
-
-
 def test_the_runs_are_of_the_middle_and_of_the_smallest_size(opened):
-    replicate = opened("b1_trace", preset="laptop").replicate
-    compared, moved = estimator_comparison(replicate), reparametrisation(replicate)
-    assert compared.pretraining == replicate.main("d96")
-    assert moved.pretraining == replicate.main("d24")
+    page = opened("b1_trace", preset="laptop")
+    compared, moved = estimator_comparison(page.replicate), reparametrisation(page.replicate)
+    assert compared.pretraining == page.replicate.main("d96")
+    assert moved.pretraining == page.replicate.main("d24")
     assert (compared.sentences, moved.sentences, moved.chain_steps) == (4096, 50, 30)
-    assert estimator_runs(replicate) == [identity(), compared, moved]
+    assert page.runs() == [identity(), compared, moved]
 
 
 def test_reparametrisations_move_the_parameters_and_not_the_function(page):
-    run = ReparametrisationMeasurement(page.replicate.main("d8"), 20, 0, 2)
+    run = reparametrisation_measurement(page.replicate.main("d8"), 20, 0, 2)
     table = page.store.get(run)
     model = page.store.get(run.pretraining).last().double()
-    assert table.form.unique().tolist() == [name for name, _ in _forms(model, seeded())]
+    forms = _forms(model, torch.Generator().manual_seed(0))
+    assert table.form.unique().tolist() == [name for name, _ in forms]
     assert table[table.form == "as trained"].measure.tolist() == list(MEASURES)
     assert table.moved.max() < 1e-6
     assert (table.moved[table.form == "as trained"] == 0).all()
 
 
 def test_three_traces_agree_where_the_model_is_right():
-    """With its own predictions for the truth, labels of either are the same, and so is the Hessian."""
+    """If its own predictions are the truth, both kinds of labels are the same, and so is the Hessian."""
     model = Encoder(TINY_SHAPE, 3, 4, seed=0).double()
     masked, _ = everything_masked(TINY_LANGUAGE.build())
     with torch.no_grad():
@@ -117,12 +101,10 @@ def test_three_traces_come_together_as_a_tiny_model_saturates(page):
     """Lemma 3.2 along a training: all exact, so nothing but the KL keeps them apart."""
     brief = replace(identity(), steps=(0, 300))
     table = page.store.get(brief).set_index("step")
-    apart = (table.hessian - table.fisher).abs() / table.fisher
+    hessian, true_labels = ((table[name] / table.fisher - 1).abs() for name in ("hessian", "true_labels"))
     assert table.kl[300] < 0.01 < table.kl[0]
-    assert apart[300] < 0.1 < apart[0]
-    assert abs(table.true_labels[300] / table.fisher[300] - 1) < abs(
-        table.true_labels[0] / table.fisher[0] - 1
-    )
+    assert hessian[300] < 0.1 < hessian[0]
+    assert true_labels[300] < true_labels[0]
 
 
 # Tables
@@ -135,7 +117,7 @@ def test_estimators_share_a_known_target(page):
     assert (table[["seconds", "error_at_budget", "count"]] > 0).all(axis=None)
     errors = table.set_index("estimator").error_percent
     assert errors["sampled-1"] < errors["minibatch-64"]
-    assert table.label.tolist() == [*ESTIMATORS.values()]
+    assert table.label.tolist() == [estimator.label for estimator in ESTIMATORS.values()]
     assert table.known.nunique() == 1
     parts = variances(table)
     assert min(parts.between, parts.within, parts.backward) > 0
@@ -143,11 +125,8 @@ def test_estimators_share_a_known_target(page):
 
 
 def test_at_equal_cost_four_times_the_seconds_are_twice_the_error(page):
-    ratio = (
-        estimator_table(page.replicate, page.store, 10.0).error_at_budget
-        / estimator_table(page.replicate, page.store, 40.0).error_at_budget
-    )
-    np.testing.assert_allclose(ratio, 2)
+    short, long = (estimator_table(page.replicate, page.store, budget) for budget in (10.0, 40.0))
+    np.testing.assert_allclose(short.error_at_budget / long.error_at_budget, 2)
 
 
 def test_best_number_of_labels_by_hand():
@@ -162,8 +141,7 @@ def test_best_number_of_labels_by_hand():
         }
     )
     parts = variances(table)
-    found = [parts.between, parts.within, parts.forward, parts.backward]
-    np.testing.assert_allclose(found, [0.01, 0.03, 1e-3, 1e-3])
+    np.testing.assert_allclose(parts[:4], [0.01, 0.03, 1e-3, 1e-3])
     assert parts.best_labels == pytest.approx(3**0.5)
     best = (0.01 + 0.03 / 3**0.5) * (1 + 3**0.5) * 1e-3
     assert parts.one_beside_best == pytest.approx(0.04 * 0.002 / best)

@@ -1,4 +1,4 @@
-"""What the tests of this study share: the page at smoke, computed once."""
+"""Fixtures of this study: the page at the smoke preset, computed once."""
 
 import pytest
 
@@ -15,6 +15,5 @@ def page(shared):
 
 
 @pytest.fixture(scope="session")
-def found(page):
-    """What its twins differ in."""
+def results(page):
     return page.results

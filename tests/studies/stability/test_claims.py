@@ -1,4 +1,4 @@
-"""Results by seed and size; claims, positive where planted; statements, refuted by numbers."""
+"""Results by seed and size; claims and statements, confirmed and refuted as planted; tables and figures."""
 
 from dataclasses import replace
 
@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from sameloss.statistics.intervals import Interval
-from sameloss.studies.stability import claims
+from sameloss.studies import drawing
+from sameloss.studies.stability import claims, show
 from sameloss.studies.stability.claims import (
     AGREE,
     BETA,
@@ -34,7 +35,7 @@ ALL = [claim for topic in TOPICS for claim in topic.claims]
 HERE = [claim.id for claim in ALL if not claim.id.startswith("stab-own")]
 
 
-# Twins side by side: seeds, sizes, stops and kinds stay what they are.
+# Results by seed, size, stop and kind.
 
 SIZES = (80, 160, 320)
 EXPONENTS = {GAP: -1.0, BETA: -0.25, "distance": 0.5}
@@ -62,9 +63,9 @@ def laws():
 
 def test_values_are_by_seed_and_size(laws):
     kind = laws.kinds[2]
-    found = laws.values(kind, GAP)
-    assert found.shape == (3, 3)
-    assert found[1, 2] == pytest.approx(101 * 2 / 320 / 2)
+    values = laws.values(kind, GAP)
+    assert values.shape == (3, 3)
+    assert values[1, 2] == pytest.approx(101 * 2 / 320 / 2)
     assert laws.values(kind, GAP, "mean")[1, 2] == pytest.approx(101 * 1.5 / 320 / 2)
     assert laws.values(kind, GAP, stop=0)[1, 2] == pytest.approx(101 * 2 / 320)
 
@@ -129,8 +130,8 @@ THESIS = {
 }
 
 
-def planted(law, found):
-    made = Planted(LAPTOP.kinds, LAPTOP.sizes, found.twins, found.falls)
+def planted(law, results):
+    made = Planted(LAPTOP.kinds, LAPTOP.sizes, results.twins, results.falls)
     object.__setattr__(made, "law", law)
     return made
 
@@ -140,14 +141,14 @@ def fits(monkeypatch):
     monkeypatch.setattr(claims, "FITTED", 1.0)
 
 
-def test_every_claim_is_confirmed_where_the_thesis_is_right(found, fits):
-    table = verdict_table(TOPICS, planted(THESIS, found))
+def test_every_claim_is_confirmed_where_the_thesis_is_right(results, fits):
+    table = verdict_table(TOPICS, planted(THESIS, results))
     assert table.id.tolist() == [claim.id for claim in ALL]
     assert set(table[table.id.isin(HERE)].verdict) == {"direction confirmed"}
     assert set(table[~table.id.isin(HERE)].verdict) == {"not testable here"}
 
 
-def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(found):
+def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(results):
     """Planted as published, they are reproduced; planted alike, most are not."""
     law = THESIS | {
         (THEIRS_LR, GAP): -1.13,
@@ -155,7 +156,7 @@ def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(found):
         (THEIRS_2A, GAP): -0.45,
         (THEIRS_2B, BETA): -0.17,
     }
-    made = planted(law, found)
+    made = planted(law, results)
     object.__setattr__(made, "kinds", PAPER.kinds)
     table = verdict_table(TOPICS, made).set_index("id").verdict
     published = [claim.id for claim in ALL if claim.value is not None]
@@ -167,10 +168,10 @@ def test_the_thesis_own_trainings_are_judged_by_its_own_numbers(found):
     assert verdict_table(TOPICS, made).set_index("id").verdict["stab-own-2b"] == "larger than published"
 
 
-def test_every_claim_is_contradicted_where_all_falls_alike(found, fits):
+def test_every_claim_is_contradicted_where_all_falls_alike(results, fits):
     """But those that say that it does."""
     law = dict.fromkeys(THESIS, -1.2) | {GAP: -1.0, "gap Brier": -1.0, "gap clipped": -1.0}
-    table = verdict_table(TOPICS, planted(law, found)).set_index("id").verdict[HERE]
+    table = verdict_table(TOPICS, planted(law, results)).set_index("id").verdict[HERE]
     alike = ["stab-lr-beta", "stab-lr-distance", "stab-gaps"]
     alike += [f"stab-path-{id}" for id in ("plain", "momentum", "cnn", "cnn-momentum")]
     assert (table[alike] == "direction confirmed").all()
@@ -182,13 +183,13 @@ def test_ids_are_the_books_own():
     assert all(claim.id.startswith("stab-") and claim.page == "ii2_stability" for claim in ALL)
 
 
-def test_what_has_not_fitted_its_sample_says_nothing_about_a_wide_basin(found):
-    table = verdict_table(TOPICS, found).set_index("id").verdict
+def test_what_has_not_fitted_its_sample_says_nothing_about_a_wide_basin(results):
+    table = verdict_table(TOPICS, results).set_index("id").verdict
     assert (table[["stab-convex", "stab-convex-distance"]] == "not testable here").all()
 
 
-def test_a_model_that_was_left_out_is_not_judged(found):
-    alone = replace(found, kinds=found.kinds[:1])
+def test_a_model_that_was_left_out_is_not_judged(results):
+    alone = replace(results, kinds=results.kinds[:1])
     table = verdict_table(TOPICS, alone).set_index("id").verdict
     of_others = [name for name in table.index if not name.startswith("stab-lr")]
     assert (table[of_others] == "not testable here").all()
@@ -234,6 +235,95 @@ def test_all_hold(given):
 )
 def test_what_refutes_a_statement_is_seen(given, of, table, column, factor):
     changed = given[table].assign(**{column: given[table][column] * factor})
-    found = verdicts(given | {table: changed})
-    assert found[of] == "fails: counter-example"
-    assert set(found.drop(of)) == {"holds"}
+    judged = verdicts(given | {table: changed})
+    assert judged[of] == "fails: counter-example"
+    assert set(judged.drop(of)) == {"holds"}
+
+
+# Tables and figures.
+
+
+def lines(ax):
+    return {line.get_label(): line.get_xydata() for line in ax.lines if not line.get_label().startswith("_")}
+
+
+def test_decay_is_over_the_mean_at_the_least_size(results, ax):
+    kind = results.kinds[3]
+    drawn = lines(show.decay(results, kind, ax))
+    values = results.values(kind, BETA)
+    assert drawn["β"][:, 0].tolist() == list(results.sizes)
+    assert drawn["β"][:, 1] == pytest.approx(values.mean(0) / values[:, 0].mean())
+    assert drawn["1/m"][:, 1] == pytest.approx(results.sizes[0] / np.array(results.sizes))
+    assert ax.get_title() == kind.name
+
+
+def test_the_summary_writes_every_exponent(results, ax):
+    texts = [text.get_text() for text in show.summary(results, ax).texts]
+    assert len(texts) == len(results.kinds) * (len(show.SUMMARY) + 1)
+    value, low, high = over_seeds(results.exponents(results.kinds[0], GAP))
+    assert texts[0] == f"{value:.2f}" + "?" * (low <= 0 <= high)
+    assert texts[len(show.SUMMARY)] == f"{results.worst_barrier(results.kinds[0]).max():.1f}"
+
+
+def test_losses_and_stops_are_those_of_the_tables(results, ax):
+    drawn = lines(show.losses(results, ax))
+    assert set(drawn) == {"cross-entropy", "without z", "clipped", "Brier", "total variation"}
+    assert drawn["cross-entropy"][0, 0] == pytest.approx(results.slower(results.kinds[0], BETA, GAP).mean())
+    (other,) = drawing.panels(1)
+    series = lines(show.stops(results, other))
+    kind = results.kinds[2]
+    assert series[kind.name][2, 1] == pytest.approx(results.slower(kind, BETA, GAP, stop=2).mean())
+
+
+def test_paths_are_of_the_largest_samples(page, results, ax):
+    kind = results.kinds[2]
+    drawn = lines(show.paths(page.paths, [kind], "test", ax))[kind.name]
+    longest = page.paths[(page.paths.kind == kind.name) & (page.paths["size"] == results.sizes[-1])]
+    at = longest[longest.alpha == 0.4].test.mean()
+    assert drawn[np.isclose(drawn[:, 0], 0.4), 1] == pytest.approx(100 * at)
+
+
+def test_suprema_and_bounds(page, ax):
+    drawn = lines(show.sampled_suprema(page.swaps, ax))
+    assert len(drawn) == page.swaps["size"].nunique()
+    (other,) = drawing.panels(1)
+    points = lines(show.ridge_bounds(page.ridge, other))
+    assert set(points) == {"linear kernel", "Gaussian kernel", "equal"}
+    assert len(points["linear kernel"]) == len(page.ridge) / 2
+
+
+def test_every_table_has_a_row_for_what_it_is_about(results):
+    kinds = [kind.name for kind in results.kinds]
+    table = show.exponent_table(results)
+    assert table.columns.tolist() == ["exponent of", *kinds]
+    value = results.exponents(results.kinds[3], BETA).mean()
+    assert table.set_index("exponent of")[kinds[3]]["β"].startswith(f"{value:.2f} (")
+    assert show.other_exponents(results).model.tolist() == [name for name in kinds for _ in show.MAIN]
+
+
+def test_levels_are_means_of_pairs_and_seeds(results):
+    table = show.level_table(results)
+    assert table.m.tolist() == [40, 160] * len(results.kinds)
+    row = table.query("model == 'perceptron' and m == 160").iloc[0]
+    pairs = results.at(results.kinds[2]).query("size == 160")
+    assert (row.gap, row["largest β"]) == pytest.approx((pairs[GAP].mean(), pairs[BETA].max()))
+    assert row["z is worst (%)"] == 100 * (pairs["others cross-entropy"] < pairs[BETA]).mean()
+
+
+def test_a_seed_has_the_largest_of_its_pairs(results):
+    table = show.by_seed(results)
+    assert len(table) == len(results.kinds) * len(results.sizes) * 2
+    rows = table.query("kind == 'perceptron' and size == 80").sort_values("seed")
+    assert rows[BETA].to_numpy() == pytest.approx(results.values(results.kinds[2], BETA)[:, 1])
+
+
+def test_bounds_are_of_the_largest_gap_and_beta(results):
+    one = gap_bounds(results).query("model == 'perceptron' and loss == 'Brier' and m == 80").iloc[0]
+    pairs = results.at(results.kinds[2]).query("size == 80")
+    assert (one.gap, one["β"]) == pytest.approx((pairs["gap Brier"].max(), pairs["beta Brier"].max()))
+
+
+def test_the_page_says_what_it_found(page):
+    said = show.in_words(page.swaps, page.verdicts())
+    assert "The claims, by verdict: " in said
+    assert "random swaps see" in said

@@ -1,4 +1,4 @@
-"""The configuration, stored runs (killed and gone on, each seed by itself, exact ones), and the page."""
+"""Presets and parameters, stored runs (also killed and resumed), and the page."""
 
 import numpy as np
 import pandas as pd
@@ -11,11 +11,19 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
 from sameloss.store.store import Store
 from sameloss.studies.stability.claims import TOPICS
-from sameloss.studies.stability.experiment import LR, MLP, PRESETS, AllSwaps, RidgeSwaps, TwinTraining
+from sameloss.studies.stability.experiment import (
+    LR,
+    MLP,
+    PRESETS,
+    TwinTraining,
+    logistic_swaps,
+    ridge_swaps,
+    swap_problem,
+)
 from sameloss.studies.stability.pages import STUDY
 from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
 
-# Settings: what a reader may ask, and what is refused.
+# Presets and parameters.
 
 LAPTOP = PRESETS["laptop"]
 
@@ -50,8 +58,8 @@ def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
     ("given", "message"),
     [
         ({"model": "forest"}, r"^Unknown model 'forest'; choose one of logistic regression, "),
-        ({"largest": 1301}, "more than half of a pool of 1300"),
-        ({"largest": 80}, "does not fill a batch of 32"),
+        ({"largest": 1301}, "at most half of the 1300 images of the pool; got 1301"),
+        ({"largest": 80}, "must fill a batch of 32 images; got 10"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"momentum": 1}, "momentum is at most"),
@@ -116,7 +124,6 @@ def test_every_pair_of_every_seed_is_measured_at_every_stop(trained):
 
 
 def test_a_seed_is_the_same_alone(store, trained):
-    """Its initialisation, order and pairs are its own."""
     alone = store.get(twins(seeds=(2,)))
     among = trained["table"][trained["table"].seed == 2].reset_index(drop=True)
     pd.testing.assert_frame_equal(alone["table"], among[alone["table"].columns], rtol=1e-3, atol=1e-5)
@@ -172,7 +179,7 @@ SOURCE = ImageSource(halves=True)
 
 @pytest.fixture(scope="module")
 def run():
-    return AllSwaps(SOURCE, Descent(0.1, 2, 15), size=5, candidates=3, drawn=(1, 15), seed=7)
+    return logistic_swaps(SOURCE, Descent(0.1, 2, 15), size=5, candidates=3, drawn=(1, 15), seed=7)
 
 
 @pytest.fixture(scope="module")
@@ -181,31 +188,32 @@ def table(run, tmp_path_factory):
 
 
 def one_by_one(run):
-    """Return the losses on the test set and the parameters of the sample and of each swap."""
+    """Losses on the test set and parameters, of the sample and of each swap."""
     images = SOURCE.load()
     x, y = images.x.flatten(1).double(), images.y
-    found = []
-    for rows in run.rows(images):
+    samples, order = swap_problem(images, run.descent, run.size, run.candidates, run.seed)
+    results = []
+    for rows in samples:
         w = torch.zeros(65, dtype=torch.float64, requires_grad=True)
         optimiser = torch.optim.SGD([w], lr=run.descent.lr)
-        for positions in run.order()[0]:
-            own = rows[positions]
+        for batch in rows[order]:
             optimiser.zero_grad()
-            F.binary_cross_entropy_with_logits(x[own] @ w[:-1] + w[-1], y[own].double()).backward()
+            F.binary_cross_entropy_with_logits(x[batch] @ w[:-1] + w[-1], y[batch].double()).backward()
             optimiser.step()
         with torch.no_grad():
             logits = x[images.pool :] @ w[:-1] + w[-1]
             losses = F.binary_cross_entropy_with_logits(logits, y[images.pool :].double(), reduction="none")
-        found.append((losses, w.detach()))
-    return found
+        results.append((losses, w.detach()))
+    return results
 
 
 def test_the_supremum_is_that_of_all_trainings(run, table):
-    (first, own), *others = one_by_one(run)
+    (first, weights), *others = one_by_one(run)
     assert len(others) == 5 * 3
     largest = [float((losses - first).abs().max()) for losses, _ in others]
     assert table.exact["cross-entropy", 1] == pytest.approx(max(largest), rel=1e-4)
-    assert table.distance.iloc[0] == pytest.approx(max(float((w - own).norm()) for _, w in others), rel=1e-4)
+    distance = max(float((w - weights).norm()) for _, w in others)
+    assert table.distance.iloc[0] == pytest.approx(distance, rel=1e-4)
     assert table["median"]["cross-entropy", 15] == pytest.approx(max(largest), rel=1e-4)  # all of them drawn
     below = np.quantile(largest, 0.3), np.quantile(largest, 0.7)
     assert below[0] <= table["median"]["cross-entropy", 1] <= below[1]
@@ -218,7 +226,7 @@ def test_distances_are_below_their_bound_and_losses_below_its_slope(table):
 
 
 def test_no_case_of_ridge_regression_breaks_its_bound(tmp_path):
-    table = Store(tmp_path).get(RidgeSwaps(SOURCE, (8, 16), (1e-2, 1e-1), 20, seed=1))
+    table = Store(tmp_path).get(ridge_swaps(SOURCE, (8, 16), (1e-2, 1e-1), 20, seed=1))
     assert len(table) == 2 * 2 * 2
     assert (table.change > 0).all()
     assert (table.change <= table.bound).all()
@@ -234,12 +242,12 @@ def test_all_of_a_size_are_one_stack(page):
     assert len(page.runs()) == len(page.trainings) + len(s.swap_sizes) + 1
 
 
-def test_tables_of_all_runs_stand_below_each_other(page, found):
-    about = found.twins[["kind", "size", "seed", "pair", "step"]]
+def test_tables_of_all_runs_stand_below_each_other(page, results):
+    about = results.twins[["kind", "size", "seed", "pair", "step"]]
     assert not about.duplicated().any()
     s = page.config
     assert len(about) == len(s.kinds) * len(s.sizes) * s.seeds * s.pairs * 3
-    assert set(page.paths.kind) == set(found.falls.kind) == {kind.name for kind in s.kinds}
+    assert set(page.paths.kind) == set(results.falls.kind) == {kind.name for kind in s.kinds}
 
 
 def test_verdicts_and_statements(page):

@@ -1,4 +1,4 @@
-"""Networks, many trained as one, and the paths between them."""
+"""Networks, stacks of them, and paths between them."""
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ from sameloss.studies.stability.training import (
 
 
 def count(weights):
-    return sum(own.numel() for own in weights.values())
+    return sum(w.numel() for w in weights.values())
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_parameters(network, shape, classes, parameters):
 @pytest.mark.parametrize("network", [LogisticRegression(), RandomFeatures(8)])
 def test_convex_models_start_from_zero(network):
     assert network.convex
-    assert all((own == 0).all() for own in network.drawn((8,), 3, 1).values())
+    assert all((w == 0).all() for w in network.drawn((8,), 3, 1).values())
 
 
 def test_others_start_from_hes_normal_without_offsets():
@@ -55,8 +55,8 @@ def test_others_start_from_hes_normal_without_offsets():
     assert drawn["1.weight"].std() == pytest.approx((2 / 400) ** 0.5, rel=0.02)
     assert (drawn["3.bias"] == 0).all()
     assert not torch.equal(drawn["1.weight"], Perceptron((400,)).drawn((1, 20, 20), 10, 4)["1.weight"])
-    scales = [own for name, own in ResNet20(4).drawn((3, 8, 8), 10, 0).items() if own.ndim == 1]
-    assert {float(value) for own in scales for value in own} == {0.0, 1.0}
+    scales = [w for w in ResNet20(4).drawn((3, 8, 8), 10, 0).values() if w.ndim == 1]
+    assert {float(value) for w in scales for value in w} == {0.0, 1.0}
 
 
 def test_two_classes_have_one_logit():
@@ -71,17 +71,17 @@ def test_two_classes_have_one_logit():
 def test_random_features_are_as_long_as_images_and_always_the_same():
     images = torch.rand(50, 1, 8, 8)
     network = RandomFeatures(4000)
-    found = network.inputs(images)
-    assert found.shape == (50, 4000)
-    assert (found >= 0).all()
-    assert found.norm(dim=1) == pytest.approx(images.flatten(1).norm(dim=1), rel=0.1)
-    assert torch.equal(found, network.inputs(images))
+    features = network.inputs(images)
+    assert features.shape == (50, 4000)
+    assert (features >= 0).all()
+    assert features.norm(dim=1) == pytest.approx(images.flatten(1).norm(dim=1), rel=0.1)
+    assert torch.equal(features, network.inputs(images))
 
 
 def test_residuals_thin_and_pad():
     """With zero convolutions a block returns every second pixel and channels of zeros."""
     network = ResNet20(4)
-    weights = {name: own * (own.ndim == 1) for name, own in network.drawn((3, 8, 8), 10, 0).items()}
+    weights = {name: w * (w.ndim == 1) for name, w in network.drawn((3, 8, 8), 10, 0).items()}
     model = network.build((3, 8, 8), 10)
     seen = []
     model[1].register_forward_hook(lambda _, given, result: seen.append(result))
@@ -107,7 +107,7 @@ NETWORKS = [(Perceptron((6,)), (1, 4, 4)), (SmallCNN((3,)), (1, 4, 4)), (ResNet2
 
 
 def problem(network, shape, descent, *, seeds=2, pairs=2, size=12):
-    """Return a stack, the order of its visits, and the first parameters of each seed."""
+    """A stack, its order of visits, and the initial parameters of each seed."""
     rng = torch.Generator().manual_seed(5)
     x = torch.rand(POOL + TESTED, *shape, generator=rng, dtype=torch.float64)
     y = torch.randint(CLASSES, (POOL + TESTED,), generator=rng)
@@ -152,7 +152,7 @@ def test_models_of_one_sample_stay_the_same_bit_for_bit():
     assert torch.equal(vectors[0], vectors[1])
     assert not torch.equal(vectors[2], vectors[3])
     other = one_by_one(network, shape, models[0], stack, stack.rows[0], order[0].flip(0), descent)
-    assert max(float((stack.weights[name][0] - own).abs().max()) for name, own in other.items()) > 1e-3
+    assert max(float((stack.weights[name][0] - w).abs().max()) for name, w in other.items()) > 1e-3
 
 
 def test_a_stack_goes_on_from_its_state():
@@ -195,9 +195,7 @@ def test_accuracies_are_those_of_the_weights_between():
     network, shape = NETWORKS[0]
     stack, *_ = problem(network, shape, Descent(0.1, 4, 1))
     rng = torch.Generator().manual_seed(1)
-    stack.weights = {
-        name: torch.randn(own.shape, generator=rng).to(own) for name, own in stack.weights.items()
-    }
+    stack.weights = {name: torch.randn(w.shape, generator=rng).to(w) for name, w in stack.weights.items()}
     accuracies = accuracies_along(stack, torch.tensor([1, 3]), stack.tested[:2])
     assert accuracies.shape == (76, 2)
     model = network.build(shape, CLASSES).double()

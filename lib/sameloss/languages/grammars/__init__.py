@@ -1,6 +1,6 @@
-"""Probabilistic context-free grammars, whose sentences have exact conditionals by the inside pass.
+"""Probabilistic context-free grammars, with exact conditionals by the inside-outside algorithm.
 
-Here stand tables of rules, the chart that sums over derivations, the sampler of trees, the random grammars
-of the paper (App. A.1) and their text format. A grammar
-knows no model and no training; to the rest of the library it is a `Language` like any other.
+The folder has tables of rules, the chart that sums over derivations, the sampler of sentences and trees,
+random grammars like those of the paper (App. A.1), and text formats. To the rest of the library, a grammar
+is a `Language` like any other.
 """

@@ -1,6 +1,6 @@
 """Flatness of the loss around a model.
 
-Here stand the Fisher trace and the gradient norms it is made of, the Hessian with its stochastic traces,
-its diagonal, sharpness and the learning coefficient (Section 4; Appendices B and D). A new estimator is
-tested against the dense Hessian of a tiny model. None of them knows of checkpoints or runs.
+The Fisher trace and the per-sentence gradient norms behind it, the Hessian with its stochastic trace
+estimators, its diagonal, adaptive sharpness and the local learning coefficient (Section 4; Appendices B and
+D). Every estimator is tested against the dense Hessian of a tiny model; none knows of checkpoints or runs.
 """

@@ -1,17 +1,17 @@
-r"""Squared norms of every sentence's gradient, without the gradients (App. B).
+r"""Squared norms of per-sentence gradients, without the gradients (App. B).
 
-The gradient of a sentence with respect to a matrix is a sum of outer products, one a token: of a
-linear layer $\sum_t g_t a_t^\top$ with inputs $a_t$ and output gradients $g_t$, of an embedding
+The gradient of a sentence's loss in a matrix is a sum of outer products over its tokens: for a linear layer
+$\sum_t g_t a_t^\top$ with inputs $a_t$ and output gradients $g_t$, for an embedding
 $\sum_t e_{x_t} g_t^\top$. Its squared norm needs inner products only,
 
-$$ \Bigl\lVert \sum_t \ell_t r_t^\top \Bigr\rVert_F^2 = \sum_{s,t} (\ell_s\cdot\ell_t)(r_s\cdot r_t), $$
+$$ \Bigl\lVert \sum_t \ell_t r_t^\top \Bigr\rVert_F^2 = \sum_{s,t} (\ell_s\cdot\ell_t)(r_s\cdot r_t). $$
 
-and so does that of a matrix used twice, such as a tied embedding: the tokens of all its uses form one
-sum. One forward pass serves any number of cotangents, and no weight gradient is ever made.
+A matrix that is used more than once, such as a tied embedding, sums over the tokens of all its uses. One
+forward pass serves any number of cotangents, and no weight gradient is materialised.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
 
@@ -28,59 +28,58 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits, dropout_fault
 from sameloss.models.bilstm import unrolled_lstm, without_cudnn
 
-# Watching a forward pass: every use of a parameter is written down, or refused by name.
+# Recording a forward pass: every use of a parameter is recorded, or refused by name.
 #
-# It watches torch's functions and not modules, so it sees whatever a model does with a parameter,
-# however its layers are written: `torch.nn.Linear` and a bare `F.linear` are one case.
+# The recorder intercepts torch functions, not modules: `torch.nn.Linear` and a bare `F.linear` are one case.
 
 Kind = Literal["linear", "embedding", "gain", "bias"]
 
 NO_ROW = -1
-"""Stands for a row of an embedding that gets no gradient."""
+"""Replaces the index of an embedding row that gets no gradient."""
 
 
 class Use(NamedTuple):
-    """One use of a parameter; its gradient is made of `factor` and of what arrives at `edge`.
+    """One use of a parameter, whose gradient is made of `factor` and the gradient that arrives at `edge`.
 
-    `factor` is (sentence, token, feature): the input of a linear layer, the normalised input of a
-    LayerNorm's gain, the one row number an embedding looks up; None for a bias.
+    `factor` has axes (sentence, token, feature): the input of a linear layer, the normalised input of a
+    LayerNorm's gain, or the row index of an embedding as its one feature; None for a bias.
     """
 
     parameter: str
     kind: Kind
     edge: GradientEdge
-    factor: Tensor | None
-    first_row: int  # of the parameter, where only some of its rows are used
+    factor: Any  # Tensor | None
+    first_row: int  # of the slice of the parameter that is used
 
 
 class Recorder(TorchFunctionMode):
-    """Records the uses of a model's trainable parameters in the calls made under it."""
+    """Records the uses of a model's trainable parameters in the calls made under this mode."""
 
     def __init__(
         self, model: nn.Module, sentences: int, shared: list[torch.Size | None] | None = None
     ) -> None:
-        """Prepare for a forward pass.
+        """Prepare for one forward pass.
 
         Args:
-            model: whose parameters are watched.
-            sentences: how many the model is about to see.
-            shared: for each output of a known function, in order, its shape where all sentences share
-                it (positions, say), else None. Without this only the outputs' shapes are recorded.
+            model: its trainable parameters are watched.
+            sentences: number of sentences in the forward pass.
+            shared: for each output of a known function, in order, its shape if all sentences share it
+                (position embeddings, say), else None. If None, only the outputs' shapes are recorded.
 
         """
         super().__init__()
         self.model, self.sentences, self.shared = model, sentences, shared
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         self.shapes = {name: p.shape for name, p in named}
-        self.watched = {id(p): (name, 0) for name, p in named}  # the second number: of its first row
+        self.watched = {id(p): (name, 0) for name, p in named}  # name and first row
         self.uses: list[Use] = []
-        self.outputs: list[torch.Size] = []  # their shapes
-        self._slices: list[Tensor] = []  # kept, so that no other tensor gets their id
+        self.outputs: list[torch.Size] = []  # shapes
+        self._slices: list[Tensor] = []  # references, so that no other tensor gets their id
 
     def __torch_function__(
         self, function: Callable, types: Iterable, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Let pass what uses no parameter, record what is known, refuse the rest."""
+        """Record known uses of parameters and refuse all others."""
         kwargs = kwargs or {}
         if function in RANDOM and RANDOM[function](*args, **kwargs):
             raise dropout_fault()
@@ -88,7 +87,7 @@ class Recorder(TorchFunctionMode):
         if used and function in self._known:
             return self._known[function](self, *args, **kwargs)
         result = function(*args, **kwargs)
-        if used and next(_tensors(result), None) is not None:  # a shape or a device is no use
+        if used and next(_tensors(result), None) is not None:  # reading a shape or a device is no use
             self._refuse(used[0], function)
         return result
 
@@ -98,11 +97,9 @@ class Recorder(TorchFunctionMode):
         kind = type(self.model.get_submodule(module)).__name__
         called = function if isinstance(function, str) else resolve_name(function) or function.__name__
         raise ModelError(
-            f"Parameter {name} of module {module or 'itself'} ({kind}) is used by {called}, whose gradient "
-            "norm is not known here; known are linear layers, embeddings, LayerNorm, LSTM and added biases."
+            f"Parameter {name} of module {module or 'itself'} ({kind}) is used by {called}, which is not "
+            "supported; supported are linear layers, embeddings, LayerNorm, LSTM and added biases."
         )
-
-    # The functions that are known
 
     def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         self._not_watched(input, "linear, as its input")
@@ -112,12 +109,7 @@ class Recorder(TorchFunctionMode):
         return output
 
     def _layer_norm(
-        self,
-        input: Tensor,
-        normalized_shape: Sequence[int],
-        weight: Tensor | None = None,
-        bias: Tensor | None = None,
-        eps: float = 1e-5,
+        self, input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
     ) -> Tensor:
         self._not_watched(input, "layer_norm, as its input")
         output = self._output(F.layer_norm(input, normalized_shape, weight, bias, eps))
@@ -140,7 +132,7 @@ class Recorder(TorchFunctionMode):
             self._refuse(weight, "an embedding with max_norm or scale_grad_by_freq")
         output = self._output(F.embedding(input, weight, padding_idx))
         rows = input
-        if padding_idx is not None:  # that row gets no gradient: it becomes a number no row has
+        if padding_idx is not None:  # this row gets no gradient
             rows = input.masked_fill(input == padding_idx % len(weight), NO_ROW)
         self._use("embedding", weight, output, rows[..., None])
         return output
@@ -155,7 +147,7 @@ class Recorder(TorchFunctionMode):
         return output
 
     def _slice(self, tensor: Tensor, index: Any) -> Tensor:
-        """Return rows of a parameter, and watch them as such."""
+        """Slice rows of a parameter, and watch the slice."""
         rows = tensor[index]
         if not isinstance(index, slice) or index.step not in (None, 1):
             self._refuse(tensor, "an index that is not a slice of rows")
@@ -165,20 +157,18 @@ class Recorder(TorchFunctionMode):
         return rows
 
     def _lstm(self, input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...]:
-        """Unroll the layer: the fused kernel hides what arrives at the gates."""
+        """Unroll the layer: the fused kernel hides the gradients that arrive at the gates."""
         used = next(value for value in _tensors((weights, options)) if id(value) in self.watched)
         if isinstance(states, Tensor):
             self._refuse(used, "an LSTM of packed sequences")
         has_biases, layers, _, _, bidirectional, batch_first = options
         if (has_biases, layers, bidirectional, batch_first, len(weights)) != (True, 1, False, True, 4):
-            self._refuse(
-                used, "an LSTM that is not one layer of one direction, with biases and batches first"
-            )
+            self._refuse(used, "an LSTM other than one layer of one direction with biases and batch_first")
         with self:
             return unrolled_lstm(input, states, weights)
 
-    # Functions of the class, not methods bound to the recorder: a cycle of references would keep the
-    # activations of every forward pass alive.
+    # functions of the class: methods bound to the recorder would make a reference cycle, which would keep the
+    # activations of every forward pass alive
     _known: ClassVar[dict[Callable, Callable]] = {
         F.linear: _linear,
         F.layer_norm: _layer_norm,
@@ -189,10 +179,8 @@ class Recorder(TorchFunctionMode):
         Tensor.__getitem__: _slice,
     }
 
-    # Writing down
-
     def _output(self, output: Tensor) -> Tensor:
-        """Note an output's shape; return it with rows of its own for every sentence."""
+        """Record an output's shape; if all sentences share it, expand it to one copy per sentence."""
         self.outputs.append(output.shape)
         if self.shared is None or self.sentences == 1 or output.shape != self.shared[len(self.outputs) - 1]:
             return output
@@ -219,11 +207,11 @@ RANDOM: dict[Callable, Callable[..., float]] = {
     F.dropout: lambda input, p=0.5, training=True, inplace=False: p if training else 0.0,
     F.scaled_dot_product_attention: lambda q, k, v, attn_mask=None, dropout_p=0.0, *_, **__: dropout_p,
 }
-"""Functions that may drop units, and how to read from a call how many."""
+"""Functions that may drop units, and how to read the rate from the arguments of a call."""
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested arguments."""
+    """Yield all tensors in nested arguments."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
@@ -234,20 +222,19 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
-"""Memory for what a forward pass records at once, by kind of device."""
+"""Memory for the recorded factors of one forward pass, by device type."""
 
 SELF_CHECK = 1e-3
-"""Largest difference from autograd's squared norms on two sentences, relative to their sum."""
+"""Tolerated difference from autograd's squared norms on two sentences, relative to their sum."""
 
 Norms = dict[str, Float[Tensor, " batch"]]
 """Squared norms by parameter name."""
 
 
 class Recording:
-    """One forward pass of some sentences, ready to give norms for any cotangents."""
+    """One forward pass, `model(masked, positions, lengths)`, from which norms for any cotangents follow."""
 
     def __init__(self, model: nn.Module, masked: Batch, shared: list | None = None) -> None:
-        """Run the model, called as `model(masked, positions, lengths)`, under a `Recorder`."""
         recorder = Recorder(model, len(masked.masked), shared)
         with torch.enable_grad(), without_cudnn(), recorder:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
@@ -258,40 +245,33 @@ class Recording:
         for use in recorder.uses:
             self._uses[use.parameter].append(use)
         self._edges = list(dict.fromkeys(use.edge for use in recorder.uses))
-        self._products: dict[str, Tensor] = {}  # of inputs; the same for all cotangents
+        self._products: dict[str, Tensor] = {}  # of inputs: the same for all cotangents
 
     @property
     def bytes(self) -> int:
-        """The memory of the recorded factors."""
+        """Memory of the recorded factors."""
         factors = [use.factor for uses in self._uses.values() for use in uses]
         return sum(factor.nbytes for factor in factors if factor is not None)
 
     def squared_norms(self, cotangents: Float[Tensor, "batch word"]) -> Norms:
-        """Return the squared norm of each sentence's gradient of cotangent · logits, by parameter."""
+        """Compute the squared norm of each sentence's gradient of cotangent · logits, by parameter."""
         arrived = torch.autograd.grad(
             self.logits, self._edges, cotangents, retain_graph=True, allow_unused=True
         )
-        size = len(self.logits)
-        gradients = {
-            edge: gradient.reshape(size, -1, gradient.shape[-1])
-            for edge, gradient in zip(self._edges, arrived, strict=True)
-            if gradient is not None
-        }
-        reached = {
-            name: [(use, gradients[use.edge]) for use in uses if use.edge in gradients]
-            for name, uses in self._uses.items()
-        }
-        return {name: self._squared_norm(name, uses) for name, uses in reached.items() if uses}
+        pairs = [(edge, g) for edge, g in zip(self._edges, arrived, strict=True) if g is not None]
+        gradients = {edge: g.reshape(len(self.logits), -1, g.shape[-1]) for edge, g in pairs}
+        norms = {}
+        for name, uses in self._uses.items():
+            reached = [(use, gradients[use.edge]) for use in uses if use.edge in gradients]
+            if reached:
+                norms[name] = self._squared_norm(name, reached)
+        return norms
 
     def _squared_norm(self, name: str, uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
         if uses[0][0].kind in ("gain", "bias"):
             return reduce(torch.add, (self._vector(use, g) for use, g in uses)).square().sum(1)
         outer = [(self._all_rows(use, g), use.factor) for use, g in uses if use.kind == "linear"]
-        looked_up = [
-            (use.factor.squeeze(2), g)
-            for use, g in uses
-            if use.kind == "embedding" and use.factor is not None
-        ]
+        looked_up = [(use.factor.squeeze(2), g) for use, g in uses if use.kind == "embedding"]
         parts = []
         if outer:
             left, right = map(_joined, zip(*outer, strict=True))
@@ -305,12 +285,12 @@ class Recording:
         return reduce(torch.add, parts)
 
     def _vector(self, use: Use, gradient: Float[Tensor, "batch token feature"]) -> Tensor:
-        """Return the gradient of a bias or a gain, one vector a sentence."""
+        """Compute the gradient of a bias or a gain, one vector per sentence."""
         gradient = gradient if use.factor is None else gradient * use.factor
         return self._all_rows(use, gradient.sum(1))
 
     def _all_rows(self, use: Use, gradient: Tensor) -> Tensor:
-        """Put the rows that a slice of a parameter lacks around its gradient, as zeros."""
+        """Pad the gradient of a slice with zeros to all rows of the parameter."""
         rows = self._shapes[use.parameter][0]
         after = rows - use.first_row - gradient.shape[-1]
         return F.pad(gradient, (use.first_row, after)) if use.first_row or after else gradient
@@ -322,24 +302,24 @@ class Recording:
 
 
 def _same(rows: Int[Tensor, "batch token"]) -> Bool[Tensor, "batch token token"]:
-    """Tell which tokens look up one row."""
+    """Mark pairs of tokens that look up the same row."""
     return (rows[:, :, None] == rows[:, None]) & (rows != NO_ROW)[:, None]
 
 
 def _joined(parts: tuple[Tensor, ...]) -> Tensor:
-    """Join the tokens of several uses."""
+    """Concatenate the tokens of several uses."""
     return torch.cat(parts, 1) if len(parts) > 1 else parts[0]
 
 
 def _inner(first: Tensor, second: Tensor) -> Float[Tensor, " batch"]:
-    """Return the inner product of two matrices, sentence by sentence."""
+    """Compute the Frobenius inner product of two matrices per sentence."""
     return (first * second).sum((1, 2))
 
 
 def _picked(
     left: Float[Tensor, "batch token row"], rows: Int[Tensor, "batch other"]
 ) -> Float[Tensor, "batch token other"]:
-    """Return the entries of dense left factors in these rows, zero for no row."""
+    """Select the entries of dense left factors at these rows, zero for `NO_ROW`."""
     index = rows.clamp(min=0)[:, None].expand(-1, left.shape[1], -1)
     return left.gather(2, index).masked_fill((rows == NO_ROW)[:, None], 0)
 
@@ -347,18 +327,18 @@ def _picked(
 def recordings(
     model: nn.Module, masked: Batch, chunk: int | None = None
 ) -> Iterator[tuple[Int[Tensor, " row"], Recording]]:
-    """Yield recordings of all sentences, a chunk of similar lengths at a time, with the rows they cover.
+    """Record all sentences in chunks of similar lengths; yield the rows of each chunk and its recording.
 
     Args:
-        model: called as `model(masked, positions, lengths)`, returns logits (batch, word) for the
-            masked position of each sentence. Parameters that need no gradient do not count.
+        model: called as `model(masked, positions, lengths)`, returns logits (batch, word) at the masked
+            position of each sentence. Frozen parameters are ignored.
         masked: the sentences.
-        chunk: sentences that go through the model at once; by memory where None.
+        chunk: sentences per forward pass; as many as `CHUNK_BYTES` allow if None.
 
     Raises:
-        ParameterError: for a chunk of no sentences.
-        ModelError: for what `check` refuses, a parameter used in a way that is not known, random
-            dropout, or norms that differ from autograd's on two of the sentences.
+        ParameterError: if `chunk` is not positive.
+        ModelError: see `check`; also for dropout, for an unsupported use of a parameter, and for norms
+            that differ from autograd's on two of the sentences.
 
     """
     if chunk is not None:
@@ -366,12 +346,11 @@ def recordings(
     check(model, masked)
     device = next(model.parameters()).device
     masked = masked.to(device)
-    chunk = _at_once(model, _two_sentences(masked), chunk)
-    layouts: dict[tuple[int, bool], list] = {}  # by width, and whether there is padding
-    if masked.lengths is None:
-        order = torch.arange(len(masked.masked), device=device)
-    else:
-        order = masked.lengths.argsort(stable=True)  # so that a chunk has little padding
+    chunk = _chunk_size(model, _two_sentences(masked), chunk)
+    layouts: dict[tuple[int, bool], list] = {}  # shared shapes by width and whether there is padding
+    order = torch.arange(len(masked.masked), device=device)
+    if masked.lengths is not None:
+        order = masked.lengths.argsort(stable=True)  # for little padding
     for rows in order.split(chunk):
         part = masked.rows(rows).narrowed()
         layout = part.masked.shape[1], part.lengths is None
@@ -380,11 +359,11 @@ def recordings(
         yield rows.cpu(), Recording(model, part, layouts[layout])
 
 
-def _at_once(model: nn.Module, two: Batch, wanted: int | None) -> int:
-    """Return how many sentences go through the model at once: as many as wanted, or as memory has room for.
+def _chunk_size(model: nn.Module, two: Batch, requested: int | None) -> int:
+    """Return the number of sentences per forward pass: as requested, or as many as memory allows.
 
-    It is one where the model does more to an output that all sentences share than add it to their own (to
-    relative position biases, say), and where sentences have one token, as what they share has.
+    It is 1 if the model does more with an output that all sentences share than add it to their own (as with
+    relative position biases), and for sentences of one token, whose outputs have the shape of shared ones.
     """
     try:
         probe = Recording(model, two, _shared(model, two))
@@ -394,13 +373,13 @@ def _at_once(model: nn.Module, two: Batch, wanted: int | None) -> int:
             one = two.rows(slice(row, row + 1))
             _self_check(model, one, Recording(model, one, _shared(model, two)))
         return 1
-    return wanted or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
+    return requested or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
 
 
 def _two_sentences(masked: Batch) -> Batch:
-    """Return the first and the last sentence, read at the last and the first token.
+    """Select the first and the last sentence, masked at the last and the first position.
 
-    Rows of a layer that stand in another order than sentence after sentence then show.
+    A layer whose rows are not in the order of the sentences then fails the check against autograd.
     """
     two = masked.rows(torch.tensor([0, -1], device=masked.masked.device))
     end = masked.masked.shape[1] if two.lengths is None else int(two.lengths[0])
@@ -408,7 +387,7 @@ def _two_sentences(masked: Batch) -> Batch:
 
 
 def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
-    """Return the shapes of the outputs that all sentences share: those that do not grow with them."""
+    """Return the shapes of outputs that do not grow with the batch: all sentences share them."""
     one, both = (Recording(model, some).outputs for some in (two.rows(slice(0, 1)), two))
     grown = [(2 * shape[0], *shape[1:]) for shape in one]
     if len(one) != len(both) or any(b not in (a, g) for a, b, g in zip(one, both, grown, strict=True)):
@@ -417,7 +396,7 @@ def _shared(model: nn.Module, two: Batch) -> list[torch.Size | None]:
 
 
 def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
-    """Compare with autograd, sentence by sentence, so that no use of a parameter is ever missed."""
+    """Compare with autograd, sentence by sentence: no use of a parameter may be missed."""
     cotangents = torch.linspace(-1, 1, recording.logits.shape[1]).to(recording.logits)
     cotangents = cotangents.expand(len(recording.logits), -1)
     ours = recording.squared_norms(cotangents)
@@ -428,11 +407,11 @@ def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
             logits = model(one.masked, one.positions, one.lengths)
         gradients = torch.autograd.grad(logits, list(named.values()), cotangents[:1], allow_unused=True)
         norms = {n: g.square().sum() for n, g in zip(named, gradients, strict=True) if g is not None}
-        slack = SELF_CHECK * sum(norms.values())
+        tolerance = SELF_CHECK * sum(norms.values())
         for name, norm in norms.items():
             mine = ours[name][row] if name in ours else torch.zeros_like(norm)
-            if not (mine - norm).abs() <= slack:
+            if not (mine - norm).abs() <= tolerance:
                 raise ModelError(
                     f"The squared gradient norm of {name} is {float(norm):.4g} by autograd and "
-                    f"{float(mine):.4g} here: this model computes in a way that is not known."
+                    f"{float(mine):.4g} here: the model uses it in a way that is not supported."
                 )

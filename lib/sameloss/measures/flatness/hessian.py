@@ -1,8 +1,17 @@
-"""The Hessian: products with it, dense ones, its largest eigenvalue, its trace from random directions."""
+r"""The Hessian of the pre-training loss: products, dense matrix, largest eigenvalue, stochastic traces.
+
+The Fisher form of the trace (`trace.py`) needs saturation; the estimators here do not. With logits z(θ),
+predictions f and exact conditionals q,
+
+$$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
+  + \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
+
+where the first term is the Fisher information and the second vanishes at saturation (Lemma 3.2).
+"""
 
 import time
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -20,35 +29,29 @@ from sameloss.measures.flatness.trace import Cost, EstimatedTrace
 from sameloss.measures.flatness.validation import check, check_logits
 from sameloss.models.bilstm import without_cudnn
 
-# The full Hessian of the pre-training loss: products with vectors, the dense matrix, its trace.
-#
-# The Fisher form of the trace (`trace.py`) needs saturation; what is here does not. With logits
-# z(theta), predictions f and exact conditionals q,
-#
-# $$\nabla^2 L = \mathbb E\, J^\top (\mathrm{diag} f - f f^\top) J
-#   + \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
-#
-# whose first term is the Fisher information and whose second one vanishes at saturation (Lemma 3.2).
-
 Parameters = dict[str, Tensor]
 
 ParameterLoss = Callable[[Parameters], Tensor]
 """A loss as a function of the trainable parameters by name."""
 
 Product = Callable[[Tensor], Tensor]
-"""The Hessian as a function from a flat vector to a flat vector."""
+"""The Hessian as a linear map of flat vectors."""
 
 ROWS = 64
 """Rows of a dense Hessian computed at once."""
 
 
 def flat_parameters(model: nn.Module) -> Float[Tensor, " parameter"]:
-    """Return the trainable parameters as one detached vector, in the order of `named_parameters`."""
+    """Concatenate the trainable parameters into one detached vector, in the order of `named_parameters`."""
     return flattened(_parameters(model))
 
 
-def unflattened(model: nn.Module, flat: Float[Tensor, " parameter"]) -> dict[str, Tensor]:
-    """Return a vector of all trainable parameters as parameters by name, views of it."""
+def flattened(parameters: Parameters) -> Float[Tensor, " parameter"]:
+    return torch.cat([value.flatten() for value in parameters.values()])
+
+
+def unflattened(model: nn.Module, flat: Float[Tensor, " parameter"]) -> Parameters:
+    """Split a flat vector into parameters by name, as views: the inverse of `flattened`."""
     shapes = {name: value.shape for name, value in _parameters(model).items()}
     parts = flat.split([shape.numel() for shape in shapes.values()])
     return {name: part.view(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)}
@@ -58,31 +61,26 @@ def _parameters(model: nn.Module) -> Parameters:
     return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
 
-def flattened(parameters: dict[str, Tensor]) -> Float[Tensor, " parameter"]:
-    """Return parameters by name as one vector: the inverse of `unflattened`."""
-    return torch.cat([value.flatten() for value in parameters.values()])
-
-
 def population_loss(
     model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None = None
-) -> Callable[[dict[str, Tensor]], Tensor]:
-    """Return the loss as a function of the trainable parameters, fit for `torch.func`'s transforms.
+) -> ParameterLoss:
+    """Return the loss as a function of the trainable parameters, to be transformed by `torch.func`.
 
     Args:
         model: a masked language model.
         masked: at least one masked sentence.
-        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets if None.
 
     Returns:
         A function from parameters by name to the mean over the sentences of -sum_y truth[y] log f[y],
-        in nats a masked token.
+        in nats per masked token.
 
     Raises:
-        ModelError: for what `check` refuses, and, once called, for logits of another shape.
-        ParameterError: where truth is of other sentences or words.
+        ModelError: see `check`; once called, also for logits of a wrong shape.
+        ParameterError: if `truth` has another number of sentences or words.
 
     """
-    masked, truth = on_model_device(model, masked, truth)
+    masked, truth = _on_model_device(model, masked, truth)
 
     def loss(parameters: Parameters) -> Tensor:
         logits = _logits(model, parameters, masked)
@@ -92,11 +90,11 @@ def population_loss(
 
 
 def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> ParameterLoss:
-    """Return the function E sum_y (f_y - q_y) z_y of the parameters, f held fixed.
+    """Return the function E sum_y (f_y - q_y) z_y of the parameters, with f - q held fixed.
 
     Its Hessian is the Hessian of the loss minus the Fisher information (Lemma 3.2).
     """
-    masked, truth = on_model_device(model, masked, truth)
+    masked, truth = _on_model_device(model, masked, truth)
     with torch.no_grad():
         logits = _logits(model, _parameters(model), masked)
         excess = logits.softmax(-1) - _conditionals(masked, truth, logits)
@@ -104,28 +102,24 @@ def gap_loss(model: nn.Module, masked: Batch, truth: Tensor | None = None) -> Pa
 
 
 def _logits(model: nn.Module, parameters: Parameters, masked: Batch) -> Tensor:
-    # fused attention's gradient and that of cuDNN's LSTM have no gradient
+    # the backward passes of fused attention and of cuDNN's LSTM are not differentiable
     with sdpa_kernel(SDPBackend.MATH), without_cudnn():
         return functional_call(model, parameters, (masked.masked, masked.positions, masked.lengths))
 
 
-def on_model_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
-    """Move sentences and conditionals to the model's device, and refuse those that do not fit together.
-
-    Raises:
-        ModelError: for what `check` refuses.
-        ParameterError: where there is not one row of `truth` for each sentence.
-
-    """
+def _on_model_device(model: nn.Module, masked: Batch, truth: Tensor | None) -> tuple[Batch, Tensor | None]:
+    """Validate model, sentences and conditionals, and move the latter two to the model's device."""
     check(model, masked)
     if truth is not None and len(truth) != len(masked.masked):
-        raise ParameterError(f"truth needs a row a sentence, {len(masked.masked)} of them; got {len(truth)}.")
+        raise ParameterError(
+            f"truth needs one row per sentence, {len(masked.masked)} of them; got {len(truth)}."
+        )
     device = next(model.parameters()).device
     return masked.to(device), truth if truth is None else truth.to(device)
 
 
 def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor:
-    """Return Pr(. | x_-t) like the logits: `truth`, or the one-hot targets."""
+    """Return `truth`, or the one-hot targets, in the shape and dtype of the logits."""
     check_logits(logits, masked)
     words = logits.shape[1]
     if truth is None:
@@ -136,13 +130,13 @@ def _conditionals(masked: Batch, truth: Tensor | None, logits: Tensor) -> Tensor
 
 
 def hessian_product(model: nn.Module, loss: ParameterLoss) -> Product:
-    """Return the Hessian of `loss` at the model's parameters as a function of flat vectors.
+    """Return the Hessian of `loss` at the model's parameters as a linear map of flat vectors.
 
-    The graph of the gradient is built once for all of them.
+    The graph of the gradient is built once for all vectors.
     """
-    # Reverse over reverse, because forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for
-    # a model of 106K parameters on one core (batch 32 to 512), 2 to 3 times once vectors share the graph,
-    # and forward mode lacks a kernel for float32 LSTMs.
+    # Reverse over reverse: forward over reverse (jvp of grad) took 1.1 to 1.7 times as long for a model of
+    # 106K parameters on one core (batch 32 to 512), 2 to 3 times once vectors share the graph, and forward
+    # mode lacks a kernel for float32 LSTMs.
     pull = vjp(grad(loss), _parameters(model))[1]
     return lambda flat: flattened(pull(unflattened(model, flat))[0])
 
@@ -153,17 +147,17 @@ def dense_hessian(
     """Compute the Hessian of the loss over all trainable parameters, exact up to rounding.
 
     Args:
-        model: a masked language model, best in float64.
-        masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
+        model: a masked language model, preferably in float64.
+        masked: masked sentences, taken as the population.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets if None.
         most: largest number of parameters.
 
     Returns:
-        The matrix, rows and columns in the order of `flat_parameters`, in nats by squared parameter.
+        The matrix in the order of `flat_parameters`, in nats per squared parameter.
 
     Raises:
-        ParameterError: for a model of more parameters.
-        ModelError: for what `check` refuses.
+        ParameterError: for a model with more parameters.
+        ModelError: see `check`.
 
     """
     point = flat_parameters(model)
@@ -172,14 +166,11 @@ def dense_hessian(
         raise ParameterError(
             f"The Hessian of {len(point)} parameters takes {size:.3g} GB; the limit is {most} parameters."
         )
-    # Not torch.func.hessian, which vmaps inside the outer derivative: of torch 2.13's LayerNorm it then
-    # takes the saved mean and deviation for constants, and rows of LayerNorm weights come out wrong.
+    # Not torch.func.hessian, which applies vmap inside the outer derivative: LayerNorm of torch 2.13 then
+    # treats the saved mean and standard deviation as constants, and the rows of its weights come out wrong.
     product = hessian_product(model, population_loss(model, masked, truth))
     identity = torch.eye(len(point), dtype=point.dtype, device=point.device)
     return torch.cat([vmap(product)(rows) for rows in identity.split(ROWS)])
-
-
-# The largest eigenvalue of the Hessian: the curvature in the sharpest direction.
 
 
 def top_eigenvalue(
@@ -189,37 +180,34 @@ def top_eigenvalue(
     *,
     tolerance: float = 1e-3,
     restarts: int = 100,
-    seed: int = 0,
 ) -> float:
-    r"""Compute $\max_{\lVert v \rVert = 1} v^\top H v$, the largest (not largest absolute) eigenvalue.
+    r"""Compute $\max_{\lVert v \rVert = 1} v^\top H v$, the algebraically largest eigenvalue.
 
     The method is implicitly restarted Lanczos (Lehoucq, Sorensen and Yang 1998, ARPACK) on
-    Hessian-vector products.
+    Hessian-vector products, with a fixed initial vector.
 
     Args:
         model: a masked language model.
-        masked: masked sentences, the whole population.
-        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
-        tolerance: accepted error relative to the eigenvalue.
+        masked: masked sentences, taken as the population.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets if None.
+        tolerance: accepted relative error.
         restarts: largest number of restarts, each of up to 20 products.
-        seed: seed of the first vector.
 
     Returns:
-        The eigenvalue, in nats by squared parameter.
+        The eigenvalue, in nats per squared parameter.
 
     Raises:
-        ModelError: for what `check` refuses.
-        ParameterError: where Lanczos does not converge.
+        ModelError: see `check`.
+        ParameterError: if Lanczos does not converge.
 
     """
-    check(model, masked)
     times, point = hessian_product(model, population_loss(model, masked, truth)), flat_parameters(model)
 
     def product(vector: np.ndarray) -> np.ndarray:
         return times(torch.from_numpy(vector.reshape(-1)).to(point)).double().cpu().numpy()
 
     hessian = LinearOperator((len(point), len(point)), product, dtype=np.float64)
-    start = np.random.default_rng(seed).standard_normal(len(point))
+    start = np.random.default_rng(0).standard_normal(len(point))
     options = {"which": "LA", "tol": tolerance, "maxiter": restarts, "return_eigenvectors": False}
     try:
         return float(eigsh(hessian, 1, v0=start, **options)[0])
@@ -230,12 +218,6 @@ def top_eigenvalue(
         ) from error
 
 
-# The trace of the Hessian from random directions: Hutchinson, Hutch++, and its gap to the Fisher trace.
-
-Vectors = Literal["rademacher", "gaussian"]
-"""What the entries of random directions are: random signs, or normal."""
-
-
 def hutchinson_trace(
     model: nn.Module,
     masked: Batch,
@@ -243,120 +225,87 @@ def hutchinson_trace(
     *,
     batch: int,
     draws: int = 1,
-    vectors: Vectors = "rademacher",
+    rank: int = 0,
+    vectors: Literal["rademacher", "gaussian"] = "rademacher",
     generator: torch.Generator,
+    loss: Callable[..., ParameterLoss] = population_loss,
 ) -> EstimatedTrace:
-    r"""Estimate the trace of the Hessian from random directions (Hutchinson 1989).
+    r"""Estimate the trace of the Hessian from random directions, by Hutchinson (1989) or Hutch++.
 
-    For independent entries of mean 0 and variance 1,
+    For independent entries of mean 0 and variance 1, Hutchinson's estimate is unbiased:
 
     $$\mathbb E_z\, z^\top H z = \mathrm{Tr}\, H.$$
+
+    Hutch++ (Meyer, Musco, Musco and Woodruff 2021, Algorithm 1) first finds most of the range of each
+    batch's Hessian from a sketch S of `rank` vectors of random signs. With an orthonormal basis Q of HS, the
+    trace on that range is exact and random directions z cover the rest:
+
+    $$\mathrm{Tr}\, Q^\top H Q + \mathbb E_z\, z^\top (I - QQ^\top) H (I - QQ^\top) z.$$
+
+    A batch takes 2 `rank` + `draws` Hessian-vector products. The sampling error of the sentences remains, so
+    a sketch pays if the random directions dominate the error.
 
     The paper's released code draws Gaussian directions in the space of the parameters and takes the
     labels from the corpus: here `vectors="gaussian"` and no `truth`.
 
     Args:
         model: a masked language model.
-        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
-        batch: sentences a batch; its Hessian is the mean over them.
-        draws: directions a batch. A batch is one draw of the result, the mean over its directions,
-            so that the error covers both sentences and directions.
-        vectors: entries of the directions; `rademacher`, random signs, has less variance.
-        generator: random numbers for the directions, on the CPU.
+        masked: independent masked sentences, cut into disjoint batches; the remainder is dropped.
+        truth: Pr(. | x_-t) at the masked positions; the one-hot targets if None.
+        batch: sentences per batch; its Hessian is their mean.
+        draws: directions per batch. A batch is one draw of the result, the mean over its directions,
+            so that the standard error covers both sentences and directions.
+        rank: columns of the sketch of Hutch++; 0 for Hutchinson.
+        vectors: distribution of the directions' entries; random signs have less variance.
+        generator: of the sketch and the directions, on the CPU.
+        loss: makes the function whose Hessian it is from model, sentences and `truth`.
 
     Returns:
-        One draw of the trace for each batch, by parameter.
+        One draw of the trace per batch, by parameter.
 
     Raises:
-        ParameterError: for fewer than two batches, no direction, or an unknown kind of direction.
-        ModelError: for what `check` refuses.
+        ParameterError: for fewer than two batches, no directions, or an unknown distribution.
+        ModelError: see `check`.
 
     """
-    return _over_batches(model, masked, truth, generator, batch=batch, draws=draws, vectors=vectors)
-
-
-def hutch_plus_plus_trace(
-    model: nn.Module,
-    masked: Batch,
-    truth: Float[Tensor, "batch word"] | None = None,
-    *,
-    batch: int,
-    rank: int,
-    draws: int = 1,
-    vectors: Vectors = "rademacher",
-    generator: torch.Generator,
-) -> EstimatedTrace:
-    r"""Estimate the trace of the Hessian by Hutch++ (Meyer, Musco, Musco and Woodruff 2021, Algorithm 1).
-
-    A sketch S of random signs finds most of the range of each batch's Hessian. With an orthonormal basis
-    Q of HS, the trace in that range is exact and random directions z cover the rest:
-
-    $$\mathrm{Tr}\, Q^\top H Q + \mathbb E_z\, z^\top (I - QQ^\top) H (I - QQ^\top) z.$$
-
-    A batch takes 2 `rank` + `draws` Hessian-vector products. The chance of the sentences stays, so the
-    method pays where directions are the larger part of the error.
-
-    Args:
-        model: a masked language model.
-        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: Pr(. | x_-t) at the masked positions; the one-hot targets where None.
-        batch: sentences a batch; its Hessian is the mean over them.
-        rank: columns of the sketch.
-        draws: directions a batch, orthogonal to the sketched range.
-        vectors: entries of the directions.
-        generator: random numbers for the sketch and the directions, on the CPU.
-
-    Returns:
-        One draw of the trace for each batch, by parameter.
-
-    Raises:
-        ParameterError: for fewer than two batches, no direction, no rank, or an unknown kind.
-        ModelError: for what `check` refuses.
-
-    """
-    check_count("rank", rank)
-    return _over_batches(
-        model, masked, truth, generator, batch=batch, draws=draws, vectors=vectors, rank=rank
-    )
+    check_count("batch", batch)
+    check_count("draws", draws)
+    check_count("rank", rank, 0)
+    if vectors not in ("rademacher", "gaussian"):
+        raise ParameterError(f"Unknown vectors {vectors!r}; choose rademacher or gaussian.")
+    started, sentences = time.perf_counter(), len(masked.targets)
+    masked, truth = _on_model_device(model, masked, truth)
+    if sentences < 2 * batch:
+        raise ParameterError(
+            f"Two batches, the least for a standard error, take {2 * batch} sentences; got {sentences}."
+        )
+    parts = []
+    for start in range(0, sentences - batch + 1, batch):
+        rows = slice(start, start + batch)
+        q = None if truth is None else truth[rows]
+        product = hessian_product(model, loss(model, masked.rows(rows), q))
+        sketch = _directions(model, rank, "rademacher", generator)
+        directions = _directions(model, draws, vectors, generator)
+        diagonal = _hutch_plus_plus(product, sketch, directions) if rank else _hutchinson(product, directions)
+        parts.append({name: part.sum() for name, part in unflattened(model, diagonal).items()})
+    summed = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
+    passes = len(parts) * batch * (2 * rank + draws)
+    return EstimatedTrace(summed, Cost(passes, 3 * passes, time.perf_counter() - started))
 
 
 def fisher_gap(
-    model: nn.Module,
-    masked: Batch,
-    truth: Float[Tensor, "batch word"] | None,
-    *,
-    batch: int,
-    draws: int = 1,
-    generator: torch.Generator,
+    model: nn.Module, masked: Batch, truth: Float[Tensor, "batch word"] | None, **options: Any
 ) -> EstimatedTrace:
-    r"""Estimate the trace of the Hessian minus that of the Fisher information, by itself.
+    r"""Estimate the trace of the Hessian minus that of the Fisher information.
 
     With logits z, predictions f and conditionals q it is
 
     $$\mathrm{Tr}\; \mathbb E \sum_y (f_y - q_y) \nabla^2 z_y ,$$
 
-    so that its variance vanishes with it at saturation, f = q (Lemma 3.2): there the estimate is
-    exactly 0, whatever the directions.
-
-    Args:
-        model: a masked language model.
-        masked: independent masked sentences, cut into disjoint batches; a remainder is dropped.
-        truth: q = Pr(. | x_-t) at the masked positions. The one-hot targets where None, from which a
-            model is far.
-        batch: sentences a batch.
-        draws: directions a batch, random signs.
-        generator: random numbers for the directions, on the CPU.
-
-    Returns:
-        One draw of the gap for each batch, by parameter.
-
-    Raises:
-        ParameterError: for fewer than two batches or no direction.
-        ModelError: for what `check` refuses.
-
+    so that the variance of the estimate vanishes with the gap at saturation, f = q (Lemma 3.2): there it is
+    exactly 0 for all directions. Options and result are those of `hutchinson_trace`.
     """
-    return _over_batches(model, masked, truth, generator, batch=batch, draws=draws, scalar=gap_loss)
+    return hutchinson_trace(model, masked, truth, loss=gap_loss, **options)
 
 
 def _directions(model: nn.Module, count: int, vectors: str, generator: torch.Generator) -> Tensor:
@@ -371,15 +320,15 @@ def _directions(model: nn.Module, count: int, vectors: str, generator: torch.Gen
 
 
 def _hutchinson(product: Product, directions: Tensor) -> Tensor:
-    """Return the mean over the directions of z * Hz: by entry, unbiased for the diagonal of H."""
+    """Average z * Hz over the directions z: entrywise unbiased for the diagonal of H."""
     return sum(z * product(z) for z in directions) / len(directions)
 
 
 def _hutch_plus_plus(product: Product, sketch: Tensor, directions: Tensor) -> Tensor:
-    """Return values by entry, unbiased for the diagonal of H, that add up to Hutch++'s trace.
+    """Compute entries that are unbiased for the diagonal of H and add up to the trace of Hutch++.
 
-    With P = QQ^T and R = I - P, diag H = diag PHP + diag PHR + diag RHP + diag RHR. The products
-    HQ give the first three exactly; the cross terms have trace 0 and only tell where it belongs.
+    With P = QQ^T and R = I - P, diag H = diag PHP + diag PHR + diag RHP + diag RHR. The products HQ give the
+    first three exactly; the cross terms have trace 0 but contribute to the parts by parameter.
     """
     basis = torch.linalg.qr(torch.stack([product(s) for s in sketch], 1)).Q
     image = torch.stack([product(q) for q in basis.T], 1)
@@ -389,41 +338,3 @@ def _hutch_plus_plus(product: Product, sketch: Tensor, directions: Tensor) -> Te
 
     inside = (basis * (image + rest(image))).sum(1)  # diag HP = diag PHP + diag RHP; diag PHR = diag RHP
     return inside + sum(z * rest(product(rest(z))) for z in directions) / len(directions)
-
-
-def _over_batches(
-    model: nn.Module,
-    masked: Batch,
-    truth: Tensor | None,
-    generator: torch.Generator,
-    *,
-    batch: int,
-    draws: int,
-    vectors: str = "rademacher",
-    rank: int = 0,
-    scalar: Callable[..., ParameterLoss] = population_loss,
-) -> EstimatedTrace:
-    """Estimate the Hessian's diagonal for each of disjoint batches and add it up by parameter."""
-    check_count("batch", batch)
-    check_count("draws", draws)
-    if vectors not in ("rademacher", "gaussian"):
-        raise ParameterError(f"Unknown vectors {vectors!r}; choose rademacher or gaussian.")
-    started, sentences = time.perf_counter(), len(masked.targets)
-    masked, truth = on_model_device(model, masked, truth)
-    if sentences < 2 * batch:
-        raise ParameterError(
-            f"Two batches, the least for a standard error, take {2 * batch} sentences; got {sentences}."
-        )
-    parts = []
-    for start in range(0, sentences - batch + 1, batch):
-        rows = slice(start, start + batch)
-        product = hessian_product(
-            model, scalar(model, masked.rows(rows), None if truth is None else truth[rows])
-        )
-        sketch = _directions(model, rank, "rademacher", generator)
-        directions = _directions(model, draws, vectors, generator)
-        diagonal = _hutch_plus_plus(product, sketch, directions) if rank else _hutchinson(product, directions)
-        parts.append({name: part.sum() for name, part in unflattened(model, diagonal).items()})
-    summed = {name: torch.stack([part[name] for part in parts]).cpu() for name in parts[0]}
-    passes = len(parts) * batch * (2 * rank + draws)
-    return EstimatedTrace(summed, Cost(passes, 3 * passes, time.perf_counter() - started))

@@ -1,4 +1,4 @@
-"""The trace of the Hessian: estimators, of a unigram model, relative, combined."""
+"""The trace of the Hessian in its Fisher form: estimators, splits by parameter, the relative trace."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from functools import reduce
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -20,11 +20,9 @@ from sameloss.models.bilstm import without_cudnn
 from sameloss.models.masked_model import depth, parameter_group, parameter_layer
 from sameloss.statistics.intervals import Estimate
 
-# An estimated trace: independent draws by parameter, and what they cost.
-
 
 class Cost(NamedTuple):
-    """What an estimate took: passes of one sentence through the model, and seconds."""
+    """Cost of an estimate: passes of one sentence through the model, and seconds."""
 
     forward: int
     backward: int  # a Hessian-vector product counts as one forward and three backward passes
@@ -33,10 +31,10 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class EstimatedTrace:
-    """Independent draws of a trace, split by parameter; the parts of a draw add up to its total.
+    """Independent draws of a trace, split by parameter.
 
-    `draws[name]` holds, for each draw (a sentence, a batch, or a random direction), an unbiased
-    value of the part of the trace that belongs to the parameter `name`.
+    `draws[name]` holds one unbiased value of the parameter's part of the trace per draw: per sentence, batch
+    or random direction, depending on the estimator.
     """
 
     draws: dict[str, Float[Tensor, " draw"]]
@@ -44,26 +42,25 @@ class EstimatedTrace:
 
     @property
     def total(self) -> Estimate:
-        """Return the trace over all parameters."""
         return self.by(lambda name: "total")["total"]
 
     @property
     def parts(self) -> dict[str, Estimate]:
-        """Return the trace by kind of parameter: embeddings, attention, MLP, LayerNorm, head."""
+        """The trace by kind of parameter: embeddings, attention, MLP, LayerNorm, head."""
         return self.by(parameter_group)
 
     @property
     def layers(self) -> dict[str, Estimate]:
-        """Return the trace by depth: embedding, layer 1, 2, ..., head."""
-        found = self.by(parameter_layer)
-        return {name: found[name] for name in sorted(found, key=depth)}
+        """The trace by depth: embedding, layer 1, 2, ..., head."""
+        estimates = self.by(parameter_layer)
+        return {name: estimates[name] for name in sorted(estimates, key=depth)}
 
     def scaled(self, factor: Callable[[str], float]) -> "EstimatedTrace":
-        """Return the trace with the part of each parameter multiplied by a factor of its name."""
+        """Multiply the part of each parameter by a factor that depends on its name."""
         return replace(self, draws={name: factor(name) * values for name, values in self.draws.items()})
 
     def by(self, group: Callable[[str], str]) -> dict[str, Estimate]:
-        """Return the trace of each group of parameters; its error includes correlations in the group.
+        """Sum the parts of each group of parameters; standard errors include correlations within the group.
 
         >>> draws = {"word": torch.tensor([1.0, 3.0]), "head": torch.tensor([5.0, 3.0])}
         >>> EstimatedTrace(draws, Cost(2, 2, 0.0)).by(lambda name: "all")
@@ -76,16 +73,18 @@ class EstimatedTrace:
         return {key: Estimate.of(torch.stack(parts).sum(0)) for key, parts in grouped.items()}
 
 
-# The trace of the Hessian of the pre-training loss, in its Fisher form (Section 4, App. B).
+# The Fisher trace (Section 4, App. B).
 #
-# At saturation the Hessian equals the Fisher information (Lemma 3.2), so
+# At saturation the Hessian of the pre-training loss equals the Fisher information (Lemma 3.2), so
 #
 # $$\mathrm{Tr}\,\nabla^2 L = \mathbb E_{t, x_{-t}}\, \mathbb E_{\hat y \sim f(x_{-t})}
 #   \lVert \nabla_\theta \log [f_\theta(x_{-t})]_{\hat y} \rVert^2
 #   = \mathbb E_{t, x_{-t}} \mathrm{Tr}\, J^\top (\mathrm{diag} f - f f^\top) J ,$$
 #
-# $J$ being the Jacobian of the logits. Every estimator here is a choice of cotangents $v$ of the
-# logits with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or on average.
+# with the Jacobian J of the logits. Every estimator here is a choice of cotangents v of the logits
+# with $\sum v v^\top = \mathrm{diag} f - f f^\top$, exactly or in expectation.
+
+ESTIMATORS = ("exact", "sampled", "rademacher")
 
 
 def fisher_trace(
@@ -95,23 +94,19 @@ def fisher_trace(
     estimator: str = "sampled",
     labels: int = 1,
     generator: torch.Generator | None = None,
-    chunk: int | None = None,
 ) -> EstimatedTrace:
-    r"""Estimate $\mathbb E\, \lVert \nabla \log [f]_{\hat y} \rVert^2$, ŷ ~ f: Section 4 and App. B.
-
-    The masked sentence is the unit of error.
+    r"""Estimate $\mathbb E\, \lVert \nabla \log [f]_{\hat y} \rVert^2$ with ŷ ~ f (Section 4, App. B).
 
     Args:
         model: a masked language model, called as `model(masked, positions, lengths)`.
         masked: masked sentences drawn from the language; their targets are not used.
-        estimator: `exact` sums over all labels with their probabilities; `sampled` draws them from
-            f; `rademacher` draws random signs in the space of the logits.
-        labels: labels, or vectors of signs, drawn for each sentence (the paper draws 50 labels).
-        generator: random numbers for what is drawn, on the CPU.
-        chunk: sentences that go through the model at once; chosen by memory where None.
+        estimator: `exact` sums over all labels weighted by their probabilities; `sampled` draws labels
+            from f; `rademacher` draws vectors of random signs in the space of the logits.
+        labels: labels, or vectors of signs, per sentence (the paper draws 50 labels).
+        generator: of the labels or signs, on the CPU.
 
     Returns:
-        One draw of the trace for each sentence, by parameter (nats by squared parameter).
+        One draw of the trace per sentence, by parameter (nats per squared parameter).
 
     Raises:
         ParameterError: for an unknown estimator, labels < 1, or a missing generator.
@@ -122,78 +117,72 @@ def fisher_trace(
         raise ParameterError(f"Unknown estimator {estimator!r}; choose one of {', '.join(ESTIMATORS)}.")
     check_count("labels", labels)
     if generator is None and estimator != "exact":
-        raise ParameterError(f"The estimator {estimator} draws; give it a generator, or choose exact.")
+        raise ParameterError(f"The estimator {estimator} is random; give it a generator, or choose exact.")
     started, backward = time.perf_counter(), 0
     trainable = [name for name, p in model.named_parameters() if p.requires_grad]
     draws = {name: torch.zeros(len(masked.masked), dtype=torch.float64) for name in trainable}
-    for rows, recording in recordings(model, masked, chunk):
+    for rows, recording in recordings(model, masked):
         probabilities = recording.logits.detach().softmax(-1)
         for cotangents in _cotangents(estimator, probabilities, labels, generator):
             backward += len(cotangents)
             for name, norms in recording.squared_norms(cotangents).items():
                 draws[name][rows] += norms.cpu()
-        del recording  # before the next one is made: one graph in memory, not two
+        del recording  # free its graph before the next forward pass
     return EstimatedTrace(draws, Cost(len(masked.masked), backward, time.perf_counter() - started))
-
-
-ESTIMATORS = ("exact", "sampled", "rademacher")
 
 
 def _cotangents(
     estimator: str, f: Float[Tensor, "batch word"], labels: int, generator: torch.Generator | None
 ) -> Iterator[Float[Tensor, "batch word"]]:
-    """Yield what the backward pass is asked for; the squared norms of these cotangents are added."""
+    """Yield cotangents of the logits; the squared norms of their gradients are to be summed."""
     if estimator == "exact":  # sqrt(f[y]) (e_y - f) for every label y
-        for label in range(f.shape[1]):
-            column = torch.full(f.shape[:1], label, device=f.device)
-            yield f[:, label, None].sqrt() * (_one_hot(column, f) - f)
-    elif estimator == "sampled":  # e_y - f for labels y ~ f, by the inverse of the distribution function
+        for y, one_hot in enumerate(torch.eye(f.shape[1]).to(f)):
+            yield f[:, y, None].sqrt() * (one_hot - f)
+    elif estimator == "sampled":  # e_y - f for labels y ~ f, drawn by inverting the distribution function
         uniform = torch.rand(len(f), labels, generator=generator, dtype=torch.float64).to(f.device)
         steps = f.double().cumsum(1)
         drawn = torch.searchsorted(steps, uniform * steps[:, -1:], right=True).clamp(max=f.shape[1] - 1)
-        for column in drawn.unbind(1):
-            yield (_one_hot(column, f) - f) / labels**0.5
-    else:  # sqrt(f) * z - f (sqrt(f) · z) for random signs z, whose mean outer product is diag f - f f'
+        for label in drawn.unbind(1):
+            yield (F.one_hot(label, f.shape[1]).to(f) - f) / labels**0.5
+    else:  # sqrt(f) z - f (sqrt(f) · z) for random signs z, with mean outer product diag f - f f'
         signs = torch.randint(0, 2, (len(f), labels, f.shape[1]), generator=generator)
         for z in (2 * signs - 1).to(f).unbind(1):
             scaled = f.sqrt() * z
             yield (scaled - f * scaled.sum(1, keepdim=True)) / labels**0.5
 
 
-def _one_hot(labels: Int[Tensor, " batch"], like: Float[Tensor, "batch word"]) -> Float[Tensor, "batch word"]:
-    return F.one_hot(labels, like.shape[1]).to(like)
-
-
 def minibatch_trace(
     model: nn.Module, masked: Batch, *, batch: int, generator: torch.Generator
 ) -> EstimatedTrace:
-    r"""Estimate the same trace from gradients of whole mini-batches (Gauss-Newton-Bartlett).
+    r"""Estimate the Fisher trace from gradients of whole mini-batches (Gauss-Newton-Bartlett).
 
     With labels drawn from f, gradients of different sentences are uncorrelated, so that
 
     $$B\, \Bigl\lVert \frac1B \sum_{i=1}^B \nabla \log [f(x_i)]_{\hat y_i} \Bigr\rVert^2$$
 
-    is unbiased ({cite}`liu2024sophia`, Section 2.3). An ordinary backward pass suffices, but a draw
-    costs a whole mini-batch, which is the unit of error.
+    is unbiased ({cite}`liu2024sophia`, Section 2.3). An ordinary backward pass suffices, but one draw
+    costs a whole mini-batch.
 
     Args:
         model: a masked language model, called as `model(masked, positions, lengths)`.
-        masked: the masked sentences, cut into mini-batches; a remainder is not used.
-        batch: sentences of a mini-batch, B.
-        generator: random numbers for the labels, on the CPU.
+        masked: masked sentences, cut into mini-batches; the remainder is dropped.
+        batch: sentences per mini-batch, B.
+        generator: of the labels, on the CPU.
 
     Returns:
-        One draw of the trace for each mini-batch, by parameter.
+        One draw of the trace per mini-batch, by parameter.
 
     Raises:
-        ParameterError: where there is no whole mini-batch.
-        ModelError: for what `check` refuses.
+        ParameterError: if there is no whole mini-batch.
+        ModelError: see `check`.
 
     """
     check(model, masked)
     count = len(masked.masked) // batch if batch > 0 else 0
     if not count:
-        raise ParameterError(f"batch must be 1 to the {len(masked.masked)} sentences there are; got {batch}.")
+        raise ParameterError(
+            f"batch must be 1 to {len(masked.masked)}, the number of sentences; got {batch}."
+        )
     started, masked = time.perf_counter(), masked.to(next(model.parameters()).device)
     named = {name: p for name, p in model.named_parameters() if p.requires_grad}
     draws: dict[str, list[Tensor]] = {name: [] for name in named}
@@ -203,31 +192,28 @@ def minibatch_trace(
         check_logits(logits, part)
         (cotangents,) = _cotangents("sampled", logits.detach().softmax(-1), 1, generator)
         gradients = torch.autograd.grad(logits, list(named.values()), cotangents, materialize_grads=True)
-        for name, gradient in zip(named, gradients, strict=True):  # B ||gradient of the mean loss||²
+        for name, gradient in zip(named, gradients, strict=True):  # B ‖gradient of the mean loss‖²
             draws[name].append(gradient.double().square().sum().cpu() / batch)
     stacked = {name: torch.stack(values) for name, values in draws.items()}
     return EstimatedTrace(stacked, Cost(count * batch, count * batch, time.perf_counter() - started))
 
 
-# The trace of the Hessian, weighted by the size of the parameters it belongs to.
-
-
 def relative_trace(model: nn.Module, trace: EstimatedTrace) -> Estimate:
     r"""Compute $\sum_l \lVert W_l \rVert_F^2\, \mathrm{Tr} H_{ll}$ over the parameter tensors $W_l$.
 
-    The sum is invariant where a reparametrisation scales whole tensors, as in normalized flat minima
-    (Tsuzuku, Sato and Sugiyama 2020) and relative flatness (Petzka et al. 2021, which refines the
-    product to pairs of neurons). It also stays where tensors are rotated or permuted within themselves.
+    The sum is invariant under reparametrisations that scale whole tensors, as in normalized flat minima
+    (Tsuzuku, Sato and Sugiyama 2020) and relative flatness (Petzka et al. 2021, which refines the product
+    to pairs of neurons). It is also invariant under rotations and permutations within a tensor.
 
     Args:
-        model: the model whose Hessian was measured.
-        trace: the trace of this Hessian, by parameter.
+        model: the model that the trace belongs to.
+        trace: the trace of its Hessian.
 
     Returns:
-        The sum in nats, with the error of the trace.
+        The sum in nats, with the standard error that the trace implies.
 
     Raises:
-        ParameterError: where the trace is empty or has a parameter that the model lacks.
+        ParameterError: if the trace is empty or has a parameter that the model lacks.
 
     """
     norms = {name: float(p.detach().double().square().sum()) for name, p in model.named_parameters()}

@@ -1,4 +1,4 @@
-"""What every measure of flatness asks of a model and of masked sentences before it computes."""
+"""Preconditions of every measure of flatness, on the model and on the masked sentences."""
 
 import torch
 from torch import nn
@@ -8,10 +8,10 @@ from sameloss.languages.masking import Batch
 
 
 def check(model: nn.Module, masked: Batch) -> None:
-    """Refuse a model or sentences whose measure would be a wrong number.
+    """Require a deterministic model in full precision and at least one sentence, masked inside.
 
     Raises:
-        ModelError: for dropout at work, weights that are not finite or in half precision, no sentences, or
+        ModelError: for active dropout, weights that are not finite or in half precision, no sentences, or
             a mask outside its sentence.
 
     """
@@ -24,8 +24,8 @@ def check(model: nn.Module, masked: Batch) -> None:
             )
         if parameter.dtype in (torch.bfloat16, torch.float16):
             raise ModelError(
-                f"Parameter {name} is in {str(parameter.dtype).removeprefix('torch.')}, whose rounding is no "
-                "smaller than what is measured; call model.float() before measuring it."
+                f"Parameter {name} is in {str(parameter.dtype).removeprefix('torch.')}, whose rounding is as "
+                "large as what is measured; call model.float() before measuring it."
             )
     if not len(masked.masked):
         raise ModelError("There are no masked sentences to measure on; give at least one.")
@@ -35,24 +35,23 @@ def check(model: nn.Module, masked: Batch) -> None:
     if outside.any():
         row = int(outside.nonzero()[0])
         raise ModelError(
-            f"The masked position of sentence {row} is {int(masked.positions[row])}, on padding: it has "
+            f"The masked position of sentence {row} is {int(masked.positions[row])}, but it has "
             f"{int(ends[row])} tokens, so positions 0 to {int(ends[row]) - 1} can be masked."
         )
 
 
 def _drops(module: nn.Module) -> bool:
-    """Tell whether a module drops units at random: its own rate, or that of functions it calls."""
+    """Whether a module is training with a positive dropout rate: of its own, or passed to functions."""
     rate = getattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
     return module.training and isinstance(rate, float) and rate > 0
 
 
 def dropout_fault() -> ModelError:
-    """Return the fault of a model that is not the same function at every call."""
     return ModelError("The model drops units at random; call model.eval() before measuring it.")
 
 
 def check_logits(logits: torch.Tensor, masked: Batch) -> None:
-    """Refuse logits that are not one row of scores of words for every masked sentence.
+    """Require one row of logits per masked sentence, over a vocabulary that contains the targets.
 
     Raises:
         ModelError: naming the shapes.
@@ -62,7 +61,7 @@ def check_logits(logits: torch.Tensor, masked: Batch) -> None:
     if logits.ndim != 2 or len(logits) != sentences:
         raise ModelError(
             f"The model returned logits of shape {tuple(logits.shape)} for {sentences} masked sentences; "
-            f"({sentences}, words) is needed, one row a masked position."
+            f"({sentences}, words) is needed, one row per masked position."
         )
     if masked.targets.max() >= logits.shape[1]:
         raise ModelError(

@@ -1,5 +1,6 @@
 """The page of this study: what it may set, and which runs it reads."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +13,10 @@ from sameloss.store.store import Run
 from sameloss.studies.decision_lists import experiment
 from sameloss.studies.decision_lists.experiment import FIRST_SEED, PRESETS, ListConfig, TaskShape
 from sameloss.studies.decision_lists.statements import STATEMENTS, Tables, checks
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.page import Page, PageSpec, Study
 
 OTHER_TASKS = (TaskShape(12, 3, 3), TaskShape(20, 4, 3), TaskShape(40, 5, 4), TaskShape(100, 12, 4))
-"""On which Theorem 4.3 is tried beside the page's own."""
+"""Further tasks for Theorem 4.3."""
 
 
 @dataclass
@@ -25,7 +26,7 @@ class ListPage(Page[ListConfig]):
     exact = STATEMENTS
 
     def labelled(self) -> Iterator[tuple[str, Run, dict[str, Any]]]:
-        """Yield every run, the frame of `Tables` that it goes into, and labels of its rows there."""
+        """Yield every run, with its frame in `Tables` and labels for its rows there."""
         s = self.config
         readouts = tuple(sorted({*s.readouts, *s.shown}, reverse=True))
         yield "flows", experiment.list_flows(s.task, readouts, s.sweeps), {}
@@ -33,42 +34,36 @@ class ListPage(Page[ListConfig]):
         yield "descents", experiment.list_descents(tuple(dict.fromkeys((s.task, *OTHER_TASKS)))), {}
         yield "proofs", experiment.list_proofs(s.cases, FIRST_SEED), {}
         for part in experiment.PARTS:
-            yield (
-                "departures",
-                experiment.list_departures(part, s.small, s.task, s.departures, FIRST_SEED),
-                {},
-            )
+            run = experiment.list_departures(part, s.small, s.task, s.departures, FIRST_SEED)
+            yield "departures", run, {}
         for seed in s.all_seeds:
             label = {"seed": seed}
             yield "steps", experiment.figure_step(s.task, s.drawn, seed), label
             yield "samples", experiment.list_samples(s.samples, seed), label
             for steps in map(s.steps_at, s.rates):
-                sgd = experiment.list_sgd(s.task, s.readout, steps, s.looked, seed)
-                yield "alone", sgd, {**label, "rate": steps.rate}
+                run = experiment.list_sgd(s.task, s.readout, steps, s.looked, seed)
+                yield "alone", run, {**label, "rate": steps.rate}
             for number, task in enumerate(s.tasks):
-                sgd = experiment.list_sgd(task, None, s.both, s.looked, seed)
-                yield "both", sgd, {**label, "task": number}
+                run = experiment.list_sgd(task, None, s.both, s.looked, seed)
+                yield "both", run, {**label, "task": number}
         for layers, mlp, number in product(s.blocks.layers, (False, True), range(s.blocks.seeds)):
             label = {"layers": layers, "mlp": mlp, "seed": FIRST_SEED + number}
             yield "blocks", experiment.list_block(s.blocks, layers, mlp, label["seed"]), label
 
     def runs(self) -> list[Run]:
-        """Return all of them."""
         return [run for _, run, _ in self.labelled()]
 
     @cached_property
     def results(self) -> Tables:
-        """Return what the statements are checked on."""
-        parts: dict[str, list[pd.DataFrame]] = {}
+        frames: dict[str, list[pd.DataFrame]] = defaultdict(list)
         for name, run, labels in self.labelled():
-            parts.setdefault(name, []).append(self.store.get(run).assign(**labels))
-        frames = {name: pd.concat(tables, ignore_index=True) for name, tables in parts.items()}
-        return Tables(self.config, **frames)
+            frames[name].append(self.store.get(run).assign(**labels))
+        joined = {name: pd.concat(parts, ignore_index=True) for name, parts in frames.items()}
+        return Tables(self.config, **joined)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
-        """Return everything that is checked of the statements."""
         return checks(self.results)
 
 
-STUDY = Study(PRESETS, {"ii4_decision_lists": Plan(ListPage)})
+STUDY = Study(PRESETS, {"ii4_decision_lists": PageSpec(ListPage)})

@@ -7,114 +7,98 @@ from functools import cached_property
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.integrate import OdeSolution, solve_ivp
+from scipy.integrate import OdeSolution
 from torch import Tensor
 
-from sameloss.errors import NotConverged
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.theory import DecisionLists, Matrix, Sequences, Sets, correct, forward
 
-# A case is a query a and a set s. v marks the tokens of L_a up to k*, the first label-determining token of an
-# occurrence of a that is misclassified; S is where a is misclassified and k* decides.
+# A case is a query a and a set s. k* is the first label-determining token, in the order of L_a, of any
+# misclassified occurrence of a; v marks the tokens of L_a up to k*; in the sets S k* decides and a is wrong.
 
 LONGEST = 4  # sets and lists of random cases: all sets are enumerated
 
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Every query in every set, at some parameters: arrays of (set, query)."""
+    """Every query in every set at given parameters: arrays of (set, query)."""
 
     task: DecisionLists
     sets: Sets
     scores: Matrix
     read_out: Matrix
     readout: float  # c
-    radius: float  # of V around cP, ε; 0: V = cP
+    radius: float  # ε, of V around cP; 0: V = cP
 
     @cached_property
     def labels(self) -> Sequences:
-        """Return the label of every token."""
         return self.task.labels(self.sets.sequences)
 
     @cached_property
-    def deciding(self) -> Sequences:
-        """Return the label-determining token."""
-        return self.task.determining(self.sets.sequences)
-
-    @cached_property
     def computed(self) -> theory.Forward:
-        """Return what the model computes."""
         return forward(self.scores, self.read_out, self.sets.sequences, self.labels)
 
     @cached_property
-    def wrong(self) -> Bool[Tensor, "sets query"]:
-        """Return which queries are misclassified."""
-        return ~correct(self.computed.logits, self.labels)
-
-    @cached_property
     def weight(self) -> Float[Tensor, "sets query"]:
-        """Return p, the attention on the label-determining token."""
+        """Attention p on the label-determining token."""
         return (self.computed.attention * theory.decides(self.task, self.sets.sequences)).sum(-1)
 
     @cached_property
     def gradient(self) -> Float[Tensor, "sets query words"]:
-        """Return the gradient of a query's loss on a set by its column of W."""
-        by_key = theory.by_query_and_key(self.computed, self.read_out, self.sets.sequences)
+        """Gradient of a query's loss on a set by its column of W."""
+        by_key = theory.score_gradients(self.computed, self.read_out, self.sets.sequences)
         return self.by_token(by_key / self.sets.sequences.shape[1])
 
     def by_token(self, by_key: Float[Tensor, "sets query key"]) -> Float[Tensor, "sets query words"]:
-        """Return numbers of a set's tokens as those of the whole vocabulary, 0 where it has none."""
+        """Spread values of a set's tokens over the vocabulary, 0 at all others."""
         keys = self.sets.sequences[:, None, :].expand_as(by_key)
         return by_key.new_zeros(*by_key.shape[:2], self.task.words).scatter_add(2, keys, by_key)
 
 
 def measured(case: Case) -> dict[str, float]:
-    """Return every number that a step of the proofs is about; NaN: of no query, or of V = cP alone.
+    """What the steps of the proofs bound; NaN where there is no such query, or V = cP is assumed and false.
 
-    Distances and excesses over a bound are over c, and the latter not positive where the bound holds.
+    Distances and excesses over a bound are divided by c; an excess is positive where the bound fails.
     """
-    gap, slope = _gradient_gap(case)
-    numbers, exact = {"gradient": gap, "read_out_slope": slope}, case.radius == 0
-    for name, measure in (("identity", _identity_gap), ("curvature", _curvature_share)):
-        numbers[name] = measure(case) if exact else np.nan
-    bounds = _bounds(case)
-    light, mass = bounds.pop("light"), bounds.pop("mass")
-    masses = {
-        "of_triples": mass / theory.triple_mass(case.task, case.sets),
-        "of_sets": mass / float(case.sets.probabilities.min()),
-    }
-    return {**numbers, "light": light if exact else np.nan, **bounds, **masses}
-
-
-def _gradient_gap(case: Case) -> tuple[float, float]:
-    """Return the distance of gradients by hand from automatic ones, over c, and max |∂L/∂V|."""
     parameters = (case.scores.clone().requires_grad_(), case.read_out.clone().requires_grad_())
     automatic = torch.autograd.grad(theory.population_loss(*parameters, case.task, case.sets), parameters)
     by_hand = theory.gradients(case.computed, case.read_out, *case.sets)
-    gaps = [float((a - b).abs().max()) for a, b in zip(automatic, by_hand, strict=True)]
-    return max(gaps) / case.readout, float(by_hand[1].abs().max())
+    gap = max(float((a - b).abs().max()) for a, b in zip(automatic, by_hand, strict=True))
+    bounds, exact = _bounds(case), case.radius == 0
+    light, mass = bounds.pop("light"), bounds.pop("mass")
+    return {
+        "gradient": gap / case.readout,
+        "read_out_slope": float(by_hand[1].abs().max()),
+        "identity": _identity_gap(case) if exact else np.nan,
+        "curvature": _curvature_ratio(case) if exact else np.nan,
+        "light": light if exact else np.nan,
+        **bounds,
+        "of_triples": mass / theory.triple_mass(case.task, case.sets),
+        "of_sets": mass / float(case.sets.probabilities.min()),
+    }
 
 
 def _identity_gap(case: Case) -> float:
-    """Return how far −∂L/∂w at the label-determining token is from its closed form at V = cP, over c.
+    """Distance of −∂L/∂w at the label-determining token from its closed form at V = cP, over c.
 
     (c/n) p_k [(1 − o_y)(1 − p_k) + Σ_{t ≠ k} o_π(t) p_t], which is not negative.
     """
-    k, p, residual = case.deciding[..., None], case.weight, case.computed.residual
+    k, p = case.task.determining(case.sets.sequences)[..., None], case.weight
+    residual = case.computed.residual
     descent = -case.gradient.gather(2, k)[..., 0]
     missing = -residual.gather(2, case.task.image[k])[..., 0]
-    outputs = residual[..., case.task.image]  # of π(t) at t; the decider's own is left out
+    outputs = residual[..., case.task.image]  # of π(t) at t, but for k
     others = (outputs * case.by_token(case.computed.attention)).scatter(2, k, 0.0).sum(-1)
     formula = case.readout / k.shape[1] * p * (missing * (1 - p) + others)
     return float((descent - formula).abs().max()) / case.readout
 
 
-def _curvature_share(case: Case) -> float:
-    """Return the largest curvature of a token's loss over the bound c²/8 + c, of every query in one set."""
+def _curvature_ratio(case: Case) -> float:
+    """Largest curvature of a token's loss over the bound c²/8 + c, for every query of one set."""
     sequence = case.sets.sequences[0]
     targets = torch.eye(case.task.words, dtype=torch.float64)[case.labels[0]]
     outputs = case.task.image[sequence]
-    columns = case.scores[sequence].T[sequence]  # a row a query
+    columns = case.scores[sequence].T[sequence]  # one row per query
 
     def loss(column: Tensor, target: Tensor) -> Tensor:
         logits = torch.zeros_like(target).index_put((outputs,), case.readout * column.softmax(0))
@@ -125,37 +109,40 @@ def _curvature_share(case: Case) -> float:
 
 
 def _bounds(case: Case) -> dict[str, float]:
-    """Return the largest excess of the proofs' bounds over all queries that are misclassified somewhere.
+    """Largest excess over each bound of the proofs, for all queries that are misclassified somewhere.
 
     on_failing: ⟨∂L, v⟩ + p(1 − p)(c − 4ε)/2n on S; elsewhere: ⟨∂L, v⟩ − 6ε/n on other sets; weight:
     p − (1/2 + ε/c) on S; light: Pr[S, p < 1/2n] − 2n² L/c, as another token has 1/n there, so that the
-    query's loss is c/2n at least; mass: the least Pr[S].
+    query's loss is c/2n at least. Beside them the number of `cases`, and the least `mass` Pr[S].
     """
-    c, epsilon, length = case.readout, case.radius, case.sets.sequences.shape[1]
-    excess: dict[str, list[float]] = {name: [] for name in ("on_failing", "elsewhere", "weight", "light")}
-    masses, cases = [], 0
-    for token in range(case.task.words):
-        rows, places = (case.sets.sequences == token).nonzero(as_tuple=True)
-        wrong, deciders = case.wrong[rows, places], case.deciding[rows, places]
-        if not wrong.any():
-            continue
-        ranks = case.task.ranks[token, deciders]
-        last = int(ranks[wrong].min())
-        failing, p = wrong & (ranks == last), case.weight[rows, places]
-        slope = case.gradient[rows, places][:, list(case.task.lists[token][: last + 1])].sum(1)
-        bound = -p * (1 - p) * (c - 4 * epsilon) / (2 * length)
-        mass = case.sets.probabilities[rows[failing]]
-        excess["on_failing"].append(float((slope - bound)[failing].max()) / c)
-        if (~failing).any():
-            excess["elsewhere"].append(float(slope[~failing].max() - 6 * epsilon / length) / c)
-        excess["weight"].append(float(p[failing].max()) - 0.5 - epsilon / c)
-        excess["light"].append(float(mass @ (p[failing] < 1 / (2 * length)).double()))
-        masses.append(float(mass.sum()))
-        cases += len(rows)
-    largest = {name: max(values, default=np.nan) for name, values in excess.items()}
-    loss = float(case.computed.losses.mean(1) @ case.sets.probabilities)
-    largest["light"] -= 2 * length**2 * loss / c
-    return {**largest, "cases": cases, "mass": min(masses, default=np.nan)}
+    (tokens, probabilities), p, c, epsilon = case.sets, case.weight, case.readout, case.radius
+    words, length = case.task.words, tokens.shape[1]
+    wrong = ~correct(case.computed.logits, case.labels)
+    ranks = case.task.ranks[tokens, case.task.determining(tokens)]
+    never = torch.full((words,), words)
+    last = never.scatter_reduce(0, tokens[wrong], ranks[wrong], "amin")[tokens]  # rank of k*
+    failing, seen = wrong & (ranks == last), last < words
+    slope = (case.gradient * (case.task.ranks[tokens] <= last[..., None])).sum(-1)
+    bound = -p * (1 - p) * (c - 4 * epsilon) / (2 * length)
+
+    def mass(occurrences: Bool[Tensor, "sets query"]) -> Float[Tensor, " words"]:
+        total = torch.zeros(words, dtype=torch.float64)
+        return total.index_add(0, tokens[occurrences], probabilities[occurrences.nonzero()[:, 0]])
+
+    masses, light = mass(failing), mass(failing & (p < 1 / (2 * length)))
+    loss = float(case.computed.losses.mean(1) @ probabilities)
+    return {
+        "on_failing": _largest((slope - bound)[failing]) / c,
+        "elsewhere": _largest(slope[seen & ~failing] - 6 * epsilon / length) / c,
+        "weight": _largest(p[failing]) - 0.5 - epsilon / c,
+        "light": _largest(light[masses > 0]) - 2 * length**2 * loss / c,
+        "cases": int(seen.sum()),
+        "mass": -_largest(-masses[masses > 0]),
+    }
+
+
+def _largest(values: Float[Tensor, " value"]) -> float:
+    return float(values.max()) if len(values) else np.nan
 
 
 def _uniform(*shape: int, generator: torch.Generator) -> Tensor:
@@ -166,9 +153,9 @@ def random_case(generator: torch.Generator, radius: bool = False, rare: bool = F
     """Draw a small task with sets, scores and a read-out.
 
     Args:
-        generator: of everything.
-        radius: whether V is only near cP.
-        rare: whether some sets never occur and others seldom do; else all are equally likely.
+        generator: of all random numbers.
+        radius: draw V near cP instead of V = cP.
+        rare: drop most sets and draw unequal probabilities of the others.
 
     """
     words = int(torch.randint(5, 8, (), generator=generator))
@@ -177,9 +164,9 @@ def random_case(generator: torch.Generator, radius: bool = False, rare: bool = F
     sets = theory.uniform_sets(words, length)
     if rare:
         weights = _uniform(len(sets.sequences), generator=generator) ** 4
-        kept = torch.rand(len(weights), generator=generator) < 0.4
-        kept[int(torch.randint(len(kept), (), generator=generator))] = True
-        sets = Sets(sets.sequences[kept], (weights / (weights * kept).sum())[kept])
+        possible = torch.rand(len(weights), generator=generator) < 0.4
+        possible[int(torch.randint(len(possible), (), generator=generator))] = True
+        sets = Sets(sets.sequences[possible], (weights / (weights * possible).sum())[possible])
     c = float(10 ** (0.3 + 1.7 * _uniform(generator=generator)))
     spread = 10 ** (1.5 * _uniform(generator=generator) - 0.5)
     scores = spread * torch.randn(words, words, generator=generator, dtype=torch.float64)
@@ -189,9 +176,9 @@ def random_case(generator: torch.Generator, radius: bool = False, rare: bool = F
 
 
 def nearly_ordered_case(generator: torch.Generator) -> Case:
-    """Draw a case whose scores nearly follow the lists, V off cP by a fifth of c, sets unequally likely.
+    """Draw a case whose scores nearly follow the lists, with ε = c/5 and unequal probabilities of sets.
 
-    Here a pair of scores in the wrong order is misclassified in some of its sets and not in others.
+    Here two scores in the wrong order misclassify some of their sets and not others.
     """
     words, c = int(torch.randint(5, 8, (), generator=generator)), 10.0
     task = theory.random_lists(words, 3, generator)
@@ -205,15 +192,15 @@ def nearly_ordered_case(generator: torch.Generator) -> Case:
 
 
 def sketch_slope(p: tuple[float, ...], readout: float, absent: int) -> float:
-    """Return ⟨∂L, v⟩ on one sequence for the sketch's "always ≤ 0 otherwise", l. 1720.
+    """⟨∂L, v⟩ on one sequence, a counter-example to the sketch's "always ≤ 0 otherwise" (l. 1720).
 
-    The list is (b, k, a), the sequence (b, k, a, t) with attention `p`, so b decides; v marks b and k
-    although k is not the first token that fails.
+    The list is (b, k, a) and the sequence (b, k, a, t), so b decides; v marks b and k although k is not the
+    first token that fails.
 
     Args:
         p: attention on b, k, a, t.
         readout: c.
-        absent: labels that are not in the sequence.
+        absent: number of labels of absent tokens.
 
     """
     weights = torch.tensor(p, dtype=torch.float64)
@@ -229,19 +216,19 @@ def sketch_slope(p: tuple[float, ...], readout: float, absent: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class MatrixFlow:
-    """The gradient flow of W from 0, and of V if wanted, on the exact loss of explicit sequences."""
+    """The gradient flow of W from 0, and optionally of V, on the exact loss of explicit sequences."""
 
     task: DecisionLists
     sets: Sets
     read_out: Matrix  # V at the start
     readout: float  # c, for the solver's scale
-    horizon: float  # in the flow's own time
+    horizon: float  # in unscaled time
     trains_read_out: bool = False
     method: str = "RK45"  # SciPy's; LSODA where the flow is stiff
 
     @cached_property
     def solution(self) -> OdeSolution:
-        """Return W over n/c, and by how much V has moved, by time.
+        """W over n/c, and the move of V, by time.
 
         Raises:
             NotConverged: where the solver gives up.
@@ -249,44 +236,37 @@ class MatrixFlow:
         """
         (sequences, weights), labels = self.sets, self.task.labels(self.sets.sequences)
 
-        def force(_: float, state: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
+        def force(state: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
             scores, read_out = self._matrices(state)
-            by_scores, by_read_out = theory.gradients(
-                forward(scores, read_out, sequences, labels), read_out, sequences, weights
-            )
-            moves = [-by_scores / self._scale, *([-by_read_out] if self.trains_read_out else [])]
+            computed = forward(scores, read_out, sequences, labels)
+            by_scores, by_read_out = theory.gradients(computed, read_out, sequences, weights)
+            moves = [-by_scores / self.scale, *([-by_read_out] if self.trains_read_out else [])]
             return torch.stack(moves).flatten().numpy()
 
-        begin, span = np.zeros((1 + self.trains_read_out) * self.task.words**2), (0.0, self.horizon)
-        solved = solve_ivp(force, span, begin, method=self.method, dense_output=True, rtol=1e-6, atol=1e-9)
-        if not solved.success:
-            raise NotConverged(f"The flow to {self.horizon:g} stopped at {solved.t[-1]:g}: {solved.message}")
-        return solved.sol
+        start = np.zeros((1 + self.trains_read_out) * self.task.words**2)
+        return theory.integrate(force, (0.0, self.horizon), start, method=self.method, rtol=1e-6, atol=1e-9)
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
+        """The unit n/c of W in the solver."""
         return self.sets.sequences.shape[1] / self.readout
 
     def _matrices(self, state: Float[np.ndarray, " entry"]) -> tuple[Matrix, Matrix]:
         scores, *moved = torch.from_numpy(state).view(-1, self.task.words, self.task.words)
-        return scores * self._scale, self.read_out + moved[0] if moved else self.read_out
+        return scores * self.scale, self.read_out + moved[0] if moved else self.read_out
 
     def at(self, time: float) -> tuple[Matrix, Matrix]:
-        """Return W and V at a time."""
+        """W and V at a time."""
         return self._matrices(self.solution(time))
 
-    def wrong(self, time: float) -> Bool[Tensor, "sets seq"]:
-        """Return which occurrences are misclassified at a time."""
-        labels = self.task.labels(self.sets.sequences)
-        return ~correct(forward(*self.at(time), self.sets.sequences, labels).logits, labels)
-
-    def errs(self, time: float, token: int | None = None) -> bool:
-        """Return whether an occurrence is misclassified at a time, of one token if given."""
-        wrong = self.wrong(time)
-        return bool((wrong if token is None else wrong & (self.sets.sequences == token)).any())
+    def wrong(self, time: float, token: int | None = None) -> Bool[Tensor, "sets seq"]:
+        """Occurrences, of all tokens or of one, that are misclassified at a time."""
+        sequences, labels = self.sets.sequences, self.task.labels(self.sets.sequences)
+        wrong = ~correct(forward(*self.at(time), sequences, labels).logits, labels)
+        return wrong if token is None else wrong & (sequences == token)
 
     def first(self, holds: Callable[[float], bool]) -> float:
-        """Return the first time at which something holds, between two steps of the solver; NaN: never."""
+        """First time at which a condition holds, by bisection between two steps of the solver; NaN: never."""
         knots = [float(knot) for knot in self.solution.ts]
         at = next((at for at, knot in enumerate(knots) if holds(knot)), None)
         if at is None:
@@ -298,14 +278,14 @@ class MatrixFlow:
         return high
 
     def perfect(self, token: int | None = None) -> float:
-        """Return the first time at which all, or a token's, occurrences are classified; NaN: never."""
-        return self.first(lambda time: not self.errs(time, token))
+        """First time at which all occurrences, or all of one token, are classified; NaN: never."""
+        return self.first(lambda time: not self.wrong(time, token).any())
 
 
 def lost_again() -> tuple[DecisionLists, Sets]:
-    """Return a task whose token 0 is classified perfectly after one step, and not for ever (ours).
+    """A task whose token 0 is perfectly classified after one step, but not for ever after (ours).
 
-    Its list is (3, 6, 0); only sets with it matter. "There exists a t" is not "from t on".
+    Its list is (3, 6, 0), and only sets with it matter. "There exists a t" is not "from t on".
     """
     lists = tuple((3, 6, 0) if token == 0 else (token,) for token in range(7))
     rows = [[0, 1, 4], [0, 1, 5], [0, 2, 3], [0, 2, 4], [0, 3, 6], [0, 4, 5], [0, 5, 6], [1, 2, 3]]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import theory
-from sameloss.studies.decision_lists.experiment import ListConfig
+from sameloss.studies.decision_lists.experiment import THEOREM, ListConfig
 from sameloss.studies.decision_lists.statements import Tables, samples_needed
 from sameloss.studies.drawing import MARKERS, legend, panels
 
@@ -17,19 +17,19 @@ from sameloss.studies.drawing import MARKERS, legend, panels
 
 
 def event_table(tables: Tables) -> pd.DataFrame:
-    """Return the scaled time from which scores have each order, by read-out; of the last the time, too."""
+    """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection."""
     flows = tables.flows[tables.flows.family.isin(["readout", "luce"])]
     flows = flows.assign(c=flows.readout.where(flows.family == "readout", np.inf))
     table = flows.pivot(index="c", columns="order", values="time").sort_index(ascending=False)
     table = table[flows.order.drop_duplicates()].iloc[:, 1:].map("{:,.0f}".format)
-    last = flows[flows.accuracy == 1].groupby("c").natural.min()
-    table["perfect at time"] = last.map("{:.3g}".format)
+    perfect = flows[flows.accuracy == 1].groupby("c").natural.min()
+    table["perfect at time"] = perfect.map("{:.3g}".format)
     names = {c: "c → ∞" if c == np.inf else f"{c:.3g}" for c in table.index}
     return table.rename(names).rename_axis("read-out").reset_index().replace("nan", "–")
 
 
 def descent_table(tables: Tables) -> pd.DataFrame:
-    """Return gradient descent as Theorem 4.3 has it, by task."""
+    """Gradient descent as in Theorem 4.3, by task."""
     table = tables.everywhere[["words", "length", "rules", "readout", "steps", "promised", "attention"]]
     for column, form in {"readout": "{:.3g}", "steps": "{:,.0f}", "promised": "{:.3g}"}.items():
         table = table.assign(**{column: table[column].map(form.format).replace("nan", "–")})
@@ -39,31 +39,29 @@ def descent_table(tables: Tables) -> pd.DataFrame:
 
 # Figures.
 
-COARSE = colormaps["vlag"].resampled(7)  # few colours, so that an image of noise is not large
+COARSE = colormaps["vlag"].resampled(7)  # few colours, so that an image of noise is a small file
 
 
-def _label(ax: Axes, x: str, y: str, log: str = "", **given: Any) -> None:
-    """Name both axes, and scale those logarithmically that are in `log`."""
-    for axis in log:
-        ax.set(**{f"{axis}scale": "log"})
-    ax.set(xlabel=x, ylabel=y, **given)
+def _label(ax: Axes, x: str, y: str, log: str = "", **options: Any) -> None:
+    """Label both axes, with a logarithmic scale for those in `log`."""
+    ax.set(**{f"{axis}scale": "log" for axis in log}, xlabel=x, ylabel=y, **options)
     ax.minorticks_off()
     if ax.get_legend_handles_labels()[1]:
         ax.legend(fontsize="small")
 
 
-def _lines(ax: Axes, found: pd.DataFrame, by: str, x: str, y: str, label: str = "{}", **style: Any) -> None:
-    """Draw a line for each value of a column."""
-    for (name, part), marker in zip(found.groupby(by, sort=False), MARKERS, strict=False):
+def _lines(ax: Axes, table: pd.DataFrame, by: str, x: str, y: str, label: str = "{}", **style: Any) -> None:
+    """Draw one line per value of a column."""
+    for (name, part), marker in zip(table.groupby(by, sort=False), MARKERS, strict=False):
         ax.plot(part[x], part[y], marker=marker, label=label.format(name), **style)
 
 
 def _name(readout: str) -> str:
-    return "Theorem 4.3's c" if readout == "theorem" else f"c = {readout}"
+    return "Theorem 4.3's c" if readout == THEOREM else f"c = {readout}"
 
 
 def one_sequence(settings: ListConfig) -> None:
-    """Draw the lists of a sequence's first tokens: what occurs is filled, what decides is blue."""
+    """Draw the lists of a sequence's first tokens: present ones filled, the label-determining one blue."""
     task, length, (ax,) = settings.task.build(), settings.task.length, panels(1, width=6.5)
     sequence = theory.draw_sequences(task.words, length, 1, generator_for("lists shown", 0))
     deciders, longest = task.determining(sequence)[0].tolist()[:14], settings.task.rules
@@ -82,7 +80,7 @@ def one_sequence(settings: ListConfig) -> None:
 
 
 def scores_along(tables: Tables) -> None:
-    """Draw a column's scores along flows, a panel a read-out, with the times at which their order changes."""
+    """Draw a column's scores along the flow and the times at which their order changes, by read-out."""
     curves = list(tables.curves.groupby("name", sort=False))[:4]
     axes, names = panels(len(curves), width=4.5), {"w1": "1st of the list", "wo": "all others"}
     names[tables.entries[-2]] = "the token itself"
@@ -98,7 +96,7 @@ def scores_along(tables: Tables) -> None:
 
 
 def attention_along(tables: Tables) -> None:
-    """Draw attention on the label-determining token and accuracy along the flow, one line a read-out."""
+    """Draw attention on the label-determining token and accuracy along the flow, by read-out."""
     left, right = panels(2, width=4.5)
     curves = tables.curves.assign(name=tables.curves.name.map(_name), accuracy=100 * tables.curves.accuracy)
     for ax, y in ((left, "attention"), (right, "accuracy")):
@@ -112,7 +110,7 @@ def attention_along(tables: Tables) -> None:
 
 
 def critical(tables: Tables) -> None:
-    """Draw c* against log L + log 2, and the time of perfection around it."""
+    """Draw c* against log L + log 2, and the time to perfection around it."""
     left, right = panels(2, width=4.5)
     sweep = tables.sweep("critical")
     stars, words = sweep[sweep.family == "critical +0"], sorted(sweep.words.unique())
@@ -127,7 +125,7 @@ def critical(tables: Tables) -> None:
 
 
 def scaling(tables: Tables) -> None:
-    """Draw the scaled time of perfection by L, one line a sweep, and by the length of lists."""
+    """Draw the scaled time to perfection by L, one line per sweep, and by the length of lists."""
     left, right = panels(2, width=4.5)
     sweep, rules = tables.sweep("words"), tables.sweep("rules")
     families = sweep.family.str.removeprefix("words at ")
@@ -141,7 +139,7 @@ def scaling(tables: Tables) -> None:
 
 
 def one_step(settings: ListConfig) -> None:
-    """Draw V after one step as images, exactly and on drawn sequences."""
+    """Draw V after one step as images: exact, and on drawn sequences."""
     task, length, rate = settings.task.build(), settings.task.length, float(settings.task.words**2)
     images = {"exactly": theory.exact_step(task, length, rate)}
     for count in settings.drawn[:3:2]:
@@ -156,14 +154,13 @@ def one_step(settings: ListConfig) -> None:
 
 
 def _seeds(ax: Axes, runs: pd.DataFrame, y: str, label: str, rate: float = 1, **style: Any) -> None:
-    """Draw a thin line a seed."""
-    for _, run in runs.groupby("seed"):
-        ax.plot(rate * run.step, run[y], lw=1, alpha=0.6, label=label, **style)
-        label = ""
+    """Draw one thin line per seed."""
+    for at, (_, run) in enumerate(runs.groupby("seed")):
+        ax.plot(rate * run.step, run[y], lw=1, alpha=0.6, label="" if at else label, **style)
 
 
 def along_sgd(tables: Tables) -> None:
-    """Draw SGD on W, every seed, over the exact flow; and both matrices from nothing, with their read-out."""
+    """Draw SGD on W over the exact flow, and both matrices from nothing with their read-out; all seeds."""
     (left, middle, right), column = panels(3), tables.settings.task.column(1.0)
     alone, both = (runs.assign(accuracy=100 * runs.accuracy) for runs in (tables.alone, tables.both))
     both = both[both.task == 0].assign(listed_accuracy=100 * both.listed_accuracy)
@@ -185,7 +182,7 @@ def along_sgd(tables: Tables) -> None:
 
 
 def samples(tables: Tables) -> None:
-    """Draw the error on new sequences by the size of the sample, and the size that an error takes by L."""
+    """Draw the error on new sequences by sample size, and the sample size for an error by L."""
     left, right = panels(2, width=4.5)
     means = 100 * tables.samples.groupby(["words", "size"])[["error"]].mean()
     _lines(left, means.reset_index(), "words", "size", "error", "L = {}", ms=4)
@@ -201,7 +198,7 @@ def samples(tables: Tables) -> None:
 
 
 def departures(tables: Tables) -> None:
-    """Draw what happens without each assumption: repeated tokens, other starts and read-outs, rare sets."""
+    """Draw the effect of dropping each assumption: repeated tokens, other starts and read-outs, rare sets."""
     axes = panels(4, width=4.5)
     dropped = tables.departures.query("what in ('start', 'radius')").astype({"value": float})
     repeats = tables.dropped("repeats").query("name == 'time'")

@@ -1,6 +1,6 @@
-"""The statements of the thesis' Chapter 4, and ours about them, with what is checked of each.
+"""The statements of the thesis' Chapter 4 and our own, with their checks.
 
-Tolerances were fixed after a pilot with other seeds and before the book's runs.
+Tolerances were fixed after a pilot with other seeds, before the book's runs.
 """
 
 from collections.abc import Iterator
@@ -118,12 +118,12 @@ STATEMENTS = {
     ),
 }
 
-# What the statements are checked on.
+# The tables that the checks read.
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Everything that the page's runs found, one frame a kind."""
+    """Results of the page's runs, one frame per kind of run."""
 
     settings: ListConfig
     flows: pd.DataFrame
@@ -131,44 +131,44 @@ class Tables:
     descents: pd.DataFrame
     proofs: pd.DataFrame
     departures: pd.DataFrame
-    steps: pd.DataFrame  # with `seed`, as all below
+    steps: pd.DataFrame  # with `seed`, like all below
     alone: pd.DataFrame  # with `rate`
-    both: pd.DataFrame  # with `task`, its number in `settings.tasks`
+    both: pd.DataFrame  # with `task`, an index into `settings.tasks`
     samples: pd.DataFrame
     blocks: pd.DataFrame  # with `layers` and `mlp`
 
     @cached_property
     def perfect(self) -> pd.DataFrame:
-        """Return the moment of perfection of every flow, with NaN where it is not within the horizon."""
+        """Time to perfection of every flow, scaled and `natural`; NaN: not within the horizon."""
         about = ["family", "words", "length", "rules", "readout", "rarity"]
         perfect = self.flows[self.flows.accuracy == 1].groupby(about)[["time", "natural"]].min()
         return self.flows[about].drop_duplicates().merge(perfect.reset_index(), "left", about)
 
     def sweep(self, family: str) -> pd.DataFrame:
-        """Return the moments of perfection of the families that begin so."""
+        """Times to perfection of families with this prefix."""
         return self.perfect[self.perfect.family.str.startswith(family)]
 
     def dropped(self, what: str) -> pd.DataFrame:
-        """Return the rows about one departure."""
+        """Rows of one departure from the assumptions."""
         return self.departures[self.departures.what == what]
 
     @property
     def entries(self) -> list[str]:
-        """Return the columns of scores in the curves: places of the list, then all others."""
+        """Columns of scores in `curves`: list tokens in order, then all others."""
         return [column for column in self.curves.columns if column.startswith("w")]
 
     @property
     def everywhere(self) -> pd.DataFrame:
-        """Return gradient descent as Theorem 4.3 has it, the page's own task first."""
+        """Gradient descent as in Theorem 4.3, the page's main task first."""
         return self.descents[self.descents.curvature == "everywhere"]
 
     def events(self, readout: float) -> pd.DataFrame:
-        """Return the events of the flow at a read-out."""
+        """Events of the flow at a read-out."""
         return self.flows[(self.flows.family == "readout") & np.isclose(self.flows.readout, readout)]
 
 
 def crossing(x: pd.Series, y: pd.Series, level: float) -> float:
-    """Return where y first reaches a level, linear between two points; NaN: nowhere."""
+    """First x at which y reaches a level, by linear interpolation; NaN: nowhere."""
     above = np.flatnonzero(y >= level)
     if not len(above):
         return np.nan
@@ -177,7 +177,7 @@ def crossing(x: pd.Series, y: pd.Series, level: float) -> float:
 
 
 def sgd_table(tables: Tables) -> pd.DataFrame:
-    """Return SGD's time to half of all columns over the exact flow's, by rate, with intervals over seeds."""
+    """SGD's time to order half of all columns over the exact flow's, by rate, with intervals over seeds."""
     exact, rows = tables.events(tables.settings.readout), []
     exact_time = float(exact[exact.accuracy == 1].natural.min())
     for rate, runs in tables.alone.groupby("rate"):
@@ -187,12 +187,11 @@ def sgd_table(tables: Tables) -> pd.DataFrame:
 
 
 def joint_table(tables: Tables) -> pd.DataFrame:
-    """Return what both matrices reach from nothing: plateau, escape and end, by task and seed."""
+    """Plateau, escape and end of training both matrices from nothing, by task and seed."""
     rows = []
     for (number, seed), run in tables.both.groupby(["task", "seed"]):
         task = tables.settings.tasks[number]
-        plateau = task.column(1.0).plateau
-        trapped = run[(run.listed_accuracy < 0.02) & (run.accuracy > 0.5 * plateau)]
+        trapped = run[(run.listed_accuracy < 0.02) & (run.accuracy > 0.5 * task.column(1.0).plateau)]
         escaped = run[run.listed_accuracy > 0.5]
         row = {
             "vocabulary L": task.words,
@@ -209,7 +208,7 @@ def joint_table(tables: Tables) -> pd.DataFrame:
 
 
 def samples_needed(tables: Tables, error: float) -> pd.DataFrame:
-    """Return the sample size at which the error falls to a value, log-linear, by L and a column a seed."""
+    """Sample size at which the error falls to a value (log-linear), by L, one column per seed."""
     sizes = {
         key: np.exp(crossing(np.log(part["size"]), -np.log(part.error.clip(lower=1e-6)), -np.log(error)))
         for key, part in tables.samples.sort_values("size").groupby(["words", "seed"])
@@ -218,52 +217,50 @@ def samples_needed(tables: Tables, error: float) -> pd.DataFrame:
 
 
 def sample_slope(tables: Tables, error: float) -> Interval:
-    """Return the exponent in L of the sample size for an error, with its interval over seeds."""
+    """Exponent in L of the sample size for an error, with its interval over seeds."""
     sizes = samples_needed(tables, error)
     return seed_interval(np.polyfit(np.log(sizes.index), np.log(sizes), 1)[0])
 
 
 def uniform_bound(settings: ListConfig) -> Estimate:
-    """Return the accuracy above which uniform attention cannot get: of all sets, or of 20,000 drawn ones."""
+    """Upper bound on the accuracy of uniform attention, over all sets or 20,000 drawn ones."""
     task, length = settings.task.build(), settings.task.length
-    exact = comb(task.words, length) <= 200_000
-    if exact:
+    if exact := comb(task.words, length) <= 200_000:
         sequences = theory.uniform_sets(task.words, length).sequences
     else:
         sequences = theory.draw_sequences(task.words, length, 20_000, generator_for("lists bound", 0))
-    parts = [theory.uniform_attention_bound(task, part) for part in sequences.split(1000)]
-    bound = Estimate.of(torch.cat(parts).double())
-    return bound._replace(standard_error=0.0) if exact else bound
+    bounds = [theory.uniform_attention_bound(task, part) for part in sequences.split(1000)]
+    estimate = Estimate.of(torch.cat(bounds).double())
+    return estimate._replace(standard_error=0.0) if exact else estimate
 
 
 # The checks.
 
-EXACT = 1e-10  # relative difference that counts as none
-FIGURE_SEQUENCES = 1000  # from so many sequences on P must be seen
-STABLE = 8.0  # rate over the curvature up to which SGD has to follow the flow
+EXACT = 1e-10  # relative difference of equal numbers
+FIGURE_SEQUENCES = 1000  # number of sequences from which P must be visible
+STABLE = 8.0  # rate over the curvature up to which SGD must follow the flow
 
 
 def checks(tables: Tables) -> pd.DataFrame:
-    """Return everything that is checked of the chapter's statements, one row each."""
+    """All checks of the chapter's statements, one row each."""
     parts = [_proofs, _order, _theorem_43, _assumptions, _theorem_44]
     parts += [_figure, _attention, _dynamics, _sampled, _dropped]
     return check_table([check for part in parts for check in part(tables)])
 
 
-def _below(of: str, text: str, value: float, bound: float, printed: bool = True) -> Check:
-    """Return a check that a number which is not negative does not exceed a bound."""
+def _below(of: str, text: str, value: float | np.integer, bound: float, printed: bool = True) -> Check:
+    """Check that a non-negative number is at most a bound."""
     return Check(of, text, float(value), bound / 2, bound / 2, printed)
 
 
 def _excess(of: str, text: str, values: pd.Series, printed: bool = True) -> Check:
-    """Return a check that the largest of all excesses over a bound is none."""
-    return _below(of, text, float(np.maximum(0.0, values.max())), EXACT, printed)  # of no case: not a number
+    """Check that the largest excess over a bound is not positive; NaN where there is no case."""
+    return _below(of, text, np.maximum(0.0, values.max()), EXACT, printed)
 
 
 def _proofs(tables: Tables) -> Iterator[Check]:
     proofs, task = tables.proofs, tables.settings.task
-    exact = proofs[proofs.kind.isin(["V = cP", "rare, V = cP"])]
-    near = proofs[proofs.kind == "V near cP"]
+    exact, near = proofs[proofs.kind.str.endswith("V = cP")], proofs[proofs.kind == "V near cP"]
     yield _below("gradients", "largest distance from automatic ones, over c", proofs.gradient.max(), EXACT)
     text = "largest distance from −(c/n) p [(1 − o)(1 − p) + Σ o p], over c"
     yield _below("label-gradient", text, exact.identity.max(), EXACT)
@@ -275,9 +272,9 @@ def _proofs(tables: Tables) -> Iterator[Check]:
     yield _excess("elsewhere", text, exact.elsewhere)
     yield _excess("half", "largest p − 1/2 of a misclassified token", exact.weight)
     yield _excess("light", "largest excess of their probability over 2n² L/c", exact.light)
-    c, mass = task.theorem_column.readout, task.theorem_column.triple_mass
-    bound = 2 * task.length**2 * theory.first_loss(task.words, task.length, c) / c
-    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", bound / (mass / 2), 1.0)
+    column = task.theorem_column
+    bound = 2 * task.length**2 * theory.first_loss(task.words, task.length, column.readout) / column.readout
+    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
     text = f"largest excess over c, {int(near.cases.sum()):,} cases"
     yield _excess("failing-off", text, near.on_failing)
     yield _excess("elsewhere-off", text, near.elsewhere)
@@ -288,16 +285,14 @@ def _proofs(tables: Tables) -> Iterator[Check]:
 def _order(tables: Tables) -> Iterator[Check]:
     for length in (3, 4):
         orders, which = _orders_that_classify(length), f"n = {length}, m = 3"
-        text = f"{which}: whether the order of the list classifies all sets"
+        text, count = f"{which}: whether the order of the list classifies all sets", float(len(orders))
         yield Check("order", text, float("123o" in orders), 1.0, 0.0)
-        yield Check(
-            "order-necessary", f"{which}: orders that classify all sets", float(len(orders)), 1.0, 0.0
-        )
+        yield Check("order-necessary", f"{which}: orders that classify all sets", count, 1.0, 0.0)
     yield Check("order-necessary", "n = 2, m = 3: the same", float(len(_orders_that_classify(2))), 2.0, 0.0)
 
 
 def _orders_that_classify(length: int) -> set[str]:
-    """Return the orders of a column's entries with which the model classifies all sets of eight tokens."""
+    """Orders of a column's entries with which the model classifies all sets of eight tokens."""
     column, scores = theory.Column(8, length, 3, 10.0), map(np.array, permutations([0.0, 1.0, 2.0, 3.0]))
     return {theory.order_of(w) for w in scores if column.accuracy(w) == 1}
 
@@ -308,34 +303,33 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
     for row in everywhere.itertuples():
         text = f"L = {row.words}, n = {row.length}, m = {row.rules}: {row.steps:,.0f} steps, over T"
         yield _below("thm43", text, row.steps / row.promised, 1.0)
-    yield _below("thm43-rate", "λ of W = 0: steps that raise the loss", float(start.rises.sum()), 0.0)
+    yield _below("thm43-rate", "λ of W = 0: steps that raise the loss", start.rises.sum(), 0.0)
     text = "λ of every W: steps that raise the loss"
-    yield _below("thm43-rate", text, float(everywhere.rises.sum()), 0.0, printed=False)
+    yield _below("thm43-rate", text, everywhere.rises.sum(), 0.0, printed=False)
     text = "our bound: largest curvature of a token over it"
     yield _below("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
     text = "bound over the least ‖∂L‖² of a column on the way"
     yield _below("gradient-bound", text, 1 / everywhere.least_slope.min(), 1.0)
-    kept = tables.dropped("persistence").set_index("value").number
-    yield _below("thm43-after", "steps of 1/50λ until perfect", kept["perfect"], 1.0)
-    yield _below("thm43-after", "steps until it is lost, over 4,000", kept["lost"] / 4000, 1.0)
-    yield Check("thm43-after", "whether it is misclassified after 4,000", kept["at 4000 steps"], 1.0, 0.0)
+    lost = tables.dropped("persistence").set_index("value").number
+    yield _below("thm43-after", "steps of 1/50λ until perfect", lost["perfect"], 1.0)
+    yield _below("thm43-after", "steps until it is lost, over 4,000", lost["lost"] / 4000, 1.0)
+    yield Check("thm43-after", "whether it is misclassified after 4,000", lost["at 4000 steps"], 1.0, 0.0)
 
 
 def _assumptions(tables: Tables) -> Iterator[Check]:
-    proofs = tables.proofs
-    exact = proofs[proofs.kind.isin(["V = cP", "rare, V = cP"])]
+    proofs, text = tables.proofs, "cases with Pr[S] < δ of {}"
+    exact = proofs[proofs.kind.str.endswith("V = cP")]
     off = proofs[proofs.kind == "nearly ordered, V near cP"]
-    text = "cases with Pr[S] < δ of {}"
-    yield _below("asm43", text.format(len(exact)), float((exact.of_triples < 1 - 1e-9).sum()), 0.0)
+    yield _below("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
     yield _below("asm43-off", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
-    yield _below("asm44", text.format(len(proofs)), float((proofs.of_sets < 1 - 1e-9).sum()), 0.0)
+    yield _below("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
 
 
 def _theorem_44(tables: Tables) -> Iterator[Check]:
     ratios = np.linspace(1e-3, 16, 1000)  # ε / M
     yield _below("constants", "bad mass over δ/5, ε up to 16M", (ratios**0.5 / 20 / 0.2).max(), 1.0)
-    n, share = np.meshgrid(np.arange(2, 1001), np.linspace(0, 0.25, 50))  # ε/c, which c ≥ 4ε bounds
-    least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + share) * (0.5 - share))
+    n, ratio = np.meshgrid(np.arange(2, 1001), np.linspace(0, 0.25, 50))  # ε/c, at most 1/4 as 4ε ≤ c
+    least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + ratio) * (0.5 - ratio))
     text = "1/4n over the least p (1 − p), n up to 1,000"
     yield _below("constants", text, (1 / (4 * n) / least).max(), 1.0)
     measures = {
@@ -385,10 +379,11 @@ def _dynamics(tables: Tables) -> Iterator[Check]:
     limit, readouts = tables.sweep("luce").time.iloc[0], tables.sweep("readout")
     for row in readouts[readouts.readout >= 1e5].itertuples():
         yield Check("luce", f"s* at c = {row.readout:,.0f} over the limit", row.time / limit, 1.0, 0.01)
-    stars = tables.perfect[tables.perfect.family == "critical +0"].set_index("words").readout
-    for words, star in stars.items():
-        yield Check("critical", f"L = {words}: c* − log 2L", star - np.log(2 * words), 0.0, 0.1)
-    times = tables.sweep("critical").pivot(index="words", columns="family", values="natural")
+    critical = tables.sweep("critical")
+    for row in critical[critical.family == "critical +0"].itertuples():
+        difference = row.readout - np.log(2 * row.words)
+        yield Check("critical", f"L = {row.words}: c* − log 2L", difference, 0.0, 0.1)
+    times = critical.pivot(index="words", columns="family", values="natural")
     for words, least in ((40, 2.0), (100, 8.0), (200, 400.0)):
         if words in times.index:
             high, low = times.loc[words, "critical +0.5"], times.loc[words, "critical -0.5"]
@@ -400,27 +395,27 @@ def _dynamics(tables: Tables) -> Iterator[Check]:
     rarest = np.log(tables.sweep("rarity").sort_values("rarity").head(2)[["time", "rarity"]])
     slope = float(np.diff(rarest.time)[0] / np.diff(rarest.rarity)[0])
     yield Check("rarity", "exponent between the two rarest", slope, -1.1, 0.1)
-    for rules, density in ((2, 0.5), (3, 0.382), (4, 0.318), (6, 0.245)):  # of ρ = (1 − ρ)^(m − 1)
+    for rules, density in ((2, 0.5), (3, 0.382), (4, 0.318), (6, 0.245)):  # solves ρ = (1 − ρ)^(m − 1)
         text = f"m = {rules}: density from which the head grows first"
         yield Check("first-step", text, _turning_density(2000, rules), density, 2 * rules / 2000)
 
 
 def logarithmic_growth(sweep: pd.DataFrame) -> float:
-    """Return by what s* n / (L² log L) changes between the two largest vocabularies of a sweep."""
+    """Ratio of s* n / (L² log L) at the two largest vocabularies of a sweep."""
     last = sweep.sort_values("words").tail(2)
-    shares = last.time * last.length / (last.words**2 * np.log(last.words))
-    return float(shares.iloc[1] / shares.iloc[0])
+    ratios = last.time * last.length / (last.words**2 * np.log(last.words))
+    return float(ratios.iloc[1] / ratios.iloc[0])
 
 
 @cache
 def _turning_density(words: int, rules: int) -> float:
-    """Return the least n / L at which the first step raises the head of a list above its default."""
+    """Least n / L at which the first step raises the head of a list above its default."""
     steps = ((n, theory.Column(words, n, rules, 1.0).first_step()) for n in range(2, words))
     return next(n for n, step in steps if step[0] > step[-2]) / words
 
 
 def _sampled(tables: Tables) -> Iterator[Check]:
-    task, settings = tables.settings.task, tables.settings
+    settings, task = tables.settings, tables.settings.task
     for row in sgd_table(tables).itertuples():
         if row.rate * task.curvature(settings.readout) <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"

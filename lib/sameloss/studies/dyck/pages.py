@@ -1,4 +1,4 @@
-"""The page of this study: what it may set, and which runs it reads."""
+"""The page of this study and the runs it reads."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,9 @@ import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.dyck import experiment
-from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, DyckTransfer
+from sameloss.studies.dyck.experiment import PRESETS, DyckConfig
 from sameloss.studies.dyck.statements import STATEMENTS
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.page import Page, PageSpec, Study
 
 
 @dataclass
@@ -18,21 +18,19 @@ class DyckPage(Page[DyckConfig]):
     exact = STATEMENTS
 
     @property
-    def transfer(self) -> DyckTransfer:
-        """Return the probabilities of success."""
-        return DyckTransfer(self.config)
+    def transfer(self) -> Run:
+        return experiment.dyck_transfer(self.config)
 
     def runs(self) -> list[Run]:
-        """Return the searches, transfer, random features, the training, and the checks of all but that."""
-        searches = tuple(experiment.DyckMinimisation(self.config, width) for width in self.config.widths)
-        features = experiment.DyckFeatures(self.config)
+        """Searches, transfer, random features, training, and checks computed from all but the training."""
+        searches = tuple(experiment.dyck_minimisation(self.config, width) for width in self.config.widths)
+        features = experiment.dyck_features(self.config)
         checks = experiment.DyckChecks(self.config, searches, self.transfer, features)
-        return [*searches, self.transfer, features, experiment.DyckTraining(self.config), checks]
+        return [*searches, self.transfer, features, experiment.dyck_training(self.config), checks]
 
     @property
     def checks(self) -> pd.DataFrame:
-        """Return what all statements are judged by."""
         return self.store.get(self.runs()[-1])
 
 
-STUDY = Study(PRESETS, {"05_dyck": Plan(DyckPage)})
+STUDY = Study(PRESETS, {"05_dyck": PageSpec(DyckPage)})

@@ -1,4 +1,4 @@
-"""Tables and figures of the chapter on the bracket language, from its runs and its models."""
+"""Tables and figures of the chapter on the bracket language."""
 
 from itertools import product
 
@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
-from scipy.stats import spearmanr, ttest_1samp
+from scipy.stats import spearmanr
 from torch import Tensor
 
+from sameloss.statistics.intervals import paired
 from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.dyck import theory
 from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound
@@ -19,12 +20,12 @@ from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_b
 
 
 def solutions(inputs: Inputs, width: int, generator: torch.Generator) -> dict[str, Transformer]:
-    """Return the solutions that are compared by hand: Section 5's two and the two with kinks.
+    """The two solutions of Section 5 and the two with kinks.
 
     Args:
         inputs: all inputs of pre-training.
-        width: m of solution (1).
-        generator: of random features, as many as there are inputs.
+        width: m of solution (1); solution (2) has as many random features as there are inputs.
+        generator: of the random features.
 
     """
     random = theory.random_feature_solution(inputs, len(inputs.target), generator)
@@ -37,7 +38,7 @@ def solutions(inputs: Inputs, width: int, generator: torch.Generator) -> dict[st
 
 
 def solution_table(models: dict[str, Transformer], inputs: Inputs) -> pd.DataFrame:
-    """Return loss, trace over the bound, cancellation and conditions, one row a model."""
+    """Loss, trace, cancellation and residuals of the conditions of Lemma F.1, a row per model."""
     rows = []
     for name, model in models.items():
         bound, trace = lower_bound(inputs.length, model.width), float(theory.hessian_trace(model, inputs))
@@ -60,10 +61,10 @@ def solution_table(models: dict[str, Transformer], inputs: Inputs) -> pd.DataFra
     return pd.DataFrame(rows)
 
 
-def search_table(found: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each width, how many restarts reached zero loss and the bound, and what they found."""
+def search_table(searches: pd.DataFrame) -> pd.DataFrame:
+    """By width: how many restarts reached zero loss and the lower bound, and the range of their traces."""
     rows = []
-    for width, part in found.groupby("width"):
+    for width, part in searches.groupby("width"):
         solved = part[part.loss <= ZERO_LOSS]
         rows.append(
             {
@@ -80,9 +81,9 @@ def search_table(found: pd.DataFrame) -> pd.DataFrame:
 
 
 def width_table(features: pd.DataFrame, losses: tuple[float, ...], length: int) -> pd.DataFrame:
-    """Return the smallest width whose median loss is small enough, measured, expected and printed.
+    """Smallest width that reaches each loss ε: measured (median), expected and printed.
 
-    `expected` is of the proof's head, (2T² + 3)/ε; `printed` is 2ᵀT³ε⁻² without its logarithms.
+    Expected for the head of the proof is (2T² + 3)/ε; printed is 2ᵀT³ε⁻², without logarithms.
     """
     medians, loss = features.groupby("width").loss.median(), np.array(losses)
     return pd.DataFrame(
@@ -96,43 +97,37 @@ def width_table(features: pd.DataFrame, losses: tuple[float, ...], length: int) 
 
 
 def trained_table(last: pd.DataFrame) -> pd.DataFrame:
-    """Return medians over seeds at the end, one row a noise; `attention` as a part of the trace."""
+    """Medians over seeds at the end of training, a row per noise; `attention` as a fraction of the trace."""
     columns = ["loss", "ratio", "attention", "off_direction", "error_few", "error_all", "error_own"]
     medians = last.groupby("noise")[[*columns, "trace"]].median()
     return medians.assign(attention=medians.attention / medians.trace)[columns].reset_index()
 
 
 def noise_effects(last: pd.DataFrame, quantities: tuple[str, ...]) -> pd.DataFrame:
-    """Return by what label noise multiplies a quantity, same initial weights, with 95 % intervals.
+    """Factors by which label noise changes quantities, paired by initial weights, with 95 % intervals.
 
-    The logarithms of ratios of pairs, Student's t over seeds; no seed is left out.
+    Student's t over seeds, on the logarithms of the ratios.
     """
     indexed = last.set_index(["noise", "seed"])
     rows = []
     for noise, quantity in product(indexed.index.levels[0][1:], quantities):
         pairs = np.log(indexed.loc[noise][quantity] / indexed.loc[0.0][quantity])
-        interval = ttest_1samp(pairs, 0).confidence_interval()
-        factor, low, high = np.exp([pairs.mean(), *interval])
-        row = {"noise": noise, "quantity": quantity, "factor": factor, "low": low, "high": high}
-        rows.append(row | {"seeds": len(pairs)})
-    return pd.DataFrame(rows)
+        rows.append((noise, quantity, *np.exp(paired(pairs.to_numpy())[:3]), len(pairs)))
+    return pd.DataFrame(rows, columns=["noise", "quantity", "factor", "low", "high", "seeds"])
 
 
 def rank_correlations(last: pd.DataFrame) -> pd.DataFrame:
-    """Return Spearman's correlation of trace and downstream error at the end, of all and of each noise."""
+    """Spearman correlation of trace and downstream error at the end, over all models and by noise."""
     groups = {"all": last, **{f"noise {noise:g}": part for noise, part in last.groupby("noise")}}
-    rows = []
-    for name, part in groups.items():
-        found = spearmanr(part.ratio, part.error_few)
-        rows.append({"models": name, "count": len(part), "ρ": found.statistic, "p": found.pvalue})
-    return pd.DataFrame(rows)
+    rows = [(name, len(part), *spearmanr(part.ratio, part.error_few)) for name, part in groups.items()]
+    return pd.DataFrame(rows, columns=["models", "count", "ρ", "p"])
 
 
-# Figures: a tidy frame or a model drawn on given axes.
+# Figures
 
 
 def encoding(inputs: Inputs, which: int, ax: Axes) -> None:
-    """Draw the encoding of one input: a row a token, a column a feature."""
+    """Draw the encoding of one input, a row per token and a column per feature."""
     tokens = inputs.tokens[which]
     brackets = tokens[:, : inputs.length].sum(1).int().tolist()
     labels = [{1: "⟨", -1: "⟩", 0: "mask"}[bracket] for bracket in brackets]
@@ -141,14 +136,14 @@ def encoding(inputs: Inputs, which: int, ax: Axes) -> None:
 
 
 def values(model: Transformer, title: str, ax: Axes) -> None:
-    """Draw V, a row a neuron (each divided by its largest entry), marked with the sign of u."""
+    """Draw V, each row divided by its largest entry and labelled with the sign of u."""
     labels = ["u > 0" if u > 0 else "u < 0" for u in model.head]
     _feature_map(model.value / model.value.abs().amax(1, keepdim=True), labels, ax)
     ax.set(ylabel="neuron", title=title)
 
 
 def _feature_map(rows: Float[Tensor, "row feature"], labels: list[str], ax: Axes) -> None:
-    """Draw values from -1 to 1 as a map with its colour bar, red positive."""
+    """Draw values in [-1, 1] as a heat map."""
     drawn = ax.imshow(rows.numpy(), cmap="vlag", vmin=-1, vmax=1, aspect="auto")
     ax.figure.colorbar(drawn, ax=ax, ticks=[-1, 0, 1])
     features = rows.shape[1]
@@ -160,12 +155,12 @@ def _feature_map(rows: Float[Tensor, "row feature"], labels: list[str], ax: Axes
 
 
 def contributions(models: dict[str, Transformer], inputs: Inputs, which: int, ax: Axes) -> None:
-    """Draw what each neuron adds to f on one input, running sums as a walk from 0 to g*."""
+    """Draw the cumulative sums over neurons of their contributions to f on one input."""
     for index, (name, model) in enumerate(models.items()):
         parts = (theory.run(model, inputs).features[which] * model.head / model.width).numpy()
         walk = np.concatenate([[0.0], np.cumsum(parts)])
-        share = np.linspace(0, 1, len(walk))
-        ax.plot(share, walk, color=f"C{index}", marker=MARKERS[index], ms=3, lw=1, label=name)
+        x = np.linspace(0, 1, len(walk))
+        ax.plot(x, walk, color=f"C{index}", marker=MARKERS[index], ms=3, lw=1, label=name)
     ax.axhline(float(inputs.target[which]), color="0.35", ls="--", lw=1)
     ax.set(xlabel="share of the neurons summed", ylabel="sum of $u_i\\,\\sigma(V_i\\cdot h)/m$")
     ax.set_title("the way to the same output")
@@ -173,7 +168,7 @@ def contributions(models: dict[str, Transformer], inputs: Inputs, which: int, ax
 
 
 def traces_by_width(solved: pd.DataFrame, features: pd.DataFrame, length: int, ax: Axes) -> None:
-    """Draw the traces of found solutions and of random features that fit, with both lower bounds."""
+    """Draw traces of solutions, from the search and of random features, with both lower bounds."""
     widths = sorted({*solved.width, *features.width})
     bounds = [lower_bound(length, width) for width in widths]
     ax.plot(widths, bounds, color="black", lw=1.2, label="4/(m√T)")
@@ -193,7 +188,7 @@ def _against_width(widths: list[int], ax: Axes) -> None:
 
 
 def failures(table: pd.DataFrame, ax: Axes) -> None:
-    """Draw exact and simulated probabilities of failure against the number of samples."""
+    """Draw exact and simulated failure probabilities against the number of samples."""
     for index, ((name, length), part) in enumerate(table.groupby(["solution", "length"], sort=False)):
         style: Style = {"color": f"C{index}", "lw": 1.2}
         ax.plot(part.samples, part.exact, **style)
@@ -207,7 +202,7 @@ def failures(table: pd.DataFrame, ax: Axes) -> None:
 
 
 def random_feature_losses(features: pd.DataFrame, inputs: Inputs, ax: Axes) -> None:
-    """Draw the losses of the best head and of the proof's head against the width."""
+    """Draw losses of the best head and of the head of the proof against the width."""
     widths = _heads(features, {"loss": "best head", "constructed_loss": "the proof's head"}, ax)
     expected = [theory.constructed_loss(inputs.length, width) for width in widths]
     ax.plot(widths, expected, color="C1", lw=1, label="(2T² + 3)/m")
@@ -227,7 +222,7 @@ def head_norms(features: pd.DataFrame, length: int, ax: Axes) -> None:
 
 
 def _heads(features: pd.DataFrame, columns: dict[str, str], ax: Axes) -> list[int]:
-    """Draw columns that are not zero, one colour each; return the widths."""
+    """Draw the non-zero values of some columns against the width; return all widths."""
     for index, (column, name) in enumerate(columns.items()):
         drawn = features[features[column] > theory.RIGHT]
         ax.plot(drawn.width, drawn[column], MARKERS[index], ms=4, color=f"C{index}", alpha=0.6, label=name)
@@ -237,7 +232,7 @@ def _heads(features: pd.DataFrame, columns: dict[str, str], ax: Axes) -> list[in
 
 
 def along_noisy_training(training: pd.DataFrame, quantity: str, label: str, ax: Axes) -> None:
-    """Draw a quantity along training, median and middle half of the seeds, one colour a noise."""
+    """Draw a quantity along training by noise: median and interquartile range over seeds."""
     for index, (noise, part) in enumerate(training.groupby("noise")):
         quartiles = part.groupby("step")[quantity].quantile([0.25, 0.5, 0.75]).unstack()
         style: Style = {"color": f"C{index}", "marker": MARKERS[index]}
@@ -248,7 +243,7 @@ def along_noisy_training(training: pd.DataFrame, quantity: str, label: str, ax: 
 
 
 def error_against_trace(last: pd.DataFrame, few: int, ax: Axes) -> None:
-    """Draw downstream error against the trace at the end of training, one point a model."""
+    """Draw downstream error against trace at the end of training, a point per model."""
     for index, (noise, part) in enumerate(last.groupby("noise")):
         style: Style = {"color": f"C{index}", "marker": MARKERS[index], "ls": "none", "mec": "black"}
         ax.plot(part.ratio, part.error_few, ms=6, label=f"label noise {noise:g}", **style)

@@ -1,6 +1,6 @@
 """Landscape-aware growing (Karp 2024, Chapter 5).
 
-The question: which way of making a trained model deeper ends best, and how early does it show? Shallow models
-of a language whose entropy is known are grown by every operator; all candidates of one see the same batches.
-Page ii5 reads it.
+Which way of making a trained model deeper ends best, and how early does it show? Shallow models of a language
+of known entropy are grown by every operator, once or in stages; all candidates grown from one model see the
+same batches. Pages: `ii5_growing` and `ii5_stacking`.
 """

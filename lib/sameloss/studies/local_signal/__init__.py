@@ -1,5 +1,6 @@
 """One signal row among rows of noise (Karp 2024, Chapter 3; Karp et al. 2021).
 
-Does a convolutional network learn to see the one row that decides the label, and is its tangent kernel unable
-to? Pages II.3a (population, descent, kernel) and II.3b (the proofs). Everything about one filter is exact.
+Does a convolutional network learn to find the one row that decides the label, and does its tangent kernel
+fail to? Page II.3a covers training on the population, stochastic descent and the kernel; page II.3b covers
+the proofs. Everything about a single filter is computed exactly.
 """

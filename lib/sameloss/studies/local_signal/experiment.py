@@ -13,94 +13,94 @@ from jaxtyping import Float, Int
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.store import Report, Run
-from sameloss.studies.local_signal import tangent
+from sameloss.studies.local_signal import tangent, theory
 from sameloss.studies.local_signal.proofs import PARTS
-from sameloss.studies.local_signal.theory import (
-    Filter,
-    Patches,
-    best_threshold,
-    dies,
-    first_filter,
-    flow,
-    sgd,
-)
+from sameloss.studies.local_signal.theory import Filter, Patches
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
 log = logging.getLogger(__name__)
 
-LOOKS_A_DECADE = 12
-"""Of curves over the logarithm of steps."""
+STEPS_PER_DECADE = 12
+"""Evaluations of flows on a logarithmic scale."""
 
-FIRST = 50
-"""Steps of stochastic descent every one of which is looked at: the sign of b is decided there."""
+EARLY = 50
+"""Steps of stochastic descent that are all evaluated, as they decide the sign of b."""
 
-CARRIED = 4.0
-"""Rates below so many |c|/k are expected not to carry c across zero before b stops it."""
+FIGURE_STEPS = 10_000
+"""Steps of Figure 3.3."""
+
+DEAD_ZONE_RATE = 4.0
+"""Learning rate over |c|/k below which b is expected to stop a negative c before it crosses zero."""
 
 
 @dataclass(frozen=True)
 class FilterDescent:
-    """Algorithm 3.1: its rate, and where it begins."""
+    """Hyperparameters of Algorithm 3.1."""
 
-    lr: float  # η_w; η_b is a k-th of it
+    lr: float  # η_w; η_b = η_w/k
     length: float  # of w⁰, σ₀√d
 
 
-def log_steps(last: float) -> Float[np.ndarray, " look"]:
-    """Return steps at which to look: 0, and from 1 at equal distances of their logarithm.
+def log_steps(last: float) -> Float[np.ndarray, " step"]:
+    """0, and steps from 1 to `last` that are equally spaced on a logarithmic scale.
 
     >>> log_steps(10.0)[[0, 1, -1]]
     array([ 0.,  1., 10.])
     """
-    return np.append(0.0, np.geomspace(1, last, round(LOOKS_A_DECADE * np.log10(last)) + 1))
+    return np.append(0.0, np.geomspace(1, last, round(STEPS_PER_DECADE * np.log10(last)) + 1))
 
 
 @stage("SignalFlows", seconds=lambda run: 0.3 * len(run.rows_of_noise) * len(run.multipliers))
 def signal_flows(
-    rows_of_noise: tuple[int, ...],
-    multipliers: tuple[float, ...],
-    descent: FilterDescent,
-    steps: float,
+    rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...], descent: FilterDescent, steps: float,
     report: Report,
-) -> pd.DataFrame:
-    """Follow the exact flow from a small start, for several numbers of rows k and strengths of noise."""
-    found, cases = [], list(product(rows_of_noise, multipliers))
+) -> pd.DataFrame:  # fmt: skip
+    """Follow the exact flow from a small start, by number of noise rows k and multiplier of σ."""
+    tables, cases = [], list(product(rows_of_noise, multipliers))
     start = Filter(descent.length, descent.length, 0.0)
-    for done, (noise, multiplier) in enumerate(cases):
-        one = flow(Patches(noise, multiplier), start, descent.lr, log_steps(steps))
-        found.append(one.assign(noise=noise, multiplier=multiplier))
-        report((done + 1) / len(cases), f"k = {noise}")
-    return pd.concat(found, ignore_index=True)
+    for done, (noise, multiplier) in enumerate(cases, 1):
+        flow = theory.flow(Patches(noise, multiplier), start, descent.lr, log_steps(steps))
+        tables.append(flow.assign(noise=noise, multiplier=multiplier))
+        report(done / len(cases), f"k = {noise}")
+    return pd.concat(tables, ignore_index=True)
 
 
-def looks(steps: int) -> Int[np.ndarray, " look"]:
-    """Return the steps after which SGD is looked at: each of the first, and ever fewer."""
-    later = np.geomspace(FIRST, max(steps, FIRST), 40).astype(int)
-    return np.unique(np.minimum(np.append(np.arange(1, FIRST), later), steps))
+def eval_steps(steps: int) -> Int[np.ndarray, " step"]:
+    """Steps after which SGD is evaluated: each of the first, then geometrically spaced ones."""
+    later = np.geomspace(EARLY, max(steps, EARLY), 40).astype(int)
+    return np.unique(np.minimum(np.append(np.arange(1, EARLY), later), steps))
 
 
 def _start(d: int, descent: FilterDescent, seed: int) -> tuple[Float[np.ndarray, " d"], np.random.Generator]:
-    """Return the first filter, and what draws the batches."""
+    """The first filter, in a random direction, and the generator that then draws the batches."""
     random = np.random.default_rng(stream_seed("local signal", seed))
-    return first_filter(d, descent.length, random), random
+    w = random.normal(size=d)
+    return descent.length * w / np.linalg.norm(w), random
 
 
 @stage("SignalSGD", seconds=lambda run: 8e-9 * run.steps * run.batch * run.patches.noise)
 def signal_sgd(
     patches: Patches, descent: FilterDescent, d: int, batch: int, steps: int, seed: int, report: Report
 ) -> pd.DataFrame:
-    """Train by stochastic gradient descent from one random start."""
+    """Train on fresh batches from a random start; the table is that of `theory.flow`, with c⁰ as `start`."""
     w, random = _start(d, descent, seed)
-    return sgd(patches, w, descent.lr, batch, looks(steps), random, report).assign(start=w[0])
+    start, b, states, evaluate = w[0], 0.0, [], set(eval_steps(steps).tolist())
+    for step in range(1, steps + 1):
+        by_w, by_b = theory.gradient(patches, w, b, batch, random)
+        w, b = w - descent.lr * by_w, b - descent.lr / patches.noise * by_b
+        if step in evaluate:
+            report(step / steps, f"step {step}")
+            states.append((step, theory.in_population(w, b)))
+    return theory.evaluated(patches, states).assign(start=start)
 
 
 @stage("BestFilters", seconds=lambda run: 0.015 * len(run.rows_of_noise) * len(run.multipliers))
 def best_filters(rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...]) -> pd.DataFrame:
-    """Find what the best filter reaches, by k and strength of noise, beside the linear model."""
+    """Compute accuracies of the best filter and the linear model by k and multiplier of σ."""
     rows = []
     for noise, multiplier in product(rows_of_noise, multipliers):
         patches = Patches(noise, multiplier)
-        rows.append((noise, multiplier, *best_threshold(patches), 1 - tangent.linear_error(patches)))
+        rows.append((noise, multiplier, *theory.best_threshold(patches), 1 - tangent.linear_error(patches)))
     return pd.DataFrame(rows, columns=["noise", "multiplier", "threshold", "network", "linear"])
 
 
@@ -111,43 +111,40 @@ def _dead_zone_seconds(run: Any) -> float:
 
 @stage("DeadZone", seconds=_dead_zone_seconds)
 def dead_zone(
-    patches: Patches,
-    centres: tuple[float, ...],
-    multiples: tuple[float, ...],
-    count: int,
-    spread: float = 0.1,
-    across: float = 0.01,
-) -> pd.DataFrame:
-    """Descend exactly from larger starts: whether the signal stays above the threshold.
+    patches: Patches, centres: tuple[float, ...], multiples: tuple[float, ...], count: int,
+    spread: float = 0.1, across: float = 0.01,
+) -> pd.DataFrame:  # fmt: skip
+    """Find out from which starts exact descent ends with the signal below the threshold.
 
     Args:
-        patches: the distribution.
-        centres: c⁰, around which starts are spread.
-        multiples: η_w, in units of |c⁰|/k.
+        patches: the data distribution.
+        centres: values of c⁰.
+        multiples: η_w in units of |c⁰|/k.
         count: starts around each centre.
-        spread: of starts, as a share of the centre.
+        spread: of the starts, relative to the centre.
         across: v⁰.
 
     """
-    found = []
+    tables = []
     for centre, multiple in product(centres, multiples):
         starts = centre * (1 + spread * np.linspace(-1, 1, count))
-        dead = [dies(patches, Filter(c, across, 0.0), multiple * abs(c) / patches.noise) for c in starts]
-        found.append(pd.DataFrame({"start": centre, "multiple": multiple, "dead": dead}))
-    return pd.concat(found, ignore_index=True)
+        lrs = multiple * abs(starts) / patches.noise
+        dead = [theory.dies(patches, Filter(c, across, 0.0), lr) for c, lr in zip(starts, lrs, strict=True)]
+        tables.append(pd.DataFrame({"start": centre, "multiple": multiple, "dead": dead}))
+    return pd.concat(tables, ignore_index=True)
 
 
-# Tangent kernels over starts: the sampled part of Theorem 3.2.
+# Tangent kernels over random starts: the sampled part of Theorem 3.2.
 
 
 @dataclass(frozen=True)
 class TangentStarts:
-    """How many filters, starts and images."""
+    """Numbers of filters, starts and images."""
 
     filters: tuple[int, ...]  # m
     starts: int  # whose best error is computed from moments
-    held: int  # of these, whose W is tried on drawn images, and which are seen at b = 0, too
-    images: int  # each
+    held: int  # of these, also evaluated on sampled images and at b = 0
+    images: int  # for each of them
 
 
 def _tangent_seconds(run: Any) -> float:
@@ -157,39 +154,38 @@ def _tangent_seconds(run: Any) -> float:
 
 @stage("TangentRows", seconds=_tangent_seconds)
 def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Report) -> pd.DataFrame:
-    """Return best errors by the number of filters m, start and kind of kernel.
+    """Compute the best errors of tangent kernels.
 
-    One row a kernel: `filters`, `start`, `kind`, `error`, `standard_error` and `closed`.
+    One row per kernel: `filters`, `start`, `kind`, `error`, `standard_error` and `closed` (gates).
     """
     rows: list[tuple] = []
-    for done, m in enumerate(tried.filters):
+    for done, m in enumerate(tried.filters, 1):
         for start in range(tried.starts):
             filters = tangent.initial_filters(patches, m, generator_for("tangent filters", seed, m, start))
-            held = start < tried.held
-            kernels = tangent.kernels_of(patches, filters, held)
+            kernels = tangent.kernels_of(patches, filters, start < tried.held)
             for kind, kernel in kernels.items():
                 closed = int(m - kernel.sees_signal.sum())
                 rows.append((m, start, kind, tangent.best_error(kernel), 0.0, closed))
-            if held:
-                generator = generator_for("tangent images", seed, m, start)
-                found = tangent.held_out_error(kernels[tangent.AT_SIGNAL], tried.images, generator)
-                rows.append((m, start, tangent.HELD_OUT, found.mean, found.standard_error, 0))
-        report((done + 1) / len(tried.filters), f"m = {m}")
+            if start < tried.held:
+                rng = generator_for("tangent images", seed, m, start)
+                error = tangent.held_out_error(kernels[tangent.AT_SIGNAL], tried.images, rng)
+                rows.append((m, start, tangent.HELD_OUT, error.mean, error.standard_error, 0))
+        report(done / len(tried.filters), f"m = {m}")
     return pd.DataFrame(rows, columns=["filters", "start", "kind", "error", "standard_error", "closed"])
 
 
 @stage("ProofTable")
 def proof_table(part: str) -> pd.DataFrame:
-    """Compute one of `PARTS`; all are exact, but for shares of drawn rows with several filters."""
+    """Compute one of `PARTS`; all are exact, except for estimated probabilities with several filters."""
     return PARTS[part]()
 
 
-# How many rows, how noisy, and how much is trained.
+# Configuration
 
 
 @dataclass(frozen=True)
 class SignalConfig(Config):
-    """How many rows, how noisy, how much is trained: by default as in Figure 3.3, with fewer steps."""
+    """Sizes of the data, the training and the kernels: by default those of Figure 3.3, with fewer steps."""
 
     noise: int = param("rows of noise, k; None: the preset's", 1000, least=2, most=10_000_000, example="300")
     multiplier: float = param("σ over log k/√k; None: 1", 1.0, kind=float, most=100)
@@ -199,12 +195,9 @@ class SignalConfig(Config):
     steps: int = param("of stochastic descent; None: the preset's", 3000, most=1_000_000)
     seeds: int = param("of stochastic descent; None: the preset's", 3, least=2, most=MOST_SEEDS)
     starts: int = param(
-        "of tangent kernels, for every number of filters; None: the preset's",
-        40,
-        least=2,
-        most=10_000,
+        "of tangent kernels, for every number of filters; None: the preset's", 40, least=2, most=10_000,
         example="30",
-    )
+    )  # fmt: skip
     d: int = 10  # entries of a row
     horizon: float = 1e7  # steps of the flow
     rows_of_noise: tuple[int, ...] = (100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000)
@@ -218,16 +211,14 @@ class SignalConfig(Config):
 
     @property
     def patches(self) -> Patches:
-        """The rows of an image."""
         return Patches(self.noise, self.multiplier)
 
     @property
     def descent(self) -> FilterDescent:
-        """How a filter is trained."""
-        return FilterDescent(lr=self.lr, length=self.length)
+        return FilterDescent(self.lr, self.length)
 
     def runs(self) -> dict[str, Run]:
-        """Return all runs but the stochastic descents."""
+        """All runs except stochastic descent."""
         tried = TangentStarts(self.filters, self.starts, self.held, self.images)
         return {
             "flow": signal_flows((self.noise,), (self.multiplier,), self.descent, self.horizon),
@@ -239,50 +230,41 @@ class SignalConfig(Config):
 
     @property
     def descents(self) -> dict[int, Run]:
-        """Return stochastic descent from each seed."""
-        about = (self.patches, self.descent, self.d, self.batch, self.steps)
-        return {
-            seed: signal_sgd(*about, seed) for seed in range(self.first_seed, self.first_seed + self.seeds)
-        }
+        """Stochastic descent by seed."""
+        settings = (self.patches, self.descent, self.d, self.batch, self.steps)
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        return {seed: signal_sgd(*settings, seed) for seed in seeds}
 
     def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Warn of descents that begin too far below zero for their rate, and are expected to learn nothing.
+        """Warn of seeds that are expected not to learn, because c begins too far below zero for the rate.
 
-        The thesis' Lemma B.3 takes η over the size of the start to be of order k, which excludes it.
+        Lemma B.3 of the thesis excludes this: there η over the norm of the start is of the order of k.
         """
         config = super().resolve(values)
-        least = CARRIED / config.noise  # of η over |c|
+        least = DEAD_ZONE_RATE / config.noise  # of η over |c|
         starts = {seed: _start(config.d, config.descent, seed)[0][0] for seed in config.descents}
         if seeds := [str(seed) for seed, c in starts.items() if config.lr < -least * c]:
             log.warning(
                 f"{len(seeds)} of {config.seeds} descents (seeds {', '.join(seeds)}) begin with c < 0 and a "
-                f"rate below {CARRIED:g}|c|/k, and are expected to end in the dead zone, where the signal is "
-                "under the threshold and has no gradient; choose an lr of "
+                f"rate below {DEAD_ZONE_RATE:g}|c|/k, and are expected to end in the dead zone, where the "
+                "signal is under the threshold and has no gradient; choose an lr of "
                 f"{least * config.length:.3g} or more, or a smaller length."
             )
         return config
 
 
 _GPU = SignalConfig("gpu", steps=10_000, seeds=10, starts=400, held=50, images=2000)
-"""The figure's own 10,000 steps; nothing here needs a GPU."""
+"""The 10,000 steps of the figure; nothing here needs a GPU."""
+
+_SMOKE = SignalConfig(
+    "smoke", noise=100, batch=50, steps=60, seeds=2, horizon=1e4,
+    rows_of_noise=(100, 1000), phase=(100, 1000), multipliers=(0.5, 1.0),
+    dead=dead_zone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
+    filters=(1, 4, 16), starts=6, held=2, images=100,
+)  # fmt: skip
 
 PRESETS = {
-    "smoke": SignalConfig(
-        "smoke",
-        noise=100,
-        batch=50,
-        steps=60,
-        horizon=1e4,
-        rows_of_noise=(100, 1000),
-        phase=(100, 1000),
-        multipliers=(0.5, 1.0),
-        dead=dead_zone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
-        filters=(1, 4, 16),
-        starts=6,
-        held=2,
-        images=100,
-        seeds=2,
-    ),
+    "smoke": _SMOKE,
     "laptop": SignalConfig("laptop"),
     "laptop-long": replace(_GPU, name="laptop-long"),
     "gpu": _GPU,

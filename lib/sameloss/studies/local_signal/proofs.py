@@ -1,14 +1,16 @@
-"""Both sides of the lemmas of Appendix B, at states (k, c, v, b) and along k, and what their proofs use.
+"""Both sides of the lemmas of Appendix B, at states (k, c, v, b) and along k, and tools of their proofs.
 
-Everything is of the whole distribution. "At an error of 1 %" is about a filter along w* whose threshold is
-the least one with that error: the last state at which the lemmas' hypothesis, an error above 0.01, is true.
+All quantities are of the population. "At an error of 1 %" refers to a filter along w* with the smallest
+threshold that reaches this error: the last state at which the lemmas' hypothesis, an error above 0.01, holds.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
+from heapq import nlargest
 from itertools import product
 from math import comb, exp, expm1, log, log1p, nan, pi, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,35 +22,35 @@ from scipy.stats import chi2, norm
 
 from sameloss.seeds import generator_for
 from sameloss.studies.local_signal import tangent, theory
-from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, accuracy, population, row_sum
+from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, population, threshold_error
 
-# Truncated Gaussians, as the proofs use them (Section B.1.2).
+# Truncated Gaussians (Section B.1.2).
 
 Points = Float[np.ndarray, " point"]
 
 
 class Moments(NamedTuple):
-    """Of Z ~ N(0, 1) given Z ≥ -b."""
+    """Moments of Z ~ N(0, 1) given Z ≥ -b."""
 
-    mean: float
-    variance: float
-    second: float  # E[Z² | Z ≥ -b]
+    mean: Any
+    variance: Any
+    second: Any  # E[Z² | Z ≥ -b]
 
 
-def moments(b: float) -> Moments:
-    """Return (B.1) to (B.3) with -b/s in the place of the printed α = |b|/s, for s = 1.
+def moments(b: float | Points) -> Moments:
+    """(B.1) to (B.3) for s = 1, with -b/s in place of the printed α = |b|/s.
 
-    >>> round(moments(0.0).mean, 6)  # √(2/π)
+    >>> round(float(moments(0.0).mean), 6)  # √(2/π)
     0.797885
     """
-    rate = float(np.exp(norm.logpdf(b) - log_ndtr(b)))  # φ/Φᶜ at -b, also where both are tiny
+    rate = np.exp(norm.logpdf(b) - log_ndtr(b))  # φ/Φᶜ at -b, without underflow
     return Moments(rate, 1 - b * rate - rate**2, 1 - b * rate)
 
 
 def projected_by_integration(z: float, c: float, v: float) -> float:
-    """Return E[cA | cA + vB = z] for independent A, B ~ N(0, 1); (B.4) says that it is z c²/(c² + v²).
+    """E[cA | cA + vB = z] for independent A, B ~ N(0, 1), which is z c²/(c² + v²) by (B.4).
 
-    The conditional density is a Gaussian of width v/√(c² + v²) around its top, where the points are laid.
+    The conditional density is Gaussian with standard deviation v/√(c² + v²).
     """
     top, width = z * c / (c**2 + v**2), abs(v) / sqrt(c**2 + v**2)
     a = top + width * np.linspace(-9, 9, 2001)
@@ -57,55 +59,55 @@ def projected_by_integration(z: float, c: float, v: float) -> float:
 
 
 def mills_bounds(x: Points) -> tuple[Points, Points, Points]:
-    """Return the lower bound of (B.6), Mills' ratio Φᶜ(x)/φ(x), and the upper bound."""
+    """Lower bound of (B.6), Mills' ratio Φᶜ(x)/φ(x), and upper bound."""
     ratio = np.exp(log_ndtr(-x) - norm.logpdf(x))
     return 2 / (np.sqrt(x**2 + 4) + x), ratio, 2 / (np.sqrt(x**2 + 2) + x)
 
 
 NOWHERE = 40.0
-"""Standard deviations beyond which floating-point numbers hold no mass of a Gaussian."""
+"""Standard deviations beyond which a Gaussian's mass underflows."""
 
 
 def soft_moments(b: float, s: float, cut: float = np.inf) -> tuple[float, float]:
-    """Return E|S| and E[S²] of S = φ_b(Z), Z ~ N(0, s²), given |S| ≤ cut, as Lemmas B.6 and B.9 need them.
+    """E|S| and E[S²] of S = φ_b(Z), Z ~ N(0, s²), given |S| ≤ cut (Lemmas B.6 and B.9).
 
-    Above zero S = 2Z for |Z| < b, and Z ± b outside; below zero -b is the threshold.
+    For b > 0, S is 2Z where |Z| < b and Z ± b elsewhere; for b < 0 the threshold is -b.
 
     >>> [round(x, 6) for x in soft_moments(0.0, 1.0)]  # of Z itself: √(2/π) and 1
     [0.797885, 1.0]
 
     """
     offset, start = b / s, abs(b) / s
-    end = min(max(start, cut / s - offset), NOWHERE)  # |S| ≤ cut where |Z| is below it
+    end = min(max(start, cut / s - offset), NOWHERE)  # |S| ≤ cut is |Z| ≤ end
     total = _upper_moments(offset, start) - _upper_moments(offset, end)
     if b > 0:
         x = min(start, cut / (2 * s))
-        mass, density = 1 - 2 * ndtr(-x), norm.pdf(x)
-        total += np.array([mass, 4 * (1 / sqrt(2 * pi) - density), 4 * (mass - 2 * x * density)])
-    kept = total[0] + (1 - 2 * ndtr(-start) if b < 0 else 0.0)
-    return float(s * total[1] / kept), float(s**2 * total[2] / kept)
+        inner, density = 1 - 2 * ndtr(-x), norm.pdf(x)
+        total += np.array([inner, 4 * (1 / sqrt(2 * pi) - density), 4 * (inner - 2 * x * density)])
+    mass = total[0] + (1 - 2 * ndtr(-start) if b < 0 else 0.0)
+    return float(s * total[1] / mass), float(s**2 * total[2] / mass)
 
 
 def _upper_moments(a: float, x: float) -> Float[np.ndarray, "3"]:
-    """Return E[(|z| + a)^power; |z| ≥ x], z ~ N(0, 1), for the powers 0 to 2."""
+    """E[(|z| + a)^power; |z| ≥ x] for z ~ N(0, 1) and powers 0 to 2."""
     tail, density = 2 * ndtr(-x), 2 * norm.pdf(x)
     return np.array([tail, density + a * tail, tail + (x + 2 * a) * density + a**2 * tail])
 
 
-def noise_share(alpha: Numbers) -> Numbers:
-    """Return Φᶜ(α) + 1.5αφ(α): the bound on the noise part in Lemma 3.1's proof, over |c| k σ².
+def noise_bound(alpha: Numbers) -> Numbers:
+    """Φᶜ(α) + 1.5αφ(α): the bound on the noise term in the proof of Lemma 3.1, over |c| k σ².
 
-    The thesis bounds it by α² ~ log k on the way to log³k; it is never above 0.575. For b ≤ 0, with
-    |S_i| = |Z_i| - |b| in the place of 2|Z_i| + |b|, it is Φᶜ(α)/2.
+    The thesis bounds it by α² ~ log k on the way to log³k; it never exceeds 0.575. For b ≤ 0, with
+    |S_i| = |Z_i| - |b| in place of 2|Z_i| + |b|, it becomes Φᶜ(α)/2.
     """
     return norm.sf(alpha) + 1.5 * alpha * norm.pdf(alpha)
 
 
-# How much mass a random sum puts in an interval (Lemma B.10), and two slabs of a Gaussian (Lemma B.11).
+# Small-ball probabilities of random sums (Lemma B.10), and two slabs of a Gaussian (Lemma B.11).
 
 
 def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
-    """Return the largest probability that Σ ε_i a_i lies in a closed interval of length 2Δ, of all 2ⁿ signs.
+    """Largest probability, over closed intervals of length 2Δ, that Σ ε_i a_i lies inside, from all 2ⁿ signs.
 
     >>> largest_mass(np.ones(3), 1.0), largest_mass(np.ones(3), 0.99)
     (0.75, 0.375)
@@ -114,26 +116,26 @@ def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
     for weight in weights:
         sums = np.concatenate([sums - weight, sums + weight])
     sums.sort()
-    slack = 1e-12 * abs(weights).sum()  # of sums that are equal but for rounding
+    slack = 1e-12 * abs(weights).sum()  # for sums that differ by rounding only
     ends = np.searchsorted(sums, sums + 2 * half_length + slack, side="right")
     return float((ends - np.arange(len(sums))).max() / len(sums))
 
 
 def leading_bound(n: int, s: int) -> float:
-    """Return s√(2/π)/√n, the bound of Lemma B.10 without its o(1)."""
+    """s√(2/π)/√n, the bound of Lemma B.10 without its o(1)."""
     return s * sqrt(2 / (pi * n))
 
 
 def erdos_bound(n: int, s: int) -> float:
-    """Return the s largest binomial coefficients over 2ⁿ: the exact maximum, reached at a_i = 1.
+    """The s largest binomial coefficients over 2ⁿ: the exact maximum, attained for a_i = 1 (Erdős).
 
-    It is never above `leading_bound`, because each coefficient is at most the central one.
+    It is at most `leading_bound`, because each coefficient is at most the central one.
     """
-    return sum(sorted((comb(n, j) for j in range(n + 1)), reverse=True)[:s]) / 2**n
+    return sum(nlargest(s, (comb(n, j) for j in range(n + 1)))) / 2**n
 
 
 def joint_slabs(x: float, y: float, correlation: float) -> float:
-    """Return P[|X| ≥ x, |Y| ≥ y] of standard Gaussians: twice that of X ≥ x, by a rule."""
+    """P[|X| ≥ x, |Y| ≥ y] of standard Gaussians, by quadrature over X ≥ x."""
     nodes, weights = theory.legendre(400)
     z, rest = x + tangent.REACH * (nodes + 1) / 2, sqrt(1 - correlation**2)
     other = ndtr((correlation * z - y) / rest) + ndtr((-correlation * z - y) / rest)
@@ -141,35 +143,35 @@ def joint_slabs(x: float, y: float, correlation: float) -> float:
 
 
 def proof_log_k() -> float:
-    """Return log k from which the proof of Theorem B.1 itself gives an error of 0.1, with the best C.
+    """Smallest log k for which the proof of Theorem B.1 yields an error of 0.1, with the best C.
 
     Error ≥ ¼(1 - P) with P ≤ exp(-kp/8) + s√(2/π)/√(kp/2), s - 1 ≤ 1/Cσ < s and p = 4Φᶜ(C)Φᶜ(D), where
-    P[|N(0, 1)| ≤ D] = .999; for large k that is √(4/π)/(C√p log k): the largest C√p decides log k.
+    P[|N(0, 1)| ≤ D] = .999. For large k, P tends to √(4/π)/(C√p log k), so the largest C√p decides.
     """
     mass = 4 * ndtr(-norm.isf((1 - 0.999) / 2))
     best = minimize_scalar(lambda c: -c * sqrt(mass * ndtr(-c)), bounds=(0.1, 4), method="bounded")
     return float(sqrt(4 / pi) / (-best.fun * (1 - 4 * 0.1)))
 
 
-# Both sides of Lemma B.12: with several filters, too, a row of noise is often heard as loudly as the signal.
+# Both sides of Lemma B.12: with several filters, too, a noise row is often as loud as the signal.
 #
-# g(x) = Σ_j ⟨W_j, x⟩ 1{gate j is open at x} is what a row adds to the tangent kernel. Where noise opens the
-# same gates as the signal, |g| is a Gaussian's; so P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with q the probability of
-# those gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
+# g(x) = Σ_j ⟨W_j, x⟩ 1{gate j is open at x} is the contribution of a row to the tangent kernel. Where noise
+# opens the same gates as the signal, |g| has the law of a Gaussian, so that P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with
+# q the probability of these gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
 
 FILTERS = (1, 2, 4)
 
 STARTS = 4
-"""Of each number of filters."""
+"""Initialisations for each number of filters."""
 
 DRAWN = 5000
-"""Rows of noise over which probabilities are shares."""
+"""Noise rows from which probabilities are estimated."""
 
 
 def several_filters(first_seed: int = 100) -> pd.DataFrame:
-    """Return both sides for some starts, every set of gates that are open to the signal, and two W.
+    """Evaluate both sides for random filters, every set of gates open to the signal, and two choices of W.
 
-    Thresholds are at the signal or just above it, for which q is least.
+    Thresholds are at the signal or just above it, where q is smallest.
 
     Returns:
         Columns `filters`, `start`, `open` (gates), `weights`, `same` (q), `strength` (C) and `heard`, P[A].
@@ -180,101 +182,86 @@ def several_filters(first_seed: int = 100) -> pd.DataFrame:
         rng = generator_for("several filters", first_seed + start, m)
         filters = tangent.initial_filters(tangent.PATCHES, m, rng)
         kernel = tangent.threshold_at_signal(tangent.PATCHES, filters)
-        x = torch.randn(DRAWN, kernel.filters.shape[1], generator=rng, dtype=torch.float64).numpy()
-        for gates in list(product((0.0, 1.0), repeat=m))[1:]:  # with none open the signal is not heard
-            own = replace(kernel, sees_signal=np.array(gates))
-            drawn = torch.randn(kernel.filters.shape, generator=rng, dtype=torch.float64).numpy()
-            best = tangent.best_weights(own).reshape(drawn.shape)
-            about = {"filters": m, "start": start, "open": int(sum(gates))}
+        x = torch.randn(DRAWN, filters.shape[1], generator=rng, dtype=torch.float64).numpy()
+        for gates in list(product((0.0, 1.0), repeat=m))[1:]:  # at least one is open to the signal
+            gated = replace(kernel, sees_signal=np.array(gates))
+            drawn = torch.randn(filters.shape, generator=rng, dtype=torch.float64).numpy()
+            best = tangent.best_weights(gated).reshape(drawn.shape)
+            labels = {"filters": m, "start": start, "open": int(sum(gates))}
             for name, weights in (("best", best), ("drawn", drawn)):
-                rows.append({**about, "weights": name, **both_sides(own, weights, x)})
+                rows.append({**labels, "weights": name, **both_sides(gated, weights, x)})
     return pd.DataFrame(rows)
 
 
 def both_sides(
     kernel: tangent.TangentKernel, weights: Float[np.ndarray, "m r"], x: Float[np.ndarray, "row r"]
 ) -> dict[str, float]:
-    """Return q, C and P[|g(ε)| ≥ Cσ|g(w*)|] as shares of rows of noise, which are in units of σ."""
-    seen = abs(x @ kernel.filters.T) >= kernel.thresholds  # which gates a row opens
-    same = float((seen == kernel.sees_signal.astype(bool)).all(1).mean())
+    """Estimate q, C and P[|g(ε)| ≥ Cσ|g(w*)|] from noise rows x in units of σ."""
+    gates = abs(x @ kernel.filters.T) >= kernel.thresholds
+    same = float((gates == kernel.sees_signal.astype(bool)).all(1).mean())
     strength = float(norm.ppf((1 + same / 2) / 2))
-    heard = abs(((x @ weights.T) * seen).sum(1))
-    signal = abs(weights[:, 0] @ kernel.sees_signal)  # of w*, which is the first axis and 1/σ long here
-    return {"same": same, "strength": strength, "heard": float((heard >= strength * signal).mean())}
+    noise = abs(((x @ weights.T) * gates).sum(1))
+    signal = abs(weights[:, 0] @ kernel.sees_signal)  # σ|g(w*)|: w* is the first axis, of norm 1/σ here
+    return {"same": same, "strength": strength, "heard": float((noise >= strength * signal).mean())}
 
 
 # The lemmas at single states.
 
 ERROR = 0.01
-"""The error that Theorem 3.1 ends below, and above which its lemmas speak."""
+"""The error that Theorem 3.1 reaches, and above which its lemmas apply."""
 
 TINY = 1e-6
-"""Part of a filter across w* that makes no difference, over c; with it, its gradient is told apart."""
+"""A negligible v/c, from which the gradient by v can still be computed."""
 
 
 def states() -> pd.DataFrame:
-    """Return all states of the grid, one row each: see `at_state` for the columns."""
-    signals, across, biases = (
-        (-0.1, 0.003, 0.1, 1.0, 10.0),
-        (0.1, 1.0),
-        (-1.5, -0.9, -0.5, -0.2, 0.0, 0.2, 2.0),
-    )
-    grid = product((100, 1000, 10_000), signals, across, biases)  # v and b are over |c|
+    """Evaluate `at_state` on a grid of states, one row each."""
+    signals, across = (-0.1, 0.003, 0.1, 1.0, 10.0), (0.1, 1.0)
+    biases = (-1.5, -0.9, -0.5, -0.2, 0.0, 0.2, 2.0)
+    grid = product((100, 1000, 10_000), signals, across, biases)  # v and b are relative to |c|
     return pd.DataFrame(at_state(k, Filter(c, v * abs(c), b * abs(c))) for k, c, v, b in grid)
 
 
 def at_state(k: int, filter: Filter) -> dict[str, float]:
-    """Return what the lemmas are about at one state.
+    """Evaluate the quantities of the lemmas at one state.
 
     Returns:
-        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise rows'
-        part of the gradient along w* over c, which is that across it over v, in units of log²k; its bounds
+        `k`, `c`, `v`, `b`, `alpha`, `loss` (nats) and `error`; `by_c` and `by_b`; `noise`, the noise term of
+        the gradient along w* over c, equal to that across it over v, in units of log²k; its bounds
         `printed` and `ours`; `spread`, k Var[S_i | |S_i| ≤ s log²k]/(c + b)²; `width`, E|S_i|/√Var S_i; and
         `within` and `within_g`, P[|S| ≤ c + b + 10] and P[|S| ≤ φ_b(c) + 10].
 
     """
     patches, (c, _, b) = Patches(k), filter
-    found, noise = population(patches, filter), row_sum(patches, filter)
+    (loss, by_c, by_v, by_b), noise = population(patches, filter), theory.row_sum(patches, filter)
     absolute, variance = soft_moments(b, noise.s)
     _, cut_variance = soft_moments(b, noise.s, noise.s * log(k) ** 2)
 
     def within(reach: float) -> float:
-        """Return P[|S| ≤ reach]; P[|S| > reach] ≤ 2 exp(-reach²/2D²), as S is Lipschitz: far out it is 1."""
+        """P[|S| ≤ reach], which is 1 far out: P[|S| > reach] ≤ 2 exp(-reach²/2D²), as S is Lipschitz."""
         if reach <= 0:
             return 0.0
-        return 1.0 if reach > tangent.REACH * noise.deviation else 2 * theory.share_above(noise, reach) - 1
+        far = reach > tangent.REACH * noise.deviation
+        return 1.0 if far else 2 * theory.positive_probability(noise, reach) - 1
 
-    return {
-        "k": k,
-        **filter._asdict(),
-        "alpha": noise.alpha,
-        "loss": found.loss,
-        "error": 1 - accuracy(patches, filter),
-        "by_c": found.by_c,
-        "by_b": found.by_b,
-        "noise": found.by_v / filter.v / log(k) ** 2,
-        "printed": float(noise_share(noise.alpha)),
-        "ours": norm.sf(noise.alpha) / 2 if b <= 0 else 1.0,
-        "spread": k * cut_variance / (c + b) ** 2 if c + b else nan,
-        "width": absolute / sqrt(variance) if variance else nan,
-        "within": within(c + b + 10),
-        "within_g": within(theory.soft_threshold(abs(c), b) + 10),
-    }
+    state = {"k": k, **filter._asdict(), "alpha": noise.alpha}
+    training = {"loss": loss, "error": 1 - theory.accuracy(patches, filter)}
+    gradients = {"by_c": by_c, "by_b": by_b, "noise": by_v / filter.v / log(k) ** 2}
+    bounds = {"printed": float(noise_bound(noise.alpha)), "ours": norm.sf(noise.alpha) / 2 if b <= 0 else 1.0}
+    spread = k * cut_variance / (c + b) ** 2 if c + b else nan
+    sums = {"spread": spread, "width": absolute / sqrt(variance) if variance else nan}
+    masses = {"within": within(c + b + 10), "within_g": within(theory.soft_threshold(abs(c), b) + 10)}
+    return state | training | gradients | bounds | sums | masses
 
 
 def counter_examples() -> pd.DataFrame:
-    """Return states at which a lemma as printed is false: each shows a hypothesis that is missing."""
-    small, c = 0.5 / log(1000) ** 4, 0.003
+    """States at which a lemma is false as printed: each shows a missing hypothesis."""
+    h, c = 0.5 / log(1000) ** 4, 0.003
     bias = 2 * sqrt(2) * c * Patches(1000).sigma
     cases = [
         ("lemB5", 1000, Filter(1, TINY, -1.2), "k = 1,000, c = 1, b = -1.2: f is 0"),
         ("lemB8", 1000, Filter(1, TINY, -12.0), "k = 1,000, c = 1, b = -12: f is 0"),
-        (
-            "lem31",
-            1000,
-            Filter(small, 0.01, -2 * small),
-            "k = 1,000, |c| < |b|, b < 0: the signal has no gradient",
-        ),
+        ("lem31", 1000, Filter(h, 0.01, -2 * h), "k = 1,000, |c| < |b|, b < 0: the signal has no gradient"),
         ("lemB9", 10_000, Filter(1, TINY, -1.2), "k = 10,000, c = 1, b = -1.2: hardly a row survives"),
         ("lem33", 10_000, Filter(1, TINY, -0.5), "k = 10,000, c = 1, b = -0.5: noise is thresholded"),
         ("lem33", 10**6, Filter(1, TINY, -0.5), "k = 1,000,000, c = 1, b = -0.5: noise is thresholded"),
@@ -287,53 +274,44 @@ def counter_examples() -> pd.DataFrame:
 # The lemmas along k.
 
 ROWS = (800, 1000, 2000, 5000, 10_000, 100_000, 1_000_000, 100_000_000)
-"""k along which lemmas are evaluated exactly; the first has states with an error of 1 %."""
+"""k at which the lemmas are evaluated; from the first on, an error of 1 % can be reached."""
 
 
 def error_ratio(patches: Patches) -> float:
-    """Return the least |b|/c of a filter along w* with an error of 1 % or less, which some filter has."""
-
-    def excess(ratio: float) -> float:
-        return 1 - accuracy(patches, Filter(1.0, 0.0, -ratio)) - ERROR
-
-    tried = np.linspace(0, 1, 40, endpoint=False)
-    enough = next(at for at, ratio in enumerate(tried) if excess(ratio) <= 0)
-    return float(brentq(excess, tried[enough - 1], tried[enough]))
+    """Smallest |b|/c at which a filter along w* has an error of 1 %; some filter must reach it."""
+    ratios = np.linspace(0, 1, 40, endpoint=False)
+    end = next(at for at, ratio in enumerate(ratios) if threshold_error(patches, ratio) <= ERROR)
+    return float(brentq(lambda ratio: threshold_error(patches, ratio) - ERROR, ratios[end - 1], ratios[end]))
 
 
 def at_error(k: int) -> dict[str, float]:
-    """Return what the lemmas are about at an error of 1 %, for filters along w*.
+    """Evaluate the quantities of the lemmas for filters along w* at an error of 1 %.
 
     Returns:
-        `k`; `alpha` there; `limit`, 2√log k; `error_at_limit`, if the signal passes it, else NaN;
-        `spread` and `width` as of `at_state`; and `by_b_…`, the loss's derivative by b at several c;
-        `lowest` is 1/log⁴k, at which `by_c_lowest` is the largest derivative by c over several thresholds.
+        `k`; `alpha`; `limit`, 2√log k; `error_at_limit`, the error at this α if the signal passes it, else
+        NaN; `spread` and `width` as in `at_state`; `by_b_…`, the derivative by b at several c, of which
+        `lowest` is 1/log⁴k; and `by_c_lowest`, there the largest derivative by c over several thresholds.
 
     """
     patches = Patches(k)
     ratio, sigma, limit, lowest = error_ratio(patches), patches.sigma, 2 * sqrt(log(k)), 1 / log(k) ** 4
-    heard = limit * sigma < 1
-    row = at_state(k, Filter(1.0, TINY, -ratio))
+    state = at_state(k, Filter(1.0, TINY, -ratio))
     by_c = [population(patches, Filter(lowest, 0.0, -b * lowest)).by_c for b in (0.0, 0.5, 0.9)]
-    return {
-        "k": k,
-        "alpha": ratio / sigma,
-        "limit": limit,
-        "error_at_limit": 1 - accuracy(patches, Filter(1.0, 0.0, -limit * sigma)) if heard else nan,
-        "spread": row["spread"],
-        "width": row["width"],
-        **{f"by_b_{c:g}": _by_b(patches, c, ratio) for c in (1.0, 0.3, 0.03)},
-        "by_b_lowest": _by_b(patches, lowest, ratio),
-        "by_c_lowest": max(by_c),
-    }
+    signals = {"1": 1.0, "0.3": 0.3, "0.03": 0.03, "lowest": lowest}
+    error = threshold_error(patches, limit * sigma) if limit * sigma < 1 else nan
+    row = {"k": k, "alpha": ratio / sigma, "limit": limit, "error_at_limit": error}
+    row |= {"spread": state["spread"], "width": state["width"]}
+    row |= {f"by_b_{name}": bias_gradient(patches, c, ratio) for name, c in signals.items()}
+    return {**row, "by_c_lowest": max(by_c)}
 
 
-def _by_b(patches: Patches, c: float, ratio: float) -> float:
+def bias_gradient(patches: Patches, c: float, ratio: float) -> float:
+    """∇_b for a filter along w* with threshold |b| = ratio · c."""
     return population(patches, Filter(c, 0.0, -ratio * c)).by_b
 
 
 def gaussian_alpha(log_k: float) -> float:
-    """Return α at an error of 1 %, the noise's sum taken as Gaussian: for k beyond all grids.
+    """α at an error of 1 % in the Gaussian approximation of the noise's sum, for very large k.
 
     P[S > c + b] = Φᶜ((1 - ασ)/√(k E S_i²)), with E S_i² = 2s²[(1 + α²)Φᶜ(α) - αφ(α)].
     """
@@ -347,9 +325,9 @@ def gaussian_alpha(log_k: float) -> float:
 
 
 def small_signal_gradient(log_k: float, c: float) -> float:
-    """Return ∇_b at an error of 1 %, for c so small that ς is linear, up to terms of order f.
+    """∇_b at an error of 1 % for small c, with the logistic function linearised.
 
-    There it is ½[√k log k · c · (φ(α) - αΦᶜ(α)) - 1].
+    It is ½[√k log k · c · (φ(α) - αΦᶜ(α)) - 1], up to terms of the order of f.
     """
     alpha = gaussian_alpha(log_k)
     left = norm.pdf(alpha) - alpha * ndtr(-alpha)
@@ -357,25 +335,24 @@ def small_signal_gradient(log_k: float, c: float) -> float:
 
 
 def bias_turn(c: float) -> float:
-    """Return log k from which ∇_b > 0 at an error of 1 % and that c, by the exact gradient."""
+    """The log k from which ∇_b > 0 at an error of 1 % and this c, by the exact gradient."""
 
     def gradient(log_k: float) -> float:
         patches = Patches(round(exp(log_k)))
-        return _by_b(patches, c, error_ratio(patches))
+        return bias_gradient(patches, c, error_ratio(patches))
 
     return float(brentq(gradient, log(1000), log(2e6), xtol=1e-3))
 
 
 def error_where_bias_turns(k: int) -> float:
-    """Return the error at which ∇_b changes its sign along the threshold, c = 1: below it b rises again."""
-    ratio = brentq(lambda ratio: _by_b(Patches(k), 1.0, ratio), 0.0, 0.99)
-    return 1 - accuracy(Patches(k), Filter(1.0, 0.0, -ratio))
+    """Error at which ∇_b changes sign as the threshold grows, for c = 1; at smaller errors b rises again."""
+    return threshold_error(Patches(k), brentq(lambda ratio: bias_gradient(Patches(k), 1.0, ratio), 0.0, 0.99))
 
 
 def loss_bound_on_c(k: int) -> float:
-    """Return the c at which the loss is 1 nat along an error of 1 %: what Lemma B.7's proof bounds c by.
+    """The c at which the loss is 1 nat at an error of 1 %, the bound on c in the proof of Lemma B.7.
 
-    There loss grows as c, so that a few steps of c/loss find it.
+    The loss is nearly proportional to c, so a few steps of c/loss suffice.
     """
     ratio, c = error_ratio(Patches(k)), 500.0
     for _ in range(3):
@@ -384,20 +361,15 @@ def loss_bound_on_c(k: int) -> float:
 
 
 def least_rows() -> int:
-    """Return the least k at which some filter has an error of 1 %: k₀ of Theorem 3.1 is no smaller."""
-    low, high = 500, 2000
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if 1 - theory.best_threshold(Patches(middle))[1] <= ERROR else (middle, high)
-        )
-    return high
+    """Smallest k at which some filter has an error of 1 %, a lower bound on k₀ of Theorem 3.1."""
+    rows = range(501, 2001)
+    return rows[bisect_left(rows, True, key=lambda k: 1 - theory.best_threshold(Patches(k))[1] <= ERROR)]
 
 
 def maximum_excess(n: int) -> tuple[float, float]:
-    """Return P[max X_i > 2σ√log n] and P[max |X_i| > 2σ√log n], over the 1/n and 2/n of Lemmas B.1 and B.2.
+    """P[max X_i > 2σ√log n] over 1/n and P[max |X_i| > 2σ√log n] over 2/n (Lemmas B.1 and B.2).
 
-    >>> all(share <= 1 for n in (2, 10, 10**6) for share in maximum_excess(n))
+    >>> all(ratio <= 1 for n in (2, 10, 10**6) for ratio in maximum_excess(n))
     True
     """
     tail = ndtr(-2 * sqrt(log(n)))
@@ -405,22 +377,22 @@ def maximum_excess(n: int) -> tuple[float, float]:
 
 
 def log_start_excess(k: int, d: int) -> float:
-    """Return log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)): not positive if Lemma B.3 holds."""
+    """Excess log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)), at most 0 by Lemma B.3."""
     return float(chi2.logsf(k * d, d) - log(2 * d) + k / 2)
 
 
 def log_large_entries(log_k: float) -> float:
-    """Return the log of how many noise entries of 500 images, d = 10, are above 1; Lemma B.4 needs none."""
+    """Log of the expected number of noise entries above 1 in 500 images with d = 10 (Lemma B.4)."""
     sigma = log_k * exp(-log_k / 2)
     return float(log(2 * 500 * 10) + log_k + log_ndtr(-1 / sigma))
 
 
 def turns() -> pd.DataFrame:
-    """Return from which k on statements hold, and inequalities "for sufficiently large k" of their proofs.
+    """Where statements begin to hold, and where inequalities "for sufficiently large k" of their proofs do.
 
     Returns:
-        Columns `of` (the statement), `step` (what is true from there on), `decades` (log₁₀ k) and `exact`:
-        whether it is where the statement itself begins, or only where its proof does.
+        Columns `of` (the statement), `step` (what holds from there on), `decades` (log₁₀ k) and `exact`:
+        whether the statement itself begins there, or only a step of its proof.
 
     """
 
@@ -436,10 +408,9 @@ def turns() -> pd.DataFrame:
     few = brentq(few_survivors, 12, 1000)
     rows = [
         ("lemB4", "a batch of 500 images, d = 10, has no entry above 1, in 99 %", no_large, True),
-        # by our bound on the noise part of ∂L/∂c, ¼H/log²k < ½
+        # by our bound on the noise term of ∂L/∂c, ¼H/log²k < ½
         *(("lem31", f"∂L/∂c < 0 for |c| ≤ {h}/log⁴k, by our bound", sqrt(h / 2), True) for h in (10, 100)),
-        ("lem33", "∇_b > 0 at c = 1", bias_turn(1.0), True),
-        ("lem33", "∇_b > 0 at c = 0.3", bias_turn(0.3), True),
+        *(("lem33", f"∇_b > 0 at c = {c:g}", bias_turn(c), True) for c in (1.0, 0.3)),
         ("lem33", "∇_b > 0 at c = 1/log⁴k", small, True),
         ("thm31", "some filter has an error of 1 %", log(least_rows()), True),
         ("thmB1", "one filter: error above 0.1 in .999 of starts", log(tangent.rows_for_theorem()), True),
@@ -461,4 +432,4 @@ PARTS: dict[str, Callable[[], pd.DataFrame]] = {
     "turns": turns,
     "several filters": several_filters,
 }
-"""What the page on proofs stores."""
+"""The tables of the page on proofs."""

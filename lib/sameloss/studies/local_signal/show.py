@@ -1,4 +1,4 @@
-"""Figures and tables of the chapters on training and on the proofs."""
+"""Figures and tables of the pages on training and on the proofs."""
 
 from math import log
 
@@ -11,50 +11,44 @@ from scipy.stats import norm
 from sameloss.seeds import stream_seed
 from sameloss.statistics.intervals import seed_interval
 from sameloss.studies.drawing import MARKERS, Style, plain_log_axis
-from sameloss.studies.local_signal import proofs, tangent
-from sameloss.studies.local_signal.statements import PROOFS, THEIRS, Found, Proofs, curve, steps_to
-from sameloss.studies.local_signal.theory import (
-    Filter,
-    Patches,
-    accuracy,
-    filter_each,
-    one_filter,
-    soft_threshold,
-)
+from sameloss.studies.local_signal import proofs, tangent, theory
+from sameloss.studies.local_signal.experiment import FIGURE_STEPS
+from sameloss.studies.local_signal.statements import PROOFS, ProofResults, TrainingResults, curve, steps_to
+from sameloss.studies.local_signal.theory import Filter, Patches
 from sameloss.studies.statement import Judgement
 
-# Training.
+# Training
 
 
 def one_image(b: float, ax: Axes) -> None:
-    """Draw what a filter along w* answers to each row of one image."""
+    """Draw the output of a filter along w* on each row of one image."""
     random = np.random.default_rng(stream_seed("one image", 0))
     x, y = Patches(1000).draw(np.array([1.0]), 1, random)
     rows = x[0, :, 0]
-    answers, signal = soft_threshold(rows, b), int(np.argmax(rows == y[0]))
-    spikes = np.stack([np.zeros_like(answers), answers, np.full_like(answers, np.nan)], 1)
-    ax.plot(np.repeat(np.arange(len(rows)), 3), spikes.ravel(), color="0.6", lw=0.8)  # one path
-    ax.plot([signal, signal], [0, answers[signal]], color="C3", lw=3)
-    ax.plot(signal, answers[signal], MARKERS[0], color="C3", label=f"signal, label {y[0]:+d}")
+    output, signal = theory.soft_threshold(rows, b), int(np.argmax(rows == y[0]))
+    spikes = np.stack([np.zeros_like(output), output, np.full_like(output, np.nan)], 1)
+    ax.plot(np.repeat(np.arange(len(rows)), 3), spikes.ravel(), color="0.6", lw=0.8)  # a single path
+    ax.plot([signal, signal], [0, output[signal]], color="C3", lw=3)
+    ax.plot(signal, output[signal], MARKERS[0], color="C3", label=f"signal, label {y[0]:+d}")
     ax.axhline(0, color="0.3", lw=0.8)
-    ax.set(xlabel="row", ylabel="answer to the row", title=f"b = {b:g}: the sum is {answers.sum():+.2f}")
+    ax.set(xlabel="row", ylabel="answer to the row", title=f"b = {b:g}: the sum is {output.sum():+.2f}")
 
 
 def thresholds(rows_of_noise: tuple[int, ...], ax: Axes) -> None:
-    """Draw how often a filter along w* is right, against its threshold."""
+    """Draw accuracy against the threshold of a filter along w*, and mark the best threshold."""
     ratios = np.linspace(0, 0.995, 80)
     for at, k in enumerate(rows_of_noise):
-        right = [accuracy(Patches(k), Filter(1.0, 0.0, -ratio)) for ratio in ratios]
+        right = [theory.accuracy(Patches(k), Filter(1.0, 0.0, -ratio)) for ratio in ratios]
         best = int(np.argmax(right))
         ax.plot(ratios, right, color=f"C{at}", label=f"k = {k:,}")
         ax.plot(ratios[best], right[best], MARKERS[at], color=f"C{at}")
     ax.set(xlabel="threshold |b|/c", ylabel="accuracy")
 
 
-def training(found: Found, axes: list[Axes]) -> None:
-    """Draw c and b, |b|/c, and accuracy: of the exact flow, thick, and of every seed, thin (Figure 3.3)."""
-    seeds = {name: found.by_seed(name) for name in ("c", "b", "accuracy")}
-    flow = found.flow[found.flow.step <= max(THEIRS, seeds["c"].index.max())]
+def training(found: TrainingResults, axes: list[Axes]) -> None:
+    """Draw c and b, |b|/c, and accuracy of the exact flow (thick) and every seed (thin) (Figure 3.3)."""
+    seeds = found.sgd.pivot(index="step", columns="seed")
+    flow = found.flow[found.flow.step <= max(FIGURE_STEPS, seeds.index.max())]
     left, middle, right = axes
     curves = [
         (left, "w along w*", flow.c, seeds["c"]),
@@ -72,31 +66,31 @@ def training(found: Found, axes: list[Axes]) -> None:
     right.set_ylim(0.5, 1.0)
 
 
-def how_large(found: Found, ax: Axes) -> None:
-    """Draw what the best filter and the linear model reach, against k."""
-    own = found.best[found.best.multiplier == 1]
+def how_large(found: TrainingResults, ax: Axes) -> None:
+    """Draw accuracies of the best filter and the linear model against k."""
+    best = found.best[found.best.multiplier == 1]
     for at, (column, name) in enumerate({"network": "best filter", "linear": "linear model"}.items()):
-        ax.plot(own.noise, own[column], marker=MARKERS[at], color=f"C{at}", label=name)
+        ax.plot(best.noise, best[column], marker=MARKERS[at], color=f"C{at}", label=name)
     ax.axhline(0.99, color="0.4", ls="--", lw=1, label="99 %")
     ax.set(xscale="log", xlabel="rows of noise, k", ylabel="accuracy")
-    plain_log_axis(ax.xaxis, own.noise)
+    plain_log_axis(ax.xaxis, best.noise)
     ax.legend(fontsize="small")
 
 
-def how_long(found: Found, ax: Axes) -> None:
-    """Draw accuracy against steps, a flow a line."""
-    own = found.phase[(found.phase.multiplier == 1) & (found.phase.step > 0)]
-    colors = sns.color_palette("viridis", own.noise.nunique())
-    for color, (k, flow) in zip(colors, own.groupby("noise"), strict=True):
+def how_long(found: TrainingResults, ax: Axes) -> None:
+    """Draw accuracy along the exact flow against steps, one line per k."""
+    flows = found.phase[(found.phase.multiplier == 1) & (found.phase.step > 0)]
+    colors = sns.color_palette("viridis", flows.noise.nunique())
+    for color, (k, flow) in zip(colors, flows.groupby("noise"), strict=True):
         ax.plot(flow.step, flow.accuracy, color=color, label=f"{k:,}")
     ax.axhline(0.99, color="0.4", ls="--", lw=1)
-    ax.axvline(THEIRS, color="0.4", ls=":", lw=1)
+    ax.axvline(FIGURE_STEPS, color="0.4", ls=":", lw=1)
     ax.set(xscale="log", xlabel="step", ylabel="accuracy")
     ax.legend(title="k", fontsize="x-small", title_fontsize="small")
 
 
-def steps_table(found: Found) -> pd.DataFrame:
-    """Return after how many steps of its flow each k reaches an accuracy, at the thesis' own σ."""
+def steps_table(found: TrainingResults) -> pd.DataFrame:
+    """Number of steps of the flow until each accuracy, by k, for the thesis' σ."""
     rows = []
     for k, flow in found.phase[found.phase.multiplier == 1].groupby("noise"):
         steps = {f"{level:.0%}": steps_to(flow, level) for level in (0.7, 0.8, 0.9, 0.95, 0.99)}
@@ -106,78 +100,81 @@ def steps_table(found: Found) -> pd.DataFrame:
 
 
 def reached_at(flows: pd.DataFrame, step: float) -> pd.DataFrame:
-    """Return the accuracy of every flow after some steps: a row a strength of noise, a column a k."""
+    """Accuracy of every flow after some steps: multipliers of σ in rows, k in columns."""
     by_setting = flows.groupby(["multiplier", "noise"])[["step", "accuracy"]]
-    return by_setting.apply(lambda own: float(curve(own, "accuracy")(np.log(step)))).unstack()
+    return by_setting.apply(lambda flow: float(curve(flow, "accuracy")(np.log(step)))).unstack()
 
 
 def phase(table: pd.DataFrame, title: str, ax: Axes) -> None:
-    """Draw accuracies by k and strength of noise, from a table with a row a strength."""
-    shown = 100 * table.sort_index(ascending=False)
+    """Draw accuracies as a heat map, from a table with multipliers of σ in rows and k in columns."""
+    percent = 100 * table.sort_index(ascending=False)
     style: Style = {"cmap": "viridis", "cbar": False, "annot_kws": {"size": 8}}
-    sns.heatmap(shown, annot=True, fmt=".0f", vmin=50, vmax=100, ax=ax, **style)
+    sns.heatmap(percent, annot=True, fmt=".0f", vmin=50, vmax=100, ax=ax, **style)
     ax.set(title=title, xlabel="rows of noise, k", ylabel="σ over log k/√k")
-    ax.set_xticklabels([f"{k:g}" for k in shown.columns], rotation=45)
-    ax.set_yticklabels([f"{m:g}" for m in shown.index], rotation=0)
+    ax.set_xticklabels([f"{k:g}" for k in percent.columns], rotation=45)
+    ax.set_yticklabels([f"{m:g}" for m in percent.index], rotation=0)
 
 
 def feature_table() -> pd.DataFrame:
-    """Return what one filter and a filter each reach, by k and the number r of features, at last 1/σ²."""
-    shown = [Patches(k) for k in (1000, 10_000, 10**6)]
-    cases = [(patches, r) for patches in shown for r in (1, 2, 10, patches.dimension)]
-    rows = [(patches.noise, r, one_filter(patches, r), filter_each(patches, r)) for patches, r in cases]
+    """Accuracies of one filter and of one per feature, by k and number of features up to 1/σ²."""
+    rows = [
+        (patches.noise, r, theory.one_filter(patches, r), theory.filter_each(patches, r))
+        for patches in map(Patches, (1000, 10_000, 10**6))
+        for r in (1, 2, 10, patches.dimension)
+    ]
     return pd.DataFrame(rows, columns=["k", "features", "one filter", "a filter each"])
 
 
-def dead_table(found: Found) -> pd.DataFrame:
-    """Return how many of 100 starts end where the signal has no gradient, by their rate over |c|/k."""
+def dead_table(found: TrainingResults) -> pd.DataFrame:
+    """Percentage of starts that end in the dead zone, by start and learning rate over |c|/k."""
     table = 100 * found.dead.pivot_table(index="start", columns="multiple", values="dead")
     table = table.rename("{:g}".format).rename("{:g}".format, axis=1)
     return table.rename_axis("c at the start").rename_axis(None, axis=1).reset_index()
 
 
-def training_in_words(found: Found) -> str:
-    """Return what the page on training shows, counter-findings first."""
-    s, after = found.settings, found.flow_at(np.array([THEIRS]), "accuracy")[0]
+def training_in_words(found: TrainingResults) -> str:
+    """Summarise the page on training, counter-findings first."""
+    config, after = found.config, float(curve(found.flow, "accuracy")(np.log(FIGURE_STEPS)))
     late = steps_to(found.flow, 0.99)
     best = found.best[found.best.multiplier == 1]
     when = "more steps than were followed" if np.isnan(late) else f"{late:,.0f} steps"
     means = found.tangent[found.tangent.kind == tangent.AT_SIGNAL].groupby("filters").error.mean()
-    filters = means.index[means <= 1 - after].min()
-    comparable = s.patches == tangent.PATCHES and filters == filters
+    filters = means.index[means <= 1 - after].min()  # NaN if there is none
+    comparable = config.patches == tangent.PATCHES and filters == filters
     beaten = f"A kernel of {filters:.0f} filters with its best weights is no worse. " if comparable else ""
     return (
-        f"At k = {s.noise:,} the exact flow is right in {after:.1%} after {THEIRS:,} steps, and 99 % take "
-        f"{when}. {beaten}Up to k = {best[best.network < 0.99].noise.max():,} no filter reaches 99 %. "
+        f"At k = {config.noise:,} the exact flow is right in {after:.1%} after {FIGURE_STEPS:,} steps, and "
+        f"99 % take {when}. {beaten}"
+        f"Up to k = {best[best.network < 0.99].noise.max():,} no filter reaches 99 %. "
         f"From there on one filter does what the linear model cannot, which is right in "
         f"{best.linear.iloc[-1]:.1%} at k = {best.noise.iloc[-1]:,}."
     )
 
 
-# The proofs.
+# The proofs
 
 
 def truncated_means(ax: Axes) -> None:
-    """Draw (B.1) as printed and as it is, by b."""
+    """Draw (B.1) as printed and as corrected, against b."""
     biases = np.linspace(-2, 2, 81)
-    ax.plot(biases, [proofs.moments(b).mean for b in biases], label="true")
-    ax.plot(biases, [proofs.moments(-abs(b)).mean for b in biases], "--", label="printed, α = |b|/s")
+    ax.plot(biases, proofs.moments(biases).mean, label="true")
+    ax.plot(biases, proofs.moments(-abs(biases)).mean, "--", label="printed, α = |b|/s")
     ax.set(xlabel="b/s", ylabel="E[Z | Z ≥ -b]/s", ylim=(0, None))
     ax.legend()
 
 
-def noise_parts(found: Proofs, ax: Axes) -> None:
-    """Draw the noise's part of the gradient at every state with b ≤ 0, under both bounds."""
+def noise_parts(found: ProofResults, ax: Axes) -> None:
+    """Draw the noise term of the gradient at every state with b ≤ 0, and both of its bounds."""
     below, alphas = found.states[(found.states.b <= 0) & (found.states.alpha < 5)], np.linspace(0, 5, 101)
-    ax.plot(alphas, proofs.noise_share(alphas), "--", color="C1", label="the proof's bound")
+    ax.plot(alphas, proofs.noise_bound(alphas), "--", color="C1", label="the proof's bound")
     ax.plot(alphas, norm.sf(alphas) / 2, color="C0", label="Φᶜ(α)/2")
     ax.plot(below.alpha, below.noise, ".", color="0.3", label="states, b ≤ 0")
     ax.set(xlabel="α", ylabel="noise's part over |c| log²k")
     ax.legend()
 
 
-def alphas_along(found: Proofs, ax: Axes) -> None:
-    """Draw α at an error of 1 % along k, with Lemma B.5's limit and the α at which the signal is lost."""
+def alphas_along(found: ProofResults, ax: Axes) -> None:
+    """Draw α at an error of 1 % against k, the limit of Lemma B.5, and the α at which the signal is lost."""
     rows = found.rows
     ax.plot(rows.k, rows.alpha, marker=MARKERS[0], ms=4, label="error of 1 %")
     ax.plot(rows.k, rows.limit, "--", marker=MARKERS[1], ms=4, label="2√log k")
@@ -188,8 +185,8 @@ def alphas_along(found: Proofs, ax: Axes) -> None:
     ax.legend()
 
 
-def bias_gradients(found: Proofs, ax: Axes) -> None:
-    """Draw ∇_b at an error of 1 % along k; dotted: its form for small c."""
+def bias_gradients(found: ProofResults, ax: Axes) -> None:
+    """Draw ∇_b at an error of 1 % against k; dotted: its approximation for small c."""
     rows = found.rows
     for at, c in enumerate((1.0, 0.3, 0.03)):
         ax.plot(rows.k, rows[f"by_b_{c:g}"], marker=MARKERS[at], ms=4, color=f"C{at}", label=f"c = {c:g}")
@@ -202,19 +199,14 @@ def bias_gradients(found: Proofs, ax: Axes) -> None:
     ax.legend()
 
 
-def invariant_table(found: Proofs) -> pd.DataFrame:
-    """Return what Lemmas B.5, B.6 and B.9 are about, at an error of 1 %, along k."""
+def invariant_table(found: ProofResults) -> pd.DataFrame:
+    """Quantities of Lemmas B.5, B.6 and B.9 at an error of 1 %, by k."""
     rows = found.rows
     errors = ["no signal" if np.isnan(error) else f"{error:.1e}" for error in rows.error_at_limit]
-    return pd.DataFrame(
-        {
-            "k": rows.k.map("{:,.0f}".format),
-            "error at α = 2√log k": errors,
-            "k Var S/(c + b)²": rows.spread,
-            "k^⅜ E|S|/√Var S": rows.width * rows.k**0.375,
-            "log k E|S|/√Var S": rows.width * np.log(rows.k),
-        }
-    )
+    ks = rows.k.map("{:,.0f}".format)
+    table = {"k": ks, "error at α = 2√log k": errors, "k Var S/(c + b)²": rows.spread}
+    widths = {"k^⅜ E|S|/√Var S": rows.width * rows.k**0.375, "log k E|S|/√Var S": rows.width * np.log(rows.k)}
+    return pd.DataFrame(table | widths)
 
 
 MEANINGS = {
@@ -226,11 +218,11 @@ MEANINGS = {
     "lem33": ("by_b", "∇_b, at least C"),
     "noise-bound": ("noise", "noise's part over |c| log²k; printed bound 0.185"),
 }
-"""The number of a counter-example that its lemma is about."""
+"""The column of a counter-example that its lemma is about, and what it is."""
 
 
-def example_table(found: Proofs) -> pd.DataFrame:
-    """Return the states at which lemmas as printed are false, with the number that they are about."""
+def example_table(found: ProofResults) -> pd.DataFrame:
+    """Counter-examples to lemmas as printed, each with the value that its lemma is about."""
     rows = []
     for state in found.examples.to_dict("records"):
         column, meaning = MEANINGS[state["of"]]
@@ -238,16 +230,16 @@ def example_table(found: Proofs) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["place", "state", "error", "what", "value"])
 
 
-def turn_table(found: Proofs) -> pd.DataFrame:
-    """Return from which k on things are true; a step of a proof may begin later than its statement."""
-    of = {True: "the statement", False: "a step of its proof"}
-    places = found.turns.of.map(lambda name: PROOFS[name].place)
-    table = {"place": places, "what": found.turns.step, "of": found.turns.exact.map(of)}
-    return pd.DataFrame(table | {"from k": found.turns.decades.map(rows_in_words)})
+def turn_table(found: ProofResults) -> pd.DataFrame:
+    """The k from which statements, and steps of their proofs, hold."""
+    turns, of = found.turns, {True: "the statement", False: "a step of its proof"}
+    places = [PROOFS[name].place for name in turns.of]
+    table = {"place": places, "what": turns.step, "of": turns.exact.map(of)}
+    return pd.DataFrame(table | {"from k": turns.decades.map(rows_in_words)})
 
 
 def rows_in_words(decades: float) -> str:
-    """Write k by its decimal logarithm.
+    """Format k, given its decimal logarithm.
 
     >>> rows_in_words(2.896526), rows_in_words(17.3)
     ('788', '10^17.3')
@@ -256,7 +248,7 @@ def rows_in_words(decades: float) -> str:
 
 
 def small_ball_table() -> pd.DataFrame:
-    """Return the largest mass of Σ ε_i in an interval of length 2, beside Lemma B.10's bound."""
+    """Largest mass of Σ ε_i in an interval of length 2, and the bound of Lemma B.10."""
     rows = []
     for n in (1, 2, 3, 5, 9, 12, 15):
         closed, open_ = (proofs.largest_mass(np.ones(n), half) for half in (1.0, 1 - 1e-9))
@@ -264,16 +256,16 @@ def small_ball_table() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["n", "Δ = 1, closed", "Δ just below 1", "Erdős, s = 1", "√(2/πn)"])
 
 
-def several_table(found: Proofs) -> pd.DataFrame:
-    """Return both sides of Lemma B.12 by the number of filters: q, and P over its bound."""
+def several_table(found: ProofResults) -> pd.DataFrame:
+    """Both sides of Lemma B.12 by number of filters: q, P, and P over its bound."""
     several = found.several.assign(over=2 * found.several.heard / found.several.same).groupby("filters")
     columns = {"least q": several.same.min(), "median q": several.same.median()}
     columns |= {"least P": several.heard.min(), "least P/(q/2)": several.over.min()}
     return pd.DataFrame(columns).reset_index(names="m")
 
 
-def proofs_in_words(found: Proofs, judged: pd.DataFrame) -> str:
-    """Return what the page on the proofs shows in a few sentences, counter-findings first."""
+def proofs_in_words(found: ProofResults, judged: pd.DataFrame) -> str:
+    """Summarise the page on the proofs, counter-findings first."""
     corrected = judged[judged.verdict == str(Judgement.CORRECTED)].place
     medians = found.tangent.groupby(["kind", "filters"]).error.median().unstack("kind")
     needed = [
@@ -285,28 +277,27 @@ def proofs_in_words(found: Proofs, judged: pd.DataFrame) -> str:
     return (
         f"Not as printed, but with one more hypothesis or another constant: {'; '.join(corrected)}. "
         f"At k = 1,000, that of Figure 3.3, Lemma 3.3's conclusion is false at an error of 1 % "
-        f"(∇_b = {found.at(1000).by_b_1:.2f} at c = 1). "
+        f"(∇_b = {found.rows.set_index('k').by_b_1[1000]:.2f} at c = 1). "
         f"Half of the starts have a kernel with an error of at most 0.1 with {needed[0]}, "
         f"and with {needed[1]} if some thresholds are just above the signal. "
         f"The {len(judged)} statements, by verdict: {counts}."
     )
 
 
-# Tangent kernels.
+# Tangent kernels
 
 ERROR = 0.1
-"""Which Theorem 3.2 says a tangent kernel of few filters exceeds."""
+"""Lower bound of Theorem 3.2 on the error of tangent kernels of few filters."""
 
 
 def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
-    """Draw the mean error over starts by m, a line a kind, with the linear error and the theorem's 0.1."""
+    """Draw mean errors over starts against m, one line per kind, with the linear error and the bound 0.1."""
     for at, kind in enumerate(tangent.KINDS):
-        by_filters = kernels[kernels.kind == kind].groupby("filters").error
-        means = {m: seed_interval(errors.to_numpy()) for m, errors in by_filters}
-        value, low, high = np.transpose([(mean.value, mean.low, mean.high) for mean in means.values()])
-        style: Style = {"marker": MARKERS[at], "ls": "" if kind == tangent.HELD_OUT else "-"}
-        ends = np.stack([value - low, high - value]).clip(0)
-        ax.errorbar([*means], value, ends, label=kind, color=f"C{at}", ms=4, **style)
+        errors = kernels[kernels.kind == kind].groupby("filters").error
+        means = errors.apply(lambda values: seed_interval(values.to_numpy()))
+        value, low, high = np.transpose(means.to_list())
+        ends, line = np.stack([value - low, high - value]).clip(0), "" if kind == tangent.HELD_OUT else "-"
+        ax.errorbar(means.index, value, ends, label=kind, color=f"C{at}", marker=MARKERS[at], ms=4, ls=line)
     ax.axhline(tangent.linear_error(tangent.PATCHES), color="0.5", ls=":", lw=1)
     ax.axhline(ERROR, color="0.5", ls="--", lw=1)
     ax.set(xscale="log", xlabel="filters, m", ylabel="error of the best W", ylim=(0, 0.5))
@@ -314,10 +305,11 @@ def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
 
 
 def shares_by_rows(ax: Axes) -> None:
-    """Draw the share of one filter's starts below an error of 0.1 by k, with the theorem's .001."""
+    """Draw the probability of a start with an error below 0.1 for one filter against k, with .001."""
     ks = np.geomspace(1e3, 1e13, 60)
     for finite, style, label in ((False, "-", "as d grows"), (True, ":", "d = 1/σ²")):
-        ax.plot(ks, [tangent.one_filter_share(log(k), ERROR, finite) for k in ks], style, label=label)
+        shares = [tangent.good_start_probability(log(k), ERROR, finite) for k in ks]
+        ax.plot(ks, shares, style, label=label)
     ax.axhline(0.001, color="0.5", ls="--", lw=1)
     ax.set(xscale="log", yscale="log", xlabel="rows of noise, k", ylabel="share of starts with error < 0.1")
     ax.legend()

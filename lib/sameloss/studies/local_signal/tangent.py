@@ -1,9 +1,9 @@
-"""The convolutional tangent kernel of m filters on patches (Section 3.5, B.2), with its best W.
+"""The convolutional tangent kernel of m filters on patches (Section 3.5, B.2) with its optimal weights W.
 
-k_W(X) = Σ_i Σ_j ⟨W_j, X_i⟩ 1{|⟨w_j⁰, X_i⟩| ≥ θ_j} is linear in W: an image is a sum over its rows of m gated
-copies of the row. The noise rows' sum is taken as Gaussian, whose covariance is exact; then the least error
-over W is Φ(-√(μᵀΣ⁻¹μ)), with μ the features of the row w*. Lengths are in units of σ throughout, filters have
-length 1, and d = 1/σ².
+k_W(X) = Σ_i Σ_j ⟨W_j, X_i⟩ 1{|⟨w_j⁰, X_i⟩| ≥ θ_j} is linear in W: the features of an image are sums over its
+rows of m gated copies of the row. The sum over noise rows is approximated as Gaussian with its exact
+covariance Σ, so that the smallest error over W is Φ(-√(μᵀΣ⁻¹μ)), with μ the features of the row w*. Filters
+have norm 1, d = 1/σ², and lengths are in units of σ throughout.
 """
 
 from dataclasses import dataclass, replace
@@ -22,16 +22,16 @@ from sameloss.statistics.intervals import Estimate
 from sameloss.studies.local_signal.theory import Patches, legendre
 
 PATCHES = Patches(1000)
-"""Of the book's kernels: fewer rows have too few dimensions, d = 1/σ²."""
+"""Distribution of the book's kernels; with fewer rows, d = 1/σ² would be too small."""
 
 NODES = 64
-"""Points of Gauss and Legendre for the second moments of a pair of filters."""
+"""Gauss-Legendre nodes for the second moments of a pair of filters."""
 
 REACH = 9.0
-"""Standard deviations beyond which a Gaussian is taken to have no mass."""
+"""Standard deviations at which Gaussian tails are cut off."""
 
 RIDGE = 1e-11
-"""Added to Σ, over its mean eigenvalue: features can be linearly dependent, as they are at b = 0."""
+"""Added to Σ, relative to its mean eigenvalue: features may be linearly dependent, as at b = 0."""
 
 IMAGES_AT_ONCE = 100
 
@@ -43,7 +43,7 @@ OPEN_BY_BIAS = "b = 0, and gradients by b"
 HELD_OUT = "thresholds at the signal, held out"
 
 KINDS = (AT_SIGNAL, SOME_CLOSED, BY_BIAS, OPEN, OPEN_BY_BIAS, HELD_OUT)
-"""What the kernel is made of; each with its best W."""
+"""Kinds of kernels, each with its optimal W."""
 
 Filters = Float[np.ndarray, "m r"]
 Numbers = Float[np.ndarray, " m"]
@@ -52,17 +52,17 @@ Features = Float[np.ndarray, " features"]
 
 @dataclass(frozen=True)
 class TangentKernel:
-    """Gates of m filters, in coordinates of the space they span with the signal; its first axis is w*."""
+    """Gates of m filters, in coordinates of the span of filters and signal, whose first axis is w*."""
 
     patches: Patches
-    filters: Filters  # of length 1
+    filters: Filters  # of norm 1
     thresholds: Numbers  # θ_j/σ = |b_j|/(‖w_j⁰‖σ); 0 where b_j ≥ 0
     sees_signal: Numbers  # 1 where the gate is open at the signal, else 0
-    biased: bool = False  # with the gradient by b, too
+    biased: bool = False  # whether the features include the gradient with respect to b
 
     @property
     def signal(self) -> Features:
-        """Return μ, the features of the row w*: a copy of w*/σ a filter, and the signs of biases."""
+        """Features μ of the row w*: one copy of w*/σ per open gate, and the signs for the biases."""
         axis = np.eye(self.filters.shape[1])[0] / self.patches.sigma
         copies = np.outer(self.sees_signal, axis).ravel()
         signs = np.sign(self.filters[:, 0]) * self.sees_signal
@@ -70,20 +70,15 @@ class TangentKernel:
 
     @cached_property
     def factor(self) -> tuple[np.ndarray, bool]:
-        """Return Cholesky's factor of Σ: the slowest step, and several things are asked of one kernel."""
-        found = covariance(self)
-        return cho_factor(found + RIDGE * np.trace(found) / len(found) * np.eye(len(found)))
+        """Cholesky factor of Σ: the slowest step, cached because several quantities need it."""
+        sigma = covariance(self)
+        return cho_factor(sigma + RIDGE * np.trace(sigma) / len(sigma) * np.eye(len(sigma)))
 
 
 def threshold_at_signal(patches: Patches, filters: Filters) -> TangentKernel:
-    """Return the kernel whose gates just let the signal through: the best threshold of one filter."""
-    at = abs(filters[:, 0]) / patches.sigma
-    return TangentKernel(patches, filters, at, np.ones(len(filters)))
-
-
-def without_threshold(patches: Patches, filters: Filters) -> TangentKernel:
-    """Return the kernel at the thesis' own start b = 0: every gate is open."""
-    return TangentKernel(patches, filters, np.zeros(len(filters)), np.ones(len(filters)))
+    """The kernel whose gates just let the signal pass: for one filter, the optimal threshold."""
+    thresholds = abs(filters[:, 0]) / patches.sigma
+    return TangentKernel(patches, filters, thresholds, np.ones(len(filters)))
 
 
 def initial_filters(patches: Patches, count: int, generator: torch.Generator) -> Filters:
@@ -96,26 +91,26 @@ def initial_filters(patches: Patches, count: int, generator: torch.Generator) ->
 
 
 def best_error(kernel: TangentKernel) -> float:
-    """Return the least error over all W, rows' sums taken as Gaussian."""
+    """Smallest error over all W, in the Gaussian approximation."""
     return float(ndtr(-sqrt(max(0.0, kernel.signal @ best_weights(kernel)))))
 
 
 def best_weights(kernel: TangentKernel) -> Features:
-    """Return Σ⁻¹μ, the direction of linear discriminant analysis."""
+    """Optimal weights Σ⁻¹μ, the direction of linear discriminant analysis."""
     return cho_solve(kernel.factor, kernel.signal)
 
 
 def covariance(kernel: TangentKernel) -> Float[np.ndarray, "features features"]:
-    """Return the covariance of the features' sum over all noise rows, in units of σ².
+    """Covariance Σ of the features' sum over all noise rows, in units of σ².
 
-    For a pair of filters only a row's part in the plane of ŵ_j and ŵ_l is not an independent Gaussian. There
-    the axes are z₁ = ⟨ŵ_j, x⟩ and z₂ across it. Over z₂ the integrals are closed, over z₁ ≥ θ_j they are
-    sums; z₁ ≤ -θ_j is their mirror image. Where the filters are parallel z₁ decides alone.
+    For a pair of filters, only the projection of a row on the plane of ŵ_j and ŵ_l is not an independent
+    Gaussian. In that plane let z₁ = ⟨ŵ_j, x⟩ and z₂ be orthogonal to it: integrals over z₂ are closed, those
+    over z₁ ≥ θ_j are sums, and z₁ ≤ -θ_j is the mirror image. For parallel filters everything depends on z₁.
     """
     w, theta = kernel.filters, kernel.thresholds
     m, r = w.shape
     cosine = np.clip(w @ w.T, -1, 1)
-    across = w[None] - cosine[..., None] * w[:, None]  # [j, l]: of ŵ_l across ŵ_j
+    across = w[None] - cosine[..., None] * w[:, None]  # [j, l]: part of ŵ_l orthogonal to ŵ_j
     length = np.linalg.norm(across, axis=2)[..., None]
     parallel = length < 1e-7
     across = np.where(parallel, 0, across / np.where(parallel, 1, length))
@@ -124,7 +119,7 @@ def covariance(kernel: TangentKernel) -> Float[np.ndarray, "features features"]:
     z = start[..., None] + REACH * (nodes + 1) / 2
     weights = REACH * weights * norm.pdf(z)  # both signs of z₁
 
-    # What is left, given z₁, of 1, z₂ and z₂² where |ρz₁ + √(1 - ρ²)z₂| ≥ θ_l; and signed by that sum.
+    # Given z₁ and where |ρz₁ + √(1 - ρ²)z₂| ≥ θ_l: expectations of 1 (`mass`), z₂ (`at_up - at_down`), z₂².
     rho, scale = cosine[..., None], np.where(parallel, 1, length)
     up, down = (theta[:, None] - rho * z) / scale, (theta[:, None] + rho * z) / scale
     above, below = np.where(parallel, rho > 0, ndtr(-up)), np.where(parallel, rho < 0, ndtr(-down))
@@ -142,71 +137,65 @@ def covariance(kernel: TangentKernel) -> Float[np.ndarray, "features features"]:
     rows = both * np.eye(r) + (mean(z**2 * mass)[..., None] - both) * outer(first, first)
     rows += mean(z * (at_up - at_down))[..., None] * (mixed + mixed.swapaxes(2, 3))
     rows += np.where(parallel[..., None], 0, mean(square)[..., None] - both) * outer(across, across)
-    found = rows.transpose(0, 2, 1, 3).reshape(m * r, m * r)  # E[x xᵀ 1_j 1_l]
+    sigma = rows.transpose(0, 2, 1, 3).reshape(m * r, m * r)  # E[x xᵀ 1_j 1_l]
     if kernel.biased:
         signed = mean(above - below)  # E[s_j s_l], s_l the sign of ⟨ŵ_l, x⟩ times its gate
         by_sign = mean(z * (above - below)) * first + mean(at_up + at_down) * across  # E[x 1_j s_l]
         copies = by_sign.transpose(0, 2, 1).reshape(m * r, m)
-        found = np.block([[found, copies], [copies.T, signed[..., 0]]])
-    return kernel.patches.noise * (found + found.T) / 2
+        sigma = np.block([[sigma, copies], [copies.T, signed[..., 0]]])
+    return kernel.patches.noise * (sigma + sigma.T) / 2
 
 
 def open_and_closed(kernel: TangentKernel) -> TangentKernel:
-    """Return the kernel by w alone with some gates closed to the signal, where that lowers the best error.
+    """Close gates to the signal where that lowers the best error of a kernel without gradients by b.
 
-    A threshold just above the signal's own passes the same noise, so that Σ stays: with a the open gates the
-    exponent is aᵀMa, whose entries are flipped one by one while that raises it.
+    A threshold just above the signal passes the same noise, so that Σ stays. With a the indicator of open
+    gates the exponent is aᵀMa, which is increased greedily by flipping one entry at a time.
     """
     m, r = kernel.filters.shape
-    copies = np.kron(np.eye(m), np.eye(r)[:1])  # of w*, the first axis: a row a gate
+    copies = np.kron(np.eye(m), np.eye(r)[:1])  # [gate, feature]: w*, the first axis, in each gate
     form = copies @ cho_solve(kernel.factor, copies.T) / kernel.patches.sigma**2
-    chosen = kernel.sees_signal
+    gates = kernel.sees_signal
     while True:
-        flipped = np.abs(chosen - np.eye(m))  # a row for every gate that could be turned
-        gains = np.einsum("aj,jl,al->a", flipped, form, flipped) - chosen @ form @ chosen
+        flipped = np.abs(gates - np.eye(m))  # [gate flipped, gate]
+        gains = np.einsum("aj,jl,al->a", flipped, form, flipped) - gates @ form @ gates
         if gains.max() <= 1e-12:
-            return replace(kernel, sees_signal=chosen)
-        chosen = flipped[gains.argmax()]
+            return replace(kernel, sees_signal=gates)
+        gates = flipped[gains.argmax()]
 
 
-def kernels_of(patches: Patches, filters: Filters, all_kinds: bool) -> dict[str, TangentKernel]:
-    """Return the kernels of some filters by kind; those at b = 0 only where all kinds are asked for."""
-    at_signal = threshold_at_signal(patches, filters)
-    kernels = {
-        AT_SIGNAL: at_signal,
-        SOME_CLOSED: open_and_closed(at_signal),
-        BY_BIAS: replace(at_signal, biased=True),
-    }
-    if all_kinds:
-        kernels[OPEN] = without_threshold(patches, filters)
+def kernels_of(patches: Patches, filters: Filters, at_start: bool) -> dict[str, TangentKernel]:
+    """Kernels of some filters by kind; those at the thesis' initialisation b = 0 only if `at_start`."""
+    gated = threshold_at_signal(patches, filters)
+    kernels = {AT_SIGNAL: gated, SOME_CLOSED: open_and_closed(gated), BY_BIAS: replace(gated, biased=True)}
+    if at_start:
+        kernels[OPEN] = replace(gated, thresholds=np.zeros(len(filters)))
         kernels[OPEN_BY_BIAS] = replace(kernels[OPEN], biased=True)
     return kernels
 
 
 def held_out_error(kernel: TangentKernel, images: int, generator: torch.Generator) -> Estimate:
-    """Return the error of the best W on drawn images, whose rows' sum is what it is.
+    """Error of the optimal W on sampled images, without the Gaussian approximation.
 
-    The noise's sum S is symmetric, so that P[S ≥ g] = P[|S| ≥ g]/2, g the answer to the signal.
+    The noise's sum S is symmetric, so that P[S ≥ g] = P[|S| ≥ g]/2, with g the output for the signal.
     """
     (m, r), best = kernel.filters.shape, best_weights(kernel)
-    filters, weights, thresholds, signs = (
-        torch.from_numpy(values).float()
-        for values in (kernel.filters, best[: m * r].reshape(m, r), kernel.thresholds, best[m * r :])
-    )
+    filters, thresholds = (torch.from_numpy(x).float() for x in (kernel.filters, kernel.thresholds))
+    weights, signs = torch.from_numpy(best).float().tensor_split([m * r])
     sums = []
     for begin in range(0, images, IMAGES_AT_ONCE):
         count = min(IMAGES_AT_ONCE, images - begin)
         x = torch.randn(count * kernel.patches.noise, r, generator=generator)
-        seen, answer = x @ filters.T, x @ weights.T
+        projected, output = x @ filters.T, x @ weights.view(m, r).T
         if kernel.biased:
-            answer = answer + seen.sign() * signs
-        sums.append((answer * (seen.abs() >= thresholds)).sum(1).view(count, -1).double().sum(1))
-    share = float((torch.cat(sums).abs() >= float(best @ kernel.signal)).double().mean())
-    return Estimate(share / 2, sqrt(share * (1 - share) / (images - 1)) / 2, images)
+            output = output + projected.sign() * signs
+        sums.append((output * (projected.abs() >= thresholds)).sum(1).view(count, -1).double().sum(1))
+    p = float((torch.cat(sums).abs() >= float(best @ kernel.signal)).double().mean())
+    return Estimate(p / 2, sqrt(p * (1 - p) / (images - 1)) / 2, images)
 
 
 def linear_error(patches: Patches) -> float:
-    """Return the error of the best linear convolution, Φ(-1/(σ√k)), exactly.
+    """Exact error of the best linear convolution, Φ(-1/(σ√k)).
 
     >>> round(linear_error(Patches(1000)), 4)
     0.4424
@@ -215,7 +204,7 @@ def linear_error(patches: Patches) -> float:
 
 
 def rows_for_linear_error(error: float) -> int:
-    """Return the least k at which the linear error is at least so large (Section 3.3: 0.49).
+    """Smallest k at which the linear error is at least `error` (0.49 in Section 3.3).
 
     >>> f"{rows_for_linear_error(0.49):.2e}"
     '2.11e+17'
@@ -223,18 +212,18 @@ def rows_for_linear_error(error: float) -> int:
     return ceil(exp(1 / norm.isf(error)))
 
 
-# One filter in closed form, and Theorem B.1's .999.
+# One filter in closed form, and the probability .999 of Theorem B.1.
 
 
 def one_filter_error(log_k: float, overlap: float) -> float:
-    """Return the least error over w and b of one filter, Φ(-√ρ), rows' sums taken as Gaussian.
+    """Smallest error of one filter over w and b, Φ(-√ρ), in the Gaussian approximation.
 
     ρ = [(1 - t²)/p + t²/q]/log²k with t = Dσ the filter's overlap with the signal; p and q are the mass and
     the second moment of |N(0, 1)| beyond D.
 
     Args:
         log_k: log of the number of noise rows.
-        overlap: D = |⟨ŵ⁰, w*⟩|/σ, |N(0, 1)| as d = 1/σ² grows.
+        overlap: D = |⟨ŵ⁰, w*⟩|/σ, which tends to |N(0, 1)| in law as d = 1/σ² grows.
 
     """
     t = min(1.0, overlap * log_k * exp(-log_k / 2))
@@ -243,13 +232,13 @@ def one_filter_error(log_k: float, overlap: float) -> float:
     return float(ndtr(-sqrt((1 - t**2) / p + t**2 / q) / log_k))
 
 
-def one_filter_share(log_k: float, error: float = 0.1, finite: bool = False) -> float:
-    """Return the share of starts of one filter whose best error is below `error`: larger D pass less noise.
+def good_start_probability(log_k: float, error: float = 0.1, finite: bool = False) -> float:
+    """Probability that one filter starts where its best error is below `error`: a larger D passes less noise.
 
     Args:
         log_k: log of the number of noise rows.
-        error: what Theorem B.1 says is exceeded with probability .999: 0.1.
-        finite: with the overlap's law in d = 1/σ² dimensions, in the place of its limit.
+        error: 0.1 in Theorem B.1.
+        finite: use the distribution of the overlap in d = 1/σ² dimensions instead of its limit.
 
     """
     overlap = brentq(lambda d: one_filter_error(log_k, d) - error, 0, 30)
@@ -260,5 +249,5 @@ def one_filter_share(log_k: float, error: float = 0.1, finite: bool = False) -> 
 
 
 def rows_for_theorem() -> float:
-    """Return k from which one filter's share of good starts is at most .001, as Theorem B.1 says."""
-    return exp(brentq(lambda log_k: one_filter_share(log_k) - 0.001, log(1000), log(1e30)))
+    """The k from which one filter has a good start with probability at most .001, as Theorem B.1 says."""
+    return exp(brentq(lambda log_k: good_start_probability(log_k) - 0.001, log(1000), log(1e30)))

@@ -1,7 +1,7 @@
-"""Karp (2024), Chapter 3: what noise around an image takes from a convolutional network, and from its kernel.
+"""Karp (2024), Chapter 3: convolutional networks and their tangent kernels on images in noise.
 
-Page: `ii3_images`. Digits lie on backgrounds of Gaussian noise; a small network is trained on them, and
-beside it its tangent kernel is solved exactly, at the first and at the trained parameters; which neurons are
-active, and what becomes of the network as its training is made lazy. The thesis' wide network is here for a
-GPU.
+Digits lie on backgrounds of Gaussian noise. A small network is trained on them, and its tangent kernel is
+solved exactly, at the initial and at the trained parameters. The study also measures which neurons are active
+and what happens when training is made lazy or the network narrower; the thesis' wide network needs a GPU.
+Page: `ii3_images`.
 """

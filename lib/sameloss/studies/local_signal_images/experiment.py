@@ -1,8 +1,8 @@
-"""The configuration of this study and its stored runs: networks beside their kernels, lazy training."""
+"""Configuration and stored runs: networks beside their tangent kernels, and lazy training."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from functools import partial
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -13,57 +13,38 @@ from torch.nn.utils import parameters_to_vector
 from sameloss.device import best_device
 from sameloss.errors import ParameterError
 from sameloss.images import ImageSource
-from sameloss.runs.stage import TABLE, Tabled
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Store
-from sameloss.studies.local_signal_images.theory import (
-    ANY_CORNER,
-    ANYWHERE,
-    PLACEMENTS,
-    LogisticDescent,
-    LogitNetwork,
-    PooledCNN,
-    Sample,
-    Scene,
-    Weights,
-    WideResNet,
-    accuracy,
-    active_shares,
-    composed,
-    fits,
-    network_size,
-    outputs,
-    tangent_kernel,
-    train,
-)
+from sameloss.store.store import Run
+from sameloss.studies.local_signal_images import theory
+from sameloss.studies.local_signal_images.theory import LogisticDescent, LogitNetwork, PooledCNN, Scene
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
-# The stored steps of this study: a network beside its tangent kernel, and a network in lazy training.
+# Stored runs
 
 
 class Model:
-    """What predicts, as tables of runs name it."""
+    """Predictors, as tables of runs name them."""
 
     NETWORK = "network"
-    GCV = "NTK, GCV"  # its tangent kernel at the first parameters, with λ by cross-validation
-    BEST = "NTK, best λ"  # and with the λ that is best on the test set
-    AFTER = "trained kernel"  # at the trained parameters
+    GCV = "NTK, GCV"  # tangent kernel at the initial parameters, λ by cross-validation
+    BEST = "NTK, best λ"  # the same with the λ that is best on the test set
+    AFTER = "trained kernel"  # tangent kernel at the trained parameters
     LINEARISED = "linearised"  # network, trained
-    PIXELS = "pixels"  # ridge regression of them
-    CHANCE = "chance"  # always the same answer
+    PIXELS = "pixels"  # ridge regression on pixels
+    CHANCE = "chance"  # always the most frequent class
 
 
 class Measure:
-    """What is measured, as tables of runs name it."""
+    """Measurements, as tables of runs name them."""
 
-    ACCURACY = "accuracy"  # share of test images
-    TRAINED = "own accuracy"  # share of the sample
+    ACCURACY = "accuracy"  # on the test set
+    TRAINED = "own accuracy"  # on the training set
     RIDGE = "ridge"  # λ over the mean eigenvalue
-    BEFORE, ACTIVE = "active before", "active after"  # training: shares of neurons
+    BEFORE, ACTIVE = "active before", "active after"  # training: fraction of active neurons
 
 
-LINEAR_EFFORT = 2
-"""A step of the linearised network takes so many of the network's."""
+LINEAR_COST = 2  # cost of a training step of the linearised network, relative to one of the network
 
 RIDGES = tuple(10.0 ** (half / 2) for half in range(-12, 5))
 
@@ -73,163 +54,168 @@ class KernelFit:
     """How a kernel is computed and solved; part of a run's key."""
 
     ridges: tuple[float, ...] = RIDGES  # λ over the mean eigenvalue
-    chunk: int = 50  # images whose gradients are computed at once
+    chunk: int = 50  # images per pass of the Jacobian
     trained: bool = True  # whether the kernel at the trained parameters is solved, too
 
 
-@dataclass(frozen=True)
-class Trial(Tabled):
-    """What all runs of this study share: images, their surroundings, a network and its training."""
-
-    source: ImageSource
-    scene: Scene
-    network: LogitNetwork
-    descent: LogisticDescent
-    examples: int  # of the sample
-    seed: int  # of sample, places, backgrounds, initialisation and order
-
-    def __post_init__(self) -> None:
-        """Refuse what cannot be composed."""
-        size = max(self.source.shape[1:]) // self.scene.shrunk
-        if size > self.scene.side:
-            raise ParameterError(
-                f"An image of {size} pixels a side does not fit on a background of {self.scene.side}; choose "
-                "a larger background."
-            )
-        if self.examples > self.source.pool:
-            raise ParameterError(
-                f"There are {self.source.pool} images to train on; {self.examples} were asked for."
-            )
-
-    def begin(self) -> tuple[Sample, nn.Module, Weights]:
-        """Return images on backgrounds, the network and its first parameters, on the device that computes."""
-        device, channels = best_device(), self.source.shape[0]
-        *images, logits = composed(self.source.load(), self.scene, self.examples, self.seed)
-        drawn = self.network.drawn(channels, self.seed, logits)
-        model = self.network.build(channels, logits).to(device)
-        sample = Sample._make([*(part.to(device) for part in images), logits])
-        return sample, model, {name: weights.to(device) for name, weights in drawn.items()}
-
-    def order(self) -> torch.Generator:
-        """Begin the order of visits."""
-        return generator_for("order of visits", self.seed)
-
-    @property
-    def size(self) -> tuple[int, float]:
-        """Return the network's numbers of parameters and of multiplications an image."""
-        return network_size(self.network, self.source.shape[0], self.scene.side)
-
-    @property
-    def training_effort(self) -> float:
-        """Return a rough number of seconds of a training, of one core."""
-        return self.descent.steps * (1e-3 + 3e-11 * self.descent.batch * 3 * self.size[1])
+def set_up(
+    source: ImageSource, scene: Scene, network: LogitNetwork, examples: int, seed: int
+) -> tuple[theory.Sample, nn.Module, theory.Weights]:
+    """Make the sample, the network and its initial parameters, on the device that computes."""
+    device, channels = best_device(), source.shape[0]
+    *images, logits = theory.draw_sample(source.load(), scene, examples, seed)
+    model = network.build(channels, logits).to(device)
+    start = network.initial_weights(channels, seed, logits)
+    sample = theory.Sample._make([*(part.to(device) for part in images), logits])
+    return sample, model, {name: weights.to(device) for name, weights in start.items()}
 
 
-@dataclass(frozen=True)
-class ImageComparison(Trial):
-    """A network beside its tangent kernel, on one sample.
+def _order(seed: int) -> torch.Generator:
+    return generator_for("order of visits", seed)
 
-    Its table has a row a `measure`, what it is `of` (a predictor, or a layer), and its `value`.
+
+def _size(run: Any) -> tuple[int, float]:
+    return theory.network_size(run.network, run.source.shape[0], run.scene.side)
+
+
+def _training_seconds(run: Any) -> float:
+    return run.descent.steps * (1e-3 + 3e-11 * run.descent.batch * 3 * _size(run)[1])
+
+
+def _comparison_seconds(run: Any) -> float:
+    total, images = _training_seconds(run), run.examples + run.source.tested
+    if run.kernel is not None:
+        solved = 2e-11 * _size(run)[0] * images * run.examples + 1.5e-9 * run.examples**3
+        total += (1 + run.kernel.trained) * (solved + 3e-4 * images)
+    if run.linear is not None:
+        total += LINEAR_COST * _training_seconds(run) * run.linear.steps / run.descent.steps
+    return total
+
+
+@stage("ImageComparison", seconds=_comparison_seconds)
+def image_comparison(
+    source: ImageSource,
+    scene: Scene,
+    network: LogitNetwork,
+    descent: LogisticDescent,
+    examples: int,
+    seed: int,
+    kernel: KernelFit | None = None,
+    linear: LogisticDescent | None = None,
+) -> pd.DataFrame:
+    """Compare a network with its tangent kernel and with its linearisation, on one sample.
+
+    Args:
+        source: images.
+        scene: their backgrounds.
+        network: architecture.
+        descent: training of the network.
+        examples: number of training images.
+        seed: of sample, places, backgrounds, initial parameters and order of the examples.
+        kernel: how kernels are solved; None: not at all.
+        linear: training of the linearised network; None: it is not trained.
+
+    Returns:
+        One row per `measure`, `of` (a predictor or a layer) and `value`.
+
     """
+    sample, model, start = set_up(source, scene, network, examples, seed)
+    trained = theory.train(model, start, sample.x, sample.y, descent, _order(seed))
+    rows = list(_accuracies(Model.NETWORK, partial(theory.outputs, model, trained), sample))
+    for measure, weights in ((Measure.BEFORE, start), (Measure.ACTIVE, trained)):
+        fractions = theory.active_fractions(model, weights, sample.x_test)
+        rows += [(measure, f"layer {layer}", fraction) for layer, fraction in enumerate(fractions, 1)]
+    if kernel is not None:
+        rows += _kernel_rows(model, start, trained, sample, kernel)
+    if linear is not None:
+        change = theory.train(model, start, sample.x, sample.y, linear, _order(seed), linear=True)
+        rows += _accuracies(Model.LINEARISED, partial(theory.outputs, model, change, start=start), sample)
+    rows.append((Measure.ACCURACY, Model.CHANCE, sample.chance))
+    return pd.DataFrame(rows, columns=["measure", "of", "value"])
 
-    kernel: KernelFit | None = None  # None: it is not solved
-    linear: LogisticDescent | None = None  # of the linearised network; None: it is not trained
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train, solve, and test."""
-        rows = pd.DataFrame(self._rows(report), columns=["measure", "of", "value"])
-        rows.to_csv(folder / TABLE, index=False)
+Rows = Iterator[tuple[str, str, float]]
 
-    def _rows(self, report: Report) -> Iterator[tuple[str, str, float]]:
-        sample, model, start = self.begin()
-        (x, y), (tested, answers) = (sample.x, sample.y), (sample.tested, sample.answers)
-        trained = train(model, start, x, y, self.descent, self.order())
-        report(0.5, f"noise {self.scene.noise:g}")
-        yield Measure.ACCURACY, Model.NETWORK, accuracy(outputs(model, trained, tested), answers)
-        yield Measure.TRAINED, Model.NETWORK, accuracy(outputs(model, trained, x), y)
-        for measure, weights in ((Measure.BEFORE, start), (Measure.ACTIVE, trained)):
-            for layer, share in enumerate(active_shares(model, weights, tested), 1):
-                yield measure, f"layer {layer}", share
-        if self.kernel is not None:
-            for name, kernel, first in _kernels(model, start, trained, sample, self.kernel):
-                fitted = fits(kernel, first, y, self.kernel.ridges)
-                chosen = min(fitted, key=lambda fit: fit.score)
-                yield Measure.ACCURACY, name, accuracy(chosen.outputs, answers)
-                yield Measure.RIDGE, name, chosen.ridge
-                if name == Model.GCV:
-                    yield Measure.ACCURACY, Model.BEST, max(accuracy(fit.outputs, answers) for fit in fitted)
-        if self.linear is not None:
-            change = train(model, start, x, y, self.linear, self.order(), linear=True)
-            yield Measure.ACCURACY, Model.LINEARISED, accuracy(outputs(model, change, tested, start), answers)
-            yield Measure.TRAINED, Model.LINEARISED, accuracy(outputs(model, change, x, start), y)
-        yield Measure.ACCURACY, Model.CHANCE, sample.chance
 
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds, of one core."""
-        total, images = self.training_effort, self.examples + self.source.tested
-        if self.kernel is not None:
-            solved = 2e-11 * self.size[0] * images * self.examples + 1.5e-9 * self.examples**3
-            total += (1 + self.kernel.trained) * (solved + 3e-4 * images)
-        if self.linear is not None:
-            total += LINEAR_EFFORT * self.training_effort * self.linear.steps / self.descent.steps
-        return total
+def _accuracies(of: str, predict: Callable[[Tensor], Tensor], sample: theory.Sample) -> Rows:
+    yield Measure.ACCURACY, of, theory.accuracy(predict(sample.x_test), sample.y_test)
+    yield Measure.TRAINED, of, theory.accuracy(predict(sample.x), sample.y)
+
+
+def _kernel_rows(
+    model: nn.Module, start: theory.Weights, trained: theory.Weights, sample: theory.Sample, fit: KernelFit
+) -> Rows:
+    """Solve every kernel for every λ; yield the accuracy and the λ that cross-validation chooses."""
+    for name, kernel, first in _kernels(model, start, trained, sample, fit):
+        fitted = theory.fits(kernel, first, sample.y, fit.ridges)
+        accuracies = [theory.accuracy(one.outputs, sample.y_test) for one in fitted]
+        chosen = min(range(len(fitted)), key=lambda at: fitted[at].score)
+        yield Measure.ACCURACY, name, accuracies[chosen]
+        yield Measure.RIDGE, name, fitted[chosen].ridge
+        if name == Model.GCV:
+            yield Measure.ACCURACY, Model.BEST, max(accuracies)
 
 
 def _kernels(
-    model: nn.Module, start: Weights, trained: Weights, sample: Sample, fit: KernelFit
+    model: nn.Module, start: theory.Weights, trained: theory.Weights, sample: theory.Sample, fit: KernelFit
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Return the name of each kernel, it of all images with the sample, and the function that it adds to."""
-    x, size = torch.cat([sample.x, sample.tested]), len(sample.x)
-    zero = torch.zeros(len(x)).to(x)
-    yield Model.GCV, tangent_kernel(model, start, x, size, fit.chunk), outputs(model, start, x)
+    """Yield name, kernel between all images and the sample, and initial function f₀ on all images."""
+    x, size = torch.cat([sample.x, sample.x_test]), len(sample.x)
+    zero = x.new_zeros(len(x))
+    yield Model.GCV, theory.tangent_kernel(model, start, x, size, fit.chunk), theory.outputs(model, start, x)
     if fit.trained:
-        yield Model.AFTER, tangent_kernel(model, trained, x, size, fit.chunk), zero
+        yield Model.AFTER, theory.tangent_kernel(model, trained, x, size, fit.chunk), zero
     flat = x.flatten(1).double()
-    yield Model.PIXELS, flat @ flat[:size].T / flat.shape[1] + 1, zero  # with an intercept
+    yield Model.PIXELS, flat @ flat[:size].T / flat.shape[1] + 1, zero  # + 1: an intercept
 
 
-@dataclass(frozen=True)
-class LazyTraining(Trial):
-    """A network whose output is scaled up, so that its parameters hardly move (Chizat et al. 2019).
+@stage("LazyTraining", seconds=lambda run: _training_seconds(run) * (len(run.scales) + LINEAR_COST))
+def lazy_training(
+    source: ImageSource,
+    scene: Scene,
+    network: LogitNetwork,
+    descent: LogisticDescent,
+    examples: int,
+    seed: int,
+    scales: tuple[float, ...] = (1.0,),
+) -> pd.DataFrame:
+    """Train a network with its output scaled up, so that its parameters hardly move (Chizat et al. 2019).
 
-    Its table has a row a `scale`: the `accuracy` on the test set, `own accuracy` on the sample, how far
-    parameters `moved`, over the norm of the first ones, and in all rows the same the `limit`: the accuracy of
-    the linearised network after the same training.
+    Args:
+        source: images.
+        scene: their backgrounds.
+        network: architecture.
+        descent: training of the network, and of its linearisation.
+        examples: number of training images.
+        seed: of sample, places, backgrounds, initial parameters and order of the examples.
+        scales: values of α.
+
+    Returns:
+        One row per `scale`: test `accuracy`, training accuracy, the distance `moved` by the parameters over
+        their initial norm, and in every row the `limit`, the test accuracy of the linearised network.
+
     """
-
-    scales: tuple[float, ...] = (1.0,)  # α
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train once a scale, and the linearised network."""
-        sample, model, start = self.begin()
-        training = model, start, sample.x, sample.y, self.descent
-        first, tested = parameters_to_vector(start.values()), outputs(model, start, sample.tested)
-        rows = []
-        for at, scale in enumerate(self.scales, 1):
-            trained = train(*training, self.order(), scale)
-            change = outputs(model, trained, sample.tested) - tested
-            of_sample = outputs(model, trained, sample.x) - outputs(model, start, sample.x)
-            moved = parameters_to_vector(trained.values()) - first
-            row = scale, accuracy(change, sample.answers), accuracy(of_sample, sample.y)
-            rows.append((*row, float(moved.norm()) / float(first.norm())))
-            report(at / (len(self.scales) + LINEAR_EFFORT), f"scale {scale:g}")
-        linear = train(*training, self.order(), 1.0, linear=True)
-        limit = accuracy(outputs(model, linear, sample.tested, start) - tested, sample.answers)
-        table = pd.DataFrame(rows, columns=["scale", Measure.ACCURACY, Measure.TRAINED, "moved"])
-        table.assign(limit=limit).to_csv(folder / TABLE, index=False)
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds, of one core."""
-        return self.training_effort * (len(self.scales) + LINEAR_EFFORT)
+    sample, model, start = set_up(source, scene, network, examples, seed)
+    first, first_test = (theory.outputs(model, start, x) for x in (sample.x, sample.x_test))
+    initial = parameters_to_vector(start.values())
+    rows = []
+    for scale in scales:
+        trained = theory.train(model, start, sample.x, sample.y, descent, _order(seed), scale)
+        on_test = theory.accuracy(theory.outputs(model, trained, sample.x_test) - first_test, sample.y_test)
+        on_sample = theory.accuracy(theory.outputs(model, trained, sample.x) - first, sample.y)
+        moved = parameters_to_vector(trained.values()) - initial
+        rows.append((scale, on_test, on_sample, float(moved.norm()) / float(initial.norm())))
+    linear = theory.train(model, start, sample.x, sample.y, descent, _order(seed), 1.0, linear=True)
+    limit = theory.accuracy(theory.outputs(model, linear, sample.x_test, start) - first_test, sample.y_test)
+    table = pd.DataFrame(rows, columns=["scale", Measure.ACCURACY, Measure.TRAINED, "moved"])
+    return table.assign(limit=limit)
 
 
-# Which images in which noise, which networks, and how much is trained.
+# Configuration
 
 
 class Setting(NamedTuple):
-    """One row of Table 3.1: of the accuracy without noise, what is kept at most noise, in per cent."""
+    """A row of Table 3.1: accuracy at most noise as a percentage of that without noise."""
 
     name: str
     placement: str
@@ -237,11 +223,10 @@ class Setting(NamedTuple):
     kernel: float
 
 
-AMONG_ANIMALS = Setting("CIFAR vehicles among animals", ANY_CORNER, 97.25, 76.37)
-GAUSSIAN = Setting("CIFAR-2 on Gaussian noise", ANYWHERE, 96.83, 85.54)
+AMONG_ANIMALS = Setting("CIFAR vehicles among animals", theory.ANY_CORNER, 97.25, 76.37)
+GAUSSIAN = Setting("CIFAR-2 on Gaussian noise", theory.ANYWHERE, 96.83, 85.54)
 
-ANIMALS = (2, 3, 4, 5, 6, 7)
-"""Classes of CIFAR-10 that CIFAR-2 tells from vehicles."""
+ANIMALS = (2, 3, 4, 5, 6, 7)  # classes of CIFAR-10 that are one class of CIFAR-2; the vehicles are the other
 
 CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
 
@@ -249,24 +234,22 @@ CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
 
 CIFAR_VEHICLES = replace(CIFAR_10, pool=20_000, tested=4_000, only=(0, 1, 8, 9))
 
+# Two halves of the classes; every class; the vehicles of CIFAR-10, on backgrounds of its animals.
 HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
-"""What is told apart: the two halves of the classes; every class; CIFAR-10's vehicles, among its animals."""
 
-FADED = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The thesis' scales of pictures (Section 3.2)."""
+FADED = (0.0, 0.25, 0.5, 0.75, 1.0)  # scales of background pictures (Section 3.2)
 
 EPOCH = 50_000
 
-LAZY_LR = 0.2
-"""Learning rate of lazy training, by SGD."""
+LAZY_LR = 0.2  # learning rate of lazy training, by SGD
 
 
 @dataclass(frozen=True)
 class ImageConfig(Config):
-    """Which images in which noise, which networks, how much is trained, and what a reader can set of it.
+    """Images, noise, networks and training.
 
-    By default 8-on-16, and 4-on-8. At the thesis' most noise, 2, the pilot (seed 0) had its kernel at chance,
-    and its network not far above it, where little can be compared; so the noise ends at 1.
+    The default is 8-on-16 and 4-on-8 digits. In a pilot (seed 0) at the thesis' largest noise, 2, the kernel
+    was at chance and the network not far above it, so that the noise ends at 1.
     """
 
     data: str | None = param(
@@ -281,7 +264,9 @@ class ImageConfig(Config):
         choices=CLASSES,
     )
     placement: str | None = param(
-        f"{', '.join(PLACEMENTS)}: of the page's figures; None: {ANYWHERE}", kind=str, choices=PLACEMENTS
+        f"{', '.join(theory.PLACEMENTS)}: of the page's figures; None: {theory.ANYWHERE}",
+        kind=str,
+        choices=theory.PLACEMENTS,
     )
     examples: int = param("to train on; None: the preset's", 800, most=1_000_000)
     noise: float | None = param(
@@ -296,25 +281,39 @@ class ImageConfig(Config):
     source: ImageSource = ImageSource(halves=True)
     network: LogitNetwork = PooledCNN()
     descent: LogisticDescent = LogisticDescent(3e-3, 64, 500)
-    noises: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)  # σ, the least first; images have 1
-    sizes: tuple[tuple[int, int], ...] = ((1, 16), (2, 8))  # pixels that become one, side of the background
-    placements: tuple[str, ...] = PLACEMENTS
+    noises: tuple[float, ...] = (0.0, 0.25, 0.5, 1.0)  # σ, increasing
+    sizes: tuple[tuple[int, int], ...] = ((1, 16), (2, 8))  # downsampling factor, side of the background
+    placements: tuple[str, ...] = theory.PLACEMENTS
     kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    middle_noise: float = 0.5  # of lazy training and of widths; one of `noises`
-    scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: there is none
-    narrower: tuple[LogitNetwork, ...] = (PooledCNN((4, 8, 8)), PooledCNN((8, 16, 16)))  # the narrowest first
-    every: bool = True  # whether all placements and sizes are measured at every noise, or at the ends
-    theirs: Setting | None = None  # the row of Table 3.1 whose data and network these are
-    pictures: ImageSource | None = None  # backgrounds in the place of Gaussian noise
-    tiles: int = 1  # pictures in a row of a background
-    first_seed: int = 100  # the pilot's were below
+    middle_noise: float = 0.5  # of lazy training and of narrower networks; one of `noises`
+    scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: no lazy training
+    narrower: tuple[LogitNetwork, ...] = (PooledCNN((4, 8, 8)), PooledCNN((8, 16, 16)))  # by width
+    every: bool = True  # all placements and sizes at every noise, not only at the first and the last
+    theirs: Setting | None = None  # the row of Table 3.1 with these data and this network
+    pictures: ImageSource | None = None  # backgrounds; None: Gaussian noise
+    tiles: int = 1  # pictures per row and column of a background
+    first_seed: int = 100  # the pilot used smaller ones
+
+    def __post_init__(self) -> None:
+        """Require images that fit on their backgrounds, and as many as there are to train on."""
+        super().__post_init__()
+        for shrunk, side in self.sizes:
+            if (size := max(self.source.shape[1:]) // shrunk) > side:
+                raise ParameterError(
+                    f"An image of {size} pixels a side does not fit on a background of {side}; choose "
+                    "smaller images, or the preset gpu or paper."
+                )
+        if self.examples > self.source.pool:
+            raise ParameterError(
+                f"There are {self.source.pool} images to train on; {self.examples} were asked for."
+            )
 
     def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Return what a reader asked of images, noise, placement and training.
+        """Apply a reader's parameters.
 
         Raises:
-            ParameterError: for images that cannot be fetched, or vehicles among other images.
+            ParameterError: if images cannot be fetched, or `vehicles` is combined with other images.
 
         """
         config = super().resolve(values)
@@ -343,69 +342,68 @@ class ImageConfig(Config):
 
     @property
     def scenes(self) -> list[Scene]:
-        """Return what surrounds images: the first placement and size in every noise, others at its ends.
+        """All backgrounds: the first placement and size at every noise, others as `every` says.
 
-        The first size is in every placement, others are in the first, or in all.
+        The first size is combined with all placements; others are as well, or only with the first placement.
         """
-        size, *others = self.sizes
+        first, *others = self.sizes
         placements = self.placements if self.every else self.placements[:1]
-        about = [(p, size) for p in self.placements] + [(p, other) for other in others for p in placements]
-        ends = self.noises if self.every else (self.noises[0], self.noises[-1])
-        return [
-            self.scene(*surroundings, noise)
-            for at, surroundings in enumerate(about)
-            for noise in (ends if at else self.noises)
+        pairs = [(p, first) for p in self.placements] + [(p, size) for size in others for p in placements]
+        noises = self.noises if self.every else (self.noises[0], self.noises[-1])
+        return [self.scene(*pairs[0], noise) for noise in self.noises] + [
+            self.scene(*pair, noise) for pair in pairs[1:] for noise in noises
         ]
 
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
-        """Return one of them."""
         shrunk, side = size
         return Scene(placement, side, noise, shrunk, self.pictures, self.tiles)
 
-    def comparison(self, scene: Scene, seed: int) -> ImageComparison:
-        """Return a network beside its kernel; the trained one's only at the first placement and size."""
-        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
+    def comparison(self, scene: Scene, seed: int, network: LogitNetwork | None = None) -> Run:
+        """A network, by default the page's, beside its kernel.
+
+        The trained kernel is that of the page's network at the first placement and size only.
+        """
+        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0]) and network is None
         kernel = self.kernel and replace(self.kernel, trained=main)
-        about = self.source, scene, self.network, self.descent, self.examples, seed
-        return ImageComparison(*about, kernel, self.linear)
+        about = self.source, scene, network or self.network, self.descent, self.examples, seed
+        return image_comparison(*about, kernel, self.linear)
 
-    def runs(self) -> dict[str, list[Trial]]:
-        """Return the runs by the table that they make.
+    def runs(self) -> dict[str, list[Run]]:
+        """Runs by the table that they make.
 
-        Each seed has a sample, backgrounds, an initialisation and an order of its own. Lazy training and the
-        widths (the narrowest first, the page's own last) have the samples that are compared at their noise.
+        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training and
+        narrower networks use the samples of the comparisons at `middle_noise`.
         """
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        images = [self.comparison(scene, seed) for scene in self.scenes for seed in seeds]
-        lazy, widths = [], []
+        middle = self.scene(self.placements[0], self.sizes[0], self.middle_noise)
         descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
-        for seed in seeds:
-            run = self.comparison(self.scene(self.placements[0], self.sizes[0], self.middle_noise), seed)
-            if self.scales:
-                about = run.source, run.scene, run.network, descent, run.examples, seed
-                lazy.append(LazyTraining(*about, self.scales))
-            kernel = run.kernel and replace(run.kernel, trained=False)
-            widths += [replace(run, network=network, kernel=kernel) for network in self.narrower]
-            widths += [run] if self.narrower else []
-        return {"images": [*images], "lazy": [*lazy], "widths": [*widths]}
+        lazy = self.source, middle, self.network, descent, self.examples
+        networks = (*self.narrower, None) if self.narrower else ()
+        return {
+            "images": [self.comparison(scene, seed) for scene in self.scenes for seed in seeds],
+            "lazy": [lazy_training(*lazy, seed, self.scales) for seed in seeds if self.scales],
+            "widths": [self.comparison(middle, seed, network) for seed in seeds for network in networks],
+        }
 
 
-def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **how: Any) -> LogisticDescent:
-    """Return a training of whole epochs of CIFAR, whose rate falls after some of 200."""
-    return LogisticDescent(
-        batch=batch, steps=epochs * EPOCH // batch, drops=tuple(d / 200 for d in drops), **how
-    )
+def _epochs(epochs: int, batch: int, drops: tuple[int, ...], **options: Any) -> LogisticDescent:
+    """Training for whole epochs of CIFAR; the learning rate drops after `drops` of 200 epochs."""
+    fractions = tuple(drop / 200 for drop in drops)
+    return LogisticDescent(batch=batch, steps=epochs * EPOCH // batch, drops=fractions, **options)
 
 
+# The thesis' setting with less training: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation. Not run.
+# The thesis has one seed; by arithmetic (8e18 operations) a seed of `paper` takes 20 to 30 hours of an
+# H200.
 _GPU = ImageConfig(
     "gpu",
     source=replace(CIFAR_10, second=ANIMALS),
-    network=WideResNet(2),
+    network=theory.WideResNet(2),
     descent=_epochs(30, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
     examples=EPOCH,
     noises=(0.0, 0.5, 1.0, 2.0),
     sizes=((2, 32),),
-    placements=PLACEMENTS[:2],
+    placements=theory.PLACEMENTS[:2],
     seeds=2,
     kernel=None,
     linear=_epochs(30, 50, (140, 170), lr=1e-3),
@@ -413,7 +411,6 @@ _GPU = ImageConfig(
     narrower=(),
     theirs=GAUSSIAN,
 )
-"""The thesis' own, shorter: CIFAR-2 on Gaussian noise, WRN-10 and its linearisation. Never run."""
 
 PRESETS = {
     "smoke": ImageConfig(
@@ -438,39 +435,33 @@ PRESETS = {
     ),
     "laptop-long": ImageConfig("laptop-long"),
     "gpu": _GPU,
-    # 20 to 30 hours of an H200 a seed by arithmetic (8e18 operations): never run. The thesis has one seed.
     "paper": replace(
         _GPU,
         name="paper",
-        network=WideResNet(10),
+        network=theory.WideResNet(10),
         descent=_epochs(200, 128, (80, 100, 120), lr=0.1, optimiser="SGD", decay=5e-4),
         linear=_epochs(200, 50, (140, 170), lr=1e-3),
         sizes=((2, 32), (1, 64)),
-        placements=PLACEMENTS,
+        placements=theory.PLACEMENTS,
     ),
 }
 
 
 def _every_class(config: ImageConfig) -> ImageConfig:
-    """Tell every class apart, by a logit each: what stands for the kernel is the network linearised."""
+    """Classify all classes, with one logit each; the linearised network stands for the kernel."""
     linear = config.linear or LogisticDescent(1e-3, config.descent.batch, config.descent.steps)
     source = replace(config.source, halves=False, second=None)
     return replace(config, source=source, theirs=None, kernel=None, linear=linear, scales=(), narrower=())
 
 
 def _vehicles(config: ImageConfig) -> ImageConfig:
-    """Return the vehicles of CIFAR-10, each in a corner, with animals in the others.
-
-    Raises:
-        ParameterError: where other images were asked for.
-
-    """
+    """Put each vehicle of CIFAR-10 in a corner of a background of four animals."""
     if config.theirs is None or config.linear is None:
         raise ParameterError(
             "Vehicles among animals are images of CIFAR-10: choose the preset gpu or paper, and no `data`."
         )
-    share = CIFAR_VEHICLES.pool / EPOCH
-    descent, linear = (replace(d, steps=round(d.steps * share)) for d in (config.descent, config.linear))
+    fraction = CIFAR_VEHICLES.pool / EPOCH
+    descent, linear = (replace(d, steps=round(d.steps * fraction)) for d in (config.descent, config.linear))
     return replace(
         config,
         source=CIFAR_VEHICLES,
@@ -479,7 +470,7 @@ def _vehicles(config: ImageConfig) -> ImageConfig:
         tiles=2,
         noises=FADED,
         sizes=config.sizes[:1],
-        placements=(ANY_CORNER,),
+        placements=(theory.ANY_CORNER,),
         descent=descent,
         linear=linear,
         theirs=AMONG_ANIMALS,

@@ -1,23 +1,24 @@
-"""The page of this study: which runs it reads, and what they found."""
+"""The page of this study: the runs it reads, and their tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import Any
 
 import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.local_signal_images.claims import STATEMENTS, TOPICS, ImageResults, checks
-from sameloss.studies.local_signal_images.experiment import PRESETS, ImageConfig, Trial
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.local_signal_images.experiment import PRESETS, ImageConfig
+from sameloss.studies.page import Page, PageSpec, Study
 
+# Columns of each table: what describes the run, then what an empty table has of its results.
 COLUMNS = {
     "images": ("size", "placement", "noise", "seed", "measure", "of", "value"),
     "lazy": ("seed", "noise", "scale", "accuracy", "own accuracy", "moved"),
     "widths": ("width", "noise", "seed", "measure", "of", "value"),
 }
-"""Of each table: what is told of a run, and of what was found that which an empty table has, too."""
 
 
 @dataclass
@@ -27,11 +28,9 @@ class ImagesPage(Page[ImageConfig]):
     topics, exact = TOPICS, STATEMENTS
 
     def runs(self) -> list[Run]:
-        """Return all of them, each once."""
         return list(dict.fromkeys(chain(*self.config.runs().values())))
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return what was measured of networks and kernels, in lazy training, and by width."""
         return {
             name: pd.concat([self._table(run, COLUMNS[name]) for run in runs], ignore_index=True)
             if runs
@@ -39,10 +38,10 @@ class ImagesPage(Page[ImageConfig]):
             for name, runs in self.config.runs().items()
         }
 
-    def _table(self, run: Trial, columns: tuple[str, ...]) -> pd.DataFrame:
+    def _table(self, run: Any, columns: tuple[str, ...]) -> pd.DataFrame:
         scene = run.scene
         about = {
-            "size": f"{run.source.shape[-1] // scene.shrunk}-on-{scene.side}",  # as Table B.1 calls it
+            "size": f"{run.source.shape[-1] // scene.shrunk}-on-{scene.side}",  # as in Table B.1
             "placement": scene.placement,
             "noise": scene.noise,
             "width": run.network.features,
@@ -51,13 +50,11 @@ class ImagesPage(Page[ImageConfig]):
         return self.store.get(run).assign(**{name: about[name] for name in columns if name in about})
 
     def read(self, tables: Mapping[str, pd.DataFrame], config: ImageConfig) -> ImageResults:
-        """Return what tables say."""
         return ImageResults(tables["images"], tables["lazy"], tables["widths"], config.theirs)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
-        """Return everything that is checked of the printed tables."""
         return checks()
 
 
-STUDY = Study(PRESETS, {"ii3_images": Plan(ImagesPage, recorded=True)})
+STUDY = Study(PRESETS, {"ii3_images": PageSpec(ImagesPage, recorded=True)})

@@ -9,18 +9,12 @@ from numpy.typing import ArrayLike
 
 from sameloss.images import ImageSource
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.local_signal_images.claims import (
-    CHANCE_B_1,
-    TABLE_B_1,
-    TOPICS,
-    ImageResults,
-    by_seed,
-    over_seeds,
-)
+from sameloss.studies.local_signal_images.claims import TABLE_B_1, TOPICS, ImageResults, by_seed, over_seeds
 from sameloss.studies.local_signal_images.experiment import Measure, Model
-from sameloss.studies.local_signal_images.theory import Scene, composed
+from sameloss.studies.local_signal_images.theory import Scene, draw_sample
 from sameloss.studies.verdict import verdict_table
 
+# Labels of predictors in tables and figures.
 SHOWN = {
     Model.NETWORK: "network",
     Model.GCV: "NTK",
@@ -29,29 +23,28 @@ SHOWN = {
     Model.AFTER: "NTK, trained",
     Model.PIXELS: "linear in pixels",
 }
-"""What predicts, as tables and figures call it."""
 
+# Colours and markers of predictors, the same in all figures.
 LOOK = {name: (f"C{at}", MARKERS[at]) for at, name in enumerate(SHOWN)}
-"""Colour and marker of what predicts, the same in all figures."""
 
 
 def shown_in(results: ImageResults) -> list[str]:
-    """Return what predicts in these results, in the order of tables and figures."""
+    """The predictors in these results, in the order of tables and figures."""
     known = set(results.table.of)
     return [of for of in SHOWN if of in known]
 
 
 def surroundings(results: ImageResults) -> list[tuple[str, str]]:
-    """Return the placements and sizes that are measured."""
+    """The pairs of placement and size in these results."""
     about = results.table[["placement", "size"]].drop_duplicates()
     return list(about.itertuples(index=False, name=None))
 
 
-# Tables.
+# Tables
 
 
 def written(values: ArrayLike, digits: int = 1) -> str:
-    """Write the mean over seeds with its interval.
+    """Format the mean over seeds with its interval.
 
     >>> written([1.0, 2.0, 3.0]), written([])
     ('2.0 (-0.2 to 4.6)', '–')
@@ -63,46 +56,42 @@ def written(values: ArrayLike, digits: int = 1) -> str:
 def means(
     tables: Mapping[str, pd.DataFrame], name: str, columns: str = "{}", digits: int = 1
 ) -> pd.DataFrame:
-    """Return means over seeds with 95 % intervals, of the columns of tables that have a row a seed.
+    """Format means over seeds with 95 % intervals, a row per table.
 
     Args:
-        tables: by the name of their row; empty ones are left out.
-        name: of the rows.
-        columns: how columns are written.
-        digits: behind the point.
+        tables: with a row per seed, by their label; empty tables are left out.
+        name: of the column of labels.
+        columns: format of the names of all other columns.
+        digits: decimals.
 
     """
     rows = [
-        {name: row, **{columns.format(column): written(table[column], digits) for column in table}}
-        for row, table in tables.items()
+        {name: label, **{columns.format(column): written(table[column], digits) for column in table}}
+        for label, table in tables.items()
         if len(table)
     ]
     return pd.DataFrame(rows).fillna("–")
 
 
 def accuracy_table(results: ImageResults) -> pd.DataFrame:
-    """Return accuracies (%) by noise at the page's placement, and those on the sample."""
-    here = results.at(results.placement)
-    tables = {
-        SHOWN.get(of, of): results.accuracies(of, results.placement)
-        for of in [*shown_in(results), Model.CHANCE]
-    }
+    """Test accuracies (%) by noise at the page's placement, and accuracies on the training set."""
+    here, names = results.at(results.placement), [*shown_in(results), Model.CHANCE]
+    tables = {SHOWN.get(of, of): results.accuracies(of, results.placement) for of in names}
     for of in (Model.NETWORK, Model.LINEARISED):
         tables[f"{SHOWN[of]}, own sample"] = 100 * by_seed(here, "noise", Measure.TRAINED, of)
     return means(tables, "accuracy (%)", "σ = {:g}")
 
 
 def ridge_table(results: ImageResults) -> pd.DataFrame:
-    """Return λ over the kernel's mean eigenvalue by noise, the median of seeds."""
+    """λ over the mean eigenvalue of the kernel by noise, median over seeds."""
     here = results.at(results.placement)
     ridges = {SHOWN[of]: by_seed(here, "noise", Measure.RIDGE, of) for of in (Model.GCV, Model.AFTER)}
-    medians = {name: ridge.median() for name, ridge in ridges.items() if len(ridge)}
-    table = pd.DataFrame(medians).T.map("{:.3g}".format)
-    return table.rename(columns="σ = {:g}".format).reset_index(names="λ (median)")
+    table = pd.DataFrame({name: ridge.median() for name, ridge in ridges.items() if len(ridge)}).T
+    return table.map("{:.3g}".format).rename(columns="σ = {:g}".format).reset_index(names="λ (median)")
 
 
 def kept_table(results: ImageResults, *, above_chance: bool = False) -> pd.DataFrame:
-    """Return what each keeps at most noise (%), by placement and size."""
+    """Accuracy kept at most noise (%), by placement and size."""
     tables = {
         f"{place}, {size}": pd.DataFrame(
             {SHOWN[of]: results.kept(of, place, size, above_chance=above_chance) for of in shown_in(results)}
@@ -113,18 +102,18 @@ def kept_table(results: ImageResults, *, above_chance: bool = False) -> pd.DataF
 
 
 def activity_table(results: ImageResults) -> pd.DataFrame:
-    """Return by how many points the share of active neurons falls in training, by layer and noise."""
+    """Decrease of active neurons in training (percentage points), by noise and layer."""
     return means({f"{noise:g}": results.fall(noise) for noise in results.noises}, "σ")
 
 
 def lazy_table(results: ImageResults) -> pd.DataFrame:
-    """Return accuracies (%) and how far parameters moved (% of their norm) by scale of the output."""
+    """Accuracies (%) and distance moved by the parameters (% of their norm), by scale of the output."""
     named = {"accuracy (%)": Measure.ACCURACY, "own sample (%)": Measure.TRAINED, "moved (%)": "moved"}
     return means({name: results.of_lazy(measure) for name, measure in named.items()}, "", "α = {:g}", 2)
 
 
 def width_table(results: ImageResults) -> pd.DataFrame:
-    """Return accuracies (%) of networks and their kernels by width, and of networks on their own sample."""
+    """Accuracies (%) of networks and their kernels by width."""
     tables = {
         "network (%)": results.by_width(Model.NETWORK),
         "NTK (%)": results.by_width(Model.GCV),
@@ -134,29 +123,34 @@ def width_table(results: ImageResults) -> pd.DataFrame:
     return means(tables, "", "{} channels")
 
 
+CHANCE_B_1 = 60.0  # percentage of animals, the larger class of CIFAR-2
+
+
 def table_b_1() -> pd.DataFrame:
-    """Return Table B.1, with what is kept at most noise, raw and above chance (%)."""
+    """Table B.1 with the accuracy kept at most noise, raw and above chance (%)."""
     least, *_, most = (TABLE_B_1[noise] for noise in TABLE_B_1)
-    kept = {"kept": most / least, "kept above chance": (most - CHANCE_B_1) / (least - CHANCE_B_1)}
-    table = TABLE_B_1.rename(columns="σ = {:g}".format).assign(**{name: 100 * k for name, k in kept.items()})
-    return table.reset_index()
+    kept = {
+        "kept": 100 * (most / least),
+        "kept above chance": 100 * ((most - CHANCE_B_1) / (least - CHANCE_B_1)),
+    }
+    return TABLE_B_1.rename(columns="σ = {:g}".format).assign(**kept).reset_index()
 
 
-# Figures: results in, Axes out; intervals are of 95 % over seeds.
+# Figures; intervals are 95 % over seeds
 
 
 def examples(source: ImageSource, scenes: Sequence[Scene], ax: Axes) -> Axes:
-    """Draw one image on its background: a row a placement, a column a strength of noise."""
+    """Draw one image on its background, a row per placement and a column per noise."""
     images, (side, shrunk) = source.load(), (scenes[0].side, scenes[0].shrunk)
     placements = list(dict.fromkeys(scene.placement for scene in scenes))
     noises = sorted({scene.noise for scene in scenes})
-    rows = [
-        [composed(images, Scene(place, side, noise, shrunk), 1, 0).x[0].mean(0) for noise in noises]
-        for place in placements
-    ]
-    ax.imshow(
-        np.block([[np.pad(x, (0, 1), constant_values=np.nan) for x in row] for row in rows]), cmap="gray"
-    )
+
+    def framed(place: str, noise: float) -> np.ndarray:
+        pixels = draw_sample(images, Scene(place, side, noise, shrunk), 1, 0).x[0].mean(0)
+        return np.pad(pixels, (0, 1), constant_values=np.nan)
+
+    mosaic = np.block([[framed(place, noise) for noise in noises] for place in placements])
+    ax.imshow(mosaic, cmap="gray")
     middles = (side + 1) * np.arange(max(len(noises), len(placements))) + side / 2
     ax.set_xticks(middles[: len(noises)], [f"σ = {noise:g}" for noise in noises])
     ax.set_yticks(middles[: len(placements)], placements)
@@ -166,19 +160,19 @@ def examples(source: ImageSource, scenes: Sequence[Scene], ax: Axes) -> Axes:
     return ax
 
 
-def _line(ax: Axes, accuracies: pd.DataFrame, label: str, look: tuple[str, str], shift: float = 0.0) -> None:
-    """Draw means of columns at their places, with their intervals."""
-    if accuracies.empty:
+def _line(ax: Axes, table: pd.DataFrame, label: str, look: tuple[str, str], shift: float = 0.0) -> None:
+    """Draw the means over seeds with their intervals, against the columns."""
+    if table.empty:
         return
-    mean, low, high = np.transpose([over_seeds(accuracies[column]) for column in accuracies])
+    mean, low, high = np.transpose([over_seeds(table[column]) for column in table])
     colour, marker = look
-    x = accuracies.columns.to_numpy(float) + shift
+    x = table.columns.to_numpy(float) + shift
     ax.vlines(x, low, high, color=colour, lw=1)
     ax.plot(x, mean, color=colour, marker=marker, ms=5, label=label)
 
 
 def accuracy(results: ImageResults, placement: str, ax: Axes) -> Axes:
-    """Draw accuracies against the noise, and chance."""
+    """Draw accuracies against the noise; dotted: chance."""
     chance = results.accuracies(Model.CHANCE, placement)
     for at, of in enumerate(shown_in(results)):
         shift = 0.008 * (at - 2) * chance.columns.max()
@@ -191,11 +185,11 @@ def accuracy(results: ImageResults, placement: str, ax: Axes) -> Axes:
 
 
 def kept(results: ImageResults, ax: Axes, *, above_chance: bool = False) -> Axes:
-    """Draw what each keeps of its accuracy at most noise, by placement and size."""
+    """Draw the accuracy kept at most noise, by placement and size."""
     places = surroundings(results)
     for at, of in enumerate(shown_in(results)):
-        shares = [over_seeds(results.kept(of, *place, above_chance=above_chance)) for place in places]
-        mean, low, high = np.transpose(shares)
+        intervals = [over_seeds(results.kept(of, *place, above_chance=above_chance)) for place in places]
+        mean, low, high = np.transpose(intervals)
         y = -np.arange(len(places)) + 0.3 - 0.15 * at
         colour, marker = LOOK[of]
         ax.hlines(y, low, high, color=colour, lw=1.5)
@@ -206,15 +200,13 @@ def kept(results: ImageResults, ax: Axes, *, above_chance: bool = False) -> Axes
 
 
 def activity(results: ImageResults, noise: float, ax: Axes) -> Axes:
-    """Draw the share of active neurons by layer, before and after training."""
-    for at, (measure, name) in enumerate(
-        ((Measure.BEFORE, "before training"), (Measure.ACTIVE, "after training"))
-    ):
-        shares = results.active(measure, noise)
-        shares.columns = pd.RangeIndex(1, shares.shape[1] + 1)
-        _line(ax, shares, name, (f"C{at}", MARKERS[at]))
+    """Draw the percentage of active neurons by layer, before and after training."""
+    for at, measure in enumerate((Measure.BEFORE, Measure.ACTIVE)):
+        active = results.active(measure, noise)
+        active.columns = pd.RangeIndex(1, active.shape[1] + 1)
+        _line(ax, active, ("before training", "after training")[at], (f"C{at}", MARKERS[at]))
     ax.set(title=f"σ = {noise:g}", xlabel="layer", ylabel="active neurons (%)", ylim=(0, None))
-    ax.set_xticks(shares.columns)
+    ax.set_xticks(active.columns)
     return ax
 
 
@@ -226,33 +218,33 @@ def _log_axis(ax: Axes, columns: pd.Index, noise: float, xlabel: str) -> Axes:
 
 
 def lazy(results: ImageResults, ax: Axes) -> Axes:
-    """Draw the accuracy against the scale of the output, and that of the tangent kernel."""
+    """Draw the accuracy against the scale of the output, beside that of the tangent kernel."""
     if results.lazy.empty:
         ax.set_title("not part of this preset")
         return ax
     accuracies, noise = results.of_lazy(), results.lazy.noise.iloc[0]
     _line(ax, accuracies, "network", LOOK[Model.NETWORK])
-    kernel = over_seeds(results.accuracies(Model.GCV, results.placement)[noise])
-    ax.axhline(kernel.value, color=LOOK[Model.GCV][0], ls="--", lw=1.5, label=SHOWN[Model.GCV])
-    ax.axhspan(kernel.low, kernel.high, color=LOOK[Model.GCV][0], alpha=0.15, lw=0)
+    kernel, colour = over_seeds(results.accuracies(Model.GCV, results.placement)[noise]), LOOK[Model.GCV][0]
+    ax.axhline(kernel.value, color=colour, ls="--", lw=1.5, label=SHOWN[Model.GCV])
+    ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     limit = 100 * results.lazy.groupby("seed").limit.first().mean()
     ax.axhline(limit, color="0.4", ls=":", lw=1.5, label="linearised network, as long in training")
     return _log_axis(ax, accuracies.columns, noise, "scale of the output, α")
 
 
 def width(results: ImageResults, ax: Axes) -> Axes:
-    """Draw the accuracy of networks and of their kernels against the width."""
+    """Draw accuracies of networks and of their kernels against the width."""
     if results.widths.empty:
         ax.set_title("not part of this preset")
         return ax
     for of in (Model.NETWORK, Model.GCV):
-        _line(ax, results.by_width(of), SHOWN[of], LOOK[of])
-    noise = results.widths.noise.iloc[0]
-    return _log_axis(ax, results.by_width(Model.NETWORK).columns, noise, "channels of the last layer")
+        accuracies = results.by_width(of)
+        _line(ax, accuracies, SHOWN[of], LOOK[of])
+    return _log_axis(ax, accuracies.columns, results.widths.noise.iloc[0], "channels of the last layer")
 
 
 def published(size: str, ax: Axes) -> Axes:
-    """Draw Table B.1: accuracies of WRN and NTK by noise, a line a placement."""
+    """Draw the accuracies of Table B.1 against the noise, a line per model and placement."""
     for at, (model, table) in enumerate(TABLE_B_1.loc[size].groupby("model", sort=False)):
         for line, (placement, accuracies) in enumerate(table.loc[model].iterrows()):
             look: Style = {"color": f"C{at}", "marker": MARKERS[line], "ls": ("-", "--", ":")[line], "ms": 5}
@@ -261,46 +253,46 @@ def published(size: str, ax: Axes) -> Axes:
     return ax
 
 
-# What the page found, in words.
+# Summary
 
-
-NEAR_CHANCE = 10.0
-"""Points: an accuracy so little above the more frequent class is near chance."""
+NEAR_CHANCE = 10.0  # accuracies less than this (percentage points) above chance are near chance
 
 
 def in_words(results: ImageResults) -> str:
-    """Return what the chapter shows in a few sentences, counter-findings first."""
+    """Summarise the chapter in a few sentences, contradicted claims first."""
     verdicts = verdict_table(TOPICS, results)
     against = verdicts[verdicts.verdict == "contradicted"].claim
-    compared = Model.NETWORK, results.kernel
-    network, kernel = (results.accuracies(of, results.placement).mean() for of in compared)
+    place, compared = results.placement, (Model.NETWORK, results.kernel)
+    network, kernel = (results.accuracies(of, place).mean() for of in compared)
     levels = (
         f"at σ = {noise:g} the network has {network[noise]:.1f} %, its kernel {kernel[noise]:.1f} %"
-        for noise in (network.index[0], network.index[-1])
+        for noise in network.index[[0, -1]]
     )
-    kept = [
-        results.kept(of, results.placement, above_chance=above).mean()
-        for above in (False, True)
-        for of in compared
-    ]
-    said = [
+    kept = [results.kept(of, place, above_chance=above).mean() for above in (False, True) for of in compared]
+    sentences = [
         "Contradicted: " + "; ".join(against) + "." if len(against) else "No claim is contradicted here.",
-        f"At a {results.placement}, " + ", and ".join(levels) + ".",
+        f"At a {place}, " + ", and ".join(levels) + ".",
         "So the network keeps {:.0f} % and its kernel {:.0f} %; of what is above chance, {:.0f} % and "
         "{:.0f} %.".format(*kept),
     ]
-    for place, size in surroundings(results):
-        *ends, chance = (
-            results.accuracies(of, place, size).iloc[:, -1].mean() for of in (*compared, Model.CHANCE)
+    sentences += [_at_the_end(results, place, size) for place, size in surroundings(results)]
+    return " ".join(filter(None, sentences))
+
+
+def _at_the_end(results: ImageResults, place: str, size: str) -> str:
+    """Say where network and kernel end near chance, or a linear model keeps more than the kernel."""
+    network, kernel, chance = (
+        results.accuracies(of, place, size).iloc[:, -1].mean()
+        for of in (Model.NETWORK, results.kernel, Model.CHANCE)
+    )
+    linear, solved = (
+        over_seeds(results.kept(of, place, size)).value for of in (Model.PIXELS, results.kernel)
+    )
+    if max(network, kernel) - chance < NEAR_CHANCE:
+        return f"At {size} in a {place}, network and kernel both end near chance."
+    if linear > solved:
+        return (
+            f"At {size} in a {place}, a model linear in pixels keeps {linear:.0f} %, more than the "
+            f"kernel with {solved:.0f} %: there keeping accuracy takes no features."
         )
-        linear, solved = (
-            over_seeds(results.kept(of, place, size)).value for of in (Model.PIXELS, results.kernel)
-        )
-        if max(ends) - chance < NEAR_CHANCE:
-            said.append(f"At {size} in a {place}, network and kernel both end near chance.")
-        elif linear > solved:
-            said.append(
-                f"At {size} in a {place}, a model linear in pixels keeps {linear:.0f} %, more than the "
-                f"kernel with {solved:.0f} %: there keeping accuracy takes no features."
-            )
-    return " ".join(said)
+    return ""

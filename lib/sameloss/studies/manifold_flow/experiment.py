@@ -1,4 +1,4 @@
-"""The configuration of this study and its stored runs: SGD and Adam beside their flows."""
+"""The configuration of this study and its stored runs: SGD and Adam compared with their flows."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +16,7 @@ from torch.func import vmap
 
 from sameloss.errors import ManifoldError, ParameterError
 from sameloss.languages import HMMSpec, LanguageSpec
-from sameloss.runs.stage import TABLE, Tabled
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.manifold_flow import theory
@@ -24,12 +24,12 @@ from sameloss.studies.manifold_flow.theory import SGD, Adam, LogBilinear, Popula
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 from sameloss.studies.parameters import Config, param
 
-# How much is run along the minimisers, and the tiny languages it is run on.
+# Configuration and languages
 
 
 @dataclass(frozen=True)
 class FlowConfig(Config):
-    """Rates, batches and lengths of the runs of Section 3; times are rate² × steps / batch."""
+    """Learning rates, batch sizes and lengths of the runs of Section 3; times are rate² × steps / batch."""
 
     key_name: ClassVar[str] = "FlowSettings"
 
@@ -38,15 +38,13 @@ class FlowConfig(Config):
     )
     halvings: int = 3
     batches: tuple[int, ...] = (1, 4, 8)
-    relative_rates: tuple[float, ...] = (1.0, 2.0, 2.0)  # of each batch, to those of batch 1
-    replicas: int = param(  # of batch B, this over its root
-        "independent runs of SGD at each rate; None: the preset's", 300, most=100_000
-    )
+    relative_rates: tuple[float, ...] = (1.0, 2.0, 2.0)  # of each batch size, to those of batch size 1
+    replicas: int = param("independent runs of SGD at each rate; None: the preset's", 300, most=100_000)
     horizon: float = 6.0
-    finite_rate: float = 0.5  # not small, with ever larger batches
+    finite_rate: float = 0.5  # a large rate, with increasing batch sizes
     finite_batches: tuple[int, ...] = (1, 4, 16, 64)
     adam_rates: tuple[float, ...] = (0.02, 0.01, 0.005)
-    adam_forgetting: float = 0.1  # 1 - β2, over the rate
+    adam_forgetting: float = 0.1  # (1 - β2) / rate
     adam_batch: int = 4
     adam_epsilon: float = 0.02
     adam_replicas: int = 40
@@ -56,65 +54,50 @@ class FlowConfig(Config):
     landscape_steps: int = 8000
 
     def rates(self, batch: int) -> list[float]:
-        """Return a batch's learning rates, largest first."""
+        """Learning rates of a batch size, largest first."""
         largest = self.learning_rate * self.relative_rates[self.batches.index(batch)]
         return [largest / 2**k for k in range(self.halvings + 1)]
 
     def replicas_of(self, batch: int) -> int:
-        """Return how many replicas: a larger batch scatters less."""
+        """Number of replicas at a batch size: larger batches scatter less."""
         return max(8, int(self.replicas / batch**0.5))
 
 
 FLOW_LANGUAGE = HMMSpec(
-    states=2,
-    words=3,
-    length=2,
-    blocks=1,
-    transition_concentration=0.1,
-    emission_concentration=0.3,
-    smoothing=0.1,
-    seed=2,
-)
-"""Two tokens of three words: six masked sentences, on which Theorem 3.3 can be watched."""
+    states=2, words=3, length=2, blocks=1, transition_concentration=0.1, emission_concentration=0.3,
+    smoothing=0.1, seed=2,
+)  # fmt: skip
+"""Two tokens of three words: six masked sentences, small enough to verify Theorem 3.3."""
 
 ZEROS_LANGUAGE = replace(
     FLOW_LANGUAGE, states=4, words=4, blocks=2, transition_concentration=0.3, emission_concentration=0.5,
     smoothing=0.0,
 )  # fmt: skip
-"""Half of its conditionals are zero: a word tells the block of the other."""
+"""Half of its conditionals are zero: each word reveals the block of the other."""
 
 SMOOTH_LANGUAGE = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
 """The same without zeros."""
 
+_SMOKE = FlowConfig(
+    "smoke", halvings=2, batches=(1, 4), relative_rates=(1.0, 2.0), replicas=60, horizon=2.0,
+    finite_batches=(1, 4, 16), adam_rates=(0.02, 0.01), adam_replicas=16, adam_horizon=0.1, end_horizon=1.0,
+    flat_horizon=4.0, landscape_steps=2000,
+)  # fmt: skip
 
 PRESETS = {name: FlowConfig(name) for name in PRESET_NAMES} | {
-    "smoke": FlowConfig(
-        "smoke",
-        halvings=2,
-        batches=(1, 4),
-        relative_rates=(1.0, 2.0),
-        replicas=60,
-        horizon=2.0,
-        finite_batches=(1, 4, 16),
-        adam_rates=(0.02, 0.01),
-        adam_replicas=16,
-        adam_horizon=0.1,
-        end_horizon=1.0,
-        flat_horizon=4.0,
-        landscape_steps=2000,
-    ),
-    # Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all of its three.
+    "smoke": _SMOKE,
+    # Without SGD's smallest rates, which take most of its steps. The limit of Adam needs all three of its.
     "laptop": FlowConfig("laptop", halvings=2),
 }
-"""All but the first two are alike: tiny models need no more than a laptop."""
+"""The longer ones are identical: tiny models need no more than a laptop."""
 
 
-# The runs on instances of Theorem 3.3: SGD and Adam beside the flows they should follow (Section 3).
+# SGD and Adam beside the flows that Theorem 3.3 predicts (Section 3)
 
 
 @dataclass(frozen=True)
 class _OnTheManifold(Run):
-    """A run of the log-bilinear model from one minimiser, unbalanced so that it is not flat."""
+    """Runs of the log-bilinear model from one minimiser, unbalanced so that it is not flat."""
 
     language: LanguageSpec
     rank: int
@@ -123,77 +106,70 @@ class _OnTheManifold(Run):
     seed: int
 
     def population(self) -> tuple[Population, LogBilinear]:
-        """Return everything that can be masked, and the model of it."""
+        """All masked sentences with the model, and the model."""
         weights, conditionals = theory.masked_population(self.language.build())
         contexts, words = conditionals.shape
         model = LogBilinear(contexts, words, self.rank)
         return Population(weights, conditionals, model), model
 
     def start(self) -> Float[Tensor, " parameter"]:
-        """Return where all begin."""
+        """The minimiser where all runs begin."""
         population, model = self.population()
         return model.minimiser(population.conditionals, self.generator("start"), self.unbalance)
 
     def generator(self, use: str) -> torch.Generator:
-        """Return random numbers for one use."""
         return generator_for(use, self.seed)
 
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
-        """Compute the tables by name."""
         raise NotImplementedError
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Store them."""
         for name, table in self.tables(report).items():
             table.to_csv(folder / f"{name}.csv", index=False)
 
     def load(self, folder: Path) -> dict[str, pd.DataFrame]:
-        """Return the tables by name."""
         return {path.stem: pd.read_csv(path) for path in sorted(folder.glob("*.csv"))}
 
     def replicas(
         self, algorithm: SGD | Adam, batch: int, count: int, horizon: float, unit: float, use: str
     ) -> tuple[np.ndarray, Float[Tensor, "time replica parameter"]]:
-        """Run replicas on labels drawn for one use; return times, which are steps × unit, and parameters."""
+        """Run replicas; return times, in units of `unit` per step, and parameters."""
         (population, _), start, steps = self.population(), self.start(), _steps(horizon, unit)
         labels = theory.sampled_labels(population, batch, count, self.generator(use))
         variance = population.fisher(start).diagonal() / batch
-        seen = theory.replicate(population, start, algorithm, labels, steps, variance)
-        return unit * np.array(steps), seen.theta
+        state = algorithm.begin(variance, count) if isinstance(algorithm, Adam) else ()
+        return unit * np.array(steps), theory.replicate(population, start, algorithm, labels, steps, state)
 
 
-FLOW_TOLERANCE = 1e-6  # of the flows of the sharpness, whose velocity is barely smooth near its kinks
-ROUNDING = 0.05  # of the kinks of the sharpness, where its flattest point is looked for
+FLOW_TOLERANCE = 1e-6  # for flows of the sharpness, whose velocity is hardly smooth near its kinks
+ROUNDING = 0.05  # of the kinks of the sharpness, when its flattest point is computed
 FEWEST_STEPS = 4  # of a run that is compared with a flow
-TIMES = 13  # at which replicas are looked at, the start among them
+TIMES = 13  # at which replicas are evaluated, including the start
 
 
 @dataclass(frozen=True)
 class SGDDrift(_OnTheManifold):
-    """SGD at several rates and batches beside the flow of Theorem 3.3, and at a rate that is not small."""
+    """SGD at several rates and batch sizes beside the flow of Theorem 3.3, and at a large rate."""
 
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Integrate the flow, run all replicas, and estimate the flow's coefficient from each run."""
         s, (population, model) = self.settings, self.population()
         fine = torch.linspace(0, 3 * s.horizon, 91, dtype=torch.float64)
-        flow = theory.projected_flow(population, self.start(), theory.trace_potential(), fine)
-        curve = CubicSpline(fine, flow.along(population, torch.trace))
+        curve = self._flow_trace(theory.trace_potential, fine)
+        runs = [(batch, rate) for batch in s.batches for rate in s.rates(batch)]
         trajectories, coefficients = [], []
-        for batch in s.batches:
-            for rate in s.rates(batch):
-                table, traces = self._sgd(rate, batch, s.replicas_of(batch))
-                trajectories.append(table.assign(batch=batch, rate=rate))
-                for measured, values in traces.items():
-                    found = coefficient(curve, table.time.to_numpy(), values)
-                    coefficients.append({"batch": batch, "rate": rate, "measured": measured, **found})
-                report(len(trajectories) / (2 + len(s.batches) * (s.halvings + 1)), f"rate {rate:g}")
+        for done, (batch, rate) in enumerate(runs, 1):
+            table, traces = self._sgd(rate, batch, s.replicas_of(batch))
+            trajectories.append(table.assign(batch=batch, rate=rate))
+            for measured, values in traces.items():
+                fit = coefficient(curve, table.time.to_numpy(), values)
+                coefficients.append({"batch": batch, "rate": rate, "measured": measured, **fit})
+            report(done / (2 + len(runs)), f"rate {rate:g}")
         # Gradient descent on the whole population: the same steps without noise.
         steps, labels = _steps(s.horizon, s.learning_rate**2), theory.exact_labels(population, 1)
-        still = theory.replicate(population, self.start(), SGD(s.learning_rate), labels, steps).theta[:, 0]
-        control = {
-            "time": s.learning_rate**2 * np.array(steps),
-            "trace": model.trace(still, population.weights),
-        }
+        still = theory.replicate(population, self.start(), SGD(s.learning_rate), labels, steps)[:, 0]
+        times = s.learning_rate**2 * np.array(steps)
+        control = {"time": times, "trace": model.trace(still, population.weights)}
         return {
             "flow": pd.DataFrame({"time": fine, "trace": curve(fine)}),
             "trajectories": pd.concat(trajectories),
@@ -202,10 +178,16 @@ class SGDDrift(_OnTheManifold):
             "finite": self._finite(),
         }
 
+    def _flow_trace(self, potential: theory.Potential, times: Tensor) -> CubicSpline:
+        """The trace along a flow as a function of time."""
+        population, _ = self.population()
+        flow = theory.projected_flow(population, self.start(), potential, times)
+        return CubicSpline(times, population.along(flow, torch.trace))
+
     def _sgd(
         self, rate: float, batch: int, count: int, *, nearby: bool = True
     ) -> tuple[pd.DataFrame, dict[str, Tensor]]:
-        """Return means and standard deviations over replicas, and each one's trace, also close by on Γ."""
+        """Means and standard deviations over replicas, and all traces, at iterates and nearby minimisers."""
         population, model = self.population()
         unit, use = rate**2 / batch, f"SGD {rate:g} {batch}"
         times, theta = self.replicas(SGD(rate), batch, count, self.settings.horizon, unit, use)
@@ -217,33 +199,27 @@ class SGDDrift(_OnTheManifold):
         return pd.DataFrame(columns), traces
 
     def _finite(self) -> pd.DataFrame:
-        """Return SGD at one large rate and ever larger batches, with the two flows it might follow."""
-        s, (population, _) = self.settings, self.population()
+        """SGD at one large rate and increasing batch sizes, with the two flows that it might follow."""
+        s = self.settings
         times = torch.linspace(0, s.horizon, TIMES, dtype=torch.float64)
         parts = [
             self._sgd(s.finite_rate, batch, s.replicas // 2, nearby=False)[0].assign(batch=batch)
             for batch in s.finite_batches
         ]
-        table = pd.concat(parts)
-        potentials = {
-            "vanishing": theory.trace_potential(),
-            "finite": theory.finite_rate_potential(s.finite_rate),
-        }
-        for name, potential in potentials.items():
-            flow = theory.projected_flow(population, self.start(), potential, times)
-            table[name] = CubicSpline(times, flow.along(population, torch.trace))(table.time)
+        table, finite = pd.concat(parts), theory.finite_rate_potential(s.finite_rate)
+        table["vanishing"] = self._flow_trace(theory.trace_potential, times)(table.time)
+        table["finite"] = self._flow_trace(finite, times)(table.time)
         return table
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds."""
         s = self.settings
         steps = sum(s.horizon * batch / rate**2 for batch in s.batches for rate in s.rates(batch))
         return 3 + steps * (2e-4 + 3e-7 * s.replicas)
 
 
 def _steps(horizon: float, unit: float) -> list[int]:
-    """Return steps at about equal times, fewer where there are not as many."""
+    """About equally spaced steps, fewer where there are not as many."""
     if horizon < FEWEST_STEPS * unit:
         raise ParameterError(
             f"A learning rate whose square over the batch size is {unit:g} leaves fewer than {FEWEST_STEPS} "
@@ -257,18 +233,18 @@ def coefficient(
 ) -> dict[str, float]:
     r"""Estimate c such that the flow of $c\,\mathrm{Tr}\,H$ passes through the replicas' mean trace.
 
-    A flow with another coefficient is the same flow in another time, here by least squares over all
-    times. The standard error is that of the mean of the replicas' linearised estimates.
+    A flow with another coefficient is the same flow on another time scale, which is fitted by least squares
+    over all times. The standard error is that of the mean of the replicas' linearised estimates.
 
     Args:
         curve: the quantity along the flow of coefficient `known`.
-        times: at which replicas are looked at.
-        values: the quantity, one row a time and one column a replica.
+        times: at which replicas are evaluated.
+        values: the quantity, times in rows and replicas in columns.
         known: the coefficient of the curve.
 
     """
-    seen = values.numpy()
-    mean = seen.mean(1)
+    traces = values.numpy()
+    mean = traces.mean(1)
 
     def misfit(stretch: float) -> float:
         return float(((curve(stretch * times) - mean) ** 2).sum())
@@ -276,14 +252,14 @@ def coefficient(
     bounds = (0.0, float(curve.x[-1] / times[-1]))
     stretch = minimize_scalar(misfit, bounds=bounds, method="bounded", options={"xatol": 1e-7}).x
     slope = times * curve(stretch * times, 1) / known
-    estimates = slope @ (seen - mean[:, None]) / (slope @ slope)
+    estimates = slope @ (traces - mean[:, None]) / (slope @ slope)
     error = float(estimates.std(ddof=1) / len(estimates) ** 0.5)
     return {"coefficient": float(known * stretch), "standard_error": error}
 
 
 @dataclass(frozen=True)
 class AdamDrift(_OnTheManifold):
-    """Adam beside its own flow, and where it and SGD end beside the flattest points by two measures."""
+    """Adam beside its own flow, and the ends of Adam and SGD beside the flattest points by two measures."""
 
     def tables(self, report: Report) -> dict[str, pd.DataFrame]:
         """Run Adam along its flow and to the end, SGD to its end, and the flows to the flattest points."""
@@ -296,16 +272,16 @@ class AdamDrift(_OnTheManifold):
         for rate in s.adam_rates:
             table, _, trace = self._adam(rate, s.adam_horizon)
             trajectories.append(table.assign(algorithm="Adam"))
-            found = coefficient(CubicSpline(fine, flows[0].trace), table.time.to_numpy(), trace, 0.5)
-            coefficients.append({"rate": rate, **found})
+            fit = coefficient(CubicSpline(fine, flows[0].trace), table.time.to_numpy(), trace, 0.5)
+            coefficients.append({"rate": rate, **fit})
             report(0.2 * len(trajectories), f"Adam, rate {rate:g}")
         table, ends, _ = self._adam(s.adam_rates[0], s.end_horizon)
         unit = s.learning_rate**2 / s.adam_batch
         sgd, _, _ = self._measured(SGD(s.learning_rate), 4 * s.horizon, unit)
         trajectories += [table.assign(algorithm="Adam, to its end"), sgd.assign(algorithm="SGD, to its end")]
         far = torch.linspace(0, s.flat_horizon**0.5, 49, dtype=torch.float64).square()
-        flows.append(self._flow("trace", start, theory.trace_potential(), far))
-        # The minimiser is that of the sharpness but for rounded kinks; from afar it would take long.
+        flows.append(self._flow("trace", start, theory.trace_potential, far))
+        # This flow ends at the flattest point by the sharpness, but for rounded kinks; it begins close by.
         flows.append(self._flow("sharpness", ends[0], theory.adam_potential(1, ROUNDING), far[far <= 20]))
         return {
             "flows": pd.concat(flows),
@@ -314,21 +290,17 @@ class AdamDrift(_OnTheManifold):
         }
 
     def _flow(
-        self,
-        name: str,
-        start: Tensor,
-        potential: theory.Potential,
-        times: Tensor,
+        self, name: str, start: Tensor, potential: theory.Potential, times: Tensor,
         metric: theory.Metric | None = None,
-    ) -> pd.DataFrame:
+    ) -> pd.DataFrame:  # fmt: skip
         population, _ = self.population()
         flow = theory.projected_flow(population, start, potential, times, metric, FLOW_TOLERANCE)
         measures = {"trace": torch.trace, "sharpness": theory.adam_sharpness}
-        values = {measure: flow.along(population, of) for measure, of in measures.items()}
+        values = {measure: population.along(flow, of) for measure, of in measures.items()}
         return pd.DataFrame({"flow": name, "time": times, **values})
 
     def _adam(self, rate: float, horizon: float) -> tuple[pd.DataFrame, Tensor, Tensor]:
-        """Run Adam with a memory that grows as the rate falls, but shrinks in the time of the flow."""
+        """Run Adam with a memory that, as the rate falls, grows in steps but shrinks in flow time."""
         s = self.settings
         algorithm = Adam(rate, beta2=1 - s.adam_forgetting * rate, epsilon=s.adam_epsilon)
         return self._measured(algorithm, horizon, rate**2)
@@ -336,10 +308,10 @@ class AdamDrift(_OnTheManifold):
     def _measured(
         self, algorithm: SGD | Adam, horizon: float, unit: float
     ) -> tuple[pd.DataFrame, Tensor, Tensor]:
-        """Return means with standard errors, each replica's last minimiser close by, and all traces."""
+        """Means with standard errors, each replica's last nearby minimiser, and all traces."""
         s, (population, model) = self.settings, self.population()
-        seen = self.replicas(algorithm, s.adam_batch, s.adam_replicas, horizon, unit, f"{algorithm}")
-        times, close = seen[0], onto_manifold(population, seen[1])
+        times, theta = self.replicas(algorithm, s.adam_batch, s.adam_replicas, horizon, unit, f"{algorithm}")
+        close = onto_manifold(population, theta)
         sharpness = vmap(vmap(lambda theta: theory.adam_sharpness(population.fisher(theta))))(close)
         trace = model.trace(close, population.weights)
         columns = {"time": times, "rate": algorithm.rate}
@@ -349,57 +321,40 @@ class AdamDrift(_OnTheManifold):
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds."""
         s = self.settings
-        times = [(s.adam_horizon, rate) for rate in s.adam_rates] + [(s.end_horizon, s.adam_rates[0])]
-        steps = sum(horizon / rate**2 for horizon, rate in times)
+        steps = sum(s.adam_horizon / rate**2 for rate in s.adam_rates) + s.end_horizon / s.adam_rates[0] ** 2
         return 3 + steps * (2e-4 + 3e-7 * s.adam_replicas)
 
 
-@dataclass(frozen=True)
-class ZeroConditionals(Tabled):
-    """Gradient flow on the exact loss of languages with and without zeros among their conditionals."""
+@stage("ZeroConditionals")
+def zero_conditionals(languages: tuple[LanguageSpec, ...], seed: int, decades: int = 6) -> pd.DataFrame:
+    """Follow gradient flow on the exact loss of languages with and without zero conditionals.
 
-    languages: tuple[LanguageSpec, ...]
-    seed: int
-    decades: int = 6
+    One row per time: kl (nats), norm of the parameters, and largest spread of the logits of a context.
+    """
+    return pd.concat(_gradient_flow(spec, seed, decades) for spec in languages)
 
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Follow each from one random start, with an implicit method."""
-        pd.concat(map(self._descent, self.languages)).to_csv(folder / TABLE, index=False)
 
-    def _descent(self, spec: LanguageSpec) -> pd.DataFrame:
-        """Return one row a time: kl (nats), norm of the parameters, largest spread of logits."""
-        weights, conditionals = theory.masked_population(spec.build())
-        contexts, words = conditionals.shape
-        model = LogBilinear(contexts, words, rank=words)
-        population = Population(weights, conditionals, model)
-        generator = generator_for("zeros", self.seed)
-        start = 0.5 * torch.randn(model.parameters, dtype=torch.float64, generator=generator)
-        times = np.logspace(0, self.decades, 2 * self.decades + 1)
-        solved = solve_ivp(
-            lambda _, theta: -population.gradient(torch.from_numpy(theta)).numpy(),
-            (0.0, times[-1]),
-            start.numpy(),
-            method="BDF",
-            jac=lambda _, theta: -population.hessian(torch.from_numpy(theta)).numpy(),
-            t_eval=times,
-            rtol=1e-6,
-            atol=1e-9,
-        )
-        if not solved.success:
-            raise ManifoldError(f"The gradient flow has no solution up to {times[-1]:g} ({solved.message}).")
-        theta = torch.from_numpy(solved.y.T.copy())
-        logits = model(theta)
-        return pd.DataFrame(
-            {
-                "zeros": int((conditionals == 0).sum()),
-                "time": times,
-                "kl": population.kl(theta),
-                "norm": theta.norm(dim=-1),
-                "spread": (logits.amax(-1) - logits.amin(-1)).amax(-1),
-            }
-        )
+def _gradient_flow(spec: LanguageSpec, seed: int, decades: int) -> pd.DataFrame:
+    weights, conditionals = theory.masked_population(spec.build())
+    contexts, words = conditionals.shape
+    model = LogBilinear(contexts, words, rank=words)
+    population = Population(weights, conditionals, model)
+    size, generator = words * (contexts + words), generator_for("zeros", seed)
+    start = 0.5 * torch.randn(size, dtype=torch.float64, generator=generator)
+    times = np.logspace(0, decades, 2 * decades + 1)
+    solution = solve_ivp(
+        lambda _, theta: -population.gradient(torch.from_numpy(theta)).numpy(),
+        (0.0, times[-1]), start.numpy(), "BDF", times, rtol=1e-6, atol=1e-9,
+        jac=lambda _, theta: -population.hessian(torch.from_numpy(theta)).numpy(),
+    )  # fmt: skip
+    if not solution.success:
+        raise ManifoldError(f"The gradient flow has no solution up to {times[-1]:g} ({solution.message}).")
+    theta = torch.from_numpy(solution.y.T.copy())
+    logits = model(theta)
+    spread = (logits.amax(-1) - logits.amin(-1)).amax(-1)
+    columns = {"kl": population.kl(theta), "norm": theta.norm(dim=-1), "spread": spread}
+    return pd.DataFrame({"zeros": int((conditionals == 0).sum()), "time": times, **columns})
 
 
 @dataclass(frozen=True)
@@ -415,26 +370,27 @@ class Landscape(Run):
     seed: int
 
     def population(self) -> Population:
-        """Return the one context with its two words, and the model."""
+        """The single context with its two words, and the model."""
         words = torch.tensor([[self.probability, 1 - self.probability]], dtype=torch.float64)
         return Population(torch.ones(1, dtype=torch.float64), words, PowerSum())
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Follow one replica from each start."""
-        population, parts = self.population(), []
-        seen = np.unique(np.r_[0:40, np.linspace(40, self.steps, 800).astype(int)]).tolist()
+        """Run one replica from each start."""
+        population = self.population()
+        steps = np.unique(np.r_[0:40, np.linspace(40, self.steps, 800).astype(int)]).tolist()
         generator = generator_for("landscape", self.seed)
         labels = theory.sampled_labels(population, self.batch, len(self.starts), generator)
         starts = torch.tensor(self.starts, dtype=torch.float64)
-        paths = theory.replicate(population, starts, SGD(self.rate), labels, seen).theta
+        paths = theory.replicate(population, starts, SGD(self.rate), labels, steps)
+        parts = []
         for name, theta in zip(self.names, paths.unbind(1), strict=True):
             close = onto_manifold(population, theta)
             trace = PowerSum().trace(close, self.probability)
             columns = {"x": theta[:, 0], "y": theta[:, 1], "kl": population.kl(theta), "trace": trace}
             columns |= {"near_x": close[:, 0], "near_y": close[:, 1]}
-            parts.append(pd.DataFrame({"model": name, "step": seen, **columns}))
+            parts.append(pd.DataFrame({"model": name, "step": steps, **columns}))
         pd.concat(parts).to_csv(folder / "path.csv", index=False)
 
     def load(self, folder: Path) -> pd.DataFrame:
-        """Return one row a step looked at: the parameters, kl (nats), and trace at the minimiser close by."""
+        """One row per step: the parameters, kl (nats), and the nearby minimiser with its trace."""
         return pd.read_csv(folder / "path.csv")

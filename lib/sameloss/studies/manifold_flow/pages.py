@@ -1,4 +1,4 @@
-"""The page of this study: what it may set, and which runs it reads."""
+"""The page of this study: its parameters and runs."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from sameloss.store.store import Run
 from sameloss.studies.manifold_flow import experiment
 from sameloss.studies.manifold_flow.experiment import FLOW_LANGUAGE, PRESETS, FlowConfig, Landscape, SGDDrift
 from sameloss.studies.manifold_flow.statements import STATEMENTS, checks
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.page import Page, PageSpec, Study
 
 
 @dataclass
@@ -19,25 +19,24 @@ class FlowPage(Page[FlowConfig]):
 
     @property
     def sgd(self) -> SGDDrift:
-        """Return SGD beside the flow of Theorem 3.3."""
+        """SGD beside the flow of Theorem 3.3."""
         return SGDDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.config, 0)
 
     @property
     def landscape(self) -> Landscape:
-        """Return SGD on a loss of two parameters (Figure 4)."""
+        """SGD on a loss of two parameters (Figure 4)."""
         starts = ((0.45, 1.35), (1.4, 0.0))
         return Landscape(0.7, starts, ("large", "small"), 0.04, 4, self.config.landscape_steps, 0)
 
     def runs(self) -> list[Run]:
-        """Return SGD, Adam beside its own flow, gradient flow with and without zeros, and the landscape."""
+        """SGD, Adam beside its own flow, gradient flow with and without zeros, and the landscape."""
         adam = experiment.AdamDrift(FLOW_LANGUAGE, FLOW_LANGUAGE.words, 3.0, self.config, 0)
         languages = experiment.ZEROS_LANGUAGE, experiment.SMOOTH_LANGUAGE
-        return [self.sgd, adam, experiment.ZeroConditionals(languages, 0), self.landscape]
+        return [self.sgd, adam, experiment.zero_conditionals(languages, 0), self.landscape]
 
     @property
     def checks(self) -> pd.DataFrame:
-        """Return everything that is checked of the statements."""
         return checks(self.sgd, *map(self.store.get, self.runs()[:3]))
 
 
-STUDY = Study(PRESETS, {"03_implicit_bias": Plan(FlowPage)})
+STUDY = Study(PRESETS, {"03_implicit_bias": PageSpec(FlowPage)})

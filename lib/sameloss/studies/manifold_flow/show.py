@@ -1,5 +1,6 @@
-"""Tables and figures of Section 3, from its runs."""
+"""Tables and figures of Section 3."""
 
+from math import log
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -19,6 +20,7 @@ from sameloss.studies.manifold_flow.theory import Population, PowerSum
 
 RATE, TIME, TRACE = "learning rate η", "rescaled time η² k / B", "trace of the Hessian"
 SHARPNESS = "Tr Diag(H)^½"
+MODEL_COLOURS = {"large": "C0", "small": "C2"}
 
 
 def ray_table(run: SGDDrift, directions: int = 8) -> pd.DataFrame:
@@ -36,7 +38,7 @@ def ray_table(run: SGDDrift, directions: int = 8) -> pd.DataFrame:
 
 
 def order_of(gaps: pd.DataFrame, quantity: str = "gap") -> tuple[float, float]:
-    """Return the slope of log gap against log rate at the two smallest rates, and its 95 % half width."""
+    """Slope of log gap against log rate at the two smallest rates, and its 95 % half-width."""
     small = gaps.sort_values("rate").head(2)
     rates, values = np.log(small.rate), np.log(small[quantity])
     error = np.linalg.norm(small.gap_se / small.gap) / np.ptp(rates) if quantity == "gap" else np.nan
@@ -52,28 +54,23 @@ def _square(x: np.ndarray) -> np.ndarray:
 
 
 def matrices(named: dict[str, Float[Tensor, "row column"]]) -> None:
-    """Draw square matrices side by side on one scale, compressed so that small entries show."""
+    """Draw square matrices side by side on one scale, compressed so that small entries are visible."""
     most = max(float(matrix.abs().max()) for matrix in named.values())
     norm = FuncNorm((_root, _square), -most, most)  # no lambdas: figures are pickled
     _, axes = plt.subplots(1, len(named), figsize=(3.4 * len(named), 3.3))
     for (name, matrix), ax in zip(named.items(), axes, strict=True):
-        drawn = ax.imshow(matrix.numpy(), cmap="vlag", norm=norm)
+        image = ax.imshow(matrix.numpy(), cmap="vlag", norm=norm)
         ax.set(title=name, xlabel="parameter", ylabel="parameter" if ax is axes[0] else "")
         ax.grid(visible=False)
     ticks = most * np.array([-1.0, -0.25, 0.0, 0.25, 1.0])
-    axes[0].figure.colorbar(drawn, ax=axes, shrink=0.8, ticks=ticks, format="{x:.2g}")
+    axes[0].figure.colorbar(image, ax=axes, shrink=0.8, ticks=ticks, format="{x:.2g}")
 
 
 def _errorbars(
-    table: pd.DataFrame,
-    by: str,
-    label: str,
-    columns: tuple[str, ...],
-    ax: Axes,
-    colours: list | None = None,
-    **style: Any,
-) -> None:
-    """Draw x, y and 95 % intervals from standard errors, where there are any, one colour a value."""
+    table: pd.DataFrame, by: str, label: str, columns: tuple[str, ...], ax: Axes,
+    colours: list | None = None, **style: Any,
+) -> None:  # fmt: skip
+    """Draw x, y and 95 % intervals from standard errors, if any, in one colour per value of `by`."""
     x, y, *error = columns
     shared = {"ms": 5, "lw": 1, "capsize": 3} | style
     for index, (value, part) in enumerate(table.groupby(by, sort=False)):
@@ -83,22 +80,19 @@ def _errorbars(
 
 
 def distance_from_saturation(rays: pd.DataFrame, ax: Axes) -> None:
-    """Draw the relative distance of covariance and Hessian against KL, one line a ray."""
+    """Draw the relative distance of covariance and Hessian against KL, one line per ray."""
     for _, ray in rays.groupby("ray"):
         ax.plot(ray.kl, ray.distance, "o-", ms=3, lw=1, color="C0", alpha=0.6)
-    reference = rays.kl.sort_values()
-    scale = (rays.distance / rays.kl**0.5).median()
-    ax.plot(reference, scale * reference**0.5, "--", color="0.35", lw=1.2, label="slope ½")
+    kl, scale = rays.kl.sort_values(), (rays.distance / rays.kl**0.5).median()
+    ax.plot(kl, scale * kl**0.5, "--", color="0.35", lw=1.2, label="slope ½")
     ax.set(xscale="log", yscale="log", xlabel=KL_LABEL, ylabel="relative distance of Σ and ∇²L")
     ax.legend()
 
 
 def logits_against_kl(table: pd.DataFrame, ax: Axes) -> None:
-    """Draw the largest spread of the logits as KL falls, for languages with and without zeros."""
-    named = table.assign(
-        zeros=[f"{count} conditionals are zero" if count else "none is zero" for count in table.zeros]
-    )
-    _errorbars(named, "zeros", "{}", ("kl", "spread"), ax)
+    """Draw the largest spread of logits as KL falls, for languages with and without zeros."""
+    names = [f"{count} conditionals are zero" if count else "none is zero" for count in table.zeros]
+    _errorbars(table.assign(zeros=names), "zeros", "{}", ("kl", "spread"), ax)
     ax.set(xscale="log", xlim=(2, 1e-17), xlabel=KL_LABEL, ylabel="largest difference of logits")
     ax.legend()
 
@@ -106,21 +100,21 @@ def logits_against_kl(table: pd.DataFrame, ax: Axes) -> None:
 def drift(
     trajectories: pd.DataFrame, flow: pd.DataFrame, batch: int, ax: Axes, measured: str = "minimiser"
 ) -> None:
-    """Draw mean traces with their standard deviation over replicas, one colour a rate, and the flow."""
+    """Draw mean traces with their standard deviation over replicas, one colour per rate, and the flow."""
     part = trajectories[trajectories.batch == batch]
     colours = sns.color_palette("viridis_r", part.rate.nunique() + 1)[1:]  # rates come largest first
     _errorbars(part, "rate", "η = {:g}", ("time", measured), ax, colours, ms=4)
     for (_, run), colour in zip(part.groupby("rate", sort=False), colours, strict=True):
         ends = run[measured] - run[f"{measured}_sd"], run[measured] + run[f"{measured}_sd"]
         ax.fill_between(run.time, *ends, color=colour, alpha=0.18, lw=0)
-    shown = flow[flow.time <= part.time.max()]
-    ax.plot(shown.time, shown.trace, color="black", lw=1.8, label="flow, ¼ Tr")
+    flow = flow[flow.time <= part.time.max()]
+    ax.plot(flow.time, flow.trace, color="black", lw=1.8, label="flow, ¼ Tr")
     ax.set(xlabel=TIME, ylabel=TRACE, title=f"batch size {batch}")
     ax.legend(fontsize="small")
 
 
 def coefficients(table: pd.DataFrame, limits: pd.DataFrame, ax: Axes) -> None:
-    """Draw the coefficient that fits each rate, and its limit at rate zero with its interval."""
+    """Draw the coefficient fitted at each rate, and left of zero its limit, with intervals."""
     columns = "rate", "coefficient", "standard_error"
     _errorbars(table[table.measured == "minimiser"], "batch", "B = {}", columns, ax)
     left = limits.assign(rate=-0.05 * table.rate.max() * (limits.index + 1))
@@ -145,7 +139,7 @@ def gaps(table: pd.DataFrame, ax: Axes) -> None:
 
 
 def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> None:
-    """Draw SGD at one large rate and several batches between the two flows it might follow."""
+    """Draw SGD at one large rate and several batch sizes between the two flows that it might follow."""
     table = finite.assign(error=finite.iterate_sd / finite.replicas**0.5)
     colours = sns.color_palette("viridis", table.batch.nunique())
     _errorbars(table, "batch", "B = {}", ("time", "iterate", "error"), ax, colours, ms=4, capsize=0)
@@ -157,9 +151,10 @@ def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> None:
 
 
 def adam_along_flow(adam: dict[str, pd.DataFrame], quantity: str, label: str, ax: Axes) -> None:
-    """Draw a quantity of Adam's replicas beside that of Adam's own flow."""
-    columns, seen = ("time", quantity, f"{quantity}_se"), adam["trajectories"].query("algorithm == 'Adam'")
-    _errorbars(seen, "rate", "Adam, η = {:g}", columns, ax, ["C1", "C2", "C3"], lw=0, capsize=0, elinewidth=1)
+    """Draw a quantity of Adam's replicas and of Adam's flow."""
+    columns, table = ("time", quantity, f"{quantity}_se"), adam["trajectories"].query("algorithm == 'Adam'")
+    colours = ["C1", "C2", "C3"]
+    _errorbars(table, "rate", "Adam, η = {:g}", columns, ax, colours, lw=0, capsize=0, elinewidth=1)
     flow = adam["flows"].query("flow == 'Adam'")
     ax.plot(flow.time, flow[quantity], color="black", lw=1.8, label="Adam's flow")
     ax.set(xlabel="rescaled time η² k", ylabel=label)
@@ -167,12 +162,12 @@ def adam_along_flow(adam: dict[str, pd.DataFrame], quantity: str, label: str, ax
 
 
 def two_measures(adam: dict[str, pd.DataFrame], ax: Axes) -> None:
-    """Draw where SGD and Adam go in the plane of trace and Tr Diag(H)^½, and the flattest points by each."""
+    """Draw paths of SGD and Adam in the plane of trace and Tr Diag(H)^½, and the flattest point by each."""
     flow = adam["flows"].query("flow == 'trace'")
     ax.plot(flow.trace, flow.sharpness, color="black", lw=1.2, label="flow, ¼ Tr")
     for index, name in enumerate(("SGD", "Adam")):
-        seen = adam["trajectories"].query(f"algorithm == '{name}, to its end'")
-        ax.plot(seen.trace, seen.sharpness, marker=MARKERS[index], ms=5, lw=1, color=f"C{index}", label=name)
+        path = adam["trajectories"].query(f"algorithm == '{name}, to its end'")
+        ax.plot(path.trace, path.sharpness, marker=MARKERS[index], ms=5, lw=1, color=f"C{index}", label=name)
     for index, (name, label) in enumerate({"trace": "Tr H", "sharpness": SHARPNESS}.items()):
         end = adam["flows"].query(f"flow == '{name}'").iloc[-1]
         style: Style = {"marker": "*", "ms": 14, "ls": "none", "mec": "black", "color": f"C{index}"}
@@ -189,10 +184,10 @@ def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> None:
     kl = population.kl(grid).clamp(min=levels[0])
     ax.contourf(x, y, kl, levels=levels, norm="log", cmap="Greys", alpha=0.55)
     curve = manifold_of(population)
-    drawn = ax.scatter(curve.x, curve.y, c=curve.trace, s=14, cmap="plasma", vmax=1.7, zorder=3)
-    ax.figure.colorbar(drawn, ax=ax, label="trace of the Hessian on Γ", shrink=0.85, extend="max")
-    for index, (name, part) in enumerate(path.groupby("model", sort=False)):
-        colour = ("C0", "C2")[index]
+    points = ax.scatter(curve.x, curve.y, c=curve.trace, s=14, cmap="plasma", vmax=1.7, zorder=3)
+    ax.figure.colorbar(points, ax=ax, label="trace of the Hessian on Γ", shrink=0.85, extend="max")
+    for name, part in path.groupby("model", sort=False):
+        colour = MODEL_COLOURS[name]
         ax.plot(part.x, part.y, color=colour, lw=0.7, alpha=0.8, zorder=2, label=f"SGD, {name} model")
         for row, marker, size in ((part.iloc[0], "o", 6), (part.iloc[-1], "*", 13)):
             ax.plot(row.x, row.y, marker=marker, ms=size, color=colour, mec="black", zorder=4)
@@ -203,24 +198,22 @@ def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> None:
 
 
 def manifold_of(population: Population, points: int = 120) -> pd.DataFrame:
-    """Return minimisers of the two-parameter model θ₁³ + θ₂³ and the trace of the Hessian there."""
-    logit = float((population.conditionals[0, 0] / population.conditionals[0, 1]).log())
+    """Minimisers of the two-parameter model θ₁³ + θ₂³, with the trace of the Hessian."""
+    q = float(population.conditionals[0, 0])
     angle = torch.linspace(-0.35, torch.pi / 2 + 0.35, points, dtype=torch.float64)
-    radius = (logit / (angle.cos() ** 3 + angle.sin() ** 3)) ** (1 / 3)
+    radius = (log(q / (1 - q)) / (angle.cos() ** 3 + angle.sin() ** 3)) ** (1 / 3)
     x, y = radius * angle.cos(), radius * angle.sin()
-    trace = PowerSum().trace(torch.stack([x, y], -1), float(population.conditionals[0, 0]))
-    return pd.DataFrame({"x": x, "y": y, "trace": trace})
+    return pd.DataFrame({"x": x, "y": y, "trace": PowerSum().trace(torch.stack([x, y], -1), q)})
 
 
 def trace_along_manifold(path: pd.DataFrame, population: Population, ax: Axes) -> None:
     """Draw the trace along the minimisers, and where SGD starts and ends on either model."""
     curve = manifold_of(population)
     ax.plot(curve.y, curve.trace, color="0.35", lw=1.5, label="minimisers of the large model")
-    for index, (name, part) in enumerate(path.groupby("model", sort=False)):
-        colour = ("C0", "C2")[index]
-        late = part[part.step >= 40]
+    for name, part in path.groupby("model", sort=False):
+        late, end, colour = part[part.step >= 40], part.iloc[-1], MODEL_COLOURS[name]
         ax.plot(late.near_y, late.trace, color=colour, lw=4, alpha=0.5)
-        ax.plot(part.near_y.iloc[-1], part.trace.iloc[-1], "*", ms=14, color=colour, mec="black",
-                label=f"end of SGD, {name} model")  # fmt: skip
+        star: Style = {"ms": 14, "color": colour, "mec": "black"}
+        ax.plot(end.near_y, end.trace, "*", label=f"end of SGD, {name} model", **star)
     ax.set(xlabel="θ₂ on Γ", ylabel="trace of the Hessian on Γ", xlim=(-0.1, 1.15), ylim=(1.1, 1.75))
     ax.legend(fontsize="small")

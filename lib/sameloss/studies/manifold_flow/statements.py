@@ -1,4 +1,4 @@
-"""The statements of Section 3 and Appendix C, what is measured of each, and the checks."""
+"""The statements of Section 3 and Appendix C, and their checks."""
 
 from collections.abc import Iterator
 
@@ -39,20 +39,20 @@ STATEMENTS = {
 }
 
 EXACT = 1e-10  # relative difference of two matrices that counts as none
-ERRORS = 4  # standard errors within which an estimate is equal: many are made, and none may fail by chance
-WITHIN = 0.05  # relative difference that counts as agreement of Adam's end with a flow
+ERRORS = 4  # standard errors of tolerance: there are many estimates, and none should fail by chance
+WITHIN = 0.05  # relative difference between Adam's end and a flow that counts as agreement
 
 Tables = dict[str, pd.DataFrame]
 
 
 def checks(run: SGDDrift, sgd: Tables, adam: Tables, zeros: pd.DataFrame) -> pd.DataFrame:
-    """Return everything that is checked of the section's statements, one row each.
+    """All checks of the statements of Section 3, one row each.
 
     Args:
         run: SGD beside the flow.
         sgd: its tables.
-        adam: those of Adam beside its flow.
-        zeros: that of gradient flow with and without conditionals of zero.
+        adam: tables of Adam beside its flow.
+        zeros: gradient flow with and without zero conditionals.
 
     """
     return check_table([*_bartlett(run), *_assumption(run, zeros), *_theorem(sgd), *_adam(adam)])
@@ -75,13 +75,13 @@ def _bartlett(run: SGDDrift) -> Iterator[Check]:
 
 
 def relative_distance(matrix: Float[Tensor, "row column"], reference: Float[Tensor, "row column"]) -> float:
-    """Return the Frobenius norm of the difference over that of the reference."""
+    """Frobenius norm of the difference, relative to that of the reference."""
     return float((matrix - reference).norm() / reference.norm())
 
 
 def _assumption(run: SGDDrift, zeros: pd.DataFrame) -> Iterator[Check]:
     for count, part in zeros.groupby("zeros", sort=False):
-        late = part.sort_values("time").tail(4)  # of a gradient flow's end
+        late = part.sort_values("time").tail(4)  # the end of gradient flow
         growth = float(np.polyfit(-np.log(late.kl), late.spread, 1)[0])
         text = f"{count} zeros: growth of the logits for each factor e of KL"
         yield Check("assumption31", text, growth, 0.0, 0.1, printed=bool(count))
@@ -105,11 +105,11 @@ def _theorem(sgd: Tables) -> Iterator[Check]:
 
 
 def extrapolated(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
-    """Return at x = 0 the polynomial through all points, and its standard error.
+    """Extrapolate the polynomial through all points to x = 0, with its standard error.
 
     Args:
-        table: one row a point.
-        columns: x, values and their standard errors.
+        table: one row per point.
+        columns: names of x, values and their standard errors.
 
     >>> points = pd.DataFrame({"x": [1.0, 2.0], "y": [3.0, 5.0], "se": [0.1, 0.0]})
     >>> extrapolated(points, "x", "y", "se")
@@ -122,40 +122,34 @@ def extrapolated(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
 
 
 def coefficient_limits(coefficients: pd.DataFrame) -> pd.DataFrame:
-    """Extrapolate each batch's coefficient, at the minimisers close by, to a vanishing rate.
+    """Extrapolate the coefficient at nearby minimisers to a vanishing rate, for each batch size.
 
-    Coefficients are of rate² × steps / batch: the theorem says 1/4 of all.
+    Time is rate² × steps / batch, so that the theorem predicts 1/4 for all.
     """
-    rows = []
-    for batch, part in coefficients.query("measured == 'minimiser'").groupby("batch"):
-        value, error = extrapolated(part, "rate", "coefficient", "standard_error")
-        rows.append({"batch": batch, "coefficient": value, "standard_error": error})
-    return pd.DataFrame(rows)
+    batches = coefficients.query("measured == 'minimiser'").groupby("batch")
+    rows = [(batch, *extrapolated(part, "rate", "coefficient", "standard_error")) for batch, part in batches]
+    return pd.DataFrame(rows, columns=["batch", "coefficient", "standard_error"])
 
 
 def gap_table(sgd: Tables) -> pd.DataFrame:
-    """Return, for each batch and rate, how far mean traces lie from the flow, averaged over times.
+    """Distance of mean traces from the flow by batch size and rate, averaged over times.
 
     Returns:
-        `gap` and `gap_se` at the minimisers close by (the error is an upper bound: all times as if
-        they had one error), and `spread`, the standard deviation over replicas.
+        `gap` and `gap_se` at nearby minimisers (the mean of the standard errors, an upper bound), and
+        `spread`, the standard deviation over replicas.
 
     """
-    seen = sgd["trajectories"].query("time > 0")
-    expected = np.interp(seen.time, sgd["flow"].time, sgd["flow"].trace)
-    columns = {
-        "gap": expected - seen.minimiser,
-        "gap_se": seen.minimiser_sd / seen.replicas**0.5,
-        "spread": seen.minimiser_sd,
-    }
-    return seen.assign(**columns).groupby(["batch", "rate"])[list(columns)].mean().reset_index()
+    later = sgd["trajectories"].query("time > 0")
+    expected, spread = np.interp(later.time, sgd["flow"].time, sgd["flow"].trace), later.minimiser_sd
+    columns = {"gap": expected - later.minimiser, "gap_se": spread / later.replicas**0.5, "spread": spread}
+    return later.assign(**columns).groupby(["batch", "rate"])[list(columns)].mean().reset_index()
 
 
 def finite_limit(finite: pd.DataFrame, flow: str) -> tuple[float, float]:
-    """Return SGD's mean distance from a flow at an infinite batch, from the three largest, and its error."""
-    seen = finite.query("time > 0")
-    columns = {"gap": seen[flow] - seen.iterate, "gap_se": seen.iterate_sd / seen.replicas**0.5}
-    gaps = seen.assign(**columns).groupby("batch")[list(columns)].mean().tail(3).reset_index()
+    """Extrapolate SGD's mean distance from a flow to an infinite batch, with its standard error."""
+    later = finite.query("time > 0")
+    columns = {"gap": later[flow] - later.iterate, "gap_se": later.iterate_sd / later.replicas**0.5}
+    gaps = later.assign(**columns).groupby("batch")[list(columns)].mean().tail(3).reset_index()  # the largest
     return extrapolated(gaps.assign(inverse=1 / gaps.batch), "inverse", "gap", "gap_se")
 
 
@@ -167,12 +161,12 @@ def _adam(adam: Tables) -> Iterator[Check]:
 
 
 def adam_limit(adam: Tables) -> tuple[float, float]:
-    """Return the coefficient of Adam's flow at a vanishing rate, 1/2 by theory, and its standard error."""
+    """Coefficient of Adam's flow at a vanishing rate, 1/2 in theory, and its standard error."""
     return extrapolated(adam["coefficients"], "rate", "coefficient", "standard_error")
 
 
 def adam_beside_trace_flow(adam: Tables) -> float:
-    """Return the sharpness of Adam's end over that of the trace's flow at the same trace, less one."""
+    """Relative difference in sharpness between Adam's end and the trace's flow at the same trace."""
     flow = adam["flows"].query("flow == 'trace'").sort_values("trace")
     last = adam["trajectories"].query("algorithm == 'Adam, to its end'").iloc[-1]
     return float(last.sharpness / np.interp(last.trace, flow.trace, flow.sharpness) - 1)

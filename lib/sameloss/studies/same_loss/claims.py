@@ -1,7 +1,7 @@
 """The questions of Part I, answered from one table: effects, their controls, and verdicts of two words.
 
-Every effect is a difference between two models of one replicate. The rules, and what each row is for, stand
-in `chapters/protocol.md`.
+Every effect is a difference between two models of one replicate. `chapters/protocol.md` has the rules, and
+what each row is for.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -21,16 +21,16 @@ from sameloss.studies.same_loss.experiment import EXPANDED
 from sameloss.training.objectives import NO_TREATMENT, label
 
 TOLERANCE = 0.25
-"""A published effect is met where the whole interval lies within this fraction of it."""
+"""An effect is as published if its whole interval lies within this fraction of the published one."""
 
 MOST_KL_CHANGE = 0.2
-"""Two models of a plateau have one KL where theirs differ by no more than this fraction."""
+"""Largest relative difference at which two checkpoints count as having the same KL."""
 
 LITTLE_ACCURACY = 2.0
-"""What "does not change much" may be (App. E), in points of accuracy."""
+"""What "does not change much" (App. E) is taken to mean, in points of accuracy."""
 
 MOST_ADVERSARIAL_KL = 2.0
-"""An adversary's models have AdamW's loss where their KL ends at no more than this multiple of it."""
+"""An adversary's models count as having AdamW's loss up to this multiple of AdamW's final KL."""
 
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
 RATE_SLOPE, R_SQUARED = "log trace by log rate", "r²"
@@ -44,14 +44,14 @@ PUBLISHED = {
     ("adversary", "grammar"): 6.85,  # Table 1: the mean of 6.8 and 6.9
     ("flatness by adversary", "grammar"): float(np.log(19.34 / 8.01)),  # Table 2 (ICML)
 }
-"""Published effects, of sizes over `PAPER_DOUBLINGS`: points, of traces the log of their ratio."""
+"""Published effects: points of accuracy, log ratios of traces; those of size over `PAPER_DOUBLINGS`."""
 
 PUBLISHED_LOG_ODDS = {"grammar": float(logit(0.503) - logit(0.432)) / PAPER_DOUBLINGS}
-"""The gain of size a doubling, from the accuracies of Figure 5."""
+"""The gain per doubling of parameters, from the accuracies of Figure 5."""
 
 
 class Model(NamedTuple):
-    """A model of a replicate: what it is, and how it was trained."""
+    """A trained model, as the table describes it; None leaves a column open."""
 
     model: str
     stage: str = "descent"
@@ -59,202 +59,193 @@ class Model(NamedTuple):
     steps: int | None = None
 
 
-Value = Callable[[Model], pd.DataFrame]
-"""What is compared of models: by replicate and number of steps, larger where the paper's claim is right."""
+class Quantity(NamedTuple):
+    """A measured quantity, as the table describes it; None averages over the tasks."""
+
+    quantity: str
+    reading: str = ""
+    task: str | None = None
+
+    @property
+    def unit(self) -> str:
+        return RATIO if self.quantity.endswith("trace") else POINTS
+
+
+KL, TAKEN, FLATNESS = Quantity("kl"), Quantity("steps taken"), Quantity("trace")
+ACCURACY = Quantity("accuracy", EXPANDED)
+LOOKUP, TOKENS = (Quantity("accuracy", f"{name}, {EXPANDED}") for name in ("lookup", "tokens"))
+BASELINE = Model("none", "baseline")
+
+Row = dict[str, Any]
+"""A row of the table of answers, see `COLUMNS`."""
 
 
 class Measurements:
-    """One language of the table, with its models and rates."""
+    """The measurements on one language, with its models and peak rates."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        """Take the rows of one language."""
-        self.table = table
-        trained = table[table.stage == "untrained"].drop_duplicates("model")
-        self.models = trained.sort_values("parameters").model.tolist()
-        transformers, lstms = (
-            [n for n in self.models if n.startswith("lstm") == lstm] for lstm in (False, True)
-        )
-        self.family, self.others = (transformers, lstms) if transformers else (lstms, transformers)
-        self.small, self.large = (*self.family[:1], *self.family[-1:])
-        self.lr = float(trained.lr.iloc[0])
+        self.table, self.language = table, str(table.language.iloc[0])
+        self.cells = dict(list(table.groupby(["model", "stage", "quantity", "reading"])))
+        untrained = table[table.stage == "untrained"].drop_duplicates("model")
+        sizes = untrained.sort_values("parameters").set_index("model").parameters
+        lstms = [name for name in sizes.index if name.startswith("lstm")]
+        transformers = [name for name in sizes.index if name not in lstms]
+        self.models = sizes.index.tolist()
+        self.family, self.others = (transformers, lstms) if transformers else (lstms, [])
+        self.small, self.large = self.family[0], self.family[-1]
+        self.doublings = float(np.log2(sizes[self.large] / sizes[self.small]))
+        self.lr = float(untrained.lr.iloc[0])
         descents = table[table.stage == "descent"]
         self.lrs = sorted(descents.lr.unique(), reverse=True)
         self.steps = int(descents.steps.max())
+        self.plateau = sorted(table[table.stage == "plateau"].steps.unique())
 
-    def values(self, of: Model, quantity: str, reading: str = "", task: str | None = None) -> pd.DataFrame:
-        """Return a quantity of a model by replicate and number of steps; of accuracies the tasks' mean."""
-        t = self.table
-        rows = t[(t.model == of.model) & (t.stage == of.stage) & (t.quantity == quantity)]
-        rows = rows[rows.reading == reading] if quantity == "accuracy" else rows
-        rows = rows if task is None else rows[rows.task == task]
-        rows = rows if of.lr is None else rows[rows.lr == of.lr]
-        rows = rows if of.steps is None else rows[rows.steps == of.steps]
-        return rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
+    def trained(self, stage: str) -> list[str]:
+        """The models that have a stage."""
+        return self.table[self.table.stage == stage].model.unique().tolist()
 
-    def value(self, of: Model, quantity: str, reading: str = "") -> pd.Series:
-        """Return a quantity of one checkpoint, by replicate."""
-        return self.values(of, quantity, reading).iloc[:, 0]
+    def values(self, model: Model, quantity: Quantity) -> pd.DataFrame:
+        """A quantity by replicate and number of steps, larger if the paper is right: minus log traces."""
+        cell = model.model, model.stage, quantity.quantity, quantity.reading
+        rows = self.cells.get(cell, self.table[:0])
+        for name, value in {"lr": model.lr, "steps": model.steps, "task": quantity.task}.items():
+            rows = rows if value is None else rows[rows[name] == value]
+        values = rows.groupby(["replicate", "steps"]).value.mean().unstack("steps")
+        return -np.log(values) if quantity.unit == RATIO else values
 
-    def accuracy(self, reading: str = EXPANDED, task: str | None = None) -> "Value":
-        """Return what gives a model's accuracy, read in one way; of one task, or the tasks' mean."""
-        return lambda model: self.values(model, "accuracy", reading, task)
+    def value(self, model: Model, quantity: Quantity) -> pd.Series:
+        """A quantity of one checkpoint, by replicate."""
+        return self.values(model, quantity).iloc[:, 0]
 
-    def flatness(self, quantity: str = "trace") -> "Value":
-        """Return what gives minus the logarithm of a model's trace."""
-        return lambda model: -np.log(self.values(model, quantity))
+    def end(self, name: str, quantity: Quantity) -> pd.Series:
+        """A quantity after the longest descent at the main rate, by replicate."""
+        return self.value(Model(name, lr=self.lr, steps=self.steps), quantity)
 
-    def at_equal_kl(self, first: Model, second: Model, value: "Value", position: float = 0.0) -> pd.DataFrame:
-        """Return what two models' complete descents have at a KL that both reach.
+    def ends(self, names: list[str]) -> tuple[Model, Model]:
+        """The descents of the first and the last of some models at the main rate."""
+        return Model(names[0], lr=self.lr), Model(names[-1], lr=self.lr)
+
+    def at_equal_kl(self, pair: tuple[Model, Model], of: Quantity, position: float = 0.0) -> pd.DataFrame:
+        """Interpolate two models' complete descents to a KL that both reach.
 
         Args:
-            first: one of them; its number of steps is left open.
-            second: the other.
-            value: by replicate and number of steps.
-            position: of that KL, in its logarithm: 0 is the smallest that both reach, 1 the largest.
+            pair: the models, their numbers of steps left open.
+            of: the interpolated quantity.
+            position: of that KL on a log scale, from 0 at the smallest common one to 1 at the largest.
 
         Returns:
-            One row a replicate: kl, the values first and second, and the steps that each takes to that KL;
-            without those whose descents have no KL in common.
+            One row per replicate: kl, the values first and second, and the steps that each takes to that KL.
+            Replicates whose descents have no KL in common are left out.
 
         """
-        kls = [self.values(model, "kl") for model in (first, second)]
-        given = [value(model) for model in (first, second)]
+        kls, values = ([self.values(model, quantity) for model in pair] for quantity in (KL, of))
         rows = {}
         for replicate in kls[0].index.intersection(kls[1].index):
-            own = [kl.loc[replicate].to_numpy() for kl in kls]
+            curves = [kl.loc[replicate].to_numpy() for kl in kls]
             try:
-                smallest = common_kl(own)
+                smallest = common_kl(curves)
             except UnreachableKL:
                 continue
-            largest = min(kl.max() for kl in own)
-            target = smallest * (largest / smallest) ** position
-            weights = [weights_at(kl, target) for kl in own]
-            ends = [w @ v.loc[replicate].to_numpy() for w, v in zip(weights, given, strict=True)]
+            target = smallest * (min(kl.max() for kl in curves) / smallest) ** position
+            weights = [weights_at(kl, target) for kl in curves]
+            ends = [w @ v.loc[replicate].to_numpy() for w, v in zip(weights, values, strict=True)]
             steps = [w @ kl.columns.to_numpy(float) for w, kl in zip(weights, kls, strict=True)]
             rows[replicate] = (target, *ends, *steps)
         columns = ["kl", "first", "second", "first steps", "second steps"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
-    def doublings(self) -> float:
-        """Return how many times the parameters double from the smallest to the largest transformer."""
-        parameters = self.table.drop_duplicates("model").set_index("model").parameters
-        return float(np.log2(parameters[self.large] / parameters[self.small]))
-
     def scaled(self, published: float | None) -> float | None:
-        """Return a published effect of size in proportion to our doublings of the parameters."""
-        return None if published is None else published * self.doublings() / PAPER_DOUBLINGS
+        """A published effect of size, in proportion to our doublings of the parameters."""
+        return None if published is None else published * self.doublings / PAPER_DOUBLINGS
 
 
-# Rows of the table of answers.
+# The table of answers.
 
 COLUMNS = [
-    *(
-        "question",
-        "language",
-        "row",
-        "model",
-        "unit",
-        "mean",
-        "low",
-        "high",
-        "p",
-        "replicates",
-        "kl",
-        "steps",
-        "published",
-    ),
-    *("direction", "size", "reason", "note", "primary"),
+    *("question", "language", "row", "model", "unit", "mean", "low", "high", "p", "replicates"),
+    *("kl", "steps", "published", "direction", "size", "reason", "note", "primary"),
 ]
 
 
 def answers(table: pd.DataFrame, questions: Collection[str] | None = None) -> pd.DataFrame:
-    """Return one row for every effect, the main one of each question and language first.
+    """Return a table with one row per effect, the main one of each question and language first.
 
     Args:
-        table: of measurements, see `experiment.Replicate.table`, with a column `language`.
-        questions: of `QUESTIONS` that are shown; all where None. A question that the table has no models for
-            has no row. Holm's correction is over all primary rows of the table, whatever is shown of it.
+        table: of measurements, see `experiment.COLUMNS`.
+        questions: the `QUESTIONS` to return; None: all. One that the table has no models for has no rows.
+            Holm's correction covers all primary rows, whichever are returned.
 
     """
     rows = []
-    for language, own in table.groupby("language", sort=False):
-        m = Measurements(own)
+    for _, part in table.groupby("language", sort=False):
+        m = Measurements(part)
         blind = _no_better_than_tokens(m)
         for question, ask in QUESTIONS.items():
-            for row in ask(m, str(language)):
-                reason = row.get("reason") or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
-                rows.append(row | {"question": question, "language": language, "reason": reason})
-    if not rows:
-        return pd.DataFrame(columns=COLUMNS)
-    found = pd.DataFrame(rows).reindex(columns=COLUMNS)
-    primary = found.primary.fillna(False).astype(bool)
-    levels = iter(holm_levels(found[primary].p.tolist()))
-    judged = [
-        row | _judged(row, next(levels) if first else 0.95) for row, first in zip(rows, primary, strict=True)
-    ]
-    for row in judged:
-        row["note"] = _note(row, judged)
-    found = pd.DataFrame(judged).reindex(columns=COLUMNS)
-    return found if questions is None else found[found.question.isin(questions)].reset_index(drop=True)
+            for row in ask(m):
+                reason = row["reason"] or (blind if row["unit"] in (POINTS, LOG_ODDS, SLOPE) else None)
+                rows.append(row | {"question": question, "language": m.language, "reason": reason})
+    levels = iter(holm_levels([row["p"] for row in rows if row.get("primary")]))
+    rows = [row | _judged(row, next(levels) if row.get("primary") else 0.95) for row in rows]
+    result = pd.DataFrame([row | {"note": _note(row, rows)} for row in rows], columns=COLUMNS)
+    return result if questions is None else result[result.question.isin(questions)].reset_index(drop=True)
 
-
-OTHER_CONDITIONS = (
-    *("halfway to the largest common KL", "at the largest common KL", "with label noise, cooled"),
-    *("other rate", "rate falls as 1 / d", "best rate of each"),
-)
 
 OPPOSITE = {"supported": "against", "against": "supported"}
 
 
-def _note(main: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
-    """Return under which other conditions the comparison of a main row concludes the opposite."""
+def _note(main: Row, rows: list[Row]) -> str | None:
+    """The other conditions under which the comparison of a main row concludes the opposite."""
     opposite = OPPOSITE.get(main["direction"]) if main["row"] == "main" else None
     names = [
         row["row"]
         for row in rows
-        if opposite == row["direction"]
-        and row["row"] in OTHER_CONDITIONS
+        if row["direction"] == opposite
+        and row.get("condition")
         and (row["question"], row["language"]) == (main["question"], main["language"])
     ]
-    return f"{opposite}: {', '.join(names)}" if opposite and names else None
+    return f"{opposite}: {', '.join(names)}" if names else None
 
 
-def _row(name: str, differences: pd.Series, unit: str, **more: Any) -> dict[str, Any]:
-    """Return a row of an effect, in the unit's own scale: of ratios the logarithm until it is judged."""
-    known = differences.dropna().to_numpy()
-    if not len(known):
-        more["reason"] = more.get("reason") or "the models have no KL in common"
-    effect = paired(known)
-    if margin := more.get("margin"):  # of two one-sided tests, against either end of the margin
-        effect = effect._replace(p=max(paired(known + margin).p, paired(known - margin).p))
-        inside = abs(effect.mean) < margin
-        effect = effect if inside else effect._replace(p=1.0)
-    return {"row": name, "differences": known, "unit": unit, **more} | effect._asdict()
+def _row(
+    name: str, differences: pd.Series, unit: str, reason: str | None = None, margin: float | None = None,
+    **more: Any,
+) -> Row:  # fmt: skip
+    """A row that is not judged yet; effects on traces are log ratios until it is."""
+    differences = differences.dropna()
+    if differences.empty:
+        reason = reason or "the models have no KL in common"
+    values = differences.to_numpy()
+    effect = paired(values)
+    if margin is not None:  # two one-sided tests, against either end of the margin
+        p = max(paired(values + end).p for end in (margin, -margin))
+        effect = effect._replace(p=p if abs(effect.mean) < margin else 1.0)
+    row = {"row": name, "differences": differences, "unit": unit, "reason": reason, "margin": margin}
+    return row | more | effect._asdict()
 
 
-def _judged(row: dict[str, Any], level: float) -> dict[str, Any]:
-    """Return the interval at a level and the two words; of ratios the numbers as ratios."""
-    effect = paired(row["differences"], level)
-    shown = effect._asdict() | verdict(effect, row.get("published"), row.get("reason"), row.get("margin"))
+def _judged(row: Row, level: float) -> Row:
+    """The verdict on a row, and its interval at a level; effects on traces become ratios."""
+    effect, published = paired(row["differences"].to_numpy(), level), row.get("published")
+    words = verdict(effect, published, row["reason"], row["margin"])
     if not row.get("judged", True):
-        shown |= {"direction": "not judged", "size": None, "reason": None}
+        words = {"direction": "not judged", "size": None, "reason": None}
+    judged: Row = {**effect._asdict(), "published": published, **words}
     if row["unit"] == RATIO:
-        shown |= {name: float(np.exp(shown[name])) for name in ("mean", "low", "high")}
-        if row.get("published") is not None:
-            shown["published"] = float(np.exp(row["published"]))
-    return shown
+        logs = [name for name in ("mean", "low", "high", "published") if judged[name] is not None]
+        judged |= {name: float(np.exp(judged[name])) for name in logs}
+    return judged
 
 
 def verdict(
     effect: Paired, published: float | None, reason: str | None, margin: float | None = None
 ) -> dict[str, str | None]:
-    """Return direction and size of an effect that is positive where the paper is right.
+    """Judge direction and size of an effect that is positive if the paper is right.
 
     Args:
         effect: with its interval.
-        published: the effect in the paper; None: it has a direction only.
-        reason: why the effect could not have shown, where that is so.
-        margin: of a claim that there is no effect: the whole interval has to lie within it.
+        published: the effect in the paper; None: only a direction is judged.
+        reason: why the effect could not have shown, if so.
+        margin: for a claim of no effect, which is supported if the whole interval lies within the margin.
 
     >>> verdict(Paired(3.0, 2.0, 4.0, 0.01, 8), 6.9, None)["direction"]
     'supported'
@@ -262,32 +253,93 @@ def verdict(
     'the interval is wider than the published effect'
 
     """
-    if reason is None and np.isnan(effect.low):
-        reason = "there are fewer than two replicates"
-    across = effect.low <= 0 <= effect.high
-    if reason is None and margin is not None:
-        little = -margin < effect.low and effect.high < margin
-        large = effect.low > margin or effect.high < -margin
-        return {
-            "direction": "supported" if little else "against" if large else "unclear",
-            "size": None,
-            "reason": None,
-        }
-    if reason is None and published is not None and across and effect.high - effect.low > abs(published):
-        reason = "the interval is wider than the published effect"
+    low, high = effect.low, effect.high
+    if np.isnan(low):
+        reason = reason or "there are fewer than two replicates"
+    if published is not None and low <= 0 <= high and high - low > abs(published):
+        reason = reason or "the interval is wider than the published effect"
     if reason is not None:
         return {"direction": "not testable", "size": None, "reason": reason}
-    direction = "unclear" if across else "supported" if effect.low > 0 else "against"
-    if published is None:
-        return {"direction": direction, "size": None, "reason": None}
-    edges = sorted([published * (1 - TOLERANCE), published * (1 + TOLERANCE)])
-    if effect.high < edges[0]:
-        size = "smaller"
-    elif effect.low > edges[1]:
-        size = "larger"
-    else:
-        size = "as published" if edges[0] <= effect.low and effect.high <= edges[1] else "imprecise"
+    supported, against = low > 0, high < 0
+    if margin is not None:
+        supported, against = -margin < low and high < margin, low > margin or high < -margin
+    direction = "supported" if supported else "against" if against else "unclear"
+    size = None if published is None else _size(effect, published)
     return {"direction": direction, "size": size, "reason": None}
+
+
+def _size(effect: Paired, published: float) -> str:
+    low, high = sorted((published * (1 - TOLERANCE), published * (1 + TOLERANCE)))
+    if effect.high < low:
+        return "smaller"
+    if effect.low > high:
+        return "larger"
+    return "as published" if low <= effect.low and effect.high <= high else "imprecise"
+
+
+# Rows that several questions share.
+
+
+def _compared(
+    m: Measurements, name: str, pair: tuple[Model, Model], quantity: Quantity, position: float = 0.0,
+    **more: Any,
+) -> Row:  # fmt: skip
+    """The second model's lead over the first, both at one KL."""
+    ends = m.at_equal_kl(pair, quantity, position)
+    steps = _steps(ends["first steps"], ends["second steps"])
+    return _row(name, ends["second"] - ends["first"], quantity.unit, kl=ends.kl.mean(), steps=steps, **more)
+
+
+def _checkpoints_compared(
+    m: Measurements, name: str, pair: list[Model], quantity: Quantity, reason: str | None = None, **more: Any
+) -> Row:
+    """The second checkpoint's lead over the first; not testable if their KLs differ."""
+    first, second = (m.value(model, quantity) for model in pair)
+    change = _kl_change(*(m.value(model, KL) for model in pair))
+    steps = _steps(*(m.value(model, TAKEN) for model in pair))
+    reason = reason or _moved(change)
+    return _row(name, second - first, quantity.unit, reason, steps=steps, kl_change=change, **more)
+
+
+def _steps(*counts: pd.Series) -> str:
+    return " / ".join(f"{count.mean():,.0f}" for count in counts if len(count))
+
+
+def _kl_change(first: pd.Series, second: pd.Series) -> float:
+    """Mean absolute difference of two models' log KLs over replicates."""
+    return float(np.log(second / first).abs().mean())
+
+
+def _moved(change: float) -> str | None:
+    """Why two models cannot be compared, if their log KLs differ too much."""
+    return f"their KLs differ {np.exp(change):.1f}-fold" if change > np.log1p(MOST_KL_CHANGE) else None
+
+
+def _under_other_conditions(m: Measurements, quantity: Quantity, reason: str | None = None) -> Iterator[Row]:
+    """Compare the smallest and the largest model with label noise, and at other peak rates."""
+    if {m.small, m.large} <= set(m.trained("cooled")):
+        cooled = [Model(name, "cooled", steps=m.plateau[-1]) for name in (m.small, m.large)]
+        yield _checkpoints_compared(m, "with label noise, cooled", cooled, quantity, reason, condition=True)
+    rates = [("other rate", lr, lr) for lr in m.lrs if lr != m.lr]
+    if rates:
+        rates.append(("rate falls as 1 / d", m.lrs[0], m.lrs[-1]))
+        rates.append(("best rate of each", _best_lr(m, m.small), _best_lr(m, m.large)))
+    for name, low, high in rates:
+        pair = Model(m.small, lr=low), Model(m.large, lr=high)
+        yield _compared(m, name, pair, quantity, reason=reason, condition=True)
+
+
+def _best_lr(m: Measurements, name: str) -> float:
+    """The peak rate with the smallest KL after the longest descent, averaged in log over replicates."""
+    return min(m.lrs, key=lambda lr: float(np.log(m.value(Model(name, lr=lr, steps=m.steps), KL)).mean()))
+
+
+def _no_better_than_tokens(m: Measurements) -> str | None:
+    """Why accuracy cannot be judged, on a language where no trained model beats bare tokens."""
+    ends = [m.end(name, ACCURACY) for name in m.family]
+    best = max(ends, key=lambda end: float(end.mean()))
+    lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
+    return "no trained model is read better than its bare tokens" if lead.low <= 0 else None
 
 
 # The questions.
@@ -296,77 +348,36 @@ NAMES = {"features": "features as they are", f"{EXPANDED}, unseen": "unseen test
 """Display names of some readings; the rest keep theirs."""
 
 
-def controls(m: Measurements) -> list[str]:
-    """Return the other ways in which the two models of the size effect were read."""
-    read = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")].reading.unique()
-    main = {EXPANDED, *(name for name in read if name.endswith(", unseen"))} - NAMES.keys()
-    return [name for name in read if name not in main]
-
-
-def size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what tells whether larger models are better."""
+def _size_effect(m: Measurements) -> Iterator[Row]:
+    """The gain in accuracy of the largest model over the smallest, under all conditions and readings."""
     if len(m.family) < 2:
         return
-    small, large = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
-    main = m.at_equal_kl(small, large, m.accuracy())
-    published = m.scaled(PUBLISHED.get(("size", language)))
+    pair = m.ends(m.family)
+    main = m.at_equal_kl(pair, ACCURACY)
+    published = m.scaled(PUBLISHED.get(("size", m.language)))
     reason = _not_testable(main, published)
-    gain = partial(_compared, m, unit=POINTS)
-    yield gain("main", small, large, m.accuracy(), reason=reason, published=published, primary=True)
-    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings()
-    odds_published = PUBLISHED_LOG_ODDS.get(language)
-    yield _row("main, log-odds", odds, LOG_ODDS, reason=reason, published=odds_published)
-    yield from _under_other_conditions(m, m.accuracy(), POINTS, reason)
-    for name, position in {"halfway to the largest common KL": 0.5, "at the largest common KL": 1.0}.items():
-        yield gain(name, small, large, m.accuracy(), position=position)
+    yield _compared(m, "main", pair, ACCURACY, reason=reason, published=published, primary=True)
+    odds = (logit(main["second"] / 100) - logit(main["first"] / 100)) / m.doublings
+    yield _row("main, log-odds", odds, LOG_ODDS, reason, published=PUBLISHED_LOG_ODDS.get(m.language))
+    yield from _under_other_conditions(m, ACCURACY, reason)
+    yield _compared(m, "halfway to the largest common KL", pair, ACCURACY, 0.5, condition=True)
+    yield _compared(m, "at the largest common KL", pair, ACCURACY, 1.0, condition=True)
     for task in sorted(filter(None, m.table.task.unique())):
-        yield gain(display_name(task), small, large, m.accuracy(task=task))
-    for reading in controls(m):
-        yield gain(NAMES.get(reading, reading), small, large, m.accuracy(reading))
-    untrained = [m.value(Model(name, "untrained"), "accuracy", EXPANDED) for name in (m.small, m.large)]
-    yield _row("untrained", untrained[1] - untrained[0], POINTS)
+        yield _compared(m, display_name(task), pair, ACCURACY._replace(task=task))
+    rows = m.table[(m.table.model == m.small) & (m.table.quantity == "accuracy")]
+    for reading in rows.reading.unique():
+        if reading in NAMES or not (reading == EXPANDED or reading.endswith(", unseen")):
+            yield _compared(m, NAMES.get(reading, reading), pair, ACCURACY._replace(reading=reading))
+    small, large = (m.value(Model(name, "untrained"), ACCURACY) for name in (m.small, m.large))
+    yield _row("untrained", large - small, POINTS)
     for name in m.family[1:-1]:
-        yield gain(f"over {m.small}", small, Model(name, lr=m.lr), m.accuracy(), model=name)
+        yield _compared(m, f"over {m.small}", m.ends([m.small, name]), ACCURACY, model=name)
     if len(m.others) > 1:
-        yield gain("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr), m.accuracy())
-
-
-def _compared(
-    m: Measurements, name: str, first: Model, second: Model, value: Value, unit: str,
-    position: float = 0.0, **more: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Return a row of what the second model has more than the first, both at one KL."""
-    ends = m.at_equal_kl(first, second, value, position)
-    steps = [f"{ends[f'{which} steps'].mean():,.0f}" for which in ("first", "second") if len(ends)]
-    return _row(
-        name, ends["second"] - ends["first"], unit, kl=ends.kl.mean(), steps=" / ".join(steps), **more
-    )
-
-
-def _under_other_conditions(
-    m: Measurements, value: Value, unit: str, reason: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """Yield the comparison of the smallest and the largest model with label noise, and at other rates."""
-    cooled = [Model(name, "cooled", steps=_last_plateau(m)) for name in (m.small, m.large)]
-    kls, taken = ([m.values(model, of) for model in cooled] for of in ("kl", "steps taken"))
-    if all(map(len, kls)):
-        first, second = (value(model).iloc[:, 0] for model in cooled)
-        moved = _moved(_kl_change(*(kl.iloc[:, 0] for kl in kls)))
-        steps = " / ".join(f"{count.to_numpy().mean():,.0f}" for count in taken)
-        yield _row("with label noise, cooled", second - first, unit, reason=reason or moved, steps=steps)
-    rates = {}
-    if len(m.lrs) > 1:
-        (other,) = (lr for lr in m.lrs if lr != m.lr)
-        rates["other rate"] = other, other
-        rates["rate falls as 1 / d"] = m.lrs[0], m.lrs[-1]
-        rates["best rate of each"] = _best_lr(m, m.small), _best_lr(m, m.large)
-    for name, (low, high) in rates.items():
-        pair = Model(m.small, lr=low), Model(m.large, lr=high)
-        yield _compared(m, name, *pair, value, unit, reason=reason)
+        yield _compared(m, "LSTMs", m.ends(m.others), ACCURACY)
 
 
 def _not_testable(main: pd.DataFrame, published: float | None) -> str | None:
-    """Return why a difference between sizes could not have shown, or None."""
+    """Why a difference in accuracy between sizes could not have shown, if so."""
     if main.empty:
         return "the sizes have no KL in common"
     room = 100 - float(main["first"].mean())
@@ -375,247 +386,185 @@ def _not_testable(main: pd.DataFrame, published: float | None) -> str | None:
     return None
 
 
-def _no_better_than_tokens(m: Measurements) -> str | None:
-    """Return that the language is one on which trained models are read no better than bare tokens."""
-    tokens = m.value(Model("none", "baseline"), "accuracy", f"tokens, {EXPANDED}")
-    ends = [m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.family]
-    beyond = paired((max(ends, key=lambda end: float(end.mean())) - tokens).dropna().to_numpy())
-    return "no trained model is read better than its bare tokens" if beyond.low <= 0 else None
-
-
-def _last_plateau(m: Measurements) -> int:
-    return int(m.table[m.table.stage == "plateau"].steps.max()) if (m.table.stage == "plateau").any() else 0
-
-
-def _best_lr(m: Measurements, name: str) -> float:
-    """Return the rate with the smallest KL after the longest descent, averaged in log over replicates."""
-    ends = {lr: np.log(m.value(Model(name, lr=lr, steps=m.steps), "kl")).mean() for lr in m.lrs}
-    return min(ends, key=lambda lr: float(ends[lr]))
-
-
-def steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what tells whether more steps help once the loss has converged."""
-    yield from _along_plateau(m, m.accuracy(), POINTS)
-
-
-def _along_plateau(m: Measurements, value: Value, unit: str) -> Iterator[dict[str, Any]]:
-    """Yield last less first checkpoint of every plateau, and of both once they are cooled."""
-    kept = sorted(m.table[m.table.stage == "plateau"].steps.unique())
-    if len(kept) < 2:
-        return
-    exact = m.table[m.table.stage == "plateau, exact labels"].model.unique().tolist()
-    shown = m.table[m.table.stage == "plateau"].model.unique().tolist()
-    cooled = m.table[m.table.stage == "cooled"].model.unique().tolist()
-    for stage, names in {"plateau": shown, "cooled": cooled, "plateau, exact labels": exact}.items():
-        changes, moves = {}, {}
-        for name in names:
-            early, late = (Model(name, stage, steps=at) for at in (kept[0], kept[-1]))
-            changes[name] = value(late).iloc[:, 0] - value(early).iloc[:, 0]
-            moves[name] = _kl_change(m.value(early, "kl"), m.value(late, "kl"))
-            steps = " / ".join(f"{m.value(model, 'steps taken').mean():,.0f}" for model in (early, late))
-            yield _row(stage, changes[name], unit, model=name, reason=_moved(moves[name]), steps=steps)
-        own = [name for name in m.family if name in changes]
-        if stage == "plateau" and own:
-            mean = pd.concat([changes[name] for name in own], axis=1).mean(axis=1)
-            reason = _moved(float(np.mean([moves[name] for name in own])))
-            yield _row("main", mean, unit, model="all", reason=reason, primary=True)
-
-
-def _kl_change(first: pd.Series, second: pd.Series) -> float:
-    """Return by how much the logarithms of two models' KLs differ, the mean over replicates."""
-    return float(np.log(second / first).abs().mean())
-
-
-def _moved(change: float) -> str | None:
-    """Return that two models differ in KL, where they do; the change is of its logarithm."""
-    return f"their KLs differ {np.exp(change):.1f}-fold" if change > np.log1p(MOST_KL_CHANGE) else None
-
-
-def flatness_by_size(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what tells whether larger models are flatter."""
+def _flatness_by_size(m: Measurements) -> Iterator[Row]:
+    """The trace of the smallest model over that of the largest, under all conditions."""
     if len(m.family) < 2:
         return
-    published = m.scaled(PUBLISHED.get(("flatness by size", language)))
-    pair = Model(m.small, lr=m.lr), Model(m.large, lr=m.lr)
-    flatter = partial(_compared, m, unit=RATIO)
-    yield flatter("main", *pair, m.flatness(), published=published, primary=True)
-    yield from _under_other_conditions(m, m.flatness(), RATIO)
-    forms = {"relative to squared weights": "relative trace", "enlarged to one width": "enlarged trace"}
-    for name, quantity in forms.items():
-        if (m.table[m.table.model == m.small].quantity == quantity).any():
-            yield flatter(name, *pair, m.flatness(quantity))
+    pair, published = m.ends(m.family), m.scaled(PUBLISHED.get(("flatness by size", m.language)))
+    yield _compared(m, "main", pair, FLATNESS, published=published, primary=True)
+    yield from _under_other_conditions(m, FLATNESS)
+    forms = {"relative trace": "relative to squared weights", "enlarged trace": "enlarged to one width"}
+    measured = set(m.table[m.table.model == m.small].quantity)
+    for form, name in forms.items():
+        if form in measured:
+            yield _compared(m, name, pair, Quantity(form))
     if len(m.others) > 1:
-        yield flatter("LSTMs", Model(m.others[0], lr=m.lr), Model(m.others[-1], lr=m.lr), m.flatness())
+        yield _compared(m, "LSTMs", m.ends(m.others), FLATNESS)
 
 
-def flatness_by_steps(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what tells whether models that were trained for longer are flatter."""
-    yield from _along_plateau(m, m.flatness(), RATIO)
+def _along_plateau(m: Measurements, quantity: Quantity) -> Iterator[Row]:
+    """Compare the first and the last checkpoint of every plateau, as they are and cooled."""
+    if len(m.plateau) < 2:
+        return
+    for stage in ("plateau", "cooled", "plateau, exact labels"):
+        rows = {}
+        for name in m.trained(stage):
+            pair = [Model(name, stage, steps=steps) for steps in (m.plateau[0], m.plateau[-1])]
+            rows[name] = _checkpoints_compared(m, stage, pair, quantity, model=name)
+        yield from rows.values()
+        family = [rows[name] for name in m.family if name in rows]
+        if stage == "plateau" and family:
+            mean = pd.concat([row["differences"] for row in family], axis=1).mean(axis=1)
+            reason = _moved(float(np.mean([row["kl_change"] for row in family])))
+            yield _row("main", mean, quantity.unit, reason, model="all", primary=True)
 
 
-def flatness_by_rate(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield the slope of log trace on log peak rate, at one size and KL."""
+def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
+    """The slope of log trace on log peak rate, at one size and KL."""
     if len(m.lrs) < 2:
         return
-    low, high = m.lrs[-1], m.lrs[0]
+    high, low = m.lrs[0], m.lrs[-1]
     slopes = []
     for name in m.models:
-        pair = Model(name, lr=high), Model(name, lr=low)
-        ends = m.at_equal_kl(*pair, m.flatness())
+        ends = m.at_equal_kl((Model(name, lr=high), Model(name, lr=low)), FLATNESS)
         slopes.append((ends["second"] - ends["first"]) / np.log(high / low))
         yield _row("one size", slopes[-1], RATE_SLOPE, model=name, kl=ends.kl.mean(), judged=False)
     yield _row("main", pd.concat(slopes, axis=1).mean(axis=1), RATE_SLOPE, model="all", judged=False)
 
 
-def lookup(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield what trained models gain over the lookup table, the worst size first."""
-    table = m.value(Model("none", "baseline"), "accuracy", f"lookup, {EXPANDED}")
-    if len(m.family) < 2:  # which is worst cannot be asked of one
+def _lookup(m: Measurements) -> Iterator[Row]:
+    """What trained models gain over the lookup table, the worst size first."""
+    if len(m.family) < 2:  # one size is not a worst one
         return
-    ends = {name: m.value(Model(name, lr=m.lr, steps=m.steps), "accuracy", EXPANDED) for name in m.family}
+    table = m.value(BASELINE, LOOKUP)
+    ends = {name: m.end(name, ACCURACY) for name in m.family}
     worst = min(ends, key=lambda name: float(ends[name].mean()))
-    published = PUBLISHED.get(("lookup", language))
+    published = PUBLISHED.get(("lookup", m.language))
     yield _row("main", ends[worst] - table, POINTS, model=worst, published=published, primary=True)
     for name, end in ends.items():
         yield _row("one size", end - table, POINTS, model=name, published=published)
 
 
 UNTREATED, NOISE, REWARD = (
-    label(*how) for how in (NO_TREATMENT, ("sgd-noise", 1.0), ("sharpen-after", 0.03))
+    label(*algorithm) for algorithm in (NO_TREATMENT, ("sgd-noise", 1.0), ("sharpen-after", 0.03))
 )
 
 
-def flatness_as_a_cause(m: Measurements, language: str) -> Iterator[dict[str, Any]]:
-    """Yield the accuracy points gained per e-fold fall in the trace of one treated model, at one KL."""
+def _flatness_as_a_cause(m: Measurements) -> Iterator[Row]:
+    """Accuracy gained per e-fold fall in the trace of one treated model, at one KL."""
     cooled = m.table[m.table.stage.str.startswith("cooled: ")]
     slopes: list[pd.Series] = []
     reasons: list[str] = []
     for name in cooled.model.unique():
+        effects: dict[Quantity, dict[str, pd.Series]] = {FLATNESS: {}, ACCURACY: {}}
+        faults: list[str] = []
         base = Model(name, f"cooled: {UNTREATED}")
-        flatter, gained, own_reasons = {}, {}, list[str]()
         for stage in cooled[cooled.model == name].stage.unique():
-            treatment = stage.removeprefix("cooled: ")
-            if treatment == UNTREATED:
+            model, treatment = Model(name, stage), stage.removeprefix("cooled: ")
+            if model == base:
                 continue
-            own = Model(name, stage)
-            flatter[treatment] = -np.log(m.value(own, "trace") / m.value(base, "trace"))
-            gained[treatment] = m.value(own, "accuracy", EXPANDED) - m.value(base, "accuracy", EXPANDED)
-            if moved := _moved(_kl_change(m.value(base, "kl"), m.value(own, "kl"))):
-                own_reasons.append(f"{name}, {treatment}: {moved}")
-            yield _row(f"flatter by: {treatment}", flatter[treatment], RATIO, model=name, judged=False)
-            yield _row(f"gained by: {treatment}", gained[treatment], POINTS, model=name, judged=False)
-        x, y = pd.DataFrame(flatter), pd.DataFrame(gained)
-        slopes.append((x * y).sum(axis=1) / (x**2).sum(axis=1))
-        own_reasons += _unlike(m, x, y)
-        yield _row("one model", slopes[-1], SLOPE, model=name, reason="; ".join(own_reasons) or None)
-        reasons += own_reasons
+            for verb, of in {"flatter": FLATNESS, "gained": ACCURACY}.items():
+                effects[of][treatment] = effect = m.value(model, of) - m.value(base, of)
+                yield _row(f"{verb} by: {treatment}", effect, of.unit, model=name, judged=False)
+            if moved := _moved(_kl_change(m.value(base, KL), m.value(model, KL))):
+                faults.append(f"{name}, {treatment}: {moved}")
+        flatter, gained = (pd.DataFrame(effects[of]) for of in (FLATNESS, ACCURACY))
+        slopes.append((flatter * gained).sum(axis=1) / (flatter**2).sum(axis=1))
+        faults += _inconclusive(m, flatter, gained)
+        yield _row("one model", slopes[-1], SLOPE, "; ".join(faults) or None, model=name)
+        reasons += faults
     yield from _between_sizes(m)
     if slopes:
-        mean = pd.concat(slopes, axis=1).mean(axis=1)
-        yield _row("main", mean, SLOPE, model="all", reason="; ".join(dict.fromkeys(reasons)) or None,
-                   primary=True)  # fmt: skip
+        mean, reason = pd.concat(slopes, axis=1).mean(axis=1), "; ".join(dict.fromkeys(reasons)) or None
+        yield _row("main", mean, SLOPE, reason, model="all", primary=True)
 
 
-def _between_sizes(m: Measurements) -> Iterator[dict[str, Any]]:
-    """Yield Figure 5's regression of accuracy on minus the log trace, over sizes at the end of training."""
-    ends = [Model(name, lr=m.lr, steps=m.steps) for name in m.family]
-    if len(ends) > 2:
-        x, y = (pd.concat([value(end) for end in ends], axis=1) for value in (m.flatness(), m.accuracy()))
+def _between_sizes(m: Measurements) -> Iterator[Row]:
+    """Figure 5's regression of accuracy on minus the log trace, over sizes at the end of training."""
+    if len(m.family) > 2:
+        x, y = (pd.concat([m.end(name, of) for name in m.family], axis=1) for of in (FLATNESS, ACCURACY))
         fits = [stats.linregress(x.loc[replicate], y.loc[replicate]) for replicate in x.index]
         yield _row("between sizes", pd.Series([fit.slope for fit in fits]), SLOPE, judged=False)
         yield _row("between sizes, r²", pd.Series([fit.rvalue**2 for fit in fits]), R_SQUARED, judged=False)
 
 
-def _unlike(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> list[str]:
-    """Return why the treatments of a model say nothing of flatness, where that is so."""
-    ends = [np.log(m.value(Model(name, lr=m.lr, steps=m.steps), "trace")).mean() for name in m.family]
-    treated = [0.0, *flatter.mean()]
-    found = []
-    if np.ptp(treated) < np.ptp(ends) / 2:
-        found.append("treatments change the trace by less than half of what sizes do")
+def _inconclusive(m: Measurements, flatter: pd.DataFrame, gained: pd.DataFrame) -> Iterator[str]:
+    """Why the treatments of a model say nothing of flatness, if so."""
+    sizes = [m.end(name, FLATNESS).mean() for name in m.family]
+    if np.ptp([0.0, *flatter.mean()]) < np.ptp(sizes) / 2:
+        yield "treatments change the trace by less than half of what sizes do"
     if {NOISE, REWARD} <= set(flatter):
         slopes = [paired((gained[name] / flatter[name]).dropna().to_numpy()) for name in (NOISE, REWARD)]
         if max(slope.low for slope in slopes) > 0 > min(slope.high for slope in slopes):
-            found.append("label noise and the reward for a large trace disagree")
-    return found
+            yield "label noise and the reward for a large trace disagree"
 
 
 def _beside_adamw(
-    m: Measurements, algorithms: Collection[str], value: Value, unit: str, *, less: bool = False
-) -> dict[str, dict[str, Any]]:
-    """Return a row for each algorithm: what its models have more, or less, than AdamW's, at one KL."""
+    m: Measurements, row: str, algorithms: Collection[str], quantity: Quantity, *, loss: bool = False,
+    **more: Any,
+) -> dict[str, Row]:  # fmt: skip
+    """The lead of each algorithm over AdamW at one KL, or its loss to AdamW, by the algorithm's label."""
     stages = m.table[m.table.stage.str.startswith("descent: ")].drop_duplicates(["model", "stage"])
     rows = {}
     for trained in stages.itertuples():
         name = trained.stage.removeprefix("descent: ")
         if name.partition(",")[0] in algorithms:
-            pair = [Model(trained.model, lr=m.lr), Model(trained.model, trained.stage)]
-            first, second = reversed(pair) if less else pair
-            rows[name] = _compared(m, "one algorithm", first, second, value, unit, model=name)
+            adamw, other = Model(trained.model, lr=m.lr), Model(trained.model, trained.stage)
+            pair = (other, adamw) if loss else (adamw, other)
+            rows[name] = _compared(m, row, pair, quantity, model=name, **more)
     return rows
 
 
-def _adversaries(
-    m: Measurements, question: str, language: str, value: Value, unit: str
-) -> Iterator[dict[str, Any]]:
-    """Yield by how much an adversary's models are worse, or sharper, than AdamW's, a row for each strength.
+def _adversaries(m: Measurements, question: str, quantity: Quantity) -> Iterator[Row]:
+    """How much worse, or sharper, an adversary's models are than AdamW's, by its strength.
 
-    The main one is the strongest that ends near AdamW's loss.
+    The main row is the strongest adversary that ends near AdamW's KL.
     """
-    rows = _beside_adamw(m, ["adversarial"], value, unit, less=True)
+    rows = _beside_adamw(m, "one strength", ["adversarial"], quantity, loss=True)
     if not rows:
         return
     (model,) = m.table[m.table.stage.str.startswith("descent: adversarial")].model.unique()
-    own = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), "kl") for name in rows}
-    ordinary = m.value(Model(model, lr=m.lr, steps=m.steps), "kl")
-    near = [n for n, kl in own.items() if np.log(kl / ordinary).mean() <= np.log(MOST_ADVERSARIAL_KL)]
-    if near:
-        yield rows[near[-1]] | {
-            "row": "main",
-            "published": PUBLISHED.get((question, language)),
-            "primary": True,
-        }
+    kls = {name: m.value(Model(model, f"descent: {name}", steps=m.steps), KL) for name in rows}
+    limit, adamw = np.log(MOST_ADVERSARIAL_KL), m.end(model, KL)
+    if near := [name for name, kl in kls.items() if np.log(kl / adamw).mean() <= limit]:
+        published = PUBLISHED.get((question, m.language))
+        yield rows[near[-1]] | {"row": "main", "published": published, "primary": True}
     else:
         reason = "no adversary's models come near AdamW's loss"
-        yield _row("main", pd.Series(dtype=float), unit, reason=reason, primary=True)
-    yield from (row | {"row": "one strength"} for row in rows.values())
+        yield _row("main", pd.Series(dtype=float), quantity.unit, reason, primary=True)
+    yield from rows.values()
 
 
 REGULARISERS = ("sam", "trace-penalty", "dropout", "weight-decay")
 
 
-def _regularisers(m: Measurements, value: Value, unit: str) -> Iterator[dict[str, Any]]:
-    """Yield by how much regularised models are flatter, or better, than AdamW's; SAM's is the main row."""
-    for name, row in _beside_adamw(m, REGULARISERS, value, unit).items():
-        main = name.startswith("sam")
-        yield row | {"row": "main" if main else "one regulariser", "primary": main}
+def _regularisers(m: Measurements, quantity: Quantity) -> Iterator[Row]:
+    """How much flatter, or better, regularised models are than AdamW's; SAM's is the main row."""
+    rows = _beside_adamw(m, "one regulariser", REGULARISERS, quantity, primary=False)
+    for name, row in rows.items():
+        yield row | {"row": "main", "primary": True} if name.startswith("sam") else row
 
 
-def _variant(m: Measurements, algorithm: str, margin: float | None = None) -> Iterator[dict[str, Any]]:
-    """Yield what a variant of training changes: accuracy, judged where there is a margin, and the trace."""
-    for row in _beside_adamw(m, [algorithm], m.accuracy(), POINTS).values():
-        about = {name: row[name] for name in ("model", "kl", "steps")}
-        judged = {"margin": margin, "judged": margin is not None, "primary": margin is not None}
-        yield _row("main", pd.Series(row["differences"]), POINTS, **about, **judged)
-    for row in _beside_adamw(m, [algorithm], m.flatness(), RATIO).values():
-        yield row | {"row": "trace", "judged": False}
+def _variant(m: Measurements, algorithm: str, margin: float | None = None) -> Iterator[Row]:
+    """What a variant of training changes: accuracy, judged if there is a margin, and the trace."""
+    judged: dict[str, Any] = {"margin": margin, "judged": margin is not None, "primary": margin is not None}
+    yield from _beside_adamw(m, "main", [algorithm], ACCURACY, **judged).values()
+    yield from _beside_adamw(m, "trace", [algorithm], FLATNESS, judged=False).values()
 
 
-QUESTIONS: dict[str, Callable[[Measurements, str], Iterator[dict[str, Any]]]] = {
-    "size": size,
-    "steps": steps,
-    "flatness by size": flatness_by_size,
-    "flatness by steps": flatness_by_steps,
-    "flatness by rate": flatness_by_rate,
-    "flatness as a cause": flatness_as_a_cause,
-    "lookup": lookup,
-    "adversary": lambda m, language: _adversaries(m, "adversary", language, m.accuracy(), POINTS),
-    "flatness by adversary": lambda m, language: _adversaries(
-        m, "flatness by adversary", language, m.flatness(), RATIO
-    ),
-    "flatness by regularisers": lambda m, _: _regularisers(m, m.flatness(), RATIO),
-    "accuracy by regularisers": lambda m, _: _regularisers(m, m.accuracy(), POINTS),
-    "mask rate": lambda m, _: _variant(m, "mask-rate", LITTLE_ACCURACY),
-    "post-LN": lambda m, _: _variant(m, "post-ln"),
+QUESTIONS: dict[str, Callable[[Measurements], Iterator[Row]]] = {
+    "size": _size_effect,
+    "steps": partial(_along_plateau, quantity=ACCURACY),
+    "flatness by size": _flatness_by_size,
+    "flatness by steps": partial(_along_plateau, quantity=FLATNESS),
+    "flatness by rate": _flatness_by_rate,
+    "flatness as a cause": _flatness_as_a_cause,
+    "lookup": _lookup,
+    "adversary": partial(_adversaries, question="adversary", quantity=ACCURACY),
+    "flatness by adversary": partial(_adversaries, question="flatness by adversary", quantity=FLATNESS),
+    "flatness by regularisers": partial(_regularisers, quantity=FLATNESS),
+    "accuracy by regularisers": partial(_regularisers, quantity=ACCURACY),
+    "mask rate": partial(_variant, algorithm="mask-rate", margin=LITTLE_ACCURACY),
+    "post-LN": partial(_variant, algorithm="post-ln"),
 }
 """The questions by name, in the order of the protocol."""

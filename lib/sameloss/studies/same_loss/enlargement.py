@@ -1,4 +1,4 @@
-"""Tables on small transformers inside large ones (Appendix B.1; B.4 of the ICML text)."""
+"""Tables about small transformers inside large ones (Appendix B.1; B.4 of the ICML text)."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,10 +17,10 @@ from sameloss.runs.measurements import predictions
 
 
 def function_table(model: Encoder, masked: Batch) -> pd.DataFrame:
-    """Return what each way to enlarge does to a model's predictions and to its exact trace.
+    """Return what each kind of enlargement does to a model's predictions and to its exact trace.
 
     Args:
-        model: pre-LN, in float64. A post-LN one with its parameters stands beside it.
+        model: pre-LN, in float64; it is compared with a post-LN one that has its parameters.
         masked: masked sentences.
 
     """
@@ -50,7 +50,7 @@ def _compared(small: Encoder, large: Encoder, masked: Batch) -> dict[str, float]
 
 
 def law_table(model: Encoder, masked: Batch) -> pd.DataFrame:
-    """Return measured and predicted factors of the exact trace under replication, by kind of parameter."""
+    """Compare measured and predicted factors of the exact trace under replication, by kind of parameter."""
     small = _means(fisher_trace(model, masked, estimator="exact"))
     rows = []
     for tied, ratio in product(get_args(Tying), (2, 3)):
@@ -70,10 +70,9 @@ def _means(trace: EstimatedTrace) -> pd.Series:
 
 def ladder_table() -> pd.DataFrame:
     """Return Table 4 of the ICML text with MLP widths that embed beside the printed ones."""
-    largest = list(LADDER.values())[-1]
-    rows = []
+    width, rows = common_width(LADDER.values()), []
     for (name, shape), printed in zip(LADDER.items(), PRINTED_D_INTER, strict=True):
-        ratio = largest.d_model // shape.d_model
+        ratio = width // shape.d_model
         embeds = "yes" if ratio * printed == PRINTED_D_INTER[-1] else "no"
         columns = {"printed d_inter": printed, "printed embeds": embeds, "ratio": ratio}
         rows.append({"size": name, **asdict(shape), **columns})
@@ -81,12 +80,10 @@ def ladder_table() -> pd.DataFrame:
 
 
 def inflation_table(ladder: Mapping[str, EncoderShape]) -> pd.DataFrame:
-    """Return the factor of the trace by width and kind of parameter under the paper's enlargement."""
+    """Return the predicted factor of the trace by width and kind of parameter."""
     width = common_width(ladder.values())
-    return pd.DataFrame(
-        [
-            {"d_model": s.d_model, "parameters": kind, "factor": kind_law(kind, width // s.d_model)}
-            for kind in ("embedding", "matrix", "vector")
-            for s in ladder.values()
-        ]
-    )
+    rows = [
+        {"d_model": shape.d_model, "parameters": kind, "factor": kind_law(kind, width // shape.d_model)}
+        for kind, shape in product(("embedding", "matrix", "vector"), ladder.values())
+    ]
+    return pd.DataFrame(rows)

@@ -1,10 +1,10 @@
-"""The experiment of Part I: languages with room, models of several sizes, one table of measurements.
+"""The experiment of Part I: languages, models of several sizes, and one table of measurements.
 
-What is compared, and why, is fixed in `chapters/protocol.md`.
+`chapters/protocol.md` fixes what is compared, and why.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, get_args
 
@@ -75,24 +75,17 @@ HMM = HMMSpec(
     smoothing=0.1,
 )
 STAND_IN = TeacherSpec(scale=0.5, logit_scale=0.7)
-"""A small autoregressive transformer in the place of OPT-125M."""
+"""A small autoregressive transformer in place of OPT-125M."""
 
 Algorithm = tuple[str, float | None]
-"""Name and strength in `training.algorithms`."""
+"""Name in `training.objectives.ALGORITHMS`, and strength."""
 
-TREATMENTS: tuple[Algorithm, ...] = (
-    NO_TREATMENT,
-    ("sgd-noise", 1.0),
-    ("penalty-after", 0.01),
-    ("sharpen-after", 0.03),
-)
-"""From one saturated model: plain SGD without label noise, with it, with a penalty on the log trace, and with
-a reward for it."""
+TREATMENTS = (NO_TREATMENT, ("sgd-noise", 1.0), ("penalty-after", 0.01), ("sharpen-after", 0.03))
+"""Continuations of one saturated model: plain SGD without label noise, with it, with a penalty on the log
+trace, and with a reward for it."""
 
 ALGORITHMS: tuple[Algorithm, ...] = (
-    ("adversarial", 0.003),
-    ("adversarial", 0.012),
-    ("adversarial", 0.05),
+    *(("adversarial", strength) for strength in (0.003, 0.012, 0.05)),
     ("sam", 0.05),
     ("trace-penalty", 1e-4),
     ("dropout", 0.1),
@@ -100,28 +93,28 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ("mask-rate", 0.15),
     ("post-ln", None),
 )
-"""In the place of AdamW, from the first step on."""
+"""What replaces AdamW from the first step on."""
 
 
 class Setup(NamedTuple):
-    """A language, its downstream tasks, and the models that are trained on it."""
+    """A language, its downstream tasks, and the models trained on it."""
 
     name: str
-    language: LanguageSpec  # each replicate draws its own: the seed is the replicate's
+    language: LanguageSpec  # each replicate draws its own, with its own seed
     tasks: tuple[str, ...]
     models: Mapping[str, Shape]  # smallest first in each family
-    lr: float  # the peak rate of the main comparison
-    seeds: tuple[int, ...]  # of the replicates
-    exact: bool = True  # whether descents have exact conditionals as labels
+    lr: float  # peak rate of the main comparison
+    seeds: tuple[int, ...]  # one per replicate
+    exact: bool = True  # whether descents are trained on exact conditionals
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured of a model, and on how much; part of a run's key."""
+    """What is measured of a model, and on how many sentences; part of a run's key."""
 
-    features: int | None = 768  # that all models are expanded to
+    features: int | None = 768  # number to which all models' features are expanded
     width: int = 96  # of the widest model, to which others are projected, expanded and enlarged
-    train: int = 2000  # labelled sentences of a probe
+    train: int = 2000  # labelled sentences per probe
     probe_sets: int = 3
     few_labels: tuple[int, ...] = (128, 500)
     many_labels: int = 8000
@@ -130,7 +123,7 @@ class Measures:
 
 @dataclass(frozen=True)
 class Experiment(Config):
-    """Everything that decides the runs: what a reader can set, and what a preset does."""
+    """Configuration of all runs: fields that a reader can set, and the rest of a preset."""
 
     language: str = param(
         "grammar, hmm or opt; all: every one that the preset has", default="grammar", kind=str
@@ -157,33 +150,32 @@ class Experiment(Config):
     processes: int = param("that share one training, each on a core or GPU of its own", default=1)
     setups: tuple[Setup, ...] = ()
     descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
-    complete: bool = True  # each descent is a training of its own; else a checkpoint of the longest
+    complete: bool = True  # whether each descent is a training of its own, not a checkpoint of the longest
     descent_models: tuple[str, ...] | None = None  # None: all
-    peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: the main one alone
+    peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: only the main one
     plateau_steps: tuple[int, ...] = (1250, 2500, 5000, 7500)
     plateau_models: tuple[str, ...] | None = None  # None: all
     plateau_lr: float = 0.001
     controls: bool = True  # whether the smallest and the widest model are read in all ways
-    algorithm_model: str = "d48"  # trained by other algorithms
-    algorithm_seeds: int | None = None  # replicates of the pages on them; None: all
+    algorithm_model: str = "d48"  # the size trained by other algorithms
+    algorithm_seeds: int | None = None  # replicates on the pages about algorithms; None: all
     algorithms: tuple[Algorithm, ...] = ()
-    treated_models: tuple[str, ...] = ()  # made flatter and sharper from the longest descent
-    treatments: tuple[Algorithm, ...] = TREATMENTS
+    treated_models: tuple[str, ...] = ()  # made flatter and sharper, starting from the longest descent
     treatment_steps: int = 2000
     cooling_steps: int = 2000  # at most
     cooling_lr: float = 0.0005
-    target_fraction: float = 1.5  # of the KL of the descent's end, where a plateau is cooled
+    target_fraction: float = 1.5  # a plateau is cooled to this multiple of the descent's final KL
     treated_cooling_lr: float = 0.0002
-    treated_target_fraction: float = 1.05  # of the KL of the untreated model
+    treated_target_fraction: float = 1.05  # a treated model, to this multiple of the untreated model's KL
     batch: int = 256
     corpus_sentences: int | None = None  # None: every batch is sampled afresh
     execution: Execution = PLAIN
-    held_out: int = 4000  # sentences on which KL is measured
+    held_out: int = 4000  # sentences for KL
     test: int = 20_000  # labelled sentences
     measured: Measures = Measures()
-    flatness_sentences: int = 150  # on which all measures of flatness are compared
+    flatness_sentences: int = 150  # sentences on which all measures of flatness are compared
     chain_steps: int = 60  # of Langevin dynamics, for the learning coefficient
-    estimator_sentences: int = 8192  # on which estimators of the trace are compared
+    estimator_sentences: int = 8192  # sentences on which estimators of the trace are compared
     language_sentences: int = param(
         "sentences that statistics of languages are taken on", default=20_000, name="sentences",
         most=1_000_000, least=2, example="5000",
@@ -194,37 +186,28 @@ class Experiment(Config):
 
     @property
     def measures(self) -> Measures:
-        """Return what is measured, with what a reader asked for."""
+        """The preset's measures, with what a reader has set."""
         return replace(self.measured, probe_sets=self.probe_sets, trace_sentences=self.trace_sentences)
 
     @property
     def lengths(self) -> tuple[int, ...]:
-        """Return the steps of the descents, in proportion to the longest."""
+        """Steps of the descents, scaled to the longest one."""
         longest = self.descent_steps[-1]
         return tuple(round(steps * (self.steps or longest) / longest) for steps in self.descent_steps)
 
     def replicates(self) -> Iterator["Replicate"]:
-        """Yield the draws of every language that the page shows."""
+        """Yield the replicates of all chosen languages; seeds beyond the preset's follow its last one."""
         for setup in self.setups:
             if self.language in ("all", setup.name):
-                yield from (Replicate(self, setup, seed) for seed in _some(setup.seeds, self.seeds))
-
-    def replicate(self, setup: Setup) -> "Replicate":
-        """Return the first draw of a language."""
-        return Replicate(self, setup, setup.seeds[0])
+                seeds = (*setup.seeds, *range(setup.seeds[-1] + 1, setup.seeds[-1] + MOST_SEEDS))
+                yield from (Replicate(self, setup, seed) for seed in seeds[: self.seeds or len(setup.seeds)])
 
     def table(self, store: Store) -> pd.DataFrame:
-        """Return all measurements as one tidy table."""
+        """Return the measurements of all replicates, see `COLUMNS`."""
         return pd.concat([replicate.table(store) for replicate in self.replicates()], ignore_index=True)
 
 
-def _some(seeds: tuple[int, ...], count: int | None) -> tuple[int, ...]:
-    """Return so many seeds: the first, and new ones behind the last."""
-    more = tuple(range(seeds[-1] + 1, seeds[-1] + 1 + max(0, (count or 0) - len(seeds))))
-    return (seeds + more)[:count]
-
-
-# A replicate: everything that is random is drawn anew, the language included.
+# A replicate: everything random is drawn anew, the language included.
 
 
 @dataclass(frozen=True)
@@ -237,13 +220,13 @@ class Replicate:
 
     @property
     def language(self) -> LanguageSpec:
-        """The replicate's own draw."""
-        language = self.setup.language  # a reader's grammar is not drawn
+        """The replicate's draw; a grammar that a reader gives has no seed."""
+        language = self.setup.language
         return replace(language, seed=self.seed) if hasattr(language, "seed") else language  # type: ignore[type-var]
 
     @property
     def labelled(self) -> LabelledSampling:
-        """Sentences with posterior labels: all sets that probes are fitted to, and the test set."""
+        """Labelled sentences: the training sets of all probes, and the test set."""
         e = self.experiment
         sentences = max(e.measures.many_labels, e.measures.train * e.measures.probe_sets)
         tasks = Downstream(self.setup.tasks, e.labels, sentences, e.test, 1, self.seed)
@@ -254,71 +237,71 @@ class Replicate:
         """Sentences on which KL is reported."""
         return HeldOutConditionals(self.language, self.experiment.held_out, self.seed)
 
+    @property
+    def models(self) -> list[str]:
+        """Names of the chosen models."""
+        e = self.experiment
+        names = [name for name in self.setup.models if e.size in ("all", name)]
+        return [name for name in names if e.descent_models is None or name in e.descent_models]
+
     def descent(
         self, size: str, lr: float, steps: int, algorithm: Algorithm = ("adamw", None)
     ) -> Pretraining:
-        """Train a new model, by the protocol on exact labels and with the whole decay of the rate."""
+        """A training from scratch with the whole decay of the rate, by default AdamW on exact labels."""
         e, chosen = self.experiment, recipe(*algorithm)
         objective = replace(chosen.objective, label_noise=0.0) if self.setup.exact else chosen.objective
         optimisation = Optimisation(steps if e.complete else e.lengths[-1], e.batch, lr)
         optimisation = replace(optimisation, **chosen.optimisation)
-        known = self.labelled if objective.adversary else None
-        changed: dict[str, Any] = {"norm": chosen.norm, "dropout": chosen.dropout, "downstream": known}
-        run = self._training(size, self.seed, optimisation, objective, **changed)
+        run = self._training(
+            size, self.seed, optimisation, objective, norm=chosen.norm, dropout=chosen.dropout,
+            downstream=self.labelled if objective.adversary else None,
+        )  # fmt: skip
         return run if e.complete else replace(run, checkpoints=e.lengths, resume_every=2500)
 
-    def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
-        """Go on from the longest descent at a constant rate."""
-        e = self.experiment
-        optimisation = _constant(e.plateau_steps[-1], e.batch, e.plateau_lr)
-        own = self._training(size, self.seed + PLATEAU, optimisation, objective, self.main(size))
-        return replace(own, checkpoints=e.plateau_steps)
-
-    def treated(self, size: str, algorithm: str, strength: float | None) -> Pretraining:
-        """Go on from the longest descent with an algorithm of `training.algorithms`."""
-        chosen, steps = recipe(algorithm, strength), self.experiment.treatment_steps
-        optimisation = replace(_constant(steps, self.experiment.batch, 1.0), **chosen.optimisation)
-        return self._training(size, self.seed + TREATMENT, optimisation, chosen.objective, self.main(size))
-
-    def cooled(self, origin: Pretraining, step: int, size: str) -> CoolDown:
-        """Bring a model from its plateau to a multiple of the KL that its longest descent ended at."""
-        e = self.experiment
-        return self._cooled(origin, step, size, self.main(size), e.cooling_lr, e.target_fraction)
-
-    def treated_and_cooled(self, size: str, algorithm: str, strength: float | None) -> CoolDown:
-        """Bring a treated model to the KL of the untreated one."""
-        e = self.experiment
-        origin, untreated = (self.treated(size, *how) for how in ((algorithm, strength), NO_TREATMENT))
-        last = e.treatment_steps
-        return self._cooled(origin, last, size, untreated, e.treated_cooling_lr, e.treated_target_fraction)
-
-    def _cooled(
-        self, origin: Pretraining, step: int, size: str, reference: Pretraining, lr: float, fraction: float
-    ) -> CoolDown:
-        """Go on from a checkpoint on exact labels, up to the first look at a low enough KL."""
-        e = self.experiment
-        optimisation = _constant(e.cooling_steps, e.batch, lr)
-        plain = self._training(size, self.seed + COOLING, optimisation, EXACT, origin)
-        looks = HeldOutConditionals(self.language, e.held_out, self.seed + COOLING)
-        shared = {f.name: getattr(plain, f.name) for f in fields(plain)}
-        own = {"origin_step": step, "held_out": looks, "reference": reference}
-        return CoolDown(**shared | own, target_share=fraction)
-
     def main(self, size: str) -> Pretraining:
-        """Return the longest descent at the main rate."""
+        """The longest descent at the main rate."""
         return self.descent(size, self.setup.lr, self.experiment.lengths[-1])
 
-    def _training(
-        self,
-        size: str,
-        seed: int,
-        optimisation: Optimisation,
-        objective: Objective,
-        origin: Pretraining | None = None,
-        **changed: Any,
+    def plateau(self, size: str, objective: Objective = ORDINARY) -> Pretraining:
+        """Continue the longest descent at a constant rate."""
+        e = self.experiment
+        optimisation = _constant(e.plateau_steps[-1], e.batch, e.plateau_lr)
+        run = self._training(size, self.seed + PLATEAU, optimisation, objective, origin=self.main(size))
+        return replace(run, checkpoints=e.plateau_steps)
+
+    def treated(self, size: str, algorithm: str, strength: float | None) -> Pretraining:
+        """Continue the longest descent with another algorithm."""
+        chosen, steps = recipe(algorithm, strength), self.experiment.treatment_steps
+        optimisation = replace(_constant(steps, self.experiment.batch, 1.0), **chosen.optimisation)
+        seed = self.seed + TREATMENT
+        return self._training(size, seed, optimisation, chosen.objective, origin=self.main(size))
+
+    def cooled(
+        self, origin: Pretraining, step: int, size: str, untreated: Pretraining | None = None
     ) -> Pretraining:
+        """Continue a checkpoint on exact labels until its KL, on sentences of its own, is low enough.
+
+        That is relative to the end of the longest descent, and for a treated model to the untreated one.
+        """
+        e, seed, reference = self.experiment, self.seed + COOLING, untreated or self.main(size)
+        lr, fraction = e.cooling_lr, e.target_fraction
+        if untreated:
+            lr, fraction = e.treated_cooling_lr, e.treated_target_fraction
+        optimisation = _constant(e.cooling_steps, e.batch, lr)
+        held_out = HeldOutConditionals(self.language, e.held_out, seed)
+        return self._training(
+            size, seed, optimisation, EXACT, kind=CoolDown, origin=origin, origin_step=step,
+            held_out=held_out, reference=reference, target_share=fraction,
+        )  # fmt: skip
+
+    def _training(
+        self, size: str, seed: int, optimisation: Optimisation, objective: Objective,
+        kind: type[Pretraining] = Pretraining, **fields: Any,
+    ) -> Pretraining:  # fmt: skip
+        """A training as the preset executes it, as far as objective and shape allow."""
         e, shape = self.experiment, self.setup.models[size]
-        return Pretraining(
+        execution = replace(e.execution, processes=e.processes).for_shape(shape)
+        return kind(
             CorpusSampling(self.language, e.corpus_sentences, seed),
             shape,
             optimisation,
@@ -327,25 +310,12 @@ class Replicate:
             micro_batch=e.micro_batch or optimisation.batch,
             resume_every=1000,
             objective=objective,
-            origin=origin,
-            execution=self._execution(shape, objective),
-            **changed,
+            execution=execution if objective == ORDINARY else execution.eager_in_one_process(),
+            **fields,
         )
 
-    def _execution(self, shape: Shape, objective: Objective) -> Execution:
-        """Return the preset's execution, or what the objective and the shape allow of it."""
-        wanted = replace(self.experiment.execution, processes=self.experiment.processes).for_shape(shape)
-        return wanted if objective == ORDINARY else wanted.eager_in_one_process()
-
-    @property
-    def models(self) -> list[str]:
-        """The names of the models that the page shows."""
-        e = self.experiment
-        shown = [name for name in self.setup.models if e.size in ("all", name)]
-        return [name for name in shown if e.descent_models is None or name in e.descent_models]
-
     def points(self) -> Iterator["Point"]:
-        """Yield every model that is measured, the cheapest first."""
+        """Yield every measured model, the cheapest first."""
         e, lr = self.experiment, self.setup.lr
         transformers = [name for name in self.models if isinstance(self.setup.models[name], EncoderShape)]
         for size in self.models:
@@ -353,129 +323,116 @@ class Replicate:
             yield Point(size, "untrained", lr, 0, self.main(size), 0)
             for rate in (lr, *(other for other in e.peak_lrs or () if other != lr)):
                 for steps in e.lengths:
-                    run, main = self.descent(size, rate, steps), rate == lr
-                    compared = main and size == e.algorithm_model and steps == e.lengths[-1]
-                    flatness = compared and bool(e.algorithms)
-                    yield Point(size, "descent", rate, steps, run, steps, controls and main, flatness)
+                    run = self.descent(size, rate, steps)
+                    yield Point(size, "descent", rate, steps, run, steps, controls and rate == lr)
         for size in self.models if e.plateau_steps else ():
             if e.plateau_models is None or size in e.plateau_models:
                 yield from self._after_descent(size)
         if e.plateau_steps and e.plateau_models is None and transformers and self.setup.exact:
             middle = transformers[len(transformers) // 2]
-            exact = self.plateau(middle, EXACT)
+            run = self.plateau(middle, EXACT)
             for steps in e.plateau_steps:
-                yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, exact, steps)
-
+                yield Point(middle, "plateau, exact labels", e.plateau_lr, steps, run, steps)
         for size in self.models:
             if size in e.treated_models and self.setup.exact:
                 yield from self._treatments(size)
         if e.algorithm_model in self.models:
             yield from self._algorithms(e.algorithm_model)
 
-    def _algorithms(self, size: str) -> Iterator["Point"]:
-        e, lr = self.experiment, self.setup.lr
-        for algorithm in e.algorithms:
-            for steps in e.lengths:
-                run, name = self.descent(size, lr, steps, algorithm), f"descent: {label(*algorithm)}"
-                yield Point(size, name, lr, steps, run, steps, all_flatness=steps == e.lengths[-1])
-
-    def _treatments(self, size: str) -> Iterator["Point"]:
-        e = self.experiment
-        for how in e.treatments:
-            runs = {"treated": self.treated(size, *how), "cooled": self.treated_and_cooled(size, *how)}
-            for stage_name, run in runs.items():
-                step = run.checkpoints[-1]
-                yield Point(
-                    size, f"{stage_name}: {label(*how)}", run.optimisation.lr, e.treatment_steps, run, step
-                )
-
     def _after_descent(self, size: str) -> Iterator["Point"]:
         e, plateau = self.experiment, self.plateau(size)
         for steps in e.plateau_steps:
             yield Point(size, "plateau", e.plateau_lr, steps, plateau, steps)
         for steps in (e.plateau_steps[0], e.plateau_steps[-1]) if self.setup.exact else ():
-            cooled = self.cooled(plateau, steps, size)
-            yield Point(size, "cooled", e.cooling_lr, steps, cooled, e.cooling_steps)
+            run = self.cooled(plateau, steps, size)
+            yield Point(size, "cooled", e.cooling_lr, steps, run, e.cooling_steps)
+
+    def _treatments(self, size: str) -> Iterator["Point"]:
+        steps, untreated = self.experiment.treatment_steps, self.treated(size, *NO_TREATMENT)
+        for treatment in TREATMENTS:
+            treated = self.treated(size, *treatment)
+            cooled = self.cooled(treated, steps, size, untreated)
+            for verb, run in {"treated": treated, "cooled": cooled}.items():
+                name, rate = f"{verb}: {label(*treatment)}", run.optimisation.lr
+                yield Point(size, name, rate, steps, run, run.checkpoints[-1])
+
+    def _algorithms(self, size: str) -> Iterator["Point"]:
+        e, lr = self.experiment, self.setup.lr
+        for algorithm in e.algorithms:
+            for steps in e.lengths:
+                run, name = self.descent(size, lr, steps, algorithm), f"descent: {label(*algorithm)}"
+                yield Point(size, name, lr, steps, run, steps)
 
     def baselines(self) -> Run:
-        """Return the measurement of what needs no model."""
         return language_baselines(self.labelled, self.held_out, self.experiment.measures)
 
     def measurements(self) -> Iterator[tuple["Point", Run]]:
-        """Yield every measurement, with the model that it is of."""
+        """Yield every measurement of a model, flatness in all ways only of the compared algorithms' ends."""
         e = self.experiment
+        compared = (e.algorithm_model, self.setup.lr, e.lengths[-1]) if e.algorithms else None
         for point in self.points():
             about = self.labelled, self.held_out, e.measures, point.controls
             yield point, model_measurement(point.training, point.step, *about)
-            if point.all_flatness:
+            if point.stage.startswith("descent") and (point.model, point.lr, point.steps) == compared:
                 yield point, flatness_measurement(point.training, point.step, e.flatness_sentences, self.seed)
 
     def runs(self) -> list[Run]:
-        """Return all measurements."""
         return [self.baselines(), *(run for _, run in self.measurements())]
 
     def table(self, store: Store) -> pd.DataFrame:
-        """Return all measurements of this replicate as one tidy table."""
+        """Return all measurements of this replicate, see `COLUMNS`."""
         none = {"model": "none", "parameters": 0, "stage": "baseline", "lr": 0.0, "steps": 0}
-        parts = [store.get(self.baselines()).assign(**none)]
+        parts, spec = [store.get(self.baselines()).assign(**none)], self.language
         for point, run in self.measurements():
+            parameters = point.training.shape.parameter_count(spec.words, spec.max_length)
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
-            spec, shape = self.language, point.training.shape
-            labels["parameters"] = shape.parameter_count(spec.words, spec.max_length)
-            parts.append(store.get(run).assign(**labels))
-        found = pd.concat(parts, ignore_index=True).assign(language=self.setup.name, replicate=self.seed)
-        return found[COLUMNS].fillna({"task": "", "reading": ""})
+            parts.append(store.get(run).assign(parameters=parameters, **labels))
+        table = pd.concat(parts, ignore_index=True).assign(language=self.setup.name, replicate=self.seed)
+        return table[COLUMNS].fillna({"task": "", "reading": ""})
 
 
 COLUMNS = [
     *("language", "replicate", "model", "parameters", "stage", "lr", "steps"),
     *("quantity", "task", "reading", "value", "standard_error"),
 ]
-"""The columns of the table of measurements."""
+"""The columns of the table of measurements, which has one number per row."""
 
 
 class Point(NamedTuple):
-    """A model that is measured: what was trained, how, and at which of its checkpoints."""
+    """A measured model: a checkpoint, and how it was trained."""
 
     model: str
     stage: str
     lr: float  # the peak, where it is not constant
-    steps: int  # of the descent or of the plateau
+    steps: int  # of the descent or the plateau
     training: Pretraining
     step: int  # the checkpoint
     controls: bool = False  # whether it is read in all ways
-    all_flatness: bool = False  # whether it has every measure of flatness
 
 
 PLATEAU, COOLING, TREATMENT = 1000, 2000, 3000
-"""Added to the seed: each part of a training has batches of its own."""
+"""Offsets of the seed: each part of a training has batches of its own."""
 
 
 def _constant(steps: int, batch: int, lr: float) -> Optimisation:
     return Optimisation(steps, batch, lr, warmup=0.0, schedule="constant")
 
 
-# What is measured of a model: KL, Fisher trace, and how many test sentences linear probes label right.
+# Measurements of a model: KL, Fisher trace, and the accuracy of linear probes.
 
 FEATURES, EXPANDED = "features", "expanded"
 
-
 PROBE = OptimalProbe(ridges=(1e-3, 1e-2, 1e-1, 1.0), tolerance=2e-3)
 
+Features = tuple[torch.Tensor, torch.Tensor]
+"""Features of the training and of the test sentences, one row a sentence."""
 
-class Features(NamedTuple):
-    """Features of labelled sentences, one row a sentence."""
-
-    training: torch.Tensor
-    test: torch.Tensor
-
-    def expanded(self, width: int) -> "Features":
-        """Return them with random ones beside them."""
-        return Features(random_expansion(self.training, width), random_expansion(self.test, width))
+Row = dict[str, object]
+"""A row of a table of measurements, without the columns that describe the model."""
 
 
 class ProbeData(NamedTuple):
-    """Labelled sentences and how probes read them."""
+    """Labelled sentences, and how probes read them."""
 
     training: LabelledSentences
     test: LabelledSentences
@@ -484,45 +441,38 @@ class ProbeData(NamedTuple):
 
     @classmethod
     def of(cls, labelled: LabelledSampling, store: Store) -> "ProbeData":
-        """Read the sentences of a run."""
         training, test = store.get(labelled)
         return cls(training, test, labelled.classes, labelled.downstream.tasks)
 
-    def features(self, featurise: Callable[[Sentences], torch.Tensor]) -> "Features":
-        """Return the features of the training and of the test sentences."""
-        return Features(featurise(self.training.sentences), featurise(self.test.sentences))
+    def features(self, featurise: Callable[[Sentences], torch.Tensor]) -> Features:
+        return featurise(self.training.sentences), featurise(self.test.sentences)
 
     def accuracies(
-        self,
-        features: Features,
-        reading: str,
-        labels: int,
-        sets: int,
-        probe: OptimalProbe = PROBE,
-    ) -> Iterator[dict[str, object]]:
-        """Yield a row for each task: the percentage of test sentences that probes label right.
+        self, features: Features, reading: str, labels: int, sets: int, probe: OptimalProbe = PROBE
+    ) -> Iterator[Row]:
+        """Yield the test accuracy (%) of linear probes for each task, of all and of unseen sentences.
 
         Args:
-            features: of the training and of the test sentences.
-            reading: how they are read, for the row.
-            labels: training sentences of a probe.
-            sets: probes, each fitted to sentences of its own; the accuracy is their mean.
-            probe: how it is fitted.
+            features: of the training and the test sentences.
+            reading: name of the features and labels, for the table.
+            labels: training sentences per probe.
+            sets: number of probes, each with training sentences of its own; their accuracies are averaged.
+            probe: how each is fitted.
 
         """
-        training = features.training[: labels * sets].unflatten(0, (sets, labels))
+        training = features[0][: labels * sets].unflatten(0, (sets, labels))
         classes = self.training.labels[: labels * sets].unflatten(0, (sets, labels))
         fitted = probe.fit(training, classes, self.classes, stream_seed("probe", 0))
-        right = fitted.correct(features.test, self.test.labels).double()  # seed, sentence, task
+        correct = fitted.correct(features[1], self.test.labels).double()  # seed, sentence, task
         unseen = self._unseen(labels * sets)
         for subset, rows in {"": unseen | True, ", unseen": unseen}.items():
-            each = 100 * right[:, rows].mean(1)
+            accuracies = 100 * correct[:, rows].mean(1)
             for number, task in enumerate(self.tasks):
-                estimate = Estimate.of(each[:, number])
+                estimate = Estimate.of(accuracies[:, number])
                 yield row("accuracy", estimate.mean, estimate.standard_error, task, reading + subset)
 
     def _unseen(self, labels: int) -> torch.Tensor:
-        """Return which test sentences are none of the first labelled ones."""
+        """Mask of the test sentences that are none of the first labelled ones."""
         known = {tuple(tokens) for tokens in _padded(self.training.sentences)[:labels].tolist()}
         return torch.tensor([tuple(t) not in known for t in _padded(self.test.sentences).tolist()])
 
@@ -531,17 +481,8 @@ def _padded(sentences: Sentences) -> torch.Tensor:
     return sentences.tokens.long() * sentences.inside
 
 
-def row(
-    quantity: str, value: float, error: float = 0.0, task: str = "", reading: str = ""
-) -> dict[str, object]:
-    """Return a row of a table of measurements."""
-    return {
-        "quantity": quantity,
-        "task": task,
-        "reading": reading,
-        "value": value,
-        "standard_error": error,
-    }
+def row(quantity: str, value: float, error: float = 0.0, task: str = "", reading: str = "") -> Row:
+    return {"quantity": quantity, "task": task, "reading": reading, "value": value, "standard_error": error}
 
 
 def _probing_seconds(run: Any) -> float:
@@ -560,10 +501,10 @@ def model_measurement(
     controls: bool,
     store: Store,
 ) -> pd.DataFrame:
-    """Measure a checkpoint: KL, traces, accuracies as they are and with as many features for all models.
+    """Measure a checkpoint: KL, traces, and accuracies on its features and on as many for all models.
 
-    With `controls` also projected to few dimensions, expanded to as many features as the widest model has,
-    with fewer and more labels, and fine-tuned.
+    With `controls` also on its features projected to few dimensions, expanded to as many as the widest model
+    has, with fewer and more labels, and fine-tuned.
     """
     m, checkpoints = measures, store.get(training)
     model, language = checkpoints.model(step), training.corpus.language.build()
@@ -577,13 +518,13 @@ def model_measurement(
         rows.append(row("enlarged trace", *trace.scaled(lambda name: trace_law(name, ratio)).total[:2]))
     data = ProbeData.of(labelled, store)
     features = data.features(lambda sentences: contextual_features(model, sentences).to(best_device()))
-    read = _read(features, m)
-    expanded = read[EXPANDED]
-    for reading, own in read.items():
-        rows += data.accuracies(own, reading, m.train, m.probe_sets)
+    readings = _readings(features, m)
+    expanded = readings[EXPANDED]
+    for reading, values in readings.items():
+        rows += data.accuracies(values, reading, m.train, m.probe_sets)
     if controls:
         widest = m.width * language.max_length
-        rows += data.accuracies(features.expanded(widest), f"expanded to {widest}", m.train, m.probe_sets)
+        rows += data.accuracies(_expanded(features, widest), f"expanded to {widest}", m.train, m.probe_sets)
         projection = replace(PROBE, projection=m.width)
         rows += data.accuracies(features, f"projected to {m.width}", m.train, m.probe_sets, projection)
         for labels in m.few_labels:
@@ -593,43 +534,50 @@ def model_measurement(
     return pd.DataFrame(rows)
 
 
+def _expanded(features: Features, width: int) -> Features:
+    return random_expansion(features[0], width), random_expansion(features[1], width)
+
+
+def _readings(features: Features, measures: Measures) -> dict[str, Features]:
+    """Features as they are, and expanded by random ones to one number for all models, if there is one."""
+    width = measures.features
+    return {FEATURES: features, EXPANDED: features if width is None else _expanded(features, width)}
+
+
 @stage("FlatnessMeasures", seconds=lambda run: run.sentences * run.training.shape.d_model / 1e3)
 def flatness_measurement(
     training: TrainedRun, step: int, sentences: int, seed: int, store: Store
 ) -> pd.DataFrame:
-    """Measure a checkpoint's flatness in other ways than by its trace, in float64."""
+    """Measure a checkpoint's flatness in other ways than `model_measurement` does, in float64."""
     about = training.corpus.language.build(), sentences, seed, "measures"
     masked, truth = held_out_masked(*about), held_out_conditionals(*about)
     model = store.get(training).model(step).double()
-    found = flatness_measures(model, masked, truth, partial(generator_for, "measures", seed))
-    return pd.DataFrame([row(MEASURES[name], *value[:2]) for name, value in found if name not in MEASURED])
+    values = dict(flatness_measures(model, masked, truth, partial(generator_for, "measures", seed)))
+    names = [name for name in values if name not in ("trace", "relative_trace")]
+    return pd.DataFrame([row(MEASURES[name], *values[name][:2]) for name in names])
 
-
-MEASURED = ("trace", "relative_trace")
-"""What `model_measurement` has, of more sentences."""
 
 FINETUNING = FinetuneSettings(epochs=30, lr=1e-3, warmup_steps=50)
-"""At the paper's rate of 1e-4 ten epochs of so few sentences leave a small model below the majority class."""
+"""At the paper's rate of 1e-4, ten epochs on so few sentences leave a small model below the majority."""
 
 
-def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iterator[dict[str, object]]:
-    """Yield the accuracy of the whole model, trained on as many sentences as a probe."""
-    first = LabelledSentences(data.training.sentences.rows(slice(labels)), data.training.labels[:labels])
+def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iterator[Row]:
+    """Yield the accuracy of the whole model, fine-tuned on as many sentences as a probe is fitted to."""
+    sentences, classes = data.training.sentences.rows(slice(labels)), data.training.labels[:labels]
     for number, task in enumerate(data.tasks):
-        classes = data.classes[number]
         seed = stream_seed("fine-tuning", number)
-        tuned = finetune(model, first.sentences, first.labels[:, number], classes, FINETUNING, seed)
-        right = tuned.correct(data.test.sentences, data.test.labels[:, number])
-        yield row("accuracy", 100 * float(right.double().mean()), 0.0, task, "fine-tuned")
+        tuned = finetune(model, sentences, classes[:, number], data.classes[number], FINETUNING, seed)
+        correct = tuned.correct(data.test.sentences, data.test.labels[:, number])
+        yield row("accuracy", 100 * float(correct.double().mean()), 0.0, task, "fine-tuned")
 
 
 @stage("LanguageBaselines", seconds=lambda run: 2 + run.labelled.downstream.test / 500)
 def language_baselines(
     labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
 ) -> pd.DataFrame:
-    """Measure what no model is needed for: majority, bare tokens, the lookup table, the bag of words.
+    """Measure what needs no model: majority, bare tokens, the lookup table, the bag of words.
 
-    The lookup table holds the true log conditionals of every token: a perfect loss.
+    The lookup table represents each token by its true log conditionals: a perfect loss.
     """
     m, language = measures, labelled.language.build()
     sentences, conditionals = store.get(held_out)
@@ -643,31 +591,13 @@ def language_baselines(
         counts = data.test.labels[:, number].bincount()
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     for name, featurise in {"tokens": one_hot_features, "lookup": log_conditionals}.items():
-        features = data.features(partial(featurise, language))
-        for reading, read in _read(features, m).items():
-            rows += data.accuracies(read, f"{name}, {reading}", m.train, m.probe_sets)
+        for reading, values in _readings(data.features(partial(featurise, language)), m).items():
+            rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
 
 
-def _read(features: Features, measures: Measures) -> dict[str, Features]:
-    """Return features as they are, and with random ones beside them; at the paper's widths there are none."""
-    width = measures.features
-    return {FEATURES: features, EXPANDED: features if width is None else features.expanded(width)}
-
-
-MOST_MAJORITY, LEAST_ROOM = 50.0, 15.0
-"""What a draw of the grammar is held to, in points: the largest class, and the room above bare tokens."""
-
-
-def accepted(baselines: pd.DataFrame) -> bool:
-    """Tell whether a draw of the grammar leaves room for models to differ; no model is looked at."""
-    accuracy = baselines[baselines.quantity == "accuracy"].set_index("reading").value
-    majority, tokens = accuracy["majority"], accuracy[[f"tokens, {r}" for r in (FEATURES, EXPANDED)]]
-    return bool(majority.max() <= MOST_MAJORITY and tokens.max() <= 100 - LEAST_ROOM)
-
-
 def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
-    """Represent each token by its true log conditional, and places beyond the end by zeros."""
+    """Represent each token by its true log conditionals, and padding by zeros."""
     logs = language.conditionals(sentences).clamp_min(1e-30).log() * sentences.inside[..., None]
     return logs.float().flatten(1)
 
@@ -677,6 +607,7 @@ def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
 LADDER: dict[str, Shape] = {name: SIZES["laptop"][name] for name in ("d24", "d32", "d48", "d64", "d96")}
 LSTMS: dict[str, Shape] = dict(LSTM_SIZES["laptop"])
 PAPER_SIZES: dict[str, Shape] = dict(SIZES["paper"])
+PAPER_LSTMS: dict[str, Shape] = dict(LSTM_SIZES["paper"])
 
 _GRAMMAR = Setup("grammar", GRAMMAR, ("root", "span2"), LADDER, 0.005, (4, 5, 6, 8, 9, 11, 12, 13))
 _HMM = Setup("hmm", HMM, ("state3", "state5"), LADDER | LSTMS, 0.00125, (1, 2, 3))
@@ -685,9 +616,7 @@ _ENDS = {name: LADDER[name] for name in ("d24", "d96")}
 _PAPER_GRAMMAR = Setup(
     "grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,), exact=False
 )
-_PAPER_HMM = Setup(
-    "hmm", PAPER_HMM, ("state6", "state10"), dict(LSTM_SIZES["paper"]), 1e-3, (0,), exact=False
-)
+_PAPER_HMM = Setup("hmm", PAPER_HMM, ("state6", "state10"), PAPER_LSTMS, 1e-3, (0,), exact=False)
 _PAPER_OPT = Setup("opt", STAND_IN, ("topic",), PAPER_SIZES, 1e-3, (1,), exact=False)
 
 WORKSTATION = Experiment(
@@ -697,7 +626,7 @@ WORKSTATION = Experiment(
     algorithms=ALGORITHMS,
     treated_models=("d32", "d64", "lstm32"),
 )
-"""What the protocol asks for, and `results/` records."""
+"""What the protocol specifies; its measurements are in `results/`."""
 
 LAPTOP = replace(
     WORKSTATION,
@@ -728,8 +657,8 @@ LAPTOP = replace(
     estimator_sentences=4096,
     language_sentences=10_000,
 )
-"""The same at the smallest scale that shows it: two sizes, two draws, one for other algorithms, half as many
-steps, no controls."""
+"""The smallest scale that shows the same: two sizes, two draws, one for other algorithms, half the steps, no
+controls."""
 
 SMOKE = replace(
     LAPTOP,
@@ -785,14 +714,14 @@ PAPER = replace(
     measured=Measures(features=None, train=20_000, many_labels=20_000),
     language_sentences=100_000,
 )
-"""The paper's languages, sizes and length of training, on sampled labels: one training a size."""
+"""The paper's languages, sizes and lengths of training, on sampled labels: one training per size."""
 
 GPU = replace(
     PAPER,
     name="gpu",
     setups=(
         _PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
-        _PAPER_HMM._replace(models={"4M": LSTM_SIZES["paper"]["4M"]}),
+        _PAPER_HMM._replace(models={"4M": PAPER_LSTMS["4M"]}),
     ),
     descent_steps=(625, 1250, 2500, 5000, 7500, 10_000),
     algorithm_model="13M",

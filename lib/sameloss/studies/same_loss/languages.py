@@ -1,8 +1,9 @@
-"""What the languages are like, beside what the paper says of its own (Appendices A.1 and A.2)."""
+"""Tables about the languages, with what the paper says of its own (Appendices A.1 and A.2)."""
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 import torch
@@ -13,50 +14,48 @@ from sameloss.languages import Language, LanguageSpec, Sentences, TeacherSpec, s
 from sameloss.languages.autoregressive import FILLINGS, STAND_IN_NOTE, fillings, sum_of_fillings
 from sameloss.languages.entropy import check_attainable, entropy_under_masks, mask_some
 from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
-from sameloss.runs.sampling import Calibration, LanguageMeasurement
+from sameloss.runs.measurements import Calibration, LanguageMeasurement
 from sameloss.seeds import generator_for
 from sameloss.store.store import Run, Store
-from sameloss.studies.same_loss.experiment import PAPER, Experiment, Setup
+from sameloss.studies.same_loss.experiment import PAPER, Experiment, Replicate, Setup
 
 if TYPE_CHECKING:
-    from sameloss.languages.autoregressive import HubTeacher, HubTeacherSpec
+    from sameloss.languages.pretrained import HubTeacher, HubTeacherSpec
 
 ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
 """Masked entropy of the paper's languages, nats a token: the best possible loss (Section 2.3)."""
 
 MEAN_LENGTH = {"grammar": 17.0, "hmm": 16.0, "OPT": 16.0}
-"""Mean tokens of a sentence, from the numbers of tokens and sentences (App. A.1).
+"""Mean sentence length (tokens), from the numbers of tokens and sentences (App. A.1).
 
 For the HMM the paper prints 1.6e7 tokens in 1e7 sentences of 16 tokens: a slip for 1.6e8.
 """
 
 LANGUAGES = {"grammar": "grammar", "hmm": "HMM"}
-"""Languages that can sum over all words, as tables call them."""
+"""Names in tables of the languages that can sum over all words."""
 
 MOST_OF_A_REAL_OPT = 100
-"""Sentences on which a real OPT is measured, at most: it scores 2,000 candidates for each."""
+"""Largest sample on which a real OPT is measured: it scores 2,000 candidates for each sentence."""
 
 MOST_CALIBRATING = 5000
-"""Sentences of each step of a calibration, at most."""
+"""Largest sample in each step of a calibration."""
 
-# What is measured.
+# Measurements of languages.
 
 
 def setups(experiment: Experiment) -> dict[str, Setup]:
-    """Return the languages of a preset by name, each as its first replicate has it."""
-    return {s.name: s._replace(language=experiment.replicate(s).language) for s in experiment.setups}
+    """Return the languages of a preset by name, with the seed of their first replicate."""
+    first = (Replicate(experiment, setup, setup.seeds[0]) for setup in experiment.setups)
+    return {r.setup.name: r.setup._replace(language=r.language) for r in first}
 
 
 def measurements(experiment: Experiment) -> dict[str, LanguageMeasurement]:
     """Return the measurements of the preset's languages and of the calibrated ones, by name."""
     own = setups(experiment)
     chosen = {LANGUAGES.get(name) or opt_name(setup.language): setup for name, setup in own.items()}
-    chosen |= {
-        f"{shown}, paper's shape": setup
-        for name, shown in LANGUAGES.items()
-        for setup in PAPER.setups
-        if setup.name == name and setup.language != own[name].language
-    }
+    for setup in PAPER.setups:
+        if setup.name in LANGUAGES and setup.language != own[setup.name].language:
+            chosen[f"{LANGUAGES[setup.name]}, paper's shape"] = setup
     return {
         name: LanguageMeasurement(s.language, s.tasks, _sentences(experiment, s.language), 0)
         for name, s in chosen.items()
@@ -64,18 +63,17 @@ def measurements(experiment: Experiment) -> dict[str, LanguageMeasurement]:
 
 
 def opt_name(spec: LanguageSpec) -> str:
-    """Return the honest name of an autoregressive language."""
+    """Return the name of an autoregressive language, which says whether it is a stand-in."""
     return "OPT stand-in" if isinstance(spec, TeacherSpec) else str(getattr(spec, "model", "OPT"))
 
 
 def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
-    """Return on how many sentences a language is measured: few where each costs a minute."""
     most = MOST_OF_A_REAL_OPT if hasattr(spec, "corpus") else experiment.language_sentences
     return min(experiment.language_sentences, most)
 
 
 def calibrations(experiment: Experiment) -> dict[str, Calibration]:
-    """Return the searches that gave the paper's shapes their published entropy."""
+    """Return the searches for the concentrations that give the paper's shapes their published entropy."""
     sentences = min(experiment.language_sentences, MOST_CALIBRATING)
     grammar = (PAPER_SHAPE, ENTROPY["grammar"], MEAN_LENGTH["grammar"], (0.05, 1.0))
     hmm = (PAPER_HMM_SHAPE, ENTROPY["hmm"], None, (0.05, 1.0))
@@ -83,7 +81,6 @@ def calibrations(experiment: Experiment) -> dict[str, Calibration]:
 
 
 def language_runs(experiment: Experiment) -> list[Run]:
-    """Return what is measured of languages alone."""
     return [*measurements(experiment).values(), *calibrations(experiment).values()]
 
 
@@ -91,7 +88,7 @@ def language_runs(experiment: Experiment) -> list[Run]:
 
 
 def _published(spec: LanguageSpec) -> str:
-    """Return which of the paper's languages, if any, a language stands for: a calibrated one, or OPT-125M."""
+    """The paper's language that a spec reproduces: a calibrated one, OPT-125M, or none."""
     names = [setup.name for setup in PAPER.setups if setup.name in LANGUAGES and spec == setup.language]
     return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else "")
 
@@ -99,45 +96,32 @@ def _published(spec: LanguageSpec) -> str:
 def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
     """Return entropy (nats a masked token) with its 95 % interval and mean length, paper beside ours.
 
-    A language has a published number only where it has the paper's shape.
+    Only languages of the paper's shape have a published number.
     """
     rows = []
     for name, run in measurements(experiment).items():
-        found, kind = store.get(run), _published(run.language)
-        half = 1.96 * found.entropy.standard_error
-        rows.append(
-            {
-                "language": name,
-                "words": run.language.words,
-                "published": ENTROPY.get(kind),
-                "entropy": found.entropy.mean,
-                "low": found.entropy.mean - half,
-                "high": found.entropy.mean + half,
-                "context tells": found.blind - found.entropy.mean,
-                "published length": MEAN_LENGTH.get(kind),
-                "mean length": found.mean_length,
-            }
-        )
+        statistics, published = store.get(run), _published(run.language)
+        entropy, error, _ = statistics.entropy
+        row = {"language": name, "words": run.language.words, "published": ENTROPY.get(published)}
+        row |= {"entropy": entropy, "low": entropy - 1.96 * error, "high": entropy + 1.96 * error}
+        row |= {"context tells": statistics.blind - entropy}
+        row |= {"published length": MEAN_LENGTH.get(published), "mean length": statistics.mean_length}
+        rows.append(row)
     return pd.DataFrame(rows)
 
 
 def ceiling_table(experiment: Experiment, store: Store) -> pd.DataFrame:
-    """Return majority shares and ceilings of every task, in per cent; see `Ceilings`."""
-    parts = [
-        store.get(run).ceilings.assign(language=name)
-        for name, run in measurements(experiment).items()
-        if run.tasks
-    ]
-    table = pd.concat(parts, ignore_index=True)
-    shares = [column for column in table if column not in ("language", "task", "classes")]
-    table[shares] *= 100
-    return table[["language", "task", "classes", *shares]].rename(columns=lambda name: name.replace("_", " "))
+    """Return the majority class and the ceilings of every task, in per cent; see `Ceilings`."""
+    runs = {name: run for name, run in measurements(experiment).items() if run.tasks}
+    table = pd.concat([store.get(run).ceilings.assign(language=name) for name, run in runs.items()])
+    table = table.set_index(["language", "task", "classes"]) * 100
+    return table.reset_index().rename(columns=lambda name: name.replace("_", " "))
 
 
 def describe_opt(experiment: Experiment) -> pd.DataFrame:
-    """Return a few sentences of the autoregressive language, and say where it is a stand-in.
+    """Return a few sentences of the autoregressive language, and print whether it is a stand-in.
 
-    With a real OPT the sentences are text, and the coverage of its words and of GLUE is printed.
+    The sentences of a real OPT are text; how much its vocabulary covers of the corpus and of GLUE is printed.
     """
     spec = setups(experiment)["opt"].language
     language, generator = spec.build(), torch.Generator().manual_seed(0)
@@ -158,14 +142,14 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
 
 
 def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
-    from sameloss.languages.autoregressive import glue_task  # transformers takes seconds
+    from sameloss.languages.pretrained import glue_task  # transformers takes seconds
 
     rows = []
     for name in ("qnli", "sst2"):
         task = glue_task(name, language.tokenizer, language.allowed, language.max_length, source)
-        for split, part in task._asdict().items():
-            shares = {k: getattr(part, k) for k in ("tokens_known", "tokens_kept", "kept_whole", "empty")}
-            rows.append({"task": name, "split": split, "examples": len(part.labels), **shares})
+        for split, part in task.items():
+            coverage = {k: getattr(part, k) for k in ("tokens_known", "tokens_kept", "kept_whole", "empty")}
+            rows.append({"task": name, "split": split, "examples": len(part.labels), **coverage})
     return pd.DataFrame(rows)
 
 
@@ -173,37 +157,26 @@ def _glue_coverage(source: str, language: "HubTeacher") -> pd.DataFrame:
 
 
 def _languages(experiment: Experiment) -> dict[str, Language]:
-    own = setups(experiment)
-    return {shown: own[name].language.build() for name, shown in LANGUAGES.items()}
+    specs = setups(experiment)
+    return {shown: specs[name].language.build() for name, shown in LANGUAGES.items()}
 
 
 def definition_and_pass(experiment: Experiment, sentences: int) -> pd.DataFrame:
-    """Compare conditionals by substitution with those of the one pass, and what both took."""
+    """Compare conditionals by substitution with those of the one pass, and the times of both."""
     languages, opt = _languages(experiment), setups(experiment)["opt"].language
     if isinstance(opt, TeacherSpec):
         languages[opt_name(opt)] = opt.build()
     rows = []
     for name, language in languages.items():
         sample = language.sample(sentences, torch.Generator().manual_seed(0))
-        by_definition, slow = _timed(lambda: substituted_conditionals(language, sample))  # noqa: B023
-        by_pass, fast = _timed(lambda: language.conditionals(sample))  # noqa: B023
-        difference = float((by_definition - by_pass).abs().max())
-        passes = int(sample.lengths.max()) * language.words
-        rows.append(
-            {
-                "language": name,
-                "passes": passes,
-                "definition_ms": slow,
-                "pass_ms": fast,
-                "times faster": slow / fast,
-                "difference": difference,
-            }
-        )
+        counts = {"language": name, "passes": int(sample.lengths.max()) * language.words}
+        definition = partial(substituted_conditionals, language, sample)
+        rows.append(counts | _both_ways("definition", definition, partial(language.conditionals, sample)))
     return pd.DataFrame(rows)
 
 
 def masks_summed_both_ways(experiment: Experiment, most: int, sentences: int) -> pd.DataFrame:
-    """Compare log Pr(visible tokens), in nats, with 1 to `most` masks: every filling, and inside the pass.
+    """Compare log Pr(visible tokens), in nats, with 1 to `most` masks: by every filling, and by the pass.
 
     Numbers of masks with more than `FILLINGS` fillings are left out.
     """
@@ -215,20 +188,9 @@ def masks_summed_both_ways(experiment: Experiment, most: int, sentences: int) ->
             if language.words**masks > FILLINGS:
                 break
             masked = mask_some(sample, masks, generator)
-            filled, slow = _timed(lambda: _by_filling(language, masked))  # noqa: B023
-            direct, fast = _timed(lambda: language.log_prob(masked))  # noqa: B023
-            difference = float((filled - direct).abs().max())  # nats
-            rows.append(
-                {
-                    "language": name,
-                    "masks": masks,
-                    "fillings": language.words**masks,
-                    "filling_ms": slow,
-                    "pass_ms": fast,
-                    "times faster": slow / fast,
-                    "difference": difference,
-                }
-            )
+            counts = {"language": name, "masks": masks, "fillings": language.words**masks}
+            filling = partial(_by_filling, language, masked)
+            rows.append(counts | _both_ways("filling", filling, partial(language.log_prob, masked)))
     return pd.DataFrame(rows)
 
 
@@ -237,19 +199,25 @@ def _by_filling(language: Language, masked: Sentences) -> Tensor:
     return sum_of_fillings(language.log_prob(filled)[:, None], owners, len(masked.lengths)).squeeze(1)
 
 
-def _timed(work: Callable[[], Tensor]) -> tuple[Tensor, float]:
-    """Return a result with its milliseconds, the second time it is computed: the first plans."""
-    work()
-    started = time.perf_counter()
-    return work(), 1000 * (time.perf_counter() - started)
+def _both_ways(name: str, compute: Callable[[], Tensor], one_pass: Callable[[], Tensor]) -> dict[str, Any]:
+    """Time two computations of one result, each the second time it is computed, when all is planned."""
+    results, milliseconds = [], []
+    for way in (compute, one_pass):
+        way()
+        started = time.perf_counter()
+        results.append(way())
+        milliseconds.append(1000 * (time.perf_counter() - started))
+    slow, fast = milliseconds
+    difference = float((results[0] - results[1]).abs().max())
+    return {f"{name}_ms": slow, "pass_ms": fast, "times faster": slow / fast, "difference": difference}
 
 
 def attainable(experiment: Experiment) -> pd.DataFrame:
-    """Say of the grammars and HMMs whether a model can attain the best possible loss, or why not."""
-    chosen = _languages(experiment)
-    chosen |= {f"{name}, paper's shape": language for name, language in _languages(PAPER).items()}
+    """Return whether a model can attain the best possible loss on the grammars and HMMs, or why not."""
+    languages = _languages(experiment)
+    languages |= {f"{name}, paper's shape": language for name, language in _languages(PAPER).items()}
     rows = []
-    for name, language in chosen.items():
+    for name, language in languages.items():
         try:
             check_attainable(language, language.sample(200, torch.Generator().manual_seed(0)))
             rows.append({"language": name, "attainable": "yes", "because": "no zero among 200 sentences"})
@@ -265,14 +233,7 @@ def entropy_by_masks(experiment: Experiment, sentences: int) -> pd.DataFrame:
         generator = generator_for("masks", 0)
         sample = language.sample(sentences, generator)
         for masks in range(1, language.max_length + 1):
-            found = entropy_under_masks(language, mask_some(sample, masks, generator))
-            rows.append(
-                {
-                    "language": name,
-                    "words": language.words,
-                    "masks": masks,
-                    "entropy": found.mean,
-                    "standard_error": found.standard_error,
-                }
-            )
+            mean, error, _ = entropy_under_masks(language, mask_some(sample, masks, generator))
+            row = {"language": name, "words": language.words, "masks": masks}
+            rows.append(row | {"entropy": mean, "standard_error": error})
     return pd.DataFrame(rows)

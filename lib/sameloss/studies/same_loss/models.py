@@ -1,4 +1,4 @@
-"""Tables of what the models are: parameters by part, the paper's sizes, agreement with `transformers`."""
+"""Tables about the models: parameters by part, the paper's sizes, agreement with `transformers`."""
 
 from dataclasses import asdict
 from itertools import product
@@ -9,25 +9,24 @@ from typing import Any, cast, get_args
 import pandas as pd
 import torch
 from torch import nn
-from transformers import AutoModelForMaskedLM, PreTrainedModel
+from transformers import AutoModelForMaskedLM
 
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.models.bilstm import BiLSTM
 from sameloss.models.encoder import Encoder, EncoderShape, Norm
 from sameloss.models.export import HuggingFaceModel, export_model
-from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.studies.same_loss.experiment import Replicate
 
 BERT_IDS, BERT_POSITIONS, BERT_TYPES = 30_522, 512, 2
 """Rows of BERT's three embeddings, which the paper's size names count."""
 
-NAMED_HERE = "29M"
-"""The one of the paper's LSTMs that its text does not name."""
+OUR_NAME = "29M"
+"""The paper does not name this size of its LSTMs."""
 
 
 def block_parameters(shape: EncoderShape) -> int:
-    """Return the parameters of one block: four square matrices, the MLP's two, biases, two LayerNorms.
+    """Count the parameters of one block: four square matrices, the MLP's two, biases, two LayerNorms.
 
     >>> block_parameters(EncoderShape(4, 2, 1, 8))
     172
@@ -37,7 +36,7 @@ def block_parameters(shape: EncoderShape) -> int:
 
 
 def encoder_parameters(shape: EncoderShape, words: int, max_length: int, norm: Norm = "pre") -> int:
-    """Return the parameters of an encoder; the head's matrix is the embedding's and not counted twice.
+    """Count the parameters of an encoder; the head shares the embedding's matrix, which counts once.
 
     >>> encoder_parameters(EncoderShape(4, 2, 1, 8), words=3, max_length=4)
     251
@@ -50,7 +49,7 @@ def encoder_parameters(shape: EncoderShape, words: int, max_length: int, norm: N
 
 
 def bert_parts(d_model: int, blocks: int) -> dict[str, int]:
-    """Return the parameters, by part, of a model that has BERT's parts around its blocks.
+    """Count the parameters of a model with BERT's parts around its blocks, by part.
 
     >>> sum(bert_parts(768, 12 * block_parameters(EncoderShape(768, 12, 12, 3072))).values())
     110104890
@@ -70,30 +69,29 @@ def bert_parts(d_model: int, blocks: int) -> dict[str, int]:
 
 
 def transformer_sizes() -> pd.DataFrame:
-    """Return Table 3: shapes, and millions of parameters by BERT's parts, in all, and as built here.
+    """Return Table 3: shapes, and millions of parameters by BERT's parts, in total, and as built here.
 
-    `off` is by how many per cent the paper's name is above the count.
+    `off` is by how many per cent the paper's name exceeds the count.
     """
     words, length, rows = PAPER_LANGUAGE.words, PAPER_LANGUAGE.max_length, []
     for name, shape in SIZES["paper"].items():
         parts = bert_parts(shape.d_model, shape.layers * block_parameters(shape))
-        counts = {**parts, "as BERT": sum(parts.values()), "here": shape.parameter_count(words, length)}
-        rows.append(
-            {"size": name, **asdict(shape), **_millions(counts), "off": _off(name, counts["as BERT"])}
-        )
+        total = sum(parts.values())
+        counts = {**parts, "as BERT": total, "here": shape.parameter_count(words, length)}
+        rows.append({"size": name, **asdict(shape), **_millions(counts), "off": _off(name, total)})
     return pd.DataFrame(rows)
 
 
 def lstm_sizes() -> pd.DataFrame:
-    """Return the LSTMs: millions of parameters with two directions of d/2, and with one of d.
+    """Return the LSTMs: millions of parameters with two directions of width d/2, and with one of width d.
 
-    Both have BERT's parts around them; `here` is what this book builds for the paper's HMM. Each
-    `off` is by how many per cent the paper's name is above the count.
+    Both are counted with BERT's parts around them; `here` is what this book builds for the paper's HMM. Each
+    `off` is by how many per cent the paper's name exceeds the count.
     """
-    hmm, rows = PAPER_HMM, []
+    rows = []
     for name, shape in LSTM_SIZES["paper"].items():
         with torch.device("meta"):
-            model = BiLSTM(shape, hmm.words, hmm.max_length)
+            model = BiLSTM(shape, PAPER_HMM.words, PAPER_HMM.max_length)
             plain = nn.LSTM(shape.d_model, shape.d_model, shape.layers)
         two, one = (sum(bert_parts(shape.d_model, _count(part)).values()) for part in (model.blocks, plain))
         counts = {"two directions": two, "one direction": one, "here": model.parameter_count}
@@ -102,8 +100,8 @@ def lstm_sizes() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _count(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
+def _count(*modules: nn.Module) -> int:
+    return sum(parameter.numel() for module in modules for parameter in module.parameters())
 
 
 def _millions(counts: dict[str, int]) -> dict[str, float]:
@@ -111,33 +109,30 @@ def _millions(counts: dict[str, int]) -> dict[str, float]:
 
 
 def _off(name: str, count: int) -> float:
-    """Return the percentage by which a size name such as 235M exceeds a count; NaN for our own."""
-    return float("nan") if name == NAMED_HERE else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
+    """Percentage by which a size name such as 235M exceeds a count; NaN for our own name."""
+    return float("nan") if name == OUR_NAME else 100 * (float(name.removesuffix("M")) * 1e6 / count - 1)
 
 
 def own_sizes(replicate: Replicate) -> pd.DataFrame:
-    """Return the models that a page shows: shape, and parameters by part of the model."""
+    """Return the models of a page: shape, and parameters by part of the model."""
     language, rows = replicate.language, []
     for name in replicate.models:
         shape = replicate.setup.models[name]
         with torch.device("meta"):
             model = shape.build(language.words, language.max_length)
-        rows.append({"size": name, **asdict(cast(Any, shape)), **_parts(model), "all": model.parameter_count})
+        parts = {
+            "embeddings": _count(model.word, model.position, model.embedding_norm),
+            "blocks": _count(model.blocks, model.final_norm),
+            "head": _count(model.head_dense, model.head_norm) + model.head_bias.numel(),
+        }
+        rows.append({"size": name, **asdict(cast(Any, shape)), **parts, "all": model.parameter_count})
     return pd.DataFrame(rows)
-
-
-def _parts(model: MaskedLanguageModel) -> dict[str, int]:
-    return {
-        "embeddings": _count(model.word) + _count(model.position) + _count(model.embedding_norm),
-        "blocks": _count(model.blocks) + _count(model.final_norm),
-        "head": _count(model.head_dense) + _count(model.head_norm) + model.head_bias.numel(),
-    }
 
 
 def random_encoder(
     shape: EncoderShape, words: int, max_length: int, generator: torch.Generator, norm: Norm = "pre"
 ) -> Encoder:
-    """Return a float64 encoder whose parameters, gains and biases included, are away from initial ones."""
+    """Return a float64 encoder with all parameters away from their initial values, gains and biases too."""
     model = Encoder(shape, words, max_length, seed=0, norm=norm).double().eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -145,21 +140,14 @@ def random_encoder(
     return model
 
 
-def reopened(model: Encoder) -> PreTrainedModel:
-    """Return what `transformers` opens where the encoder was exported."""
-    with TemporaryDirectory() as folder:
-        export_model(model, Path(folder))
-        return AutoModelForMaskedLM.from_pretrained(folder)
-
-
 def agreement_table(shape: EncoderShape, words: int = 16, length: int = 8) -> pd.DataFrame:
-    """Return how far logits of encoders are from those of the classes of `transformers` that open them.
+    """Compare the logits of exported encoders with those of the `transformers` classes that open them.
 
-    Parameters and sentences are random, sentences of all lengths with one [MASK] each.
+    Parameters and sentences are random; the sentences have all lengths, and one [MASK] each.
 
     Args:
         shape: of the encoders.
-        words: number of words.
+        words: vocabulary size.
         length: of the longest sentence (tokens).
 
     """
@@ -168,7 +156,9 @@ def agreement_table(shape: EncoderShape, words: int = 16, length: int = 8) -> pd
     rows = []
     for norm, dtype in product(get_args(Norm), (torch.float32, torch.float64)):
         model = random_encoder(shape, words, length, generator, norm).to(dtype)
-        twin = reopened(model)
+        with TemporaryDirectory() as folder:
+            export_model(model, Path(folder))
+            twin = AutoModelForMaskedLM.from_pretrained(folder)
         with torch.no_grad():
             ours, theirs = model(*batch), HuggingFaceModel(twin, words)(*batch)
         names = {"ours": f"{norm}-LN", "transformers": type(twin).__name__}

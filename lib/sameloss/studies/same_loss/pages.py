@@ -1,6 +1,6 @@
-"""The pages of this study: what each may set, and which models it compares."""
+"""The pages of this study: their parameters, and the models they compare."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,34 +12,14 @@ from sameloss.device import usable_workers
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
 from sameloss.store.store import Run
-from sameloss.studies.page import Page, Plan, Study
+from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
 from sameloss.studies.recorded import recorded
 from sameloss.studies.same_loss.claims import answers
-from sameloss.studies.same_loss.estimators import estimator_runs
+from sameloss.studies.same_loss.estimators import estimator_comparison, identity, reparametrisation
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment, Replicate
 from sameloss.studies.same_loss.languages import language_runs
 from sameloss.studies.same_loss.tables import PAGES
-
-RECORD = "workstation"
-"""The preset whose measurements `results/` has."""
-
-SIZES = {"algorithms": (), "treated_models": ()}
-BY_ALGORITHM: dict[str, Any] = {
-    "plateau_steps": (),
-    "peak_lrs": None,
-    "controls": False,
-    "treated_models": (),
-}
-COMPARED: dict[str, dict[str, Any]] = {
-    "02_existence": SIZES,
-    "04_flatness": SIZES,
-    "a4_algorithms": {k: v for k, v in BY_ALGORITHM.items() if k != "treated_models"},
-    "d_practice": BY_ALGORITHM,
-    "e_mask_rate": BY_ALGORITHM,
-    "a3_models": BY_ALGORITHM,
-}
-"""What pages leave out of the experiment."""
 
 ALGORITHMS = {
     "a4_algorithms": ("adversarial",),
@@ -47,7 +27,7 @@ ALGORITHMS = {
     "e_mask_rate": ("mask-rate",),
     "a3_models": ("post-ln",),
 }
-"""Which algorithms pages compare with AdamW."""
+"""The algorithms that pages compare with AdamW; only a4_algorithms has treatments."""
 
 
 @dataclass
@@ -56,65 +36,65 @@ class ExperimentPage(Page[Experiment]):
 
     def __post_init__(self) -> None:
         """Leave out what the page does not compare."""
-        e = replace(self.config, **COMPARED.get(self.name, {}))
+        e = self.config
         if self.name in ALGORITHMS:
             size = e.algorithm_model if e.size == "all" else e.size
-            treated = (size,) if e.treated_models and e.size != "all" else e.treated_models
-            chosen = tuple(how for how in e.algorithms if how[0] in ALGORITHMS[self.name])
-            e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated,
-                        descent_models=(size, *treated), seeds=e.seeds or e.algorithm_seeds)  # fmt: skip
+            treated = e.treated_models if self.name == "a4_algorithms" else ()
+            treated = (size,) if treated and e.size != "all" else treated
+            chosen = tuple(algorithm for algorithm in e.algorithms if algorithm[0] in ALGORITHMS[self.name])
+            e = replace(e, algorithm_model=size, algorithms=chosen, treated_models=treated, plateau_steps=(),
+                        peak_lrs=None, controls=False, descent_models=(size, *treated),
+                        seeds=e.seeds or e.algorithm_seeds)  # fmt: skip
+        elif self.name in PAGES:
+            e = replace(e, algorithms=(), treated_models=())
         self.config = e
         for replicate in e.replicates():
             if not replicate.models:
-                sizes = ", ".join(replicate.setup.models)
                 raise ParameterError(
                     f"{self.name} compares algorithms at one size, and {e.algorithm_model} is not on "
-                    f"{replicate.setup.name}; choose a size of {sizes}."
+                    f"{replicate.setup.name}; choose a size of {', '.join(replicate.setup.models)}."
                 )
 
     @property
     def replicate(self) -> Replicate:
-        """Return the first replicate."""
+        """The first replicate."""
         return next(self.config.replicates())
 
     def runs(self) -> list[Run]:
-        """Return what the page reads."""
-        if self.name in ("a1_datasets", "a2_conditionals"):
-            return language_runs(self.config) if self.name == "a1_datasets" else []
+        if self.name in PAGES:
+            return [run for replicate in self.config.replicates() for run in replicate.runs()]
+        if self.name == "a1_datasets":
+            return language_runs(self.config)
         if self.name == "b1_trace":
-            return estimator_runs(self.replicate)
+            return [identity(), estimator_comparison(self.replicate), reparametrisation(self.replicate)]
         if self.name == "b2_enlargement":
             return [self.replicate.main(self.replicate.models[0])]
-        if self.name not in COMPARED:
-            return []
-        return [run for replicate in self.config.replicates() for run in replicate.runs()]
+        return []
 
     @cached_property
     def table(self) -> pd.DataFrame:
-        """Return all measurements as one tidy table."""
+        """All measurements, see `experiment.COLUMNS`."""
         return self.config.table(self.store)
 
     @cached_property
     def answers(self) -> pd.DataFrame:
-        """Return what the runs of this page answer."""
+        """Answers to the page's questions from its own runs."""
         return answers(self.table, PAGES[self.name])
 
     @property
     def about(self) -> str:
-        """Return preset, languages and sizes."""
-        shown = {r.setup.name: ", ".join(r.models) for r in self.config.replicates()}
-        return f"preset {self.config.name}" + "".join(f", {name}: {models}" for name, models in shown.items())
+        models = {r.setup.name: ", ".join(r.models) for r in self.config.replicates()}
+        return ", ".join([f"preset {self.config.name}", *(f"{name}: {models[name]}" for name in models)])
 
 
 class RecordPage(ExperimentPage):
-    """The record of Part I: everything that is compared, replicate by replicate."""
+    """The record of Part I: all comparisons, in parts of one replicate."""
 
     def finished(self) -> list[Replicate]:
-        """Return the replicates of which every measurement is there."""
+        """Return the replicates whose measurements are all in the store."""
         return [r for r in self.config.replicates() if all(map(self.store.has, r.runs()))]
 
     def parts(self) -> dict[str, list[Run]]:
-        """Return the runs of each replicate."""
         return {f"{r.setup.name}, draw {r.seed}": r.runs() for r in self.config.replicates()}
 
     def runs(self) -> list[Run]:
@@ -123,48 +103,43 @@ class RecordPage(ExperimentPage):
 
     @property
     def seeds(self) -> int:
-        """Return the number of finished replicates."""
+        """Number of finished replicates."""
         return len(self.finished())
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the one table from which every answer follows."""
         tables = [replicate.table(self.store) for replicate in self.finished()]
         return {"measurements": pd.concat(tables, ignore_index=True)}
 
 
 def recorded_measurements() -> pd.DataFrame:
-    """Return the measurements of the record, see `experiment.COLUMNS`."""
-    return recorded("measurements", RECORD).fillna({"task": "", "reading": ""})
+    """Return the measurements in `results/`, see `experiment.COLUMNS`."""
+    return recorded("measurements", "workstation").fillna({"task": "", "reading": ""})
 
 
 def recorded_answers() -> pd.DataFrame:
-    """Return what the record answers."""
+    """Return the answers that follow from `recorded_measurements`."""
     return answers(recorded_measurements())
 
 
-# What a page may set.
+# Parameters of pages.
+
+
+def _sizes(presets: Iterable[Experiment]) -> list[str]:
+    names = (name for preset in presets for setup in preset.setups for name in setup.models)
+    return list(dict.fromkeys(names))
 
 
 def preset_of(values: Mapping[str, Any]) -> str:
-    """Return the preset that a size brings along."""
+    """Return the preset that a size implies."""
     size = values.get("size") or "all"
-    if size == "all":
-        return "laptop"
-    holders = [name for name, preset in PRESETS.items() if any(size in s.models for s in preset.setups)]
-    if not holders:
-        raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(_sizes())}.")
-    order = ("laptop", "workstation", "paper", "gpu", "smoke")
-    return min(holders, key=order.index)
-
-
-def _sizes() -> dict[str, None]:
-    return dict.fromkeys(
-        name for preset in PRESETS.values() for setup in preset.setups for name in setup.models
-    )
+    for preset in ("laptop", "workstation", "paper", "gpu", "smoke"):
+        if size == "all" or size in _sizes([PRESETS[preset]]):
+            return preset
+    raise ParameterError(f"Unknown size {size!r}; choose one of all, {', '.join(_sizes(PRESETS.values()))}.")
 
 
 def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
-    """Put in a reader's languages, and refuse a language and a size that the preset does not have."""
+    """Put in a reader's languages, and refuse a language or size that the preset does not have."""
     if values.get("processes") and values.get("workers") is None:
         config = replace(config, workers=max(1, usable_workers() // values["processes"]))
     config = _with_languages(config, values)
@@ -173,47 +148,46 @@ def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
         raise ParameterError(
             f"Language {config.language} is not in preset {config.name}; choose all or {', '.join(names)}."
         )
-    shown = [name for replicate in config.replicates() for name in replicate.models]
-    if not shown:
+    if not any(replicate.models for replicate in config.replicates()):
         has = [setup.name for setup in config.setups if config.size in setup.models]
-        where = f"it goes with language {has[0]}" if has else f"choose one of all, {', '.join(_sizes())}"
+        sizes = ", ".join(_sizes(PRESETS.values()))
+        where = f"it goes with language {has[0]}" if has else f"choose one of all, {sizes}"
         raise ParameterError(
             f"Size {config.size} is not on {config.language} at preset {config.name}; {where}."
         )
     return config
 
 
-REAL_OPT = "stand-in"
-"""The value of `opt` that asks for the small teacher made here."""
+STAND_IN = "stand-in"
+"""The value of `opt` that chooses the small teacher instead of a real OPT."""
 
 LONGEST_GRAMMAR = 10_000_000  # bytes
 
 
 def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment:
-    """Put a reader's grammar and a real OPT in the place of the preset's."""
-    grammar, opt = values.get("grammar"), values.get("opt", REAL_OPT)
+    """Replace the preset's grammar by a reader's, and its stand-in by a real OPT."""
+    grammar, opt = values.get("grammar"), values.get("opt", STAND_IN)
     for name, other in {"length_limit": "grammar", "opt_corpus": "opt", "glue": "opt"}.items():
-        if values.get(name) is not None and values.get(other) in (None, REAL_OPT):
+        if values.get(name) is not None and values.get(other) in (None, STAND_IN):
             raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
-    if opt != REAL_OPT:
-        from sameloss.languages.autoregressive import HubTeacherSpec  # transformers takes seconds
+    if opt != STAND_IN:
+        from sameloss.languages.pretrained import HubTeacherSpec  # transformers takes seconds
 
-        config = _replaced(
-            config, "opt", HubTeacherSpec.of(opt, values.get("opt_corpus")), ()
-        )  # it is tested on GLUE
+        teacher = HubTeacherSpec.of(opt, values.get("opt_corpus"))
+        config = _replaced(config, "opt", teacher, ())  # its task is GLUE
     if grammar and config.language not in ("grammar", "all"):
         raise ParameterError(
-            f"grammar stands in the place of the preset's, and language = {config.language} shows another; "
-            "leave one of them out."
+            f"grammar replaces the preset's grammar, which language = {config.language} does not show; leave "
+            "one of them out."
         )
     if grammar:
-        own = _own_grammar(grammar, values.get("length_limit"))
-        config = _replaced(config, "grammar", own, own.build().tasks)
+        spec = _grammar(grammar, values.get("length_limit"))
+        config = _replaced(config, "grammar", spec, spec.build().tasks)
     return config
 
 
 def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tuple[str, ...]) -> Experiment:
-    """Put another language in the place of one of the preset's; it is drawn once, and trained on samples."""
+    """Replace one of the preset's languages; models are then trained on sampled labels."""
     setups = (
         s._replace(language=language, tasks=tasks, exact=False) if s.name == name else s
         for s in config.setups
@@ -221,13 +195,14 @@ def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tupl
     return replace(config, setups=tuple(setups))
 
 
-def _own_grammar(path: str, length_limit: int | None) -> LanguageSpec:
+def _grammar(path: str, length_limit: int | None) -> LanguageSpec:
+    """Read a reader's grammar, and build it once to check it."""
     from sameloss.languages.grammars.formats import GrammarText
 
     file = Path(path)
     if file.exists() and not (file.is_file() and 0 < file.stat().st_size <= LONGEST_GRAMMAR):
-        raise ParameterError(  # in /proc there are files of 0 bytes whose end never comes
-            f"{path} is no file of a grammar, which is text of 1 to {LONGEST_GRAMMAR:,} bytes."
+        raise ParameterError(  # files of 0 bytes in /proc never end
+            f"{path} is not a grammar file; give a text file of 1 to {LONGEST_GRAMMAR:,} bytes."
         )
     try:
         text = file.read_text("utf-8-sig")
@@ -246,12 +221,10 @@ PARAMETERS = {
         OF_EVERY_PAGE["preset"], text=f"auto, {', '.join(PRESETS)}", choices=("auto", *PRESETS)
     ),
     "grammar": Parameter("file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`", str | None),
-    "length_limit": Parameter(
-        "longest sentence (tokens) of it; a recursive grammar needs it",
-        int | None,
-        most=128,  # a chart of more takes minutes
+    "length_limit": Parameter(  # charts of more than 128 tokens take minutes
+        "longest sentence (tokens) of it; a recursive grammar needs it", int | None, most=128
     ),
-    "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=REAL_OPT),
+    "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=STAND_IN),
     "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
 }
 
@@ -260,18 +233,18 @@ _TRAINED = "micro_batch max_hours workers processes device artifacts"
 _MODELS = f"preset language size seeds steps labels probe_seeds trace_sentences {_GRAMMAR} {_TRAINED}"
 _ALGORITHMS = f"preset language size seeds steps probe_seeds {_TRAINED}"
 
-PLANS: dict[str, Plan[Experiment]] = {
-    "01_introduction": Plan(ExperimentPage, f"preset {_HERE}"),
-    "02_existence": Plan(ExperimentPage, _MODELS),
-    "04_flatness": Plan(ExperimentPage, _MODELS),
-    "a1_datasets": Plan(ExperimentPage, f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
-    "a2_conditionals": Plan(ExperimentPage, f"preset sentences {_GRAMMAR} {_HERE}", {"sentences": 2000}),
-    "a3_models": Plan(ExperimentPage, f"preset size seeds steps {_TRAINED}"),
-    "a4_algorithms": Plan(ExperimentPage, _ALGORITHMS),
-    "b1_trace": Plan(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
-    "b2_enlargement": Plan(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
-    "d_practice": Plan(ExperimentPage, _ALGORITHMS),
-    "e_mask_rate": Plan(ExperimentPage, _ALGORITHMS),
+SPECS: dict[str, PageSpec[Experiment]] = {
+    "01_introduction": PageSpec(ExperimentPage, f"preset {_HERE}"),
+    "02_existence": PageSpec(ExperimentPage, _MODELS),
+    "04_flatness": PageSpec(ExperimentPage, _MODELS),
+    "a1_datasets": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
+    "a2_conditionals": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_HERE}", {"sentences": 2000}),
+    "a3_models": PageSpec(ExperimentPage, f"preset size seeds steps {_TRAINED}"),
+    "a4_algorithms": PageSpec(ExperimentPage, _ALGORITHMS),
+    "b1_trace": PageSpec(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
+    "b2_enlargement": PageSpec(ExperimentPage, f"preset size steps {_GRAMMAR} {_TRAINED}"),
+    "d_practice": PageSpec(ExperimentPage, _ALGORITHMS),
+    "e_mask_rate": PageSpec(ExperimentPage, _ALGORITHMS),
 }
 
-STUDY = Study(PRESETS, PLANS, preset_of, PARAMETERS, finished)
+STUDY = Study(PRESETS, SPECS, preset_of, PARAMETERS, finished)

@@ -1,4 +1,4 @@
-"""Tables and sentences of the comparisons."""
+"""Tables and sentences about the comparisons."""
 
 import re
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT sta
 
 
 def model_name(name: str) -> str:
-    """Return what readers see of a model's name: its width.
+    """Return a model's name as readers see it: its width.
 
     >>> model_name("d24"), model_name("lstm16"), model_name("235M")
     ('d = 24', 'LSTM, d = 16', '235M')
@@ -53,32 +53,38 @@ def model_name(name: str) -> str:
 
 
 def row_name(row: Any) -> str:
-    """Return what readers see of a row of answers: the comparison, and the model where it is of one.
+    """Return the name of a row of answers: the comparison, and the model if it is of one.
 
     >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
     'over d = 24: d = 96'
     """
-    if row.row.startswith("one "):  # of several, told by its name
+    if row.row.startswith("one "):  # of several rows, which differ by the model
         return model_name(row.model)
-    words = row.row.replace("main", "main comparison", 1).split(" ")
-    name = " ".join(model_name(word) if re.fullmatch(r"(d|lstm)\d+", word) else word for word in words)
+    words = row.row.replace("main", "main comparison", 1)
+    name = re.sub(r"\b(d|lstm)\d+\b", lambda model: model_name(model[0]), words)
     return f"{name}: {model_name(row.model)}" if isinstance(row.model, str) else name
 
 
 def checkpoints(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
-    """Return one row a model and checkpoint of a replicate: KL, traces and the tasks' mean accuracy."""
+    """Return one row per checkpoint of a replicate: KL, traces and the tasks' mean accuracy."""
     chosen = table[(table.quantity != "accuracy") | (table.reading == reading)]
     keys = ["language", "replicate", "model", "parameters", "stage", "lr", "steps"]
     return chosen.groupby([*keys, "quantity"]).value.mean().unstack("quantity").reset_index()
 
 
 def main_lr(table: pd.DataFrame) -> float:
-    """Return the peak rate of the main comparison of one language."""
+    """Return the peak rate of the main comparison on one language."""
     return float(table[table.stage == "untrained"].lr.iloc[0])
 
 
+def main_descents(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
+    """Return the `checkpoints` of complete descents at the main rate on one language."""
+    rows = checkpoints(table, reading)
+    return rows[(rows.stage == "descent") & (rows.lr == main_lr(table))]
+
+
 def effect_in_words(row: pd.Series) -> str:
-    """Return an effect with its interval in its unit, and its verdict.
+    """Return an effect with its interval in its unit.
 
     >>> row = pd.Series({"mean": 3.1, "low": 2.0, "high": 4.2, "unit": "points", "replicates": 8})
     >>> effect_in_words(row)
@@ -86,50 +92,53 @@ def effect_in_words(row: pd.Series) -> str:
     """
     if row.unit == R_SQUARED:
         return f"{row['mean']:.2f}"
-    forms = {POINTS: "{:+.1f}", RATIO: "{:.2f}", LOG_ODDS: "{:+.2f}"}
-    form, unit = forms.get(row.unit, "{:.2f}"), {RATIO: "times", POINTS: "points"}.get(row.unit, row.unit)
-    plain = form.replace("+", "")
     if np.isnan(row["mean"]):
         return "not computed"
-    ends = f"{plain.format(row.low)} to {plain.format(row.high)}; " if np.isfinite(row.low) else ""
-    draws = "draw" if row.replicates == 1 else "draws"
-    return f"{form.format(row['mean'])} {unit} ({ends}{int(row.replicates)} {draws})"
+    digits, sign = (1 if row.unit == POINTS else 2), ("+" if row.unit in (POINTS, LOG_ODDS) else "")
+    ends = f"{row.low:.{digits}f} to {row.high:.{digits}f}; " if np.isfinite(row.low) else ""
+    unit, draws = "times" if row.unit == RATIO else row.unit, "draw" if row.replicates == 1 else "draws"
+    return f"{row['mean']:{sign}.{digits}f} {unit} ({ends}{int(row.replicates)} {draws})"
 
 
 def published_in_words(row: pd.Series) -> str:
-    """Return a published effect in its unit."""
+    """Return a published effect in its unit, or a dash."""
     if pd.isna(row.published):
         return "–"
     return f"{row.published:.2f}" if row.unit == RATIO else f"{row.published:+.1f}"
 
 
-def second_words(row: pd.Series) -> str:
-    """Return what stands behind a direction: the size or the reason, and what concludes otherwise."""
+def remark(row: pd.Series) -> str:
+    """Return what follows a direction: the size or the reason, and which other conditions disagree."""
     words = [word for word in (row["size"], row.reason) if isinstance(word, str)]
     return "; but ".join([*words[:1], *([row.note] if isinstance(row.note, str) else [])])
 
 
+def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
+    """Rows of answers, with their columns as readers see them."""
+    rows = [row for _, row in answers.iterrows()]
+    writers = {
+        "comparison": row_name,
+        "effect": effect_in_words,
+        "published": published_in_words,
+        "size": remark,
+    }
+    columns = {name: [write(row) for row in rows] for name, write in writers.items()}
+    words = answers.assign(language=answers.language.map(LANGUAGES), **columns)
+    verdicts = zip(words.direction, words["size"], strict=True)
+    return words.assign(verdict=[": ".join(filter(None, verdict)) for verdict in verdicts])
+
+
 def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
     """Return the main answer to each question on each language in words, with the page that has it."""
-    page_of = {question: page for page, own in PAGES.items() for question in own}
-    chosen = answers[(answers.row == "main") & answers.question.isin(list(questions))]
-    rows = [row for _, row in chosen.iterrows()]
-    return pd.DataFrame(
-        {
-            "question": chosen.question.map(QUESTIONS),
-            "page": chosen.question.map(page_of),
-            "language": chosen.language.map(LANGUAGES),
-            "effect": list(map(effect_in_words, rows)),
-            "published": list(map(published_in_words, rows)),
-            "direction": chosen.direction,
-            "size": list(map(second_words, rows)),
-        }
-    )
+    page_of = {question: page for page, asked in PAGES.items() for question in asked}
+    words = _in_words(answers[(answers.row == "main") & answers.question.isin(list(questions))])
+    words = words.assign(page=words.question.map(page_of), question=words.question.map(QUESTIONS))
+    return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
 
 
 def answer_in_words(answers: pd.DataFrame, question: str) -> str:
     """Return the main answer to a question on each language, as Markdown."""
-    said = [
+    sentences = [
         f"{row.language}, {row.effect}"
         + (f", the paper {row.published}" if row.published != "–" else "")
         + f": *{row.direction}*"
@@ -137,19 +146,17 @@ def answer_in_words(answers: pd.DataFrame, question: str) -> str:
         for row in findings(answers, [question]).itertuples()
     ]
     missing = "nothing yet, for no model of the record was trained for it"
-    return f"**Found**: {'; '.join(said) or missing}."
+    return f"**Found**: {'; '.join(sentences) or missing}."
 
 
 def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
-    """Return the main answers to some questions as readers see them, one line a question and language."""
-    table = findings(answers, questions)
-    verdict = [": ".join(filter(None, words)) for words in zip(table.direction, table["size"], strict=True)]
-    shown = table[["question", "language", "effect", "published"]].rename(columns={"published": "paper"})
-    return shown.assign(verdict=verdict)
+    """Return the main answers to some questions, one row per question and language."""
+    table = findings(answers, questions).rename(columns={"published": "paper"})
+    return table[["question", "language", "effect", "paper", "verdict"]]
 
 
 def chance_in_words(answers: pd.DataFrame) -> str:
-    """Return how many judged intervals lie wholly to one side of no effect, and how many would by chance."""
+    """Return how many judged intervals exclude no effect, and how many would by chance."""
     judged = answers[(answers.direction != "not judged") & answers.low.notna()]
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     beyond = int(((judged.low > none) | (judged.high < none)).sum())
@@ -161,19 +168,10 @@ def chance_in_words(answers: pd.DataFrame) -> str:
 
 
 def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
-    """Return every effect of a question, as far as there are models for it."""
-    chosen = answers[(answers.question == question) & answers["mean"].notna()]
-    rows = [row for _, row in chosen.iterrows()]
-    table = pd.DataFrame(
-        {
-            "language": chosen.language.map(LANGUAGES),
-            "comparison": list(map(row_name, rows)),
-            "effect": list(map(effect_in_words, rows)),
-            "KL": chosen.kl,
-            "steps": chosen.steps.fillna(""),
-            "verdict": [": ".join(filter(None, (row.direction, second_words(row)))) for row in rows],
-        }
-    )
+    """Return every computed effect of a question."""
+    table = _in_words(answers[(answers.question == question) & answers["mean"].notna()])
+    table = table.assign(steps=table.steps.fillna("")).rename(columns={"kl": "KL"})
+    table = table[["language", "comparison", "effect", "KL", "steps", "verdict"]]
     empty = [name for name in ("KL", "steps") if table[name].isin(["", np.nan]).all()]
     return table.drop(columns=empty + (["language"] if table.language.nunique() == 1 else []))
 
@@ -181,91 +179,79 @@ def control_table(answers: pd.DataFrame, question: str) -> pd.DataFrame:
 def model_table(table: pd.DataFrame) -> pd.DataFrame:
     """Return the models after their longest descent at the main rate, means over replicates.
 
-    Accuracies are the tasks' mean, read as the features
-    are, and with as many for all models.
+    Accuracies are the tasks' mean, on the models' own features and on as many for all models.
     """
-    as_is, expanded = checkpoints(table, "features"), checkpoints(table)
-    rows = []
-    for language, own in table.groupby("language", sort=False):
-        bag = own[own.quantity == "bag-of-words kl"].value.mean()
-        longest = own[own.stage == "descent"].steps.max()
-        for model, part in (
-            expanded[expanded.language == language].sort_values("parameters").groupby("model", sort=False)
-        ):
-            end = part[(part.stage == "descent") & (part.lr == main_lr(own)) & (part.steps == longest)]
-            if end.empty:
-                continue
-            same = as_is.loc[end.index]
-            rows.append(
-                {
-                    "language": LANGUAGES[str(language)],
-                    "model": model_name(str(model)),
-                    "parameters": int(end.parameters.iloc[0]),
-                    "KL": end.kl.mean(),
-                    "KL over bag of words (%)": 100 * end.kl.mean() / bag,
-                    "trace": end.trace.mean(),
-                    "accuracy as is": same.accuracy.mean(),
-                    "with as many features": end.accuracy.mean(),
-                }
-            )
-    return pd.DataFrame(rows)
+    parts = []
+    for language, part in table.groupby("language", sort=False):
+        descents = main_descents(part).assign(as_is=main_descents(part, "features").accuracy)
+        ends = descents[descents.steps == descents.steps.max()]
+        means = (
+            ends.groupby(["parameters", "model"])[["kl", "trace", "as_is", "accuracy"]].mean().reset_index()
+        )
+        bag = part[part.quantity == "bag-of-words kl"].value.mean()
+        columns = {
+            "language": LANGUAGES[str(language)],
+            "model": means.model.map(model_name),
+            "parameters": means.parameters,
+            "KL": means.kl,
+            "KL over bag of words (%)": 100 * means.kl / bag,
+            "trace": means.trace,
+            "accuracy as is": means.as_is,
+            "with as many features": means.accuracy,
+        }
+        parts.append(pd.DataFrame(columns))
+    return pd.concat(parts, ignore_index=True)
 
 
 def descents_by_task(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the complete trainings at the main rate on one language, with the accuracy of each task.
+    """Return the complete descents at the main rate on one language, with the accuracy on each task.
 
     Returns:
         size, seed, step, kl_mean (nats a masked token), trace, and the tasks' accuracies (%).
 
     """
-    own = table[(table.stage == "descent") & (table.lr == main_lr(table))]
-    own = own[(own.quantity != "accuracy") | (own.reading == EXPANDED)]
-    name = own.task.where(own.quantity == "accuracy", own.quantity)
+    rows = table[(table.stage == "descent") & (table.lr == main_lr(table))]
+    rows = rows[(rows.quantity != "accuracy") | (rows.reading == EXPANDED)]
+    name = rows.task.where(rows.quantity == "accuracy", rows.quantity)
     keys = ["model", "replicate", "steps", "parameters"]
-    wide = own.assign(name=name).pivot_table(index=keys, columns="name", values="value").reset_index()
+    wide = rows.assign(name=name).pivot_table(index=keys, columns="name", values="value").reset_index()
     wide = wide.sort_values(["parameters", "replicate", "steps"]).assign(size=wide.model.map(model_name))
     return wide.rename(columns={"replicate": "seed", "steps": "step", "kl": "kl_mean"})
 
 
 def algorithm_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return the models of one architecture that each algorithm ended with, means over replicates."""
-    return (
-        _by_algorithm(table)
-        .groupby(["language", "algorithm"], sort=False)[["kl", "trace", "accuracy"]]
-        .mean()
-        .reset_index()
-        .replace({"language": LANGUAGES})
-        .rename(columns={"kl": "KL"})
-    )
+    """Return KL, trace and accuracy at the end of each algorithm's training, means over replicates."""
+    means = _ends_by_algorithm(table).groupby(["language", "algorithm"], sort=False)[
+        ["kl", "trace", "accuracy"]
+    ]
+    return means.mean().reset_index().replace({"language": LANGUAGES}).rename(columns={"kl": "KL"})
 
 
-def _by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for the end of each algorithm in each replicate; a measure of flatness is a column."""
-    wide = checkpoints(table)
-    (model,) = wide[wide.stage.str.startswith("descent: ")].model.unique()
-    lr = wide.language.map({name: main_lr(own) for name, own in table.groupby("language")})
-    ends = wide[(wide.model == model) & (wide.lr == lr) & wide.stage.str.startswith("descent")]
+def _ends_by_algorithm(table: pd.DataFrame) -> pd.DataFrame:
+    """The last `checkpoints` of the model that several algorithms train, with a column `algorithm`."""
+    rows = checkpoints(table)
+    (model,) = rows[rows.stage.str.startswith("descent: ")].model.unique()
+    lr = rows.language.map({name: main_lr(part) for name, part in table.groupby("language")})
+    ends = rows[(rows.model == model) & (rows.lr == lr) & rows.stage.str.startswith("descent")]
     ends = ends[ends.steps == ends.steps.max()]
-    name = ends.stage.str.removeprefix("descent: ").replace("descent", "adamw")
-    return ends.assign(algorithm=name)
+    return ends.assign(algorithm=ends.stage.str.removeprefix("descent: ").replace("descent", "adamw"))
 
 
 def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
-    """Return how accuracy goes with candidate predictors over what all algorithms ended with.
+    """Return how well candidate predictors rank the accuracies of the models of all algorithms.
 
     Returns:
-        One row a language and predictor: the rank correlation within a replicate, its mean over replicates
-        with the 95 % interval. Positive: *less* of the predictor goes with *more* accuracy.
+        One row per language and predictor: minus the rank correlation within a replicate, its mean over
+        replicates with the 95 % interval. Positive: *less* of the predictor goes with *more* accuracy.
 
     """
-    ends, rows = _by_algorithm(table), []
+    ends, rows = _ends_by_algorithm(table), []
     measures = [name for name in ends if name in ("kl", *MEASURES.values()) and ends[name].notna().any()]
-    for language, own in ends.groupby("language", sort=False):
+    for language, part in ends.groupby("language", sort=False):
         for name in measures:
-            each = own.groupby("replicate")[[name, "accuracy"]].apply(
-                lambda part: -part.corr("spearman").iloc[0, 1]
-            )
-            found = paired(each.dropna().to_numpy())
-            rows.append({"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL"),
-                         "correlation": found.mean, "low": found.low, "high": found.high})  # fmt: skip
+            replicates = part.groupby("replicate")[[name, "accuracy"]]
+            correlations = -replicates.apply(lambda pair: pair.corr("spearman").iloc[0, 1])
+            mean, low, high, *_ = paired(correlations.dropna().to_numpy())
+            row = {"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL")}
+            rows.append({**row, "correlation": mean, "low": low, "high": high})
     return pd.DataFrame(rows)

@@ -1,9 +1,9 @@
-"""What is trained at each preset, and the stored runs: twins, all swaps, ridge regression."""
+"""Presets, and stored runs: trainings of twins, and all swaps of logistic and ridge regression."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
-from typing import ClassVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,52 +13,50 @@ from torch import Tensor
 
 from sameloss.images import Images, ImageSource
 from sameloss.runs.checkpoints import Resumable
-from sameloss.runs.stage import TABLE, Tabled
+from sameloss.runs.stage import TABLE, stage
 from sameloss.seeds import generator_for
 from sameloss.store.store import SCRATCH, Report, Run, Store, write_atomically
 from sameloss.studies.parameters import MOST_SEEDS, Config, choose, param
 from sameloss.studies.stability import theory, training
 from sameloss.training.loop import TrainingStep
 
-# The stored step of this study that trains twins.
+# The stored run that trains twins.
 
 
 @dataclass(frozen=True)
 class TwinTraining(Run):
-    """Pairs of models, each trained on samples that differ in one example: all of one size as one stack."""
+    """Pairs of models trained on samples that differ in one example; all pairs of one size as one stack."""
 
     source: ImageSource
     network: training.Network
     descent: training.Descent
     size: int  # m
-    pairs: int  # of a seed
+    pairs: int  # per seed
     seeds: tuple[int, ...]
-    stops: tuple[int, ...]  # steps after which all is measured
-    paths: int = 0  # pairs of a seed between which the path is measured
+    stops: tuple[int, ...]  # steps after which all pairs are compared
+    paths: int = 0  # pairs per seed whose linear path is measured
     resume_every: int = 1000
 
-    schema: ClassVar[int] = 1
-
     def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Draw, train, and compare at every stop; go on from the last saved state, if there is one."""
+        """Train and compare at every stop; resumes from the last saved state, if there is one."""
         images = self.source.load()
-        drawn = images.pool, images.tested, self.size, self.pairs
-        twins = [theory.drawn_twins(*drawn, generator_for("twins", seed, self.size)) for seed in self.seeds]
-        rows = torch.cat([own.rows(images.pool) for own in twins])
+        counts = images.pool, images.tested, self.size, self.pairs
+        twins = [theory.drawn_twins(*counts, generator_for("twins", seed, self.size)) for seed in self.seeds]
+        rows = torch.cat([pairs.rows(images.pool) for pairs in twins])
         stack = training.Stack(self.network, images, rows, self.seeds)
-        by = torch.cat([own.by for own in twins]).to(stack.rows.device)
+        by = torch.cat([pairs.by for pairs in twins]).to(stack.rows.device)
         resumable = Resumable(folder / SCRATCH, {"stack": stack}, self.resume_every)
-        start = resumable.load(lambda done: (_kept(folder, stop) for stop in self.stops if stop <= done))
+        start = resumable.load(lambda done: (_stop(folder, stop) for stop in self.stops if stop <= done))
         batches = self.size, self.descent.batch, self.descent.steps
         rngs = (generator_for("order", seed, self.size) for seed in self.seeds)
         order = torch.stack([theory.visiting_order(*batches, rng) for rng in rngs])
         for step in stack.train(order, self.descent, start):
-            if step in self.stops:  # before the state is saved from which it would not be made again
+            if step in self.stops:  # written before the state, which would not compute it again
                 table = self._compared(stack, by, step)
-                write_atomically(_kept(folder, step), _csv(table))
+                write_atomically(_stop(folder, step), _csv(table))
                 report(step / self.descent.steps, f"error {table.error.mean():.4f}")
             resumable.record(TrainingStep(step, 0.0, self.descent.lr_at(step - 1)))
-        tables = [pd.read_csv(_kept(folder, stop)) for stop in self.stops]
+        tables = [pd.read_csv(_stop(folder, stop)) for stop in self.stops]
         (folder / TABLE).write_bytes(_csv(pd.concat(tables)))
         (folder / "paths.csv").write_bytes(_csv(self._along(stack)))
 
@@ -71,35 +69,34 @@ class TwinTraining(Run):
         return self._by_pair(table).assign(step=step)
 
     def _by_pair(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Name seeds in a table whose pairs are counted over all of them."""
+        """Split the numbers of pairs in a table into seed and pair."""
         return table.assign(seed=np.array(self.seeds)[table.pair // self.pairs], pair=table.pair % self.pairs)
 
     def _along(self, stack: training.Stack) -> pd.DataFrame:
-        """Return the accuracies on the paths of the first pairs of every seed."""
+        """Accuracies along the paths of the first pairs of every seed."""
         if not self.paths:
             return pd.DataFrame(columns=["pair", "alpha", "test", "trained", "seed"])
         pairs = torch.arange(len(stack.rows) // 2, device=stack.rows.device)
         pairs = pairs[pairs % self.pairs < self.paths]
-        seen = {"test": stack.tested[2 * pairs], "trained": stack.rows[2 * pairs]}
-        along = training.accuracies_along
-        accuracies = {name: along(stack, pairs, rows).ravel() for name, rows in seen.items()}
         index = pd.MultiIndex.from_product([training.GRID, pairs.tolist()], names=["alpha", "pair"])
-        return self._by_pair(pd.DataFrame(accuracies, index).reset_index())
+        table = pd.DataFrame(index=index)
+        for name, rows in (("test", stack.tested), ("trained", stack.rows)):
+            table[name] = training.accuracies_along(stack, pairs, rows[2 * pairs]).ravel()
+        return self._by_pair(table.reset_index())
 
     def load(self, folder: Path) -> dict[str, pd.DataFrame]:
-        """Return `table`, a row a seed, pair and stop (see `twin_table`), and `paths` by seed, pair and α."""
+        """Read `table`, by seed, pair and stop (see `twin_table`), and `paths`, by seed, pair and α."""
         return {name: pd.read_csv(folder / f"{name}.csv") for name in ("table", "paths")}
 
     @property
     def effort(self) -> float:
-        """Return a rough number of seconds."""
         models = 2 * self.pairs * len(self.seeds)
         of_a_step = training.products(self.network, self.source.shape) * self.descent.batch * models
         return self.descent.steps * (5e-4 + 3e-10 * of_a_step)
 
 
-def _kept(folder: Path, stop: int) -> Path:
-    """Return where the table of a stop is kept until all are there."""
+def _stop(folder: Path, stop: int) -> Path:
+    """File of the table of a stop, until all are there."""
     (folder / SCRATCH).mkdir(exist_ok=True)
     return folder / SCRATCH / f"stop-{stop:07}.csv"
 
@@ -108,109 +105,98 @@ def _csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, float_format="%.6g").encode()
 
 
-# The stored steps that need no sample of swaps: every swap of a small sample, trained or in closed form.
+# Stored runs of all swaps of a small sample: logistic regression trained, ridge regression in closed form.
 
 REPEATS = 2000
-"""Draws of some swaps out of all."""
+"""Random draws of some of all swaps."""
 
 
-@dataclass(frozen=True)
-class AllSwaps(Tabled):
-    """Logistic regression on a sample and on every swap of it: the supremum, and what random swaps see of it.
+def swap_problem(
+    images: Images, descent: training.Descent, size: int, candidates: int, seed: int
+) -> tuple[Int[Tensor, "model position"], Int[Tensor, "step batch"]]:
+    """Rows of a sample and of every swap of it, and the order in which all of them are visited."""
+    rng = generator_for("all swaps", seed, size)
+    sample = torch.randperm(images.pool, generator=rng)[:size]
+    replacing = images.pool + torch.randperm(images.tested, generator=rng)[:candidates]
+    rng = generator_for("order of all swaps", seed, size)
+    order = theory.visiting_order(size, descent.batch, descent.steps, rng)
+    return theory.all_swaps(sample, replacing), order
 
-    Its table has a row a loss and a number of swaps drawn: the `exact` largest change over all swaps and test
-    images, `median`, `low` and `high` (2.5 and 97.5 %) of the largest over so many random swaps; and, in all
-    rows the same, the largest `distance` of parameters, its `bound`, and the `slope` of the loss in them.
+
+def _swap_seconds(run: Any) -> float:
+    return 3e-7 * run.size * run.candidates * run.descent.batch * run.descent.steps
+
+
+@stage("AllSwaps", seconds=_swap_seconds)
+def logistic_swaps(
+    source: ImageSource,
+    descent: training.Descent,
+    size: int,
+    candidates: int,  # test images that replace
+    drawn: tuple[int, ...],  # numbers of random swaps
+    seed: int,
+    report: Report,
+) -> pd.DataFrame:
+    """Logistic regression on a sample and on every swap of it: the supremum, and random swaps beside it.
+
+    Returns:
+        One row per loss and number of random swaps `drawn`: `exact`, the largest change over all swaps and
+        test images, and `median`, `low` and `high` (2.5 and 97.5 %) of the largest over that many random
+        swaps; also the largest `distance` of parameters, its `bound`, and the `slope` of the loss in them.
+
     """
-
-    source: ImageSource
-    descent: training.Descent
-    size: int
-    candidates: int  # test images that replace
-    drawn: tuple[int, ...]  # numbers of random swaps
-    seed: int
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Train on all swaps as one stack, the sample itself first."""
-        images = self.source.load()
-        stack = training.Stack(training.LogisticRegression(), images, self.rows(images), (0,))
-        for step in stack.train(self.order(), self.descent):
-            report(step / self.descent.steps, f"{len(stack.rows)} swaps")
-        slope = float((stack.x.flatten(1).double().square().sum(1) + 1).sqrt().max())
-        descent, vectors = self.descent, stack.vectors()
-        table = pd.DataFrame(self._seen(stack)).assign(
-            distance=float((vectors[1:] - vectors[0]).norm(dim=1).max()),
-            bound=theory.parameter_bound(slope, descent.lr, descent.steps, self.size, descent.batch),
-            slope=slope,
-        )
-        table.to_csv(folder / TABLE, index=False)
-
-    def rows(self, images: Images) -> Int[Tensor, "model position"]:
-        """Return the sample, and then each swap of it."""
-        rng = generator_for("all swaps", self.seed, self.size)
-        sample = torch.randperm(images.pool, generator=rng)[: self.size]
-        candidates = torch.randperm(images.tested, generator=rng)[: self.candidates]
-        return torch.cat([sample[None], theory.all_swaps(sample, candidates).rows(images.pool)[1::2]])
-
-    def order(self) -> Int[Tensor, "1 step batch"]:
-        """Return the order of visits, the same for all."""
-        rng = generator_for("order of all swaps", self.seed, self.size)
-        return theory.visiting_order(self.size, self.descent.batch, self.descent.steps, rng)[None]
-
-    def _seen(self, stack: training.Stack) -> Iterator[dict]:
-        predicted, labels = stack.log_probabilities(stack.tested), stack.y[stack.tested]
-        for name, loss in theory.LOSS.items():
-            losses = loss(predicted, labels)
-            changes = (losses[1:] - losses[:1]).abs().amax(1).cpu().numpy()
-            for count in self.drawn:
-                rng = np.random.default_rng(self.seed)
-                largest = [rng.choice(changes, count, replace=False).max() for _ in range(REPEATS)]
-                low, median, high = np.quantile(largest, [0.025, 0.5, 0.975])
-                quantiles = {"median": median, "low": low, "high": high}
-                yield {"loss": name, "drawn": count, "exact": changes.max(), **quantiles}
-
-    @property
-    def effort(self) -> float:
-        """Return a rough number of seconds."""
-        return 3e-7 * self.size * self.candidates * self.descent.batch * self.descent.steps
+    images = source.load()
+    rows, order = swap_problem(images, descent, size, candidates, seed)
+    stack = training.Stack(training.LogisticRegression(), images, rows, (0,))
+    for step in stack.train(order[None], descent):
+        report(step / descent.steps, f"{len(rows)} swaps")
+    predicted, labels, table = stack.log_probabilities(stack.tested), stack.y[stack.tested], []
+    for name, loss in theory.LOSS.items():
+        losses = loss(predicted, labels)
+        changes = (losses[1:] - losses[:1]).abs().amax(1).cpu().numpy()
+        for count in drawn:
+            rng = np.random.default_rng(seed)
+            largest = [rng.choice(changes, count, replace=False).max() for _ in range(REPEATS)]
+            low, median, high = np.quantile(largest, [0.025, 0.5, 0.975])
+            table.append((name, count, changes.max(), median, low, high))
+    slope, vectors = float((stack.x.flatten(1).double().square().sum(1) + 1).sqrt().max()), stack.vectors()
+    return pd.DataFrame(table, columns=["loss", "drawn", "exact", "median", "low", "high"]).assign(
+        distance=float((vectors[1:] - vectors[0]).norm(dim=1).max()),
+        bound=theory.parameter_bound(slope, descent.lr, descent.steps, size, descent.batch),
+        slope=slope,
+    )
 
 
-@dataclass(frozen=True)
-class RidgeSwaps(Tabled):
-    """All swaps of ridge regression in closed form, and the bound of Bousquet and Elisseeff (2002).
+@stage("RidgeSwaps")
+def ridge_swaps(
+    source: ImageSource, sizes: tuple[int, ...], ridges: tuple[float, ...], candidates: int, seed: int
+) -> pd.DataFrame:
+    """All swaps of ridge regression in closed form, beside the bound of Bousquet and Elisseeff (2002).
 
-    Its table has a row a kernel, λ and m: the largest `change` of the squared loss over all swaps and test
-    images, and the `bound` on it.
+    Returns:
+        One row per kernel, λ and m: the largest `change` of the squared loss over all swaps and test images,
+        and its `bound`.
+
     """
+    from sklearn.metrics.pairwise import pairwise_kernels  # a slow import
 
-    source: ImageSource
-    sizes: tuple[int, ...]
-    ridges: tuple[float, ...]
-    candidates: int
-    seed: int
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        """Solve each once."""
-        from sklearn.metrics.pairwise import pairwise_kernels  # which takes its time
-
-        images, rng, found = self.source.load(), np.random.default_rng(self.seed), []
-        x, y = images.x.flatten(1).double().numpy(), 2.0 * images.y.numpy() - 1
-        tested = images.pool + rng.permutation(images.tested)[: self.candidates]
-        for size in self.sizes:
-            rows = np.concatenate([rng.permutation(images.pool)[:size], tested])
-            for kernel, metric in (("linear", "linear"), ("Gaussian", "rbf")):
-                gram = pairwise_kernels(x[rows], metric=metric)
-                for ridge in self.ridges:
-                    change = theory.largest_change(gram, y[rows], size, ridge)
-                    bound = theory.stability_bound(ridge, size, float(np.diag(gram).max()), 1.0)
-                    found.append((kernel, ridge, size, change, bound))
-        table = pd.DataFrame(found, columns=["kernel", "ridge", "size", "change", "bound"])
-        table.to_csv(folder / TABLE, index=False)
+    images, rng, table = source.load(), np.random.default_rng(seed), []
+    x, y = images.x.flatten(1).double().numpy(), 2.0 * images.y.numpy() - 1
+    tested = images.pool + rng.permutation(images.tested)[:candidates]
+    for size in sizes:
+        rows = np.concatenate([rng.permutation(images.pool)[:size], tested])
+        for kernel, metric in (("linear", "linear"), ("Gaussian", "rbf")):
+            gram = pairwise_kernels(x[rows], metric=metric)
+            for ridge in ridges:
+                change = theory.largest_change(gram, y[rows], size, ridge)
+                bound = theory.stability_bound(ridge, size, float(np.diag(gram).max()), 1.0)
+                table.append((kernel, ridge, size, change, bound))
+    return pd.DataFrame(table, columns=["kernel", "ridge", "size", "change", "bound"])
 
 
 # Which models, which samples, and how much is trained.
 #
-# Kinds of training as figures and `-p model` name them: of the default, and at the presets `gpu` and `paper`.
+# Names of kinds of training in figures and for `-p model`: by default, and at the presets `gpu` and `paper`.
 
 LR, CONVEX = "logistic regression", "random features"
 MLP, MOMENTUM, CNN, CNN_MOMENTUM = "perceptron", "perceptron, momentum", "CNN", "CNN, momentum"
@@ -221,17 +207,17 @@ THEIRS_2A, THEIRS_2B = "2a: ResNet-20, CIFAR-10", "2b: ResNet-20, momentum"
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of training whose stability is measured: a model, and how it is trained."""
+    """A model, and how it is trained."""
 
     name: str
     network: training.Network
     descent: training.Descent  # its steps are the second of three stops
-    halves: bool = False  # whether it tells the lower half of the classes from the upper
-    source: ImageSource | None = None  # images of its own
+    halves: bool = False  # two classes: the lower half of the classes, and the upper
+    source: ImageSource | None = None  # None: the preset's
 
     @property
     def stops(self) -> tuple[int, int, int]:
-        """Return half the steps, the steps, and half as many again: the thesis' 50, 100 and 150 thousand."""
+        """0.5, 1 and 1.5 times the steps, as the thesis' 50, 100 and 150 thousand."""
         steps = self.descent.steps
         return max(1, steps // 2), steps, steps + max(1, steps // 2)
 
@@ -256,7 +242,7 @@ TINY_KINDS = (
 
 @dataclass(frozen=True)
 class StabilityConfig(Config):
-    """What is trained, on how much, and what a reader can set."""
+    """A preset, and what a reader can change in it."""
 
     model: str | None = param("one of the preset's alone; None: all", kind=str)
     data: str | None = param(
@@ -277,10 +263,10 @@ class StabilityConfig(Config):
     tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
     source: ImageSource = ImageSource()
     preset_sizes: tuple[int, ...] = (80, 160, 320, 640)
-    paths: int = 2  # so many pairs of a seed, at most, have their path measured
+    paths: int = 2  # at most; pairs per seed whose linear path is measured
     preset_kinds: tuple[Kind, ...] = KINDS
     first_seed: int = 100  # the pilot's were below
-    swap_sizes: tuple[int, ...] = (32, 64)  # small problems all of whose swaps are computed
+    swap_sizes: tuple[int, ...] = (32, 64)  # sample sizes at which all swaps are computed
     swap_candidates: int = 120  # test images that replace an example
     swap_descent: training.Descent = training.Descent(0.1, 16, 400)
     swaps_drawn: tuple[int, ...] = (10, 40, 90)  # the thesis draws 40, and 90 for logistic regression
@@ -288,55 +274,50 @@ class StabilityConfig(Config):
     ridges: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # λ
 
     def __post_init__(self) -> None:
-        """Refuse what no exponent can be estimated from, and seeds without an interval."""
+        """Require samples that fill a batch, from at most half of the pool."""
         super().__post_init__()
-        theory.check_sizes(self.sizes)
-        for kind in self.kinds:
-            for size in self.sizes:
-                theory.check_sample(size, self.images(kind.halves, kind.source).pool, kind.descent.batch)
+        for kind, size in product(self.kinds, self.sizes):
+            theory.check_sample(size, self.images(kind.halves, kind.source).pool, kind.descent.batch)
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Each seed has an initialisation, an order and pairs of its own."""
+        """Seeds of initialisation, order and pairs."""
         return tuple(range(self.first_seed, self.first_seed + self.seeds))
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Sample sizes m."""
         largest = self.largest
         return self.preset_sizes if largest is None else tuple(largest // part for part in (8, 4, 2, 1))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The preset's, or the one that was asked for, with the steps, rate and momentum that were."""
+        """The preset's kinds, or only `model`, with a reader's steps, rate and momentum."""
         if self.model is not None:
             choose("model", self.model, [kind.name for kind in self.preset_kinds])
         kinds = (kind for kind in self.preset_kinds if self.model in (None, kind.name))
-        given = {name: v for name in ("steps", "lr", "momentum") if (v := getattr(self, name)) is not None}
-        return tuple(replace(kind, descent=replace(kind.descent, **given)) for kind in kinds)
+        changes = {name: v for name in ("steps", "lr", "momentum") if (v := getattr(self, name)) is not None}
+        return tuple(replace(kind, descent=replace(kind.descent, **changes)) for kind in kinds)
 
     def images(self, halves: bool, source: ImageSource | None = None) -> ImageSource:
-        """Return the preset's images, a kind's own, or in their place what a reader asked for."""
+        """Images of a kind (`source`, or the preset's), or a reader's `data` instead."""
         source = source or replace(self.source, halves=halves)
         return source if self.data is None else replace(source, name=self.data).known()
 
     def twins(self, kind: Kind, size: int) -> TwinTraining:
-        """Return all twins of a kind and a size."""
         descent, paths = replace(kind.descent, steps=kind.stops[-1]), min(self.paths, self.pairs)
         about = self.images(kind.halves, kind.source), kind.network, descent, size, self.pairs, self.all_seeds
         return TwinTraining(*about, kind.stops, paths)
 
     @property
-    def all_swaps(self) -> list[AllSwaps]:
-        """Logistic regressions on every swap."""
+    def logistic_swaps(self) -> dict[int, Run]:
+        """Runs of all swaps of logistic regression, by sample size."""
         images, more = self.images(halves=True), (self.swap_candidates, self.swaps_drawn, self.first_seed)
-        return [AllSwaps(images, self.swap_descent, size, *more) for size in self.swap_sizes]
+        return {size: logistic_swaps(images, self.swap_descent, size, *more) for size in self.swap_sizes}
 
     @property
-    def ridge_swaps(self) -> RidgeSwaps:
-        """Ridge regression on every swap."""
-        images, seed = self.images(halves=True), self.first_seed
-        return RidgeSwaps(images, self.ridge_sizes, self.ridges, self.swap_candidates, seed)
+    def ridge_swaps(self) -> Run:
+        images, more = self.images(halves=True), (self.swap_candidates, self.first_seed)
+        return ridge_swaps(images, self.ridge_sizes, self.ridges, *more)
 
 
 SVHN = ImageSource("ufldl-stanford/svhn:cropped_digits", 73_257, 10_000, shape=(3, 32, 32))
@@ -351,49 +332,40 @@ PAPER_KINDS = (
     Kind(THEIRS_2A, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.0, DROPS), source=CIFAR),
     Kind(THEIRS_2B, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.9, DROPS), source=CIFAR),
 )
-"""The thesis' own; its samples above half of the pool are left out."""
-
-
-_PAPER = StabilityConfig(
-    "paper", pairs=40, seeds=3, preset_sizes=(15_000, 20_000, 25_000), paths=10, preset_kinds=PAPER_KINDS
-)
+"""Those of the thesis, without its samples of more than half of the pool."""
 
 
 def _tenth(kind: Kind) -> Kind:
-    """Return a kind of a tenth of the steps, whose rate falls as early in them."""
+    """A kind with a tenth of the steps, drops of the learning rate included."""
     steps, drops = kind.descent.steps // 10, tuple((step // 10, lr) for step, lr in kind.descent.drops)
     return replace(kind, descent=replace(kind.descent, steps=steps, drops=drops))
 
 
-_GPU = StabilityConfig(
-    "gpu",
-    pairs=5,
-    seeds=2,
-    preset_sizes=(5000, 10_000, 20_000, 25_000),
-    preset_kinds=tuple(_tenth(kind) for kind in PAPER_KINDS),
-)
-
-
 PRESETS = {
-    preset.name: preset
-    for preset in (
-        StabilityConfig(
-            "smoke",
-            pairs=2,
-            seeds=2,
-            preset_sizes=(40, 80, 160),
-            paths=1,
-            preset_kinds=TINY_KINDS,
-            swap_sizes=(16,),
-            swap_candidates=10,
-            swap_descent=training.Descent(0.1, 8, 30),
-            swaps_drawn=(10,),
-            ridge_sizes=(16, 32),
-        ),
-        StabilityConfig("laptop", pairs=3, seeds=3, preset_sizes=(80, 160, 640), swap_candidates=60),
-        StabilityConfig("laptop-long"),
-        _GPU,
-        _PAPER,
-    )
+    "smoke": StabilityConfig(
+        "smoke",
+        pairs=2,
+        seeds=2,
+        preset_sizes=(40, 80, 160),
+        paths=1,
+        preset_kinds=TINY_KINDS,
+        swap_sizes=(16,),
+        swap_candidates=10,
+        swap_descent=training.Descent(0.1, 8, 30),
+        swaps_drawn=(10,),
+        ridge_sizes=(16, 32),
+    ),
+    "laptop": StabilityConfig("laptop", pairs=3, seeds=3, preset_sizes=(80, 160, 640), swap_candidates=60),
+    "laptop-long": StabilityConfig("laptop-long"),
+    "gpu": StabilityConfig(
+        "gpu",
+        pairs=5,
+        seeds=2,
+        preset_sizes=(5000, 10_000, 20_000, 25_000),
+        preset_kinds=tuple(map(_tenth, PAPER_KINDS)),
+    ),
+    "paper": StabilityConfig(
+        "paper", pairs=40, seeds=3, preset_sizes=(15_000, 20_000, 25_000), paths=10, preset_kinds=PAPER_KINDS
+    ),
 }
 """`gpu` and `paper` were never run; `gpu` takes 0.9 hours of an H200 by arithmetic (8.4e16 operations)."""

@@ -26,52 +26,53 @@ MEASURES = {
     "norm": "norm",
     "distance over norm": "normalised",
 }
-"""What is measured, as tables and figures call it."""
+"""Measures by their names in tables and figures."""
 
 MAIN = ("gap", "β", "distance")
-"""The three that Figures 2.1 to 2.3 are about."""
+"""Measures of Figures 2.1 to 2.3."""
 
 # Tables.
 
 
-def written(found: Interval) -> str:
-    """Write an exponent with its interval.
+def written(interval: Interval) -> str:
+    """Format an exponent with its interval.
 
     >>> written(Interval(-1.0, -1.25, -0.755)), written(Interval(float("nan"), 0, 0))
     ('-1.00 (-1.25 to -0.76)', '–')
     """
-    return "–" if np.isnan(found.value) else f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
+    value, low, high = interval
+    return "–" if np.isnan(value) else f"{value:.2f} ({low:.2f} to {high:.2f})"
 
 
-def exponent_table(found: Stability) -> pd.DataFrame:
-    """Return the exponent of every measure and kind, means over seeds with 95 % intervals."""
+def exponent_table(results: Stability) -> pd.DataFrame:
+    """Exponent of every measure and kind, as means over seeds with 95 % intervals."""
     rows = {
-        name: {kind.name: written(over_seeds(found.exponents(kind, measure))) for kind in found.kinds}
+        name: {kind.name: written(over_seeds(results.exponents(kind, measure))) for kind in results.kinds}
         for name, measure in MEASURES.items()
     }
     return pd.DataFrame(rows).T.rename_axis("exponent of").reset_index()
 
 
-def other_exponents(found: Stability) -> pd.DataFrame:
-    """Return exponents of the mean over a seed's pairs, and the thesis' fit to the largest of all."""
+def other_exponents(results: Stability) -> pd.DataFrame:
+    """Exponents of the mean over a seed's pairs, and the thesis' fit to the largest of all pairs."""
     rows = []
-    for kind, name in product(found.kinds, MAIN):
-        of_mean = written(over_seeds(found.exponents(kind, MEASURES[name], "mean")))
-        a, b = fitted(found.sizes, found.values(kind, MEASURES[name]).max(0))
+    for kind, name in product(results.kinds, MAIN):
+        of_mean = written(over_seeds(results.exponents(kind, MEASURES[name], "mean")))
+        a, b = fitted(results.sizes, results.values(kind, MEASURES[name]).max(0))
         rows.append((kind.name, name, of_mean, f"{a:.3g} m^{b:.2f}"))
     return pd.DataFrame(rows, columns=["model", "of", "exponent of the mean of pairs", "thesis' fit"])
 
 
-def by_seed(found: Stability) -> pd.DataFrame:
-    """Return the largest of each seed's pairs by model and size, at the stop that the page is about."""
-    of_kinds = pd.concat(found.at(kind) for kind in found.kinds)
-    return of_kinds.groupby(["kind", "size", "seed"], sort=False)[[*MEASURES.values()]].max().reset_index()
+def by_seed(results: Stability) -> pd.DataFrame:
+    """Largest values over each seed's pairs, by model and size."""
+    pairs = pd.concat(map(results.at, results.kinds))
+    return pairs.groupby(["kind", "size", "seed"], sort=False)[[*MEASURES.values()]].max().reset_index()
 
 
-def level_table(found: Stability) -> pd.DataFrame:
-    """Return errors (%) and levels at the smallest and the largest size, means over seeds and pairs."""
-    pairs = pd.concat(found.at(kind) for kind in found.kinds)
-    pairs = pairs[pairs["size"].isin([found.sizes[0], found.sizes[-1]])]
+def level_table(results: Stability) -> pd.DataFrame:
+    """Errors (%) and measures at the smallest and the largest size, means over seeds and pairs."""
+    pairs = pd.concat(map(results.at, results.kinds))
+    pairs = pairs[pairs["size"].isin([results.sizes[0], results.sizes[-1]])]
     columns = {
         "model": pairs.kind,
         "m": pairs["size"],
@@ -87,24 +88,24 @@ def level_table(found: Stability) -> pd.DataFrame:
 
 
 def in_words(swaps: pd.DataFrame, judged: pd.DataFrame) -> str:
-    """Return what the chapter shows in a few sentences, counter-findings first."""
+    """Summary of the chapter in a few sentences, contradicted claims first."""
     against = "; ".join(judged[judged.verdict == "contradicted"].claim)
     first = f"Contradicted: {against}." if against else "No claim is contradicted here."
     counts = ", ".join(f"{verdict} ({count})" for verdict, count in judged.verdict.value_counts().items())
     drawn = swaps[(swaps["loss"] == "cross-entropy") & (swaps.drawn == swaps.drawn.median())]
-    shares = " and ".join(f"{100 * share:.0f} %" for share in drawn["median"] / drawn.exact)
-    seen = f"{drawn.drawn.iloc[0]:.0f} random swaps see {shares} of the largest change that a swap can make."
-    return f"{first} The claims, by verdict: {counts}. {seen}"
+    ratios = " and ".join(f"{100 * ratio:.0f} %" for ratio in drawn["median"] / drawn.exact)
+    last = f"{drawn.drawn.iloc[0]:.0f} random swaps see {ratios} of the largest change that a swap can make."
+    return f"{first} The claims, by verdict: {counts}. {last}"
 
 
-# Figures: what was found in, Axes out.
+# Figures.
 
 
-def decay(found: Stability, kind: Kind, ax: Axes) -> Axes:
-    """Draw gap, β and distance against the size of the sample, each over its mean at the smallest size."""
-    sizes = np.array(found.sizes)
+def decay(results: Stability, kind: Kind, ax: Axes) -> Axes:
+    """Draw gap, β and distance against the sample size, each over its mean at the smallest size."""
+    sizes = np.array(results.sizes)
     for at, name in enumerate(MAIN):
-        values = found.values(kind, MEASURES[name])
+        values = results.values(kind, MEASURES[name])
         values = values / values[:, 0].mean()
         style: Style = {"marker": MARKERS[at], "color": f"C{at}"}
         ax.plot(sizes, values.T, ls="none", ms=3, alpha=0.4, **style)
@@ -124,24 +125,24 @@ SUMMARY = {
     "predictions\n(total variation)": "beta total variation",
     "parameters\n(distance)": "distance",
 }
-"""What is stable or not, by column of the summary."""
+"""Measures by column of the summary."""
 
 
-def summary(found: Stability, ax: Axes) -> Axes:
-    """Draw how each thing goes with m: its exponent, blue where it falls, red where it does not.
+def summary(results: Stability, ax: Axes) -> Axes:
+    """Draw exponents as a heat map, blue where a measure falls with m and red where it does not.
 
-    A question mark stands where the interval holds zero.
+    A question mark is where the interval contains zero.
     """
-    kinds = [kind.name for kind in found.kinds]
+    kinds = [kind.name for kind in results.kinds]
     colours, texts = pd.DataFrame(index=kinds), pd.DataFrame(index=kinds)
     for column, measure in SUMMARY.items():
-        exponents = [over_seeds(found.exponents(kind, measure)) for kind in found.kinds]
-        colours[column] = [np.nan_to_num(own.value).clip(-1, 1) for own in exponents]
+        exponents = [over_seeds(results.exponents(kind, measure)) for kind in results.kinds]
+        colours[column] = [np.nan_to_num(value).clip(-1, 1) for value, _, _ in exponents]
         texts[column] = [
-            "–" if np.isnan(own.value) else f"{own.value:.2f}" + "?" * (own.low <= 0 <= own.high)
-            for own in exponents
+            "–" if np.isnan(value) else f"{value:.2f}" + "?" * (low <= 0 <= high)
+            for value, low, high in exponents
         ]
-    worst = [found.worst_barrier(kind).max() for kind in found.kinds]
+    worst = [results.worst_barrier(kind).max() for kind in results.kinds]
     colours["path\n(points lost)"] = [-0.4 if lost <= POINTS else 0.7 for lost in worst]
     texts["path\n(points lost)"] = [f"{lost:.1f}" for lost in worst]
     pale = {"cmap": "RdBu_r", "vmin": -1.4, "vmax": 1.4, "alpha": 0.55, "linewidths": 3, "cbar": False}
@@ -158,29 +159,29 @@ LOSS_PAIRS = {
     "Brier": ("beta Brier", "gap Brier"),
     "total variation": ("beta total variation", "gap Brier"),
 }
-"""Versions of β, and the gap that each is compared with."""
+"""Variants of β, and the gap that each is compared with."""
 
 
-def losses(found: Stability, ax: Axes) -> Axes:
-    """Draw by how much each kind of β falls less steeply than its gap, z counted and left out."""
-    rows = -np.arange(len(found.kinds))
+def losses(results: Stability, ax: Axes) -> Axes:
+    """Draw how much less steeply each variant of β falls than its gap."""
+    rows = -np.arange(len(results.kinds))
     for at, (name, pair) in enumerate(LOSS_PAIRS.items()):
-        value, low, high = np.transpose([over_seeds(found.slower(kind, *pair)) for kind in found.kinds])
+        value, low, high = np.transpose([over_seeds(results.slower(kind, *pair)) for kind in results.kinds])
         y = rows + 0.3 - 0.15 * at
         ax.hlines(y, low, high, color=f"C{at}", lw=1.5)
         ax.plot(value, y, MARKERS[at], color=f"C{at}", ms=5, label=name)
     ax.axvline(0, color="0.5", lw=1)
-    ax.set_yticks(rows, [kind.name for kind in found.kinds])
+    ax.set_yticks(rows, [kind.name for kind in results.kinds])
     ax.set(xlabel="exponent of β above that of the gap")
     return ax
 
 
-def stops(found: Stability, ax: Axes) -> Axes:
-    """Draw the same for cross-entropy at the three stops."""
-    for at, kind in enumerate(found.kinds):
-        slower = [over_seeds(found.slower(kind, BETA, stop=stop)) for stop in range(3)]
+def stops(results: Stability, ax: Axes) -> Axes:
+    """Draw how much less steeply β of the cross-entropy falls than the gap, at the three stops."""
+    for at, kind in enumerate(results.kinds):
+        slower = [over_seeds(results.slower(kind, BETA, stop=stop)) for stop in range(3)]
         value, low, high = np.transpose(slower)
-        steps = np.array(kind.stops) / kind.descent.steps * (1 + 0.02 * (at - len(found.kinds) / 2))
+        steps = np.array(kind.stops) / kind.descent.steps * (1 + 0.02 * (at - len(results.kinds) / 2))
         ax.vlines(steps, low, high, color=f"C{at}", lw=1)
         ax.plot(steps, value, marker=MARKERS[at], color=f"C{at}", label=kind.name)
     ax.axhline(0, color="0.5", lw=1)
@@ -190,7 +191,7 @@ def stops(found: Stability, ax: Axes) -> Axes:
 
 
 def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
-    """Draw the accuracy on the lines between twins of the largest size: the mean of all, and their range."""
+    """Draw the accuracy on lines between twins of the largest size: mean and range over all pairs."""
     for at, kind in enumerate(kinds):
         of_kind = table[(table.kind == kind.name) & (table["size"] == table["size"].max())]
         lines = 100 * of_kind.pivot_table(index="alpha", columns=["seed", "pair"], values=seen)
@@ -203,11 +204,11 @@ def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Ax
 
 
 def sampled_suprema(swaps: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw what the largest of some random swaps is of the largest of all, median and 95 % of draws."""
-    for at, (size, own) in enumerate(swaps[swaps["loss"] == "cross-entropy"].groupby("size")):
-        x = own.drawn * 1.03**at
-        ax.vlines(x, 100 * own.low / own.exact, 100 * own.high / own.exact, color=f"C{at}", lw=2, alpha=0.5)
-        ax.plot(x, 100 * own["median"] / own.exact, marker=MARKERS[at], color=f"C{at}", label=f"m = {size}")
+    """Draw the largest change by some random swaps over that by all: median and 95 % of draws."""
+    for at, (size, rows) in enumerate(swaps[swaps["loss"] == "cross-entropy"].groupby("size")):
+        low, median, high = (100 * rows[quantile] / rows.exact for quantile in ("low", "median", "high"))
+        ax.vlines(rows.drawn * 1.03**at, low, high, color=f"C{at}", lw=2, alpha=0.5)
+        ax.plot(rows.drawn * 1.03**at, median, marker=MARKERS[at], color=f"C{at}", label=f"m = {size}")
     ax.axhline(100, color="0.5", lw=1, ls="--")
     ax.set(xscale="log", xlabel="random swaps drawn", ylabel="of the largest of all swaps (%)", ylim=(0, 105))
     ax.set_xticks(counts := sorted(set(swaps.drawn)), [f"{count:g}" for count in counts])
@@ -217,8 +218,8 @@ def sampled_suprema(swaps: pd.DataFrame, ax: Axes) -> Axes:
 
 def ridge_bounds(ridge: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the largest change of the squared loss by any swap against its bound."""
-    for at, (name, own) in enumerate(ridge.groupby("kernel")):
-        ax.plot(own.bound, own.change, ls="none", marker=MARKERS[at], ms=5, label=f"{name} kernel")
+    for at, (name, rows) in enumerate(ridge.groupby("kernel")):
+        ax.plot(rows.bound, rows.change, ls="none", marker=MARKERS[at], ms=5, label=f"{name} kernel")
     ends = np.array([ridge.change.min(), ridge.bound.max()])
     ax.plot(ends, ends, color="0.5", lw=1, ls="--", label="equal")
     ax.set(xscale="log", yscale="log", xlabel="bound", ylabel="largest change by a swap")

@@ -1,4 +1,4 @@
-"""What is proved of stability and what is measured of it: losses, bounds, exponents, twins."""
+"""Losses, exponents, stability bounds, swaps of ridge regression, and twins."""
 
 import math
 from collections.abc import Sequence
@@ -14,48 +14,45 @@ from torch import Tensor
 
 from sameloss.errors import ParameterError
 
-# Losses of single examples: the cross-entropy that is trained, and bounded ones, which (2.1) asks for.
+# Losses of single examples: the cross-entropy, which is trained, and bounded ones, as (2.1) requires.
 
 CLIPPED_AT = math.log(10)
-"""Nats: what guessing among ten classes costs."""
+"""Nats: the loss of guessing among ten classes."""
 
-LOG_P = Float[Tensor, "*model example label"]
-LABELS = Int[Tensor, "*model example"]
-LOSSES = Float[Tensor, "*model example"]
+LogProbs = Float[Tensor, "*model example label"]
+Labels = Int[Tensor, "*model example"]
+Losses = Float[Tensor, "*model example"]
 
 
-def cross_entropy(log_p: LOG_P, labels: LABELS) -> LOSSES:
-    """Return minus the log probability of the label, in nats: unbounded."""
+def cross_entropy(log_p: LogProbs, labels: Labels) -> Losses:
     return -log_p.gather(-1, labels[..., None])[..., 0]
 
 
-def clipped(log_p: LOG_P, labels: LABELS) -> LOSSES:
-    """Return the cross-entropy, at most log 10, over log 10."""
+def clipped(log_p: LogProbs, labels: Labels) -> Losses:
+    """Cross-entropy, clipped at log 10 and divided by it."""
     return cross_entropy(log_p, labels).clamp(max=CLIPPED_AT) / CLIPPED_AT
 
 
-def brier(log_p: LOG_P, labels: LABELS) -> LOSSES:
-    """Return half the squared distance of the probabilities from the label's unit vector."""
+def brier(log_p: LogProbs, labels: Labels) -> Losses:
+    """Half the squared distance of the probabilities from the one-hot label."""
     p = log_p.exp()
     of_label = p.gather(-1, labels[..., None])[..., 0]
     return (p.square().sum(-1) - 2 * of_label + 1) / 2
 
 
-def zero_one(log_p: LOG_P, labels: LABELS) -> LOSSES:
-    """Return 1 where another class is the most probable."""
+def zero_one(log_p: LogProbs, labels: Labels) -> Losses:
     return (log_p.argmax(-1) != labels).to(log_p)
 
 
 LOSS = {"cross-entropy": cross_entropy, "clipped": clipped, "Brier": brier, "0-1": zero_one}
-"""By name. All but the first lie in [0, 1]."""
 
 BOUNDED = ("clipped", "Brier", "0-1")
+"""Losses in [0, 1]."""
 
 
-def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
-    """Return half the sum of differences of two models' probabilities.
+def total_variation(log_p: LogProbs, others: LogProbs) -> Losses:
+    """Total variation distance of two models' predictions.
 
-    >>> import torch
     >>> one, other = torch.tensor([[1.0, 0.0]]), torch.tensor([[0.25, 0.75]])
     >>> total_variation(one.log(), other.log())
     tensor([0.7500])
@@ -63,31 +60,25 @@ def total_variation(log_p: LOG_P, others: LOG_P) -> LOSSES:
     return (log_p.exp() - others.exp()).abs().sum(-1) / 2
 
 
-# How something falls with the size of the sample: the exponent of a power law.
+# Exponents of power laws in the sample size.
 #
-# A seed has an initialisation, an order and samples of its own, so exponents of seeds are independent, also
-# where they are of maxima over the seed's pairs; their interval is over seeds and counts pairs too.
-# Resampling the pairs of a maximum would not (the largest is in a resample with a probability of 63 %).
-
-
-def check_sizes(sizes: Sequence[int]) -> None:
-    """Refuse to fit a power law to fewer than three sizes.
-
-    Raises:
-        ParameterError: with the sizes.
-
-    """
-    if len(set(sizes)) < 3:
-        raise ParameterError(f"An exponent needs 3 sizes of samples at least; got {list(sizes)}.")
+# Every seed has its own initialisation, order and samples, so exponents of seeds are independent, even of
+# maxima over a seed's pairs, and intervals over seeds include the variation between pairs. A bootstrap over
+# pairs would not do for a maximum: the largest pair is in 63 % of all resamples.
 
 
 def exponent(sizes: Sequence[int], values: Float[np.ndarray, "*seed size"]) -> Float[np.ndarray, "*seed"]:
-    """Return b of a·m^b by least squares of logarithms; NaN where a value is not positive.
+    """Fit b of a·m^b by least squares of logarithms; NaN where a value is not positive.
+
+    Raises:
+        ParameterError: for fewer than three sizes.
 
     >>> exponent([10, 100, 1000], np.array([[1.0, 0.1, 0.01], [1.0, 1.0, 1.0], [1.0, 0.0, 1.0]]))
     array([-1.,  0., nan])
+
     """
-    check_sizes(sizes)
+    if len(set(sizes)) < 3:
+        raise ParameterError(f"An exponent needs at least 3 sample sizes; got {list(sizes)}.")
     m = np.log(sizes) - np.log(sizes).mean()
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.where(values > 0, np.log(values), np.nan)
@@ -95,60 +86,58 @@ def exponent(sizes: Sequence[int], values: Float[np.ndarray, "*seed size"]) -> F
 
 
 def fitted(sizes: Sequence[int], values: Float[np.ndarray, " size"]) -> tuple[float, float]:
-    """Return a and b by least squares of the values themselves, as the thesis fits them."""
+    """Fit a and b by least squares of the values themselves, as in the thesis."""
     start = (values[0] / sizes[0] ** -0.5, -0.5)
     (a, b), _ = curve_fit(lambda m, a, b: a * m**b, np.array(sizes, float), values, start, maxfev=10_000)
     return float(a), float(b)
 
 
-# What theory promises of stable training, and of the gap where training is stable.
+# Bounds on how far training on twins can drift apart, and on the generalisation gap of a stable algorithm.
 
 
 def longest_step(norm: float) -> float:
-    """Return the largest rate at which the step of logistic regression does not expand distances.
+    """Largest rate at which a step of logistic regression does not expand distances.
 
-    The loss log(1 + exp(-y wᵀx)) has a curvature of at most ‖x‖²/4; Lemma 3.6 of Hardt et al. (2016) asks for
+    The loss log(1 + exp(-y wᵀx)) has a curvature of at most ‖x‖²/4; Lemma 3.6 of Hardt et al. (2016) needs
     a rate of at most two over it.
 
     Args:
-        norm: the largest ‖x‖, the constant of the intercept counted.
+        norm: the largest ‖x‖, including the constant feature of the intercept.
 
     """
     return 8 / norm**2
 
 
 def parameter_bound(norm: float, lr: float, steps: int, size: int, batch: int) -> float:
-    """Return how far apart two logistic regressions can be that were trained on twins: 2Lηt/m.
+    """Bound on the distance of two logistic regressions trained on twins, 2Lηt/m.
 
-    Hardt et al. (2016), Theorem 3.8, for one order of visits: in every epoch the example is met once, in a
-    batch whose mean gradient it changes by at most 2L/batch, and no other step increases the distance. An
-    epoch that is begun counts as a whole one.
+    Hardt et al. (2016), Theorem 3.8, for one fixed order: every epoch visits the replaced example once, in a
+    batch whose mean gradient changes by at most 2L/batch, and no other step increases the distance. A partial
+    epoch counts as a whole one.
 
     Args:
-        norm: L, the largest ‖x‖: the gradient is no longer.
+        norm: L, the largest ‖x‖, which bounds the gradient.
         lr: η, at most `longest_step`.
         steps: t.
         size: m.
-        batch: examples a step.
+        batch: examples per step.
 
     Raises:
         ParameterError: for a rate at which a step may expand distances.
 
     """
-    if lr > longest_step(norm):
-        raise ParameterError(
-            f"For images {norm:.3g} long it holds up to a rate of {longest_step(norm):.3g}; got {lr:g}."
-        )
+    if lr > (limit := longest_step(norm)):
+        raise ParameterError(f"The bound holds for learning rates up to {limit:.3g}; got {lr:g}.")
     return 2 * norm * lr / batch * math.ceil(steps * batch / size)
 
 
 def gap_bound(beta: float, size: int, delta: float = 0.05) -> float:
-    """Return the right side of (2.1) with 1 for its constant: β log m log(m/δ) + √(log(1/δ)/m).
+    """Right-hand side of (2.1) with constant 1: β log m log(m/δ) + √(log(1/δ)/m).
 
     Args:
-        beta: the uniform stability of a loss in [0, 1].
+        beta: uniform stability of a loss in [0, 1].
         size: m.
-        delta: the probability with which it may fail.
+        delta: failure probability.
 
     >>> round(gap_bound(0.0, 100), 3)
     0.173
@@ -157,32 +146,32 @@ def gap_bound(beta: float, size: int, delta: float = 0.05) -> float:
     return beta * math.log(size) * math.log(size / delta) + math.sqrt(math.log(1 / delta) / size)
 
 
-# Ridge regression of a kernel: every swap of an example in closed form, against its stability bound.
+# Kernel ridge regression: every swap of an example in closed form, and its stability bound.
 #
-# The kernel machine f(x) = k(x)ᵀ(K + λ m)⁻¹ y minimises the mean of (f(xᵢ) - yᵢ)² plus λ‖f‖².
+# f(x) = k(x)ᵀ(K + λ m)⁻¹ y minimises the mean of (f(xᵢ) - yᵢ)² plus λ‖f‖².
 
 Matrix = Float[np.ndarray, "row column"]
-Labelled = Float[np.ndarray, " row"]
+Targets = Float[np.ndarray, " row"]
 
 
 def solved(kernel: Matrix, y: Float[np.ndarray, "row *more"], ridge: float) -> np.ndarray:
-    """Return (K + λ m)⁻¹ y, for the positive semi-definite kernel of a sample with itself."""
+    """(K + λ m)⁻¹ y for the positive semi-definite kernel matrix of a sample."""
     return np.asarray(cho_solve(cho_factor(kernel + ridge * len(kernel) * np.eye(len(kernel))), y))
 
 
 def swap_changes(
-    kernel: Matrix, y: Labelled, sample: int, ridge: float
+    kernel: Matrix, y: Targets, sample: int, ridge: float
 ) -> Float[np.ndarray, "position candidate tested"]:
-    """Return by how much every swap changes every prediction, without a second fit.
+    """Change of every prediction by every swap, without refitting.
 
-    A sample without its example i has the inverse A = B - b bᵀ/bᵢᵢ, B without row and column i, of which b is
-    the column. With another example in its place the machine is that of a bordered matrix, whose new
-    coefficient is (y_z - k_zᵀ A y)/(k_zz + λm - k_zᵀ A k_z).
+    With B = (K + λ m)⁻¹ and b its column i, the sample without example i has the inverse A = B - b bᵀ/bᵢᵢ,
+    less row and column i. Putting z in its place borders that matrix, and the new coefficient is
+    (y_z - k_zᵀ A y)/(k_zz + λm - k_zᵀ A k_z).
 
     Args:
-        kernel: of sample and candidates with themselves, the sample first.
+        kernel: of the sample followed by the candidates.
         y: of both.
-        sample: m, the size of the sample.
+        sample: m.
         ridge: λ, times m as in the fit.
 
     Returns:
@@ -190,46 +179,45 @@ def swap_changes(
 
     """
     inverse = solved(kernel[:sample, :sample], np.eye(sample), ridge)
-    across, among = kernel[:sample, sample:], kernel[sample:, sample:]  # sample by candidate; candidates
-    weights = across.T @ inverse  # candidate by sample
-    before, reached = weights @ y[:sample], weights @ across
+    across, among = kernel[:sample, sample:], kernel[sample:, sample:]  # (sample, candidate), candidates
+    weights = across.T @ inverse  # (candidate, sample)
+    before, explained = weights @ y[:sample], weights @ across
     changes = np.empty((sample, *among.shape))
     for i, column in enumerate(inverse.T):
-        lost = weights[:, i] / column[i]
-        without = before - lost * (column @ y[:sample])
-        left = reached - np.outer(lost, weights[:, i])  # kᵀ A k of all candidates
-        new = (y[sample:] - without) / (np.diag(among) + ridge * sample - np.diag(left))
-        changes[i] = without - before + new[:, None] * (among - left)
+        removed = weights[:, i] / column[i]
+        without = before - removed * (column @ y[:sample])
+        rest = explained - np.outer(removed, weights[:, i])  # kᵀ A k of all candidates
+        new = (y[sample:] - without) / (np.diag(among) + ridge * sample - np.diag(rest))
+        changes[i] = without - before + new[:, None] * (among - rest)
     return changes
 
 
-def largest_change(kernel: Matrix, y: Labelled, sample: int, ridge: float) -> float:
-    """Return the largest change of (f(x) - y)² at a candidate, over all swaps; see `swap_changes`."""
+def largest_change(kernel: Matrix, y: Targets, sample: int, ridge: float) -> float:
+    """Largest change of (f(x) - y)² at any candidate by any swap; see `swap_changes`."""
     before = kernel[sample:, :sample] @ solved(kernel[:sample, :sample], y[:sample], ridge)
     changes = swap_changes(kernel, y, sample, ridge)
     return float(np.abs(changes * (2 * (before - y[sample:]) + changes)).max())
 
 
 def stability_bound(ridge: float, size: int, largest: float, spread: float) -> float:
-    """Return a bound on how much a swap changes the squared loss anywhere (Bousquet and Elisseeff 2002).
+    """Bound on the change of the squared loss by a swap, L²κ²/(λm) (Bousquet and Elisseeff 2002).
 
-    Their Theorem 22 for one example left out, with a loss of slope L in f, is L²κ²/(2λm); a swap is at most
-    twice that. |f| is at most κY/√λ, as the machine is not worse than zero, so L = 2(Y + κY/√λ).
+    Their Theorem 22 bounds leaving one example out by L²κ²/(2λm), for a loss of slope L in f; a swap changes
+    at most twice that. |f| ≤ κY/√λ, because f is no worse than zero, so L = 2(Y + κY/√λ).
 
     Args:
         ridge: λ.
         size: m.
-        largest: κ², of k(x, x).
-        spread: Y, of |y|.
+        largest: κ², the maximum of k(x, x).
+        spread: Y, the maximum of |y|.
 
     """
     slope = 2 * spread * (1 + np.sqrt(largest / ridge))
     return float(slope**2 * largest / (ridge * size))
 
 
-# What two models differ in that were trained on twins: losses at single images, parameters, predictions.
-#
-# Beside it stands what uniform stability is to bound, the generalisation gap of the first.
+# Differences of two models trained on twins: losses at single images, predictions, parameters; and the
+# generalisation gap, which uniform stability bounds.
 
 
 def twin_table(
@@ -240,77 +228,69 @@ def twin_table(
     by: Int[Tensor, " pair"],
     vectors: Float[Tensor, "model parameter"],
 ) -> pd.DataFrame:
-    """Return what pairs of models differ in, S and S' of the first pair before those of the second.
+    """Differences within pairs of models, ordered as S and S' of the first pair, then of the second.
 
     Args:
         tested: log probabilities of all test images.
-        labels: theirs.
-        sampled: of the images that each model was trained on.
-        sampled_labels: theirs.
-        by: the row z of the test set that S' has and S has not.
+        labels: of the test images.
+        sampled: log probabilities of each model's training images.
+        sampled_labels: of those images.
+        by: row z of the test set that is in S' and not in S.
         vectors: all parameters.
 
     Returns:
-        One row a pair: `error` of S on the test set and `trained error` on its sample; for each loss `gap`,
-        the excess of the loss on the test set over that on S, `beta`, the largest difference that an image
-        makes, `others`, the same without z, and `mean`; the same three of the total variation; `distance`,
-        `norm` (the mean of both) and `normalised` distance.
+        One row per pair: `error` of S on the test set and `trained error` on its sample; for each loss `gap`,
+        test minus training loss of S, `beta`, the largest difference at any test image, `others`, the same
+        without z, and `mean`; the same three for the total variation; `distance`, `norm` (the mean of both)
+        and `normalised` distance.
 
     """
     labels = labels.expand(len(tested), -1)
-    columns = {
-        "error": zero_one(tested, labels)[::2].mean(1),
-        "trained error": zero_one(sampled, sampled_labels)[::2].mean(1),
-    }
+    columns = {"error": zero_one(tested, labels)[::2].mean(1)}
+    columns["trained error"] = zero_one(sampled, sampled_labels)[::2].mean(1)
     for name, loss in LOSS.items():
         losses = loss(tested, labels)
         columns[f"gap {name}"] = losses[::2].mean(1) - loss(sampled, sampled_labels)[::2].mean(1)
         columns |= _extremes(name, (losses[::2] - losses[1::2]).abs(), by)
     columns |= _extremes("total variation", total_variation(tested[::2], tested[1::2]), by)
-    norms, distance = vectors.norm(dim=1), (vectors[::2] - vectors[1::2]).norm(dim=1)
-    norm = (norms[::2] + norms[1::2]) / 2
+    distance, norm = (vectors[::2] - vectors[1::2]).norm(dim=1), vectors.norm(dim=1).view(-1, 2).mean(1)
     columns |= {"distance": distance, "norm": norm, "normalised": distance / norm}
     table = pd.DataFrame({name: column.cpu().numpy() for name, column in columns.items()})
     return table.rename_axis("pair").reset_index()
 
 
 def _extremes(name: str, changes: Float[Tensor, "pair image"], by: Int[Tensor, " pair"]) -> dict[str, Tensor]:
-    others = changes.scatter(1, by[:, None], 0)
-    largest, largest_of_others = changes.amax(1), others.amax(1)
-    return {f"beta {name}": largest, f"others {name}": largest_of_others, f"mean {name}": changes.mean(1)}
+    others = changes.scatter(1, by[:, None], 0).amax(1)
+    return {f"beta {name}": changes.amax(1), f"others {name}": others, f"mean {name}": changes.mean(1)}
 
 
-# Samples that differ in one example, and the order in which both are visited (Karp 2024, Section 2.3).
+# Samples that differ in one example, and the order in which they are visited (Karp 2024, Section 2.3).
 
 
 class Twins(NamedTuple):
-    """Pairs of samples S and S': rows of the pool, and in S' one is replaced by a row of the test set."""
+    """Pairs of samples S and S': in S' one row of the pool is replaced by a row of the test set."""
 
-    samples: Int[Tensor, "pair position"]  # rows of the pool, none twice
+    samples: Int[Tensor, "pair position"]  # S: distinct rows of the pool
     replaced: Int[Tensor, " pair"]  # positions i
     by: Int[Tensor, " pair"]  # rows z of the test set
 
     def rows(self, pool: int) -> Int[Tensor, "model position"]:
-        """Return rows of the pool with the test set below it: S and S' of one pair after the other."""
+        """S and S' of the first pair, then of the second, ...; the test set is below the pool."""
         others = self.samples.scatter(1, self.replaced[:, None], pool + self.by[:, None])
         return torch.stack([self.samples, others], 1).flatten(0, 1)
 
 
 def check_sample(size: int, pool: int, batch: int) -> None:
-    """Refuse a sample from which stability cannot be estimated.
+    """Require a sample that fills a batch, from at most half of the pool, so that samples differ.
 
     Raises:
-        ParameterError: for more than half the pool, where samples would share most of their examples, or
-            fewer examples than a batch.
+        ParameterError: for any other size.
 
     """
     if size > pool // 2:
-        raise ParameterError(
-            f"A sample of m = {size} is more than half of a pool of {pool}: samples would hardly differ; "
-            f"choose at most {pool // 2}."
-        )
+        raise ParameterError(f"A sample may have at most half of the {pool} images of the pool; got {size}.")
     if size < batch:
-        raise ParameterError(f"A sample of m = {size} does not fill a batch of {batch}; choose a larger one.")
+        raise ParameterError(f"A sample must fill a batch of {batch} images; got {size}.")
 
 
 def drawn_twins(pool: int, tested: int, size: int, pairs: int, rng: torch.Generator) -> Twins:
@@ -320,14 +300,17 @@ def drawn_twins(pool: int, tested: int, size: int, pairs: int, rng: torch.Genera
     return Twins(samples, replaced, torch.randint(tested, (pairs,), generator=rng))
 
 
-def all_swaps(sample: Int[Tensor, " position"], candidates: Int[Tensor, " candidate"]) -> Twins:
-    """Return a sample (rows of the pool), every position replaced by every candidate of the test set."""
-    grid = torch.cartesian_prod(torch.arange(len(sample)), candidates)
-    return Twins(sample.expand(len(grid), -1), grid[:, 0], grid[:, 1])
+def all_swaps(
+    sample: Int[Tensor, " position"], candidates: Int[Tensor, " candidate"]
+) -> Int[Tensor, "model position"]:
+    """Rows of a sample, followed by those of every swap of a position with a candidate."""
+    swaps = torch.cartesian_prod(torch.arange(len(sample)), candidates)
+    swapped = sample.expand(len(swaps), -1).scatter(1, swaps[:, :1], swaps[:, 1:])
+    return torch.cat([sample[None], swapped])
 
 
 def visiting_order(size: int, batch: int, steps: int, rng: torch.Generator) -> Int[Tensor, "step batch"]:
-    """Return the positions of every batch: one permutation after the other, so each comes once an epoch."""
+    """Positions of every batch: one permutation after the other, so that each occurs once per epoch."""
     epochs = -(-steps * batch // size)
     visits = torch.cat([torch.randperm(size, generator=rng) for _ in range(epochs)])
     return visits[: steps * batch].reshape(steps, batch)

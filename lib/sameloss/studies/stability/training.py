@@ -1,4 +1,4 @@
-"""The models whose stability is measured, many of one shape trained as one, and paths between twins."""
+"""The models whose stability is measured, trained many at once, and linear paths between twins."""
 
 import math
 from abc import ABC, abstractmethod
@@ -22,29 +22,28 @@ from sameloss.errors import NonFiniteLoss
 from sameloss.images import Images
 from sameloss.seeds import generator_for
 
-# The models whose stability is measured: from logistic regression to ResNet-20, each made of its spec.
+# The models whose stability is measured, from logistic regression to ResNet-20.
 #
-# All return logits, one column a class. None keeps anything between batches, so that many models of one shape
-# can be called as one.
+# All return logits. None keeps state between batches, so `vmap` can call many models of one shape as one.
 
 
 @dataclass(frozen=True)
 class Network(ABC):
-    """A kind of model; part of a run's key."""
+    """A model's specification; part of a run's key."""
 
     convex: ClassVar[bool] = False
-    """Whether its loss is convex in its parameters: it starts from zero."""
+    """Whether the loss is convex in the parameters; training then starts from zero."""
 
     @abstractmethod
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return a model of what `inputs` returns, its parameters not yet drawn."""
+        """Build a model for inputs of a shape; its parameters are not those of `drawn`."""
 
     def inputs(self, images: Float[Tensor, "image *shape"]) -> Float[Tensor, "image *inputs"]:
-        """Return what is learnt from: the images, or what is computed of each once and for all."""
+        """Fixed features of the images; by default the images themselves."""
         return images
 
     def drawn(self, shape: tuple[int, ...], classes: int, seed: int) -> dict[str, Tensor]:
-        """Return first parameters: He's normal weights, or none at all; no offsets."""
+        """Initial parameters: He's normal weights, or zero for convex models; zero biases."""
         model, rng = self.build(shape, classes), generator_for("initial parameters", seed)
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1 and not self.convex:
@@ -55,9 +54,9 @@ class Network(ABC):
         return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-@cache  # runs that wait tell their efforts twice a second
+@cache  # waiting runs are asked for their effort twice a second
 def products(network: Network, shape: tuple[int, ...]) -> float:
-    """Return the multiplications of an image's way through a model."""
+    """Multiplications of a forward pass of one image."""
     image = network.inputs(torch.zeros(1, *shape))
     with FlopCounterMode(display=False) as counted:
         network.build(tuple(image.shape[1:]), 10)(image)
@@ -65,28 +64,27 @@ def products(network: Network, shape: tuple[int, ...]) -> float:
 
 
 def _flat(widths: Iterable[int]) -> nn.Sequential:
-    """Return linear maps of vectors with ReLUs between."""
+    """Linear layers with ReLUs in between."""
     _, *layers = [layer for m, n in pairwise(widths) for layer in (nn.ReLU(), nn.Linear(m, n))]
     return nn.Sequential(nn.Flatten(), *layers)
 
 
 @dataclass(frozen=True)
 class LogisticRegression(Network):
-    """A weight a pixel and an intercept; of more than two classes, of each class."""
+    """Logistic regression on pixels, with an intercept; of two classes, the logit of the first is zero."""
 
     convex: ClassVar[bool] = True
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return it; of two classes the logit of the first is zero."""
         pixels = math.prod(shape)
         return _flat((pixels, classes)) if classes > 2 else _flat((pixels, 1)).append(nn.ZeroPad1d((1, 0)))
 
 
 @dataclass(frozen=True)
 class RandomFeatures(Network):
-    """Logistic regression of random ReLU features: convex, with more parameters than examples.
+    """Logistic regression on random ReLU features: convex, with more parameters than examples.
 
-    The features of an image are as long as the image, on average.
+    On average, the features of an image have the same norm as the image.
     """
 
     convex: ClassVar[bool] = True
@@ -94,103 +92,96 @@ class RandomFeatures(Network):
     features: int
 
     def inputs(self, images: Float[Tensor, "image *shape"]) -> Float[Tensor, "image feature"]:
-        """Return the features, the same in every training."""
+        """Features, the same in every training."""
         vectors = images.flatten(1)
         rng = generator_for("random features", self.features)
         directions = torch.randn(vectors.shape[1], self.features, generator=rng).to(vectors)
         return F.relu(vectors @ directions) * (2 / self.features) ** 0.5
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return the map of the features."""
         return _flat((self.features, classes))
 
 
 @dataclass(frozen=True)
 class Perceptron(Network):
-    """Hidden layers of some widths."""
+    """A multilayer perceptron with hidden layers of given widths."""
 
     widths: tuple[int, ...]
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return it."""
         return _flat((math.prod(shape), *self.widths, classes))
 
 
 @dataclass(frozen=True)
 class SmallCNN(Network):
-    """Convolutions of 3 by 3 that halve the image one after the other, and a linear map of the mean."""
+    """3 by 3 convolutions with stride 2, average pooling and a linear layer."""
 
     channels: tuple[int, ...]
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return it."""
         layers: list[nn.Module] = []
         for before, after in pairwise((shape[0], *self.channels)):
             layers += [nn.Conv2d(before, after, 3, 2, 1), nn.ReLU()]
-        return nn.Sequential(*layers, *_linear_of_mean(self.channels[-1], classes))
+        return nn.Sequential(*layers, *_classifier(self.channels[-1], classes))
 
 
-def _linear_of_mean(channels: int, classes: int) -> tuple[nn.Module, ...]:
+def _classifier(channels: int, classes: int) -> tuple[nn.Module, ...]:
     return nn.AdaptiveAvgPool2d(1), nn.Flatten(-3), nn.Linear(channels, classes)
 
 
 def _normalised(before: int, after: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution and batch normalisation, by the statistics of the batch at hand."""
+    """A convolution with batch normalisation, always by the statistics of the current batch."""
     convolution = nn.Conv2d(before, after, 3, stride, 1, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(after, track_running_stats=False))
 
 
 class Residual(nn.Module):
-    """Two convolutions and what went in, thinned and padded where the channels grow (He et al. 2016)."""
+    """A residual block; where channels grow the shortcut is subsampled and zero-padded (He et al. 2016)."""
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
         self.stride, self.more = after // before, after - before
         self.first, self.second = _normalised(before, after, self.stride), _normalised(after, after)
 
-    def forward(
-        self, x: Float[Tensor, "image channel row column"]
-    ) -> Float[Tensor, "image out height width"]:
-        """Return the sum."""
+    def forward(self, x: Float[Tensor, "image channel h w"]) -> Float[Tensor, "image out row column"]:
         short = F.pad(x[..., :: self.stride, :: self.stride], (0, 0, 0, 0, 0, self.more))
         return F.relu(short + self.second(F.relu(self.first(x))))
 
 
 @dataclass(frozen=True)
 class ResNet20(Network):
-    """The residual network of CIFAR-10: 19 convolutions of 16, 32 and 64 channels, and a linear map."""
+    """The residual network for CIFAR-10: 19 convolutions of 16, 32 and 64 channels, and a linear layer."""
 
     width: int = 16
 
     def build(self, shape: tuple[int, ...], classes: int) -> nn.Module:
-        """Return it."""
         channels = [self.width * factor for factor in (1, 1, 1, 1, 2, 2, 2, 4, 4, 4)]
         blocks = [Residual(before, after) for before, after in pairwise(channels)]
-        last = _linear_of_mean(channels[-1], classes)
-        return nn.Sequential(_normalised(shape[0], self.width), nn.ReLU(), *blocks, *last)
+        first, last = _normalised(shape[0], self.width), _classifier(channels[-1], classes)
+        return nn.Sequential(first, nn.ReLU(), *blocks, *last)
 
 
-# Many small models trained as one: what a step costs beside its arithmetic is paid once.
+# Many small models trained as one, so that the overhead of a step is paid only once.
 
 ROWS_AT_ONCE = 4096
-"""Images that go through a stack at once when nothing is learnt."""
+"""Images per forward pass of a stack without gradients."""
 
 Weights = dict[str, Tensor]
-"""Parameters by name; of a stack, models first."""
+"""Parameters by name; of a stack, with a leading dimension of models."""
 
 
 @dataclass(frozen=True)
 class Descent:
-    """Stochastic gradient descent as the thesis has it (Section 2.3)."""
+    """Stochastic gradient descent as in the thesis (Section 2.3)."""
 
     lr: float
     batch: int
     steps: int
     momentum: float = 0.0
-    drops: tuple[tuple[int, float], ...] = ()  # from a step on, another rate
+    drops: tuple[tuple[int, float], ...] = ()  # (step, learning rate from there on)
 
     def lr_at(self, step: int) -> float:
-        """Return the rate of step 0, 1, ...
+        """Learning rate of step 0, 1, ...
 
         >>> plain = Descent(0.1, 1, 100, drops=((50, 0.01), (80, 0.001)))
         >>> [plain.lr_at(step) for step in (0, 49, 50, 79, 99)]
@@ -200,18 +191,18 @@ class Descent:
 
 
 class Stack:
-    """Models of one shape, each with a sample of its own, trained as one."""
+    """Models of one shape, each with its own sample, trained as one."""
 
     def __init__(
         self, network: Network, images: Images, rows: Int[Tensor, "model position"], seeds: Sequence[int]
     ) -> None:
-        """Take a model for each sample.
+        """Initialise one model per sample.
 
         Args:
-            network: what all of them are.
+            network: of all models.
             images: the pool and the test set below it.
             rows: of each model's sample.
-            seeds: of first parameters, each for equally many models, one after the other.
+            seeds: of initial parameters, each for the same number of consecutive models.
 
         """
         device = best_device()
@@ -220,24 +211,21 @@ class Stack:
         self.tested = torch.arange(images.pool, len(self.x), device=device).expand(len(rows), -1)
         shape = tuple(self.x.shape[1:])
         self.network = network.build(shape, images.classes).to(self.x)
-        first = [network.drawn(shape, images.classes, seed) for seed in seeds]
-        self.weights: Weights = {
-            name: torch.stack([own[name] for own in first])
-            .to(self.x)
-            .repeat_interleave(len(rows) // len(seeds), 0)
-            for name in first[0]
-        }
-        self.velocity = {name: torch.zeros_like(own) for name, own in self.weights.items()}
+        drawn = [network.drawn(shape, images.classes, seed) for seed in seeds]
+        stacked = {name: torch.stack([weights[name] for weights in drawn]).to(self.x) for name in drawn[0]}
+        copies = len(rows) // len(seeds)
+        self.weights: Weights = {name: w.repeat_interleave(copies, 0) for name, w in stacked.items()}
+        self.velocity = {name: torch.zeros_like(w) for name, w in self.weights.items()}
 
     def _logits(self, weights: Weights, x: Tensor) -> Tensor:
-        """Return those of one model."""
+        """Logits of one model."""
         return functional_call(self.network, weights, (x,))
 
     def train(self, order: Int[Tensor, "seed step batch"], descent: Descent, start: int = 0) -> Iterator[int]:
-        """Train every model on its sample, and yield the number of steps done.
+        """Train every model on its sample; yield the number of steps done after each.
 
         Args:
-            order: the positions in a sample that are visited, batch by batch, by all models of a seed.
+            order: positions of the sample in each batch, the same for all models of a seed.
             descent: rate, momentum, steps.
             start: steps already done.
 
@@ -249,43 +237,39 @@ class Stack:
         gradients, order = None, order.to(self.rows.device)
         for step in range(start, descent.steps):
             batch = self.rows.gather(1, order[:, step].repeat_interleave(len(self.rows) // len(order), 0))
-            given = self.weights, self.x[batch], self.y[batch]
-            if gradients is None:
-                # Once: in small models, what vmap and grad do for an operation takes longer than it does.
-                gradients = make_fx(vmap(grad(loss)))(*given)
-            gradient, momentum, lr = gradients(*given), descent.momentum, descent.lr_at(step)
-            self.velocity = {name: momentum * own + gradient[name] for name, own in self.velocity.items()}
-            self.weights = {name: own - lr * self.velocity[name] for name, own in self.weights.items()}
+            inputs = self.weights, self.x[batch], self.y[batch]
+            if gradients is None:  # traced once: vmap and grad cost more than the operations of small models
+                gradients = make_fx(vmap(grad(loss)))(*inputs)
+            gradient, momentum, lr = gradients(*inputs), descent.momentum, descent.lr_at(step)
+            self.velocity = {name: momentum * v + gradient[name] for name, v in self.velocity.items()}
+            self.weights = {name: w - lr * self.velocity[name] for name, w in self.weights.items()}
             yield step + 1
 
     def state_dict(self) -> dict[str, Weights]:
-        """Return all that training changes."""
         return {"weights": self.weights, "velocity": self.velocity}
 
     def load_state_dict(self, state: dict[str, Weights]) -> None:
-        """Take over what `state_dict` returned."""
         self.weights, self.velocity = state["weights"], state["velocity"]
 
     def vectors(self) -> Float[Tensor, "model parameter"]:
-        """Return all parameters of each model in one row, in float64."""
-        return torch.cat([own.flatten(1) for own in self.weights.values()], 1).double()
+        """Parameters of each model as one vector, in float64."""
+        return torch.cat([w.flatten(1) for w in self.weights.values()], 1).double()
 
     def log_probabilities(
         self, rows: Int[Tensor, "model example"], weights: Weights | None = None
     ) -> Float[Tensor, "model example label"]:
-        """Return what each model, or others of its shape, predicts of its rows, in float64."""
-        weights = self.weights if weights is None else weights
+        """Predictions of each model on its rows, in float64; with `weights` those of other models."""
+        parts = rows.split(max(1, ROWS_AT_ONCE // len(rows)), 1)
         with torch.no_grad():
-            parts = rows.split(max(1, ROWS_AT_ONCE // len(rows)), 1)
-            logits = [vmap(self._logits)(weights, self.x[part]) for part in parts]
+            logits = [vmap(self._logits)(weights or self.weights, self.x[part]) for part in parts]
         return torch.cat(logits, 1).double().log_softmax(-1)
 
 
 def check_learnt(losses: Float[Tensor, " model"], classes: int, descent: Descent, step: int) -> None:
-    """Refuse models that training has lost: whose loss is ten times that of guessing on their own sample.
+    """Require training losses of less than ten times that of guessing.
 
     Raises:
-        NonFiniteLoss: with the rate to lower.
+        NonFiniteLoss: naming the learning rate.
 
     """
     if not (losses < 10 * math.log(classes)).all():  # nor is NaN
@@ -295,29 +279,27 @@ def check_learnt(losses: Float[Tensor, " model"], classes: int, descent: Descent
         )
 
 
-# The straight line between two models, and beyond both (Frankle et al. 2020; Karp 2024, Section 2.4).
+# The straight line through two models (Frankle et al. 2020; Karp 2024, Section 2.4).
 
 GRID = tuple(round(-1 + 0.04 * step, 2) for step in range(76))
-"""α of the thesis: from -1 to 2, 0 at S' and 1 at S."""
+"""α of the thesis, from -1 to 2; 0 at S' and 1 at S."""
 
 
 def accuracies_along(
     stack: Stack, pairs: Int[Tensor, " pair"], rows: Int[Tensor, "pair example"]
 ) -> Float[np.ndarray, "alpha pair"]:
-    """Return the accuracies of α of the first model of a pair and 1 - α of the second, α in `GRID`.
+    """Accuracies of α times the first model of a pair plus 1 - α times the second, for α in `GRID`.
 
     Args:
-        stack: of which two models after each other are a pair.
-        pairs: the numbers of some.
-        rows: of the images that each is tested on.
+        stack: pairs of consecutive models.
+        pairs: indices of pairs.
+        rows: of the test images of each pair.
 
     """
+    ends = {name: (w[2 * pairs], w[2 * pairs + 1]) for name, w in stack.weights.items()}
     accuracies = []
     for alpha in GRID:
-        weights = {
-            name: alpha * own[2 * pairs] + (1 - alpha) * own[2 * pairs + 1]
-            for name, own in stack.weights.items()
-        }
+        weights = {name: alpha * first + (1 - alpha) * second for name, (first, second) in ends.items()}
         predicted = stack.log_probabilities(rows, weights).argmax(-1)
         accuracies.append((predicted == stack.y[rows]).double().mean(1))
     return torch.stack(accuracies).cpu().numpy()

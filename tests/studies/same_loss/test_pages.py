@@ -1,4 +1,4 @@
-"""A page's parameters become an experiment, or one clear sentence."""
+"""Pages: their parameters become an experiment, or one sentence says what is valid."""
 
 import pytest
 
@@ -32,10 +32,10 @@ def opened(page="02_existence", **given):
         ({"length_limit": 512, "grammar": "x"}, r"^length_limit is at most 128; got 512\.$"),
         ({"length_limit": 9}, "length_limit has an effect only together with grammar; give both or none"),
         ({"grammar": "nowhere.txt"}, r"The grammar file nowhere.txt cannot be read"),
-        ({"grammar": "/dev/zero"}, r"^/dev/zero is no file of a grammar, which is text of 1 to 10,000,000"),
-        ({"grammar": "empty.txt"}, r"^empty.txt is no file of a grammar"),
-        ({"grammar": "/"}, r"^/ is no file of a grammar"),
-        ({"grammar": "my.txt", "language": "hmm"}, "^grammar stands in the place of the preset's, and"),
+        ({"grammar": "/dev/zero"}, "^/dev/zero is not a grammar file; give a text file of 1 to 10,000,000"),
+        ({"grammar": "empty.txt"}, "^empty.txt is not a grammar file"),
+        ({"grammar": "/"}, "^/ is not a grammar file"),
+        ({"grammar": "my.txt", "language": "hmm"}, "^grammar replaces the preset's grammar, which"),
         ({"workers": 10**9}, r"^workers is at most [\d,]+; got 1e\+09\.$"),
         ({"seeds": 10**9}, r"^seeds is at most 300; got 1e\+09\.$"),
         ({"preset": "laptop", "size": "235M"}, "Size 235M is not on grammar at preset laptop"),

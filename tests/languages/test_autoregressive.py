@@ -1,14 +1,23 @@
+"""Autoregressive languages against the chain rule and enumeration; their restricted models; the stand-in."""
+
 import math
 from dataclasses import replace
 from itertools import product
 
 import pytest
 import torch
+from enumeration import as_sentences as sentences_of_width
 
-from sameloss.errors import LanguageError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
-from sameloss.languages import autoregressive as opt_module
-from sameloss.languages.autoregressive import AutoregressiveLanguage, TeacherSpec
+from sameloss.languages import autoregressive as module
+from sameloss.languages.autoregressive import (
+    AutoregressiveLanguage,
+    RestrictedModel,
+    TeacherSpec,
+    fillings,
+    sum_of_fillings,
+)
 
 PRIOR = (0.3, 0.7)
 SPEC = TeacherSpec(words=3, max_length=3, topics=2, d_model=4, layers=2, heads=2, scale=3.0, logit_scale=1.5)
@@ -49,8 +58,7 @@ def chained(language, start, words):
 
 
 def as_sentences(strings, width=3):
-    tokens = torch.tensor([list(words) + [0] * (width - len(words)) for words in strings])
-    return Sentences(tokens, torch.tensor([len(words) for words in strings]))
+    return sentences_of_width(strings, width)
 
 
 def substituted(probabilities, words, position):
@@ -127,8 +135,6 @@ def test_topic_follows_bayes(language, given_start):
 def test_one_start_has_no_task():
     language = teacher(starts=(1,), prior=(1.0,))
     assert language.tasks == ()
-    with pytest.raises(LanguageError, match="one start token has no task"):
-        language.classes("topic")
     assert math.isclose(language.log_prob(as_sentences(STRINGS)).exp().sum(), 1, abs_tol=1e-10)
 
 
@@ -161,7 +167,7 @@ def test_results_do_not_depend_on_the_size_of_a_chunk(language, monkeypatch):
 
     whole = results()
     for numbers in (1, 20_000):
-        monkeypatch.setattr(opt_module, "NUMBERS", numbers)
+        monkeypatch.setattr(module, "NUMBERS", numbers)
         for part, expected in zip(results(), whole, strict=True):
             close(part, expected)
 
@@ -175,7 +181,7 @@ def test_one_pass_reads_no_more_than_its_share(language, monkeypatch):
         return log_probs(tokens, cache)
 
     monkeypatch.setattr(language.model, "log_probs", spy)
-    monkeypatch.setattr(opt_module, "NUMBERS", 12 * 4 * language.model.numbers_per_token)
+    monkeypatch.setattr(module, "NUMBERS", 12 * 4 * language.model.numbers_per_token)
     language.conditionals(as_sentences(STRINGS))
     assert max(read) == 12
 
@@ -201,19 +207,132 @@ def test_bad_sentences_say_what_is_wrong(language, use):
         use(as_sentences([(1, 2, 3, 1)], 4))
 
 
-def test_bad_languages_say_what_is_wrong(language):
-    model = language.model.model
-    with pytest.raises(LanguageError, match=r"lie in 0\.\.5; got \[5, 6, 2\]"):
-        AutoregressiveLanguage(model, (5, 6), (0,), (1.0,), 2, 3)
-    with pytest.raises(LanguageError, match=r"lie in 0\.\.5; got \[7\]"):
-        AutoregressiveLanguage(model, (5,), (7,), (1.0,), 2, 3)
-    with pytest.raises(LanguageError, match="different tokens"):
-        AutoregressiveLanguage(model, (5, 2), (0,), (1.0,), 2, 3)
+@pytest.mark.parametrize("prior", [(1.0,), (0.5, 0.4), (1.5, -0.5)])
+def test_a_prior_that_is_no_distribution_is_refused(language, prior):
     with pytest.raises(LanguageError, match="positive probability"):
-        AutoregressiveLanguage(model, (5, 3), (0, 1), (1.0,), 2, 3)
-    with pytest.raises(LanguageError, match="positive probability"):
-        AutoregressiveLanguage(model, (5, 3), (0, 1), (0.5, 0.4), 2, 3)
-    with pytest.raises(LanguageError, match="max_length is at least 1"):
-        AutoregressiveLanguage(model, (5, 3), (0,), (1.0,), 2, 0)
-    with pytest.raises(LanguageError, match="Unknown task 'root'; choose topic"):
-        language.posterior(as_sentences(STRINGS), "root")
+        AutoregressiveLanguage(language.model.model, (5, 3), (0, 1), prior, 2, 3)
+
+
+# Fillings of masks
+
+
+def test_every_word_stands_in_every_masked_place():
+    filled, owners = fillings(as_sentences([(0, 2, 0), (1, 3, 2), (3, 0)], 3), words=3)
+    found = [set(), set(), set()]
+    for row, length, owner in zip(*map(torch.Tensor.tolist, (*filled, owners)), strict=True):
+        found[owner].add(tuple(row[:length]))
+    assert found[0] == {(a, 2, b) for a, b in product((1, 2, 3), repeat=2)}
+    assert found[1] == {(1, 3, 2)}
+    assert found[2] == {(3, 1), (3, 2), (3, 3)}
+    assert len(owners) == 9 + 1 + 3
+
+
+def test_a_mask_beyond_the_end_is_padding():
+    sentences = as_sentences([(1, 2)], 4)
+    filled, owners = fillings(sentences, words=5)
+    assert torch.equal(filled.tokens, sentences.tokens)
+    assert owners.tolist() == [0]
+
+
+def test_sums_are_by_owner_and_do_not_underflow():
+    logs = torch.tensor([[-1000.0, 0.0], [-1000.0, 1.0], [2.0, 3.0]], dtype=torch.float64)
+    found = sum_of_fillings(logs, torch.tensor([1, 1, 0]), 2)
+    torch.testing.assert_close(found[0], logs[2])
+    torch.testing.assert_close(found[1], logs[:2].logsumexp(0))
+
+
+# Restricted models
+
+ALLOWED, END = (5, 3, 4), 2
+
+
+@pytest.fixture
+def model():
+    return TeacherSpec(words=3, max_length=3, topics=2, d_model=4).build().model.model
+
+
+@torch.no_grad()
+def test_columns_are_the_models_own_probabilities_renormalised(model):
+    tokens = torch.tensor([[0, 5, 3], [1, 4, 4]])
+    found, _ = RestrictedModel(model, ALLOWED, END).log_probs(tokens, None)
+    logits = model(tokens).logits[..., [*ALLOWED, END]]
+    logits[:, 0, -1] = -torch.inf  # no sentence is empty
+    torch.testing.assert_close(found, logits.log_softmax(-1), rtol=1e-10, atol=1e-12)
+    assert (found[:, 0, -1] == -torch.inf).all()
+
+
+@torch.no_grad()
+def test_a_cache_stands_for_the_tokens_before(model):
+    restricted = RestrictedModel(model, ALLOWED, END)
+    tokens = torch.tensor([[0, 5, 3], [1, 4, 4]])
+    whole, _ = restricted.log_probs(tokens, None)
+    first, cache = restricted.log_probs(tokens[:, :1], None)
+    rest, _ = restricted.log_probs(tokens[:, 1:], cache)
+    torch.testing.assert_close(torch.cat([first, rest], 1), whole, rtol=1e-10, atol=1e-12)
+
+
+def test_tokens_that_are_not_different_are_refused(model):
+    with pytest.raises(LanguageError, match="must all be different tokens"):
+        RestrictedModel(model, (5, 2), END)
+
+
+def test_a_model_with_another_output_layer_is_refused(model):
+    model.lm_head.register_forward_hook(lambda module, inputs, logits: 3 * logits)
+    with pytest.raises(LanguageError, match="linear map"):
+        RestrictedModel(model, ALLOWED, END)
+
+
+# The stand-in
+
+
+def test_seeds_are_reproducible_and_global_randomness_is_left_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    draws = [SPEC.build().sample(50, torch.Generator().manual_seed(7)) for _ in range(2)]
+    assert torch.equal(torch.rand(3), expected)
+    assert torch.equal(draws[0].tokens, draws[1].tokens)
+    other = replace(SPEC, seed=1).build().log_prob(draws[0])
+    assert not torch.allclose(other, SPEC.build().log_prob(draws[0]))
+
+
+def test_the_default_stand_in_has_structure():
+    """The masked entropy lies clearly below that of uniform words, and the topic can be read in part."""
+    language = TeacherSpec().build()
+    sentences = language.sample(300, torch.Generator().manual_seed(0))
+    conditionals = language.conditionals(sentences)
+    inside = torch.arange(8) < sentences.lengths[:, None]
+    assert torch.allclose(conditionals.sum(-1), inside.double(), rtol=0, atol=1e-12)
+    entropy = torch.special.entr(conditionals).sum(-1)[inside].mean() / math.log(16)
+    assert 0.75 < entropy < 0.85
+    assert 0.5 < language.posterior(sentences, "topic").amax(1).mean() < 0.8
+    assert sentences.lengths.double().mean() > 6
+
+
+def test_dimensions_are_as_asked():
+    language = SPEC.build()
+    assert isinstance(SPEC, LanguageSpec)
+    assert (language.words, language.max_length, language.classes("topic")) == (3, 3, 2)
+    assert language.prior.tolist() == [0.5, 0.5]
+    config = language.model.model.config
+    assert (config.hidden_size, config.num_hidden_layers, config.vocab_size) == (4, 2, 2 + 1 + 3)
+    assert {p.dtype for p in language.model.model.parameters()} == {torch.float64}
+
+
+def test_weights_have_the_deviations_of_their_spec():
+    """Entries N(0, d²): the variance of n of them is known to 2 d⁴ / n."""
+    model = replace(SPEC, d_model=64, words=200, scale=3.0, logit_scale=1.5).build().model.model
+    weights = dict(model.named_parameters())
+    deviations = {"lm_head.weight": 1.5 / 8, "model.decoder.embed_tokens.weight": 1.0}
+    deviations["model.decoder.layers.0.fc1.weight"] = 3.0 / 8
+    for name, deviation in deviations.items():
+        entries = weights[name].detach().flatten()
+        assert abs(entries.var() / deviation**2 - 1) < 4 * (2 / len(entries)) ** 0.5
+    assert (weights["model.decoder.layers.1.fc1.bias"] == 0).all()
+    assert (weights["model.decoder.layers.1.final_layer_norm.weight"] == 1).all()
+
+
+@pytest.mark.parametrize("name", ["words", "max_length", "topics", "d_model", "layers", "heads"])
+def test_a_teacher_of_nothing_is_refused(name):
+    with pytest.raises(ParameterError, match=f"^{name} must be a whole number, at least 1; got 0"):
+        TeacherSpec(**{name: 0})

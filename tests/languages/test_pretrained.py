@@ -1,3 +1,5 @@
+"""OPT from the hub or local folders, and GLUE tasks in its words, with tiny local stand-ins."""
+
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +18,8 @@ from sameloss import hub
 from sameloss.book.pages import open_page
 from sameloss.errors import LanguageError
 from sameloss.languages import LanguageSpec, Sentences
-from sameloss.languages.autoregressive import STAND_IN_NOTE, HubTeacherSpec, glue_task
+from sameloss.languages.autoregressive import STAND_IN_NOTE
+from sameloss.languages.pretrained import HubTeacherSpec, glue_task
 from sameloss.studies.same_loss.languages import describe_opt, measurements
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
@@ -117,7 +120,7 @@ def test_qnli_joins_question_and_sentence_drops_and_cuts(tmp_path):
     write_jsonl(tmp_path / "qnli_train.jsonl", question=questions, sentence=answers, label=[0, 1, 1])
     write_jsonl(tmp_path / "qnli_validation.jsonl", question=["a"], sentence=["cat"], label=[1])
     write_jsonl(tmp_path / "sst2_train.jsonl", sentence=["not read"], label=[1])
-    train, validation = glue_task("qnli", tokenizer(), ALLOWED, 4, str(tmp_path))
+    train, validation = glue_task("qnli", tokenizer(), ALLOWED, 4, str(tmp_path)).values()
     assert train.sentences.tokens.tolist() == [[3, 4, 2, 4], [1, 2, 3, 1]]
     assert train.sentences.lengths.tolist() == [4, 4]
     assert train.labels.tolist() == [0, 1]
@@ -131,14 +134,14 @@ def test_qnli_joins_question_and_sentence_drops_and_cuts(tmp_path):
 def test_sst2_from_csv(tmp_path):
     for split in ("train", "validation"):
         (tmp_path / f"sst2_{split}.csv").write_text("sentence,label\nthe cat,1\na dog,0\n")
-    train, _ = glue_task("sst2", tokenizer(), ALLOWED, 4, str(tmp_path))
+    train = glue_task("sst2", tokenizer(), ALLOWED, 4, str(tmp_path))["train"]
     assert train.sentences.tokens.tolist() == [[4, 2, 0, 0], [1, 0, 0, 0]]
     assert train.labels.tolist() == [1, 0]
 
 
 def test_glue_says_what_is_missing(tmp_path):
     with pytest.raises(LanguageError, match="choose one of qnli, sst2"):
-        glue_task("cola", tokenizer(), ALLOWED, 4)
+        glue_task("cola", tokenizer(), ALLOWED, 4, str(tmp_path))
     for source in (str(tmp_path), "no-such/glue"):
         with pytest.raises(LanguageError, match=r"Cannot load the GLUE task qnli from .*parameter `glue`"):
             glue_task("qnli", tokenizer(), ALLOWED, 4, source)
@@ -169,18 +172,18 @@ def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
         hub.huggingface_hub, "get_session", lambda: SimpleNamespace(head=lambda address, timeout: None)
     )
     commits = {"facebook/opt-125m": "a1", "Salesforce/wikitext": "b2"}
-    told = lambda self, name, repo_type: SimpleNamespace(sha=commits[name])  # noqa: E731
-    monkeypatch.setattr(hub.huggingface_hub.HfApi, "repo_info", told)
+    info = lambda self, name, repo_type: SimpleNamespace(sha=commits[name])  # noqa: E731
+    monkeypatch.setattr(hub.huggingface_hub.HfApi, "repo_info", info)
     spec = HubTeacherSpec.of("facebook/opt-125m", None)
     assert (spec.model_commit, spec.corpus_commit) == ("a1", "b2")
-    asked = {}
+    options = {}
     monkeypatch.setattr(
-        transformers.AutoTokenizer, "from_pretrained", lambda name, **given: asked.update({name: given})
+        transformers.AutoTokenizer, "from_pretrained", lambda name, **given: options.update({name: given})
     )
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
     with pytest.raises(LanguageError, match="Cannot load the model"):
         spec.build()
-    assert asked["facebook/opt-125m"]["revision"] == "a1"
+    assert options["facebook/opt-125m"]["revision"] == "a1"
 
 
 def test_a_folder_that_is_not_there_is_told_when_it_is_loaded(tmp_path):

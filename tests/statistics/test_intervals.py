@@ -1,0 +1,82 @@
+"""Estimates, Student's intervals over seeds and of paired differences, Holm's correction."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from sameloss.statistics.intervals import Estimate, holm_levels, paired, seed_weights
+
+
+def test_estimate_of_draws():
+    estimate = Estimate.of(torch.tensor([1.0, 2.0, 3.0, 4.0]))
+    assert estimate.mean == 2.5
+    assert estimate.standard_error == pytest.approx(math.sqrt(5 / 3) / 2)
+
+
+def test_the_standard_error_is_scipys():
+    values = torch.randn(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    assert Estimate.of(values).standard_error == pytest.approx(stats.sem(values.numpy()), rel=1e-12)
+
+
+def test_the_error_of_one_draw_is_unknown():
+    estimate = Estimate.of(torch.tensor([3.0]))
+    assert (estimate.mean, estimate.count) == (3.0, 1)
+    assert math.isnan(estimate.standard_error)
+
+
+def test_sums_in_float32_keep_their_digits():
+    values = torch.full((100_000,), 0.1)
+    assert Estimate.of(values).mean == pytest.approx(float(values[0]), rel=1e-12)
+
+
+def test_seed_weights_give_students_t():
+    values = np.array([0.1, 0.5, 0.3])
+    drawn = seed_weights(3, 200_000, np.random.default_rng(4)) @ values
+    expected = stats.t.ppf([0.025, 0.5, 0.975], 2) * values.std(ddof=1) / 3**0.5
+    np.testing.assert_allclose(np.quantile(drawn, [0.025, 0.5, 0.975]), expected, atol=0.02)
+
+
+def test_the_paired_interval_is_scipys():
+    values = np.random.default_rng(0).normal(1.0, 2.0, 9)
+    ours, theirs = paired(values, 0.9), stats.ttest_1samp(values, 0.0)
+    assert ours.p == pytest.approx(theirs.pvalue)
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval(0.9)))
+
+
+def test_one_difference_has_no_interval():
+    result = paired(np.array([2.0]))
+    assert (result.mean, result.replicates) == (2.0, 1)
+    assert np.isnan([result.low, result.high, result.p]).all()
+    assert np.isnan(paired(np.array([])).mean)
+
+
+def test_the_paired_interval_has_its_coverage():
+    rng = np.random.default_rng(1)
+    covered = [p.low <= 0.5 <= p.high for p in (paired(rng.normal(0.5, 1.0, 4)) for _ in range(2000))]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
+
+
+def step_down(ps, alpha=0.05):
+    """Holm's test as published."""
+    rejected, order = set(), np.argsort(ps)
+    for rank, index in enumerate(order):
+        if ps[index] > alpha / (len(ps) - rank):
+            break
+        rejected.add(index)
+    return rejected
+
+
+def test_intervals_at_their_level_exclude_zero_where_the_step_down_test_rejects():
+    rng = np.random.default_rng(2)
+    for _ in range(200):
+        ps = rng.uniform(0, 0.06, 5)
+        levels = holm_levels(ps.tolist())
+        rejected = {i for i, (p, level) in enumerate(zip(ps, levels, strict=True)) if p <= 1 - level}
+        assert rejected == step_down(ps)
+
+
+def test_missing_p_values_come_last():
+    assert holm_levels([float("nan"), 0.001]) == pytest.approx([0.95, 0.975])

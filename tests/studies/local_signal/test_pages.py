@@ -1,0 +1,419 @@
+"""Configuration, stored runs, checks, figures and tables of both pages, at the smoke preset."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib import pyplot as plt
+
+from sameloss.errors import ParameterError
+from sameloss.store.pool import compute_all
+from sameloss.store.store import Store
+from sameloss.studies.local_signal import show, statements
+from sameloss.studies.local_signal.experiment import (
+    PRESETS,
+    FilterDescent,
+    TangentStarts,
+    best_filters,
+    dead_zone,
+    eval_steps,
+    log_steps,
+    signal_flows,
+    signal_sgd,
+    tangent_rows,
+)
+from sameloss.studies.local_signal.pages import STUDY
+from sameloss.studies.local_signal.statements import (
+    PROOFS,
+    TRAINING,
+    curve,
+    proof_checks,
+    steps_to,
+    training_checks,
+)
+from sameloss.studies.local_signal.tangent import AT_SIGNAL, HELD_OUT, KINDS, PATCHES
+from sameloss.studies.local_signal.theory import Filter, Patches, flow
+from sameloss.studies.statement import Judgement, judge_checks, statement_table
+
+
+@pytest.fixture(scope="module")
+def opened(shared):
+    """Open a page and compute its runs; both pages read the same tangent kernels."""
+    artifacts = str(shared / "local_signal")
+
+    def open_computed(name):
+        page = STUDY.open(name, {"preset": "smoke", "artifacts": artifacts})
+        compute_all(page.store, page.runs(), 1)  # in another process, without checks of types
+        return page
+
+    return open_computed
+
+
+@pytest.fixture(scope="module")
+def page(opened):
+    return opened("ii3_local_signal")
+
+
+@pytest.fixture(scope="module")
+def found(page):
+    return page.results
+
+
+@pytest.fixture(scope="module")
+def proofs_page(opened):
+    return opened("ii3_proofs")
+
+
+@pytest.fixture(scope="module")
+def proofs(proofs_page):
+    return proofs_page.results
+
+
+def open_page(**given):
+    return STUDY.open("ii3_local_signal", {"preset": "smoke"} | given)
+
+
+# Presets and parameters
+
+
+def test_the_default_is_the_figure_but_for_its_steps():
+    signal = PRESETS["laptop"]
+    assert (signal.patches, signal.d, signal.batch, signal.lr) == (Patches(1000), 10, 500, 0.1)
+    assert PRESETS["paper"].steps == 10_000
+    assert all(min(preset.descents) >= 100 for preset in PRESETS.values())  # seeds that no pilot had
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"noise": 1}, "noise is at least 2; got 1"),
+        ({"multiplier": 0}, "multiplier must be positive; got 0"),
+        ({"lr": -0.1}, "lr must be positive; got -0.1"),
+        ({"batch": 1.5}, "batch must be a whole number; got 1.5"),
+        ({"seeds": 1}, "seeds is at least 2; got 1"),
+        ({"preset": "huge"}, "Unknown preset 'huge'"),
+    ],
+)
+def test_invalid_parameters_are_one_sentence(given, sentence):
+    with pytest.raises(ParameterError, match=sentence):
+        open_page(**given)
+
+
+def test_a_start_in_the_dead_zone_is_warned_of(caplog):
+    open_page(length=50, lr=0.1)
+    (message,) = [record.message for record in caplog.records]
+    assert re.match(r"^\d of 2 descents \(seeds 10.* to end in the dead zone, .*an lr of 2 or more", message)
+
+
+@pytest.mark.parametrize(
+    "given", [{"length": 50, "lr": 2.0}, {"length": 1e-4}, *({"preset": name} for name in PRESETS)]
+)
+def test_other_starts_are_not_warned_of(given, caplog):
+    open_page(**given)
+    assert not caplog.records
+
+
+def test_a_parameter_changes_the_keys_of_its_runs_only():
+    first, other = open_page().config, open_page(batch=7).config
+    assert first.descents[100].key != other.descents[100].key
+    assert first.runs()["flow"].key == other.runs()["flow"].key
+    assert open_page(noise=300).config.runs()["flow"].key != first.runs()["flow"].key
+    assert open_page(multiplier=2).config.patches.sigma == 2 * first.patches.sigma
+    assert len(open_page(seeds=4).config.descents) == open_page(seeds=4).seeds == 4
+
+
+# Stored runs
+
+DESCENT = FilterDescent(0.2, 1e-3)
+
+
+@pytest.fixture
+def computed(tmp_path):
+    return Store(tmp_path).get
+
+
+def test_flows_are_evaluated_on_a_logarithmic_scale():
+    steps = log_steps(1e4)
+    assert (steps[0], steps[1], steps[-1]) == (0, 1, 1e4)
+    np.testing.assert_allclose(np.diff(np.log(steps[1:])), np.log(1e4) / 48)
+
+
+def test_every_early_step_is_evaluated():
+    assert eval_steps(400)[:49].tolist() == list(range(1, 50))
+    assert eval_steps(400)[-1] == 400
+    assert eval_steps(7).tolist() == list(range(1, 8))
+
+
+def test_seeds_differ_and_repeat(computed):
+    one, again, other = (computed(signal_sgd(Patches(8), DESCENT, 3, 4, 20, seed)) for seed in (0, 0, 1))
+    assert one.equals(again)
+    assert not one.equals(other)
+    longer = computed(signal_sgd(Patches(8), DESCENT, 3, 4, 30, 0))
+    assert longer[:20].equals(one)
+    early = computed(signal_sgd(Patches(8), replace(DESCENT, lr=1e-12), 3, 4, 1, 0)).iloc[0]
+    assert np.hypot(early.c, early.v) == pytest.approx(DESCENT.length)
+
+
+def test_each_flow_has_its_own_patches(computed):
+    flows = computed(signal_flows((4, 8), (0.5, 1.0), DESCENT, 10.0))
+    by_setting = dict(list(flows.groupby(["noise", "multiplier"]).c))
+    assert [*by_setting] == [(4, 0.5), (4, 1.0), (8, 0.5), (8, 1.0)]
+    assert not np.allclose(by_setting[4, 0.5], by_setting[4, 1.0])
+
+
+def test_best_filters_beside_the_linear_model(computed):
+    best = computed(best_filters((50,), (1.0,)))
+    assert best.network[0] > best.linear[0] > 0.5
+
+
+def test_small_rates_kill_and_positive_starts_live(computed):
+    assert computed(dead_zone(Patches(50), (-0.5, 0.5), (2.0,), 3)).dead.tolist() == [True] * 3 + [False] * 3
+
+
+def test_tangent_rows_have_all_kinds_and_the_same_numbers_again(proofs, computed):
+    assert set(proofs.tangent.kind) == set(KINDS)
+    assert (proofs.tangent[proofs.tangent.kind == HELD_OUT].standard_error > 0).any()
+    small = computed(tangent_rows(PATCHES, TangentStarts((1, 4), 2, 1, 50), 100))
+    both = small[small.kind == AT_SIGNAL].merge(proofs.tangent, on=["filters", "start", "kind"])
+    assert len(both) == 4
+    assert (both.error_x == both.error_y).all()
+
+
+def test_a_run_has_a_cost():
+    assert 5 < tangent_rows(PATCHES, TangentStarts((1, 32), 100, 20, 400), 100).effort < 60
+
+
+def test_the_page_computes_all_that_it_reads(page, found):
+    assert not found.flow.empty
+    assert all(page.store.has(run) for run in page.runs())
+    assert len({run.key for run in page.runs()}) == len(page.runs())
+
+
+# Interpolation of flows
+
+STEP = np.append(0, np.geomspace(1, 1000, 37))
+FLOW = pd.DataFrame({"step": STEP, "accuracy": 1 - 0.5 * (1 + STEP) ** -0.1})
+
+
+@pytest.mark.parametrize("steps", [1.0, 6.3, 200.0, 1000.0])
+def test_steps_to_an_accuracy_are_interpolated(steps):
+    assert steps_to(FLOW, 1 - 0.5 * (1 + steps) ** -0.1) == pytest.approx(steps, rel=3e-6)
+    assert np.isnan(steps_to(FLOW, 0.8))
+
+
+def test_the_interpolated_flow_is_that_of_other_evaluations(found):
+    steps, s = np.array([5.0, 500.0, 2000.0, 5000.0]), found.config
+    exact = flow(s.patches, Filter(s.length, s.length, 0.0), s.lr, np.append(0, steps))
+    for column in ("c", "b", "accuracy"):
+        np.testing.assert_allclose(curve(found.flow, column)(np.log(steps)), exact[column][1:], rtol=1e-5)
+
+
+# Statements on training
+
+
+@pytest.fixture
+def ideal(found):
+    """Results at the settings of Figure 3.3 as the statements predict them."""
+    step = np.append(0, np.geomspace(1, 1e7, 200))
+    size = np.maximum(step, 1)
+    accuracy = np.interp(np.log(size), np.log([1, 1e4, 2.5e6, 1e7]), [0.55, 0.7825, 0.99, 0.995])
+    flow = pd.DataFrame({"step": step, "c": 0.1 * size**0.3, "v": 0.0, "b": -0.01 * size**0.45})
+    flow["accuracy"] = accuracy
+    sampled = flow[flow.step.between(1, 3000)]
+    sgd = pd.concat([sampled.assign(seed=seed, v=0.01) for seed in (100, 101)], ignore_index=True)
+    ends = [(-0.5, 2.0, True), (-0.5, 5.0, True), (-0.5, 9.0, False), (0.5, 2.0, False)]
+    dead = pd.DataFrame(ends, columns=["start", "multiple", "dead"])
+    return replace(found, config=PRESETS["laptop"], flow=flow, sgd=sgd, dead=dead)
+
+
+def verdicts(found):
+    return statement_table(TRAINING, training_checks(found)).set_index("id").verdict
+
+
+def test_all_statements_hold_for_ideal_results(ideal):
+    verdict = verdicts(ideal)
+    assert verdict.pop("first-b") == verdict.pop("features") == "holds as corrected"
+    assert set(verdict) == {"holds"}, verdict[verdict != "holds"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "part", "column", "change"),
+    [
+        ("grows", "flow", "b", lambda b: -b),
+        ("grows", "sgd", "accuracy", lambda a: 1 - a),
+        ("sampled", "sgd", "c", lambda c: 1.2 * c),
+        ("sampled", "sgd", "accuracy", lambda a: a + 0.03),
+        ("across", "sgd", "v", lambda v: v + 1),
+        ("reached", "flow", "accuracy", lambda a: a + 0.02),
+        ("above-linear", "best", "network", lambda network: network - 0.5),
+        ("dead", "dead", "dead", lambda dead: ~dead),
+        ("alive", "dead", "dead", lambda dead: dead | True),
+    ],
+)
+def test_each_statement_can_be_refuted(ideal, statement, part, column, change):
+    table = getattr(ideal, part)
+    wrong = replace(ideal, **{part: table.assign(**{column: change(table[column])})})
+    assert verdicts(wrong)[statement] == "fails: counter-example"
+
+
+def test_the_correction_for_several_features_can_be_refuted(ideal, monkeypatch):
+    monkeypatch.setattr(statements.theory, "filter_each", lambda patches, features: 0.9)
+    assert verdicts(ideal)["features"] == "fails: counter-example"
+
+
+def test_other_settings_say_nothing_of_the_figure(page):
+    judged = page.statements().set_index("id").verdict
+    assert judged.index.tolist() == list(TRAINING)
+    assert judged["reached"] == judged["sampled"] == "not testable here"
+
+
+# Statements of the proofs
+
+CORRECTED = {"b123", "lemB5", "lemB6", "lemB7", "lemB8", "noise-bound", "lem31", "lemB9", "lem33", "lemB10"}
+"""Refuted as printed, at any preset."""
+
+
+def test_every_statement_is_judged_and_these_are_corrected(proofs_page):
+    judged = proofs_page.statements()
+    assert set(judged.id[judged.verdict == str(Judgement.CORRECTED)]) == CORRECTED
+    assert set(judged.id[judged.verdict == str(Judgement.HOLDS)]) == set(PROOFS) - CORRECTED
+    assert (judged.correction[judged.id.isin(CORRECTED)] != "").all()
+
+
+@pytest.mark.parametrize(
+    ("frame", "column", "value", "of"),
+    [
+        ("states", "noise", 1.5, "lem32"),
+        ("states", "noise", -0.1, "lem32"),
+        ("states", "noise", 0.3, "lem31-sharper"),
+        ("states", "noise", 1.5, "noise-bound"),
+        ("states", "within_g", 0.7, "lemB8"),
+        ("rows", "spread", 0.05, "lemB6"),
+        ("rows", "width", 1e-3, "lemB9"),
+        ("rows", "width", 1e-3, "lemB9-sharper"),
+        ("rows", "error_at_limit", 0.02, "lemB5"),
+        ("rows", "by_b_1", -0.1, "lem33"),
+        ("rows", "by_c_lowest", 0.1, "lem31"),
+        ("turns", "decades", np.inf, "thm31"),
+        ("turns", "decades", 200.0, "thmB1"),
+        ("turns", "decades", 200.0, "linear"),
+        ("several", "heard", 0.01, "lemB12"),
+        ("tangent", "error", 0.05, "thm32"),
+        ("tangent", "error", 0.3, "kernel-linear"),
+        ("tangent", "error", 0.3, "kernel-closed"),
+    ],
+)
+def test_a_wrong_number_fails_its_statement(proofs, frame, column, value, of):
+    broken = replace(proofs, **{frame: getattr(proofs, frame).assign(**{column: value})})
+    checks = proof_checks(broken)
+    assert judge_checks(checks[checks.of == of]) is Judgement.FAILS
+
+
+def test_wrong_held_out_errors_fail(proofs):
+    tangent = proofs.tangent.copy()
+    tangent.loc[tangent.kind == HELD_OUT, "error"] += 0.1
+    checks = proof_checks(replace(proofs, tangent=tangent))
+    assert judge_checks(checks[checks.of == "kernel-moments"]) is Judgement.FAILS
+
+
+def test_without_a_counter_example_the_printed_form_holds(proofs):
+    checks = proof_checks(replace(proofs, examples=proofs.examples.assign(by_b=0.1)))
+    assert judge_checks(checks[checks.of == "lem33"]) is Judgement.HOLDS
+
+
+# Figures, tables and words
+
+
+def test_an_image_with_its_signal(ax):
+    show.one_image(-0.6, ax)
+    assert len(ax.lines[0].get_xdata()) == 3 * 1001
+    assert abs(ax.lines[1].get_ydata()[1]) == pytest.approx(1 - 0.6)
+
+
+def test_thresholds_have_their_best_marked(ax):
+    show.thresholds((100, 1000), ax)
+    for line, best in zip(ax.lines[::2], ax.lines[1::2], strict=True):
+        assert best.get_ydata()[0] == max(line.get_ydata())
+
+
+def test_flow_and_seeds_are_drawn(found, ax):
+    axes = [ax, *(ax.figure.add_subplot() for _ in range(2))]
+    show.training(found, axes)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), found.sgd[found.sgd.seed == 100].c)
+    np.testing.assert_allclose(ax.lines[2].get_ydata()[:5], found.flow.c[:5])
+    assert ax.get_legend_handles_labels()[1] == ["w along w*", "bias b"]
+    assert [len(panel.lines) for panel in axes] == [6, 3, 3]
+
+
+def test_how_large_and_how_long(found, ax):
+    show.how_large(found, ax)
+    assert (ax.lines[0].get_ydata() > ax.lines[1].get_ydata()).all()
+    show.how_long(found, ax.figure.add_subplot())
+    assert len(ax.figure.axes[1].lines) == len(found.config.phase) + 2
+
+
+def test_cells_of_the_phase_diagram(found, ax):
+    table = show.reached_at(found.phase, 100.0)
+    flow = found.phase[(found.phase.noise == 100) & (found.phase.multiplier == 1)][1:]
+    assert table.loc[1.0, 100] == pytest.approx(np.interp(np.log(100), np.log(flow.step), flow.accuracy))
+    show.phase(table, "after 100 steps", ax)
+    cells = [f"{100 * cell:.0f}" for cell in table.sort_index(ascending=False).to_numpy().ravel()]
+    assert [text.get_text() for text in ax.texts] == cells
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "0.5"]
+
+
+def test_an_accuracy_that_is_never_reached_is_a_gap(found):
+    table = show.steps_table(found).set_index("k")
+    flow = found.phase[(found.phase.noise == 1000) & (found.phase.multiplier == 1)]
+    assert table.loc[100, "99%"] == "–"
+    assert table.loc[1000, "70%"] == f"{steps_to(flow, 0.7):,.0f}"
+
+
+def test_several_filters_are_no_worse_than_one():
+    table = show.feature_table()
+    assert (table["one filter"] <= table["a filter each"] + 1e-9).all()
+
+
+def test_dead_starts_in_per_cent(found):
+    table = show.dead_table(found).set_index("c at the start")
+    assert table.loc["0.5"].tolist() == [0, 0, 0]
+    assert table.loc["-0.5", "3"] == 100
+
+
+def test_the_summary_of_training(found):
+    kernels = pd.DataFrame({"kind": AT_SIGNAL, "filters": [2, 4, 4], "error": [0.6, 0.1, 0.2]})
+    words = show.training_in_words(replace(found, tangent=kernels))
+    assert words.startswith("At k = 100 the exact flow is right in ")
+    assert "A kernel" not in words  # which is of other patches
+    assert "more steps than were followed" in words
+    assert "Up to k = 100 no filter reaches 99 %" in words
+    config, flow = replace(found.config, noise=1000), found.flow.assign(accuracy=0.8)
+    comparable = replace(found, tangent=kernels, config=config, flow=flow)
+    assert "A kernel of 4 filters" in show.training_in_words(comparable)
+
+
+def test_figures_of_the_proofs(proofs):
+    figure, axes = plt.subplots(2, 3)
+    show.truncated_means(axes[0, 0])
+    show.noise_parts(proofs, axes[0, 1])
+    show.alphas_along(proofs, axes[0, 2])
+    show.bias_gradients(proofs, axes[1, 0])
+    show.errors_by_filters(proofs.tangent, axes[1, 1])
+    show.shares_by_rows(axes[1, 2])
+    assert list(axes[0, 2].lines[0].get_ydata()) == list(proofs.rows.alpha)
+    assert len(axes[1, 1].containers) == len(KINDS)
+    assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes.flat)
+    plt.close(figure)
+
+
+def test_tables_and_summary_of_the_proofs(proofs, proofs_page):
+    turns = show.turn_table(proofs).set_index("what")["from k"]
+    assert turns["∇_b > 0 at c = 1/log⁴k"] == "10^17.5"
+    assert "10^70.8" in set(turns)
+    assert len(show.invariant_table(proofs)) == len(proofs.rows)
+    assert show.example_table(proofs).value.notna().all()
+    assert (show.small_ball_table()["Erdős, s = 1"] <= show.small_ball_table()["√(2/πn)"]).all()
+    assert (show.several_table(proofs)["least P/(q/2)"] >= 1).all()
+    assert "Lemma 3.3's conclusion is false" in show.proofs_in_words(proofs, proofs_page.statements())

@@ -1,0 +1,395 @@
+"""Configuration, stored runs, checks, figures and tables of the page, on runs as short as possible."""
+
+from dataclasses import replace
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.interpolate import CubicSpline
+
+from sameloss.errors import ParameterError
+from sameloss.store.pool import compute_all
+from sameloss.studies import drawing
+from sameloss.studies.manifold_flow import show
+from sameloss.studies.manifold_flow.experiment import (
+    FLOW_LANGUAGE,
+    PRESETS,
+    SMOOTH_LANGUAGE,
+    TIMES,
+    ZEROS_LANGUAGE,
+    FlowConfig,
+    _steps,
+    coefficient,
+)
+from sameloss.studies.manifold_flow.pages import STUDY
+from sameloss.studies.manifold_flow.statements import (
+    STATEMENTS,
+    adam_beside_trace_flow,
+    adam_limit,
+    checks,
+    coefficient_limits,
+    extrapolated,
+    finite_limit,
+    gap_table,
+)
+from sameloss.studies.manifold_flow.theory import masked_population, onto_manifold
+from sameloss.studies.parameters import PRESETS as NAMES
+
+pytestmark = pytest.mark.usefixtures("home")
+
+LEAST = replace(
+    PRESETS["smoke"],
+    halvings=1,
+    replicas=40,
+    horizon=1.0,
+    adam_replicas=8,
+    adam_horizon=0.05,
+    end_horizon=0.1,
+    flat_horizon=0.5,
+    landscape_steps=400,
+)
+
+
+@pytest.fixture(scope="module")
+def page(shared):
+    """The page of Section 3 with short runs of few replicas."""
+    artifacts = str(shared / "manifold_flow")
+    page = STUDY.open("03_implicit_bias", {"preset": "smoke", "artifacts": artifacts})
+    page.config = LEAST
+    compute_all(page.store, page.runs(), 1)  # in a process that does not check types
+    return page
+
+
+@pytest.fixture(scope="module")
+def tables(page):
+    return dict(zip(("sgd", "adam", "zeros", "path"), map(page.store.get, page.runs()), strict=True))
+
+
+# Parameters
+
+
+def open_page(**given):
+    return STUDY.open("03_implicit_bias", {"preset": "smoke", **given})
+
+
+def test_parameters():
+    flow = open_page(learning_rate=0.4, replicas=20).config
+    assert (flow.rates(1)[0], flow.rates(4)[0], flow.replicas_of(4)) == (0.4, 0.8, 10)
+    assert open_page().config == PRESETS["smoke"]
+    assert STUDY.open("03_implicit_bias", {}).config == PRESETS["laptop"]
+
+
+def test_a_parameter_of_another_page_is_refused():
+    with pytest.raises(ParameterError) as refused:
+        open_page(sentence_length=8)
+    valid = ", ".join(STUDY.table("03_implicit_bias"))
+    assert str(refused.value) == f"Unknown parameter 'sentence_length'; valid here are {valid}."
+
+
+def test_runs_follow_the_parameters():
+    page = open_page(replicas=20)
+    sgd, adam, zeros, landscape = page.runs()
+    assert (sgd, landscape) == (page.sgd, page.landscape)
+    assert {sgd.settings, adam.settings} == {page.config}
+    assert sgd.language == adam.language == FLOW_LANGUAGE
+    assert landscape.steps == page.config.landscape_steps
+    assert open_page().sgd.key != sgd.key
+    assert open_page().runs()[2].key == zeros.key
+
+
+# Configuration and languages
+
+
+def test_rates_are_halved_from_the_largest():
+    settings = FlowConfig(learning_rate=0.4, halvings=2)
+    assert settings.rates(1) == [0.4, 0.2, 0.1]
+    assert settings.rates(4) == [0.8, 0.4, 0.2]  # the relative rate of batch 4 is 2
+    with pytest.raises(ValueError, match="not in"):
+        settings.rates(3)
+
+
+def test_larger_batches_scatter_less_and_have_fewer_replicas():
+    settings = FlowConfig(replicas=300)
+    assert [settings.replicas_of(batch) for batch in (1, 4, 64)] == [300, 150, 37]
+    assert FlowConfig(replicas=10).replicas_of(4) == 8
+
+
+def test_every_preset_is_there_and_the_longer_ones_alike():
+    assert list(PRESETS) == list(NAMES)
+    assert {PRESETS[name] for name in NAMES[2:]} == {FlowConfig()}
+    assert PRESETS["laptop"].rates(1) == FlowConfig().rates(1)[:-1]
+
+
+def test_one_language_has_zeros_in_half_of_its_conditionals():
+    for spec, fraction in ((FLOW_LANGUAGE, 0), (SMOOTH_LANGUAGE, 0), (ZEROS_LANGUAGE, 0.5)):
+        _, conditionals = masked_population(spec.build())
+        assert float((conditionals == 0).double().mean()) == fraction
+    _, rows = masked_population(FLOW_LANGUAGE.build())
+    assert rows.shape == torch.Size([6, 3])  # six masked sentences of three words
+
+
+# Stored runs
+
+
+def test_a_coefficient_is_found_again():
+    """Replicas follow the flow on another time scale, with noise; 1/4 would be 20 standard errors off."""
+    times = np.linspace(0, 6, 13)
+    curve = CubicSpline(np.linspace(0, 18, 200), 1 + 3 * np.exp(-np.linspace(0, 18, 200) / 4))
+    noise = torch.randn(13, 400, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    values = torch.as_tensor(curve(1.2 * times))[:, None] + 0.1 * noise
+    fit = coefficient(curve, times, values)
+    assert fit["coefficient"] == pytest.approx(0.3, abs=4 * fit["standard_error"])
+    assert fit["standard_error"] < 0.05 / 20
+    parts = [coefficient(curve, times, part)["coefficient"] for part in values.split(20, dim=1)]
+    assert np.std(parts, ddof=1) / 20**0.5 == pytest.approx(fit["standard_error"], rel=0.5)
+
+
+def test_the_small_model_stays(tables):
+    """Its second parameter has no gradient at zero; the large model's path ends on the same manifold."""
+    path = tables["path"]
+    small, large = (path[path.model == name] for name in ("small", "large"))
+    assert (small.y == 0).all()
+    assert small.trace.iloc[-1] == pytest.approx(9 * 0.21 * np.log(7 / 3) ** (4 / 3))
+    assert large.near_y.iloc[-1] ** 3 + large.near_x.iloc[-1] ** 3 == pytest.approx(np.log(7 / 3), abs=1e-5)
+
+
+def test_a_rate_without_steps_is_one_sentence(page):
+    run = replace(page.sgd, settings=replace(page.sgd.settings, learning_rate=3.0))
+    with pytest.raises(ParameterError, match="fewer than 4 steps in the time 1 of the flow"):
+        page.store.get(run)
+
+
+def test_steps_are_at_equal_times_each_once():
+    assert _steps(1.0, 0.01) == [round(100 * at / 12) for at in range(TIMES)]
+    assert _steps(1.0, 0.2) == [0, 1, 2, 3, 4, 5]
+
+
+def test_runs_start_on_the_manifold_from_one_point(page):
+    """SGD and Adam alike, so that their ends can be compared."""
+    population, _ = page.sgd.population()
+    assert population.kl(page.sgd.start()) < 1e-28
+    torch.testing.assert_close(page.sgd.start(), page.runs()[1].start())
+
+
+def test_replicas_are_averaged_where_they_are_and_close_by(page, tables):
+    """At the start all are one point; after that the minimisers close by are flatter than the iterates."""
+    trajectories = tables["sgd"]["trajectories"]
+    start = trajectories[trajectories.time == 0]
+    np.testing.assert_allclose(start.iterate, start.minimiser)
+    np.testing.assert_allclose(start.iterate_sd, 0, atol=1e-12)
+    population, model = page.sgd.population()
+    trace = model.trace(onto_manifold(population, page.sgd.start()), population.weights)
+    np.testing.assert_allclose(start.minimiser, float(trace))
+    assert set(trajectories.query("batch == 4").replicas) == {20}
+
+
+def test_a_language_with_zeros_has_no_minimum(tables):
+    """Without end the loss falls and the parameters grow; without zeros both come to rest."""
+    late = tables["zeros"].groupby("zeros").tail(2)
+    with_zeros, without = (late[late.zeros.astype(bool) == any_] for any_ in (True, False))
+    assert with_zeros.spread.diff().iloc[-1] > 0.5
+    assert abs(without.spread.diff().iloc[-1]) < 1e-3
+    assert with_zeros.kl.iloc[-1] > 1e3 * without.kl.iloc[-1]
+
+
+# Statements
+
+
+@pytest.fixture(scope="module")
+def found(page):
+    return page.checks
+
+
+def test_every_statement_is_judged(page, found):
+    """Those that need no statistics have their verdicts at any size of the runs."""
+    verdicts = page.statements().set_index("id").verdict
+    assert list(verdicts.index) == list(STATEMENTS)
+    assert verdicts["lem32"] == "holds"
+    assert (verdicts[["lem32-covariance", "assumption31"]] == "holds as corrected").all()
+    assert found.value.notna().all()
+    assert page.verdicts().empty
+
+
+def test_a_statement_without_a_correction_has_no_check_of_one(found):
+    """And one with a correction is checked in both forms."""
+    forms = found.groupby("of").printed.agg(set)
+    for name, statement in STATEMENTS.items():
+        assert forms[name] == ({True, False} if statement.correction else {True}), name
+
+
+def test_a_wrong_coefficient_would_be_seen(page, tables, found):
+    """With half of the theorem's 1/4 in every fit, the check of batch 1 fails."""
+    fitted = tables["sgd"]["coefficients"]
+    halved = {"coefficients": fitted.assign(coefficient=fitted.coefficient / 2)}
+    wrong = checks(page.sgd, tables["sgd"] | halved, tables["adam"], tables["zeros"])
+    first, halved_first = (table.query("of == 'thm33'").iloc[0] for table in (found, wrong))
+    assert first.passed
+    assert not halved_first.passed
+
+
+def test_extrapolation_is_exact_for_polynomials():
+    x = np.array([0.1, 0.2, 0.4, 0.8])
+    points = pd.DataFrame({"x": x, "y": 0.25 + x - 3 * x**2 + x**3, "se": 0.01})
+    weights = np.linalg.inv(np.vander(x, 4))[-1]
+    assert extrapolated(points, "x", "y", "se") == pytest.approx((0.25, 0.01 * np.linalg.norm(weights)))
+
+
+def test_coefficients_at_a_vanishing_rate():
+    """Of each batch by itself, and of what was measured at the minimiser."""
+    rate = np.array([0.2, 0.1])
+    known = {(1, "minimiser"): 0.25 + rate, (4, "minimiser"): 0.5 - rate, (1, "iterate"): 9 + rate}
+    rows = [
+        pd.DataFrame({"batch": batch, "measured": measured, "rate": rate, "coefficient": values})
+        for (batch, measured), values in known.items()
+    ]
+    limits = coefficient_limits(pd.concat(rows).assign(standard_error=0.01)).set_index("batch")
+    np.testing.assert_allclose(limits.coefficient, [0.25, 0.5])
+    np.testing.assert_allclose(limits.standard_error, 0.01 * 5**0.5)
+
+
+def made_up_sgd():
+    """Return trajectories that lie below the flow by the rate, and iterates by twice as much."""
+    time = np.array([0.0, 1.0, 2.0])
+    flow = pd.DataFrame({"time": time, "trace": 10 - time})
+    parts = [
+        flow.assign(batch=1, rate=rate, minimiser=flow.trace - rate, iterate=flow.trace - 2 * rate,
+                    minimiser_sd=0.4, replicas=16)
+        for rate in (0.1, 0.2, 0.4)
+    ]  # fmt: skip
+    return {"flow": flow, "trajectories": pd.concat(parts)}
+
+
+def test_distances_from_the_flow():
+    gaps = gap_table(made_up_sgd())
+    np.testing.assert_allclose(gaps.gap, [0.1, 0.2, 0.4])
+    np.testing.assert_allclose(gaps.gap_se, 0.1)
+    order, half = show.order_of(gaps)
+    assert order == pytest.approx(1)
+    assert half == pytest.approx(1.96 * np.hypot(1, 0.5) / np.log(2))
+    assert show.order_of(gaps, "spread")[0] == pytest.approx(0)
+
+
+def test_sgd_is_beside_its_flow_and_not_without_noise(tables):
+    gaps = gap_table(tables["sgd"])
+    assert (gaps.sort_values("rate").groupby("batch").gap.diff().dropna() > 0).all()
+    assert show.order_of(gaps[gaps.batch == 1])[0] == pytest.approx(1, abs=0.5)
+    assert coefficient_limits(tables["sgd"]["coefficients"]).coefficient.between(0.15, 0.35).all()
+    assert np.ptp(tables["sgd"]["control"].trace) < 1e-9
+
+
+def test_one_large_rate_between_two_flows():
+    """SGD lies below one flow by 1 + 4/B and below the other by 4/B: at an infinite batch it is on it."""
+    time = np.array([0.0, 1.0, 2.0])
+    parts = [
+        pd.DataFrame({"time": time, "batch": batch, "iterate": 0.0, "iterate_sd": 1.0, "replicas": 25,
+                      "vanishing": 1 + 4 / batch, "finite": 4 / batch})
+        for batch in (1, 2, 4, 8)
+    ]  # fmt: skip
+    finite = pd.concat(parts)
+    known = 0.2 * np.linalg.norm([1, -6, 8]) / 3  # weights of 1/8, 1/4 and 1/2 at zero
+    assert finite_limit(finite, "vanishing") == pytest.approx((1, known), abs=1e-12)
+    assert finite_limit(finite, "finite") == pytest.approx((0, known), abs=1e-12)
+
+
+def made_up_adam():
+    flows = [
+        pd.DataFrame({"flow": "Adam", "time": [0.0, 1.0], "trace": [9.0, 8.0], "sharpness": [3.0, 2.0]}),
+        pd.DataFrame({"flow": "trace", "time": [0.0, 9.0], "trace": [9.0, 5.0], "sharpness": [3.0, 1.0]}),
+    ]
+    seen = pd.DataFrame({"algorithm": "Adam, to its end", "trace": [9.0, 7.0], "sharpness": [3.0, 1.5]})
+    coefficients = pd.DataFrame({"rate": [2.0, 1.0], "coefficient": [0.7, 0.6], "standard_error": 0.1})
+    return {"flows": pd.concat(flows), "trajectories": seen, "coefficients": coefficients}
+
+
+def test_adams_end_beside_the_flow_of_the_trace():
+    """At a trace of 7 that flow has a sharpness of 2; Adam has three quarters of it."""
+    assert adam_beside_trace_flow(made_up_adam()) == pytest.approx(-0.25)
+    assert adam_limit(made_up_adam()) == pytest.approx((0.5, 0.1 * 5**0.5))
+
+
+# Figures
+
+
+def labels(ax):
+    return ax.get_legend_handles_labels()[1]
+
+
+def test_each_rate_has_a_line_beside_the_flow(tables, ax):
+    show.drift(tables["sgd"]["trajectories"], tables["sgd"]["flow"], 1, ax)
+    assert labels(ax) == ["flow, ¼ Tr", "η = 0.2", "η = 0.1"]
+    flow = ax.lines[-1]
+    assert flow.get_xdata().max() <= tables["sgd"]["trajectories"].query("batch == 1").time.max()
+    own = tables["sgd"]["trajectories"].query("batch == 1 and rate == 0.2")
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), own.minimiser)
+
+
+def test_coefficients_and_their_limits(tables, ax):
+    limits = coefficient_limits(tables["sgd"]["coefficients"])
+    show.coefficients(tables["sgd"]["coefficients"], limits, ax)
+    assert len(ax.containers) == 2 * 2  # each batch, and its limit left of zero
+    assert float(ax.containers[2].lines[0].get_xdata()[0]) < 0
+    assert "B = 4" in labels(ax)
+
+
+def test_distances_from_the_flow_and_a_line_of_slope_one(tables, ax):
+    gaps = gap_table(tables["sgd"])
+    show.gaps(gaps, ax)
+    line = next(line for line in ax.lines if line.get_label() == "slope 1")
+    np.testing.assert_allclose(line.get_ydata() / line.get_xdata(), line.get_ydata()[0] / line.get_xdata()[0])
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.1", "0.2", "0.4"]
+
+
+def test_two_flows_are_drawn_beside_one_large_rate(tables, ax):
+    show.finite_rate(tables["sgd"]["finite"], 0.5, ax)
+    assert labels(ax)[:2] == ["flow, ¼ Tr", "flow for η = 0.5"]
+    assert len(ax.containers) == tables["sgd"]["finite"].batch.nunique()
+
+
+def test_adam_beside_its_flow_and_where_it_ends(tables):
+    along, plane = drawing.panels(2)
+    show.adam_along_flow(tables["adam"], "trace", "trace", along)
+    assert set(labels(along)) == {"Adam, η = 0.02", "Adam, η = 0.01", "Adam's flow"}
+    show.two_measures(tables["adam"], plane)
+    assert labels(plane) == ["flow, ¼ Tr", "SGD", "Adam", "least Tr H", "least Tr Diag(H)^½"]
+
+
+def test_logits_with_and_without_zeros(tables, ax):
+    show.logits_against_kl(tables["zeros"], ax)
+    assert set(labels(ax)) == {"16 conditionals are zero", "none is zero"}
+    assert ax.get_xlim()[0] > ax.get_xlim()[1]
+
+
+def test_covariance_and_hessian_part_as_the_root_of_kl(page, ax):
+    """Near the manifold both grow from zero, the KL quadratically; and so says the line."""
+    rays = show.ray_table(page.sgd, directions=2)
+    near = rays.query("1e-11 < kl < 1e-5")
+    assert np.polyfit(np.log(near.kl), np.log(near.distance), 1)[0] == pytest.approx(0.5, abs=0.02)
+    show.distance_from_saturation(rays, ax)
+    assert len(ax.lines) == 3
+    x, y = (np.asarray(axis, dtype=float) for axis in ax.lines[-1].get_data())
+    assert np.polyfit(np.log(x), np.log(y), 1)[0] == pytest.approx(0.5)
+
+
+def test_matrices_share_one_scale():
+    show.matrices({"one": torch.eye(2), "four": 4 * torch.eye(2)})
+    axes = plt.gcf().axes[:2]
+    shares = [float(ax.images[0].norm(ax.images[0].get_array().max())) for ax in axes]
+    assert shares == pytest.approx([0.75, 1.0])  # of the colours: the root of a quarter, from the middle on
+    assert [ax.get_title() for ax in axes] == ["one", "four"]
+
+
+def test_the_landscape_and_the_trace_along_it(page, tables):
+    path, population = tables["path"], page.landscape.population()
+    plane, along = drawing.panels(2)
+    show.landscape(path, population, plane)
+    assert labels(plane) == ["SGD, large model", "SGD, small model"]
+    show.trace_along_manifold(path, population, along)
+    assert "end of SGD, small model" in labels(along)
+
+
+def test_the_manifold_of_two_parameters(page):
+    curve = show.manifold_of(page.landscape.population())
+    np.testing.assert_allclose(curve.x**3 + curve.y**3, np.log(7 / 3))
+    assert (curve.trace > 0).all()
