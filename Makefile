@@ -2,7 +2,8 @@
 PRESET ?= laptop
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11; do $$p -c "" 2>/dev/null && echo $$p && exit; done; echo python3)
 BIN := .venv/bin
-RUN := exec env PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
+# Without bytecode, which some containers switch off, every process would compile all that it imports: ten seconds.
+RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
 
 .PHONY: help book html test lint unit chapters-test book-test campaign twins notebooks record take snakemake freeze clean unfit
@@ -63,7 +64,7 @@ book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a gr
 	$(RUN) -m pytest -rs -n 2 --dist worksteal -m book tests
 
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
-	cd tests && exec env PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
+	cd tests && exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
 
 twins: .venv/installed  ## Write edited py:percent twins into their notebooks
 	$(RUN) -m sameloss.book.build twins --sync
