@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -36,6 +37,15 @@ from sameloss.studies.local_signal.statements import (
 from sameloss.studies.local_signal.tangent import AT_SIGNAL, HELD_OUT, KINDS, PATCHES
 from sameloss.studies.local_signal.theory import Filter, Patches, flow
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
+
+
+@pytest.fixture(scope="module", autouse=True)
+def first_steps_once():
+    """Thousands of sampled steps depend on the configuration alone."""
+    sampled = statements._first_steps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statements, "_first_steps", cache(lambda config: tuple(sampled(config))))
+        yield
 
 
 @pytest.fixture(scope="module")
