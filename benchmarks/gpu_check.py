@@ -46,7 +46,7 @@ from sameloss.training.objectives import Objective, loss_of
 FOLDER = RESULTS / "gpu"
 PACKAGES = ("torch", "transformers", "numpy")
 PEAK_FLOPS = 989e12
-"""Dense bfloat16 operations a second of an H100 or H200 (data sheet)."""
+"""Dense bfloat16 operations per second of an H100 or H200 (data sheet)."""
 
 
 def smoke_runs(root: Path) -> list[Run]:
@@ -299,7 +299,7 @@ def small_training(device: str, compiled: bool, d_model: int, seconds: float = 8
 
 
 def small_trainings(device: str, processes: int, d_model: int, compiled: bool = False) -> dict[str, Any]:
-    """Return how many steps a second several trainings of a small model take together."""
+    """Return how many steps per second several trainings of a small model take together."""
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         asked = [pool.submit(small_training, device, compiled, d_model) for _ in range(processes)]
         rates = [steps / (end - begun) for steps, begun, end in (each.result() for each in asked)]

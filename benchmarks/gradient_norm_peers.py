@@ -3,7 +3,7 @@
 All of them are told the same sentences and the same labels, and answer with one number for each
 (sentence, label) pair: the squared norm over all parameters.
 
-What the peers cannot do: with several labels a sentence, all of them run the sentence again for each
+What the peers cannot do: with several labels per sentence, all of them run the sentence again for each
 one, and none gives a standard error. Opacus fails on a head tied to the embedding, a function's use of
 a module's parameter that its hooks do not see, and on positions embedded once for all sentences;
 ghost norms of a module called twice it refuses. BackPACK has nothing for LayerNorm's parameters, whose
@@ -159,7 +159,7 @@ class VmapGrad:
         return logits.log_softmax(-1).gather(0, label[None])[0]
 
     def __call__(self, masked: Batch, labels: Tensor) -> Tensor:
-        """Return one number a pair."""
+        """Return one number per pair."""
         ragged = None if masked.lengths is None else 0
         gradient = vmap(grad(self._log_probability), in_dims=(None, 0, 0, ragged, 0))
         gradients = gradient(self.parameters, masked.masked, masked.positions, masked.lengths, labels)
@@ -186,7 +186,7 @@ class Opacus:
         self.model = GradSampleModuleFastGradientClipping(model, loss_reduction="sum")
 
     def __call__(self, masked: Batch, labels: Tensor) -> Tensor:
-        """Return one number a pair."""
+        """Return one number per pair."""
         with _quiet():
             logits = self.model(masked.masked, masked.positions, masked.lengths)
             F.cross_entropy(logits, labels, reduction="none").sum().backward()
@@ -205,7 +205,7 @@ class BackPack:
         self.model = extend(copy.deepcopy(model))
 
     def __call__(self, masked: Batch, labels: Tensor) -> Tensor:
-        """Return one number a pair."""
+        """Return one number per pair."""
         from backpack import backpack
         from backpack.extensions import BatchL2Grad
 

@@ -182,7 +182,7 @@ def compare(size: str, spec: LanguageSpec, batch: int, goal: float, repetitions:
     losses = torch.tensor([[work.call() for _ in batches] for work in works], dtype=torch.float64)
     apart = difference(f"losses of four steps, {size}", losses, losses[:1], TOLERANCE)
     *mine, peer = fastest(race(works, repetitions))
-    what = f"{size}, {batch} sentences of at most {spec.max_length} tokens a step"
+    what = f"{size}, {batch} sentences of at most {spec.max_length} tokens per step"
     rows = [row(what, "tokens/s", timing, peer, goal) for timing in mine]
     rows += [utilisation(size, spec, tokens / batch, rows[0]), *memory(size, batch)]
     return Report(rows, apart)

@@ -1,7 +1,7 @@
 """Are three seeds of one size trained faster as one stacked model? Laptop sizes, one thread.
 
 The same parameters, batches and optimiser either way: three models in turn, or `vmap` over stacked
-parameters. Prints milliseconds a step (best of three) and the ratio; above 1 stacking is faster.
+parameters. Prints milliseconds per step (best of three) and the ratio; above 1 stacking is faster.
 """
 
 import time

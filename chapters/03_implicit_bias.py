@@ -27,7 +27,7 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 learning_rate: float = None  # the largest of SGD with batch size 1; each next is half; None: 0.2
 replicas: int = None  # independent runs of SGD at each rate; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -49,7 +49,7 @@ sgd, adam, zeros, path = map(page.store.get, page.runs())
 #
 # $$ f(c) = \mathrm{softmax}(a_c B), \qquad \Gamma = \{(A, B) : f = q\} . $$ (eq-log-bilinear)
 #
-# Its 27 parameters have to meet 12 conditions. Wherever $B$ tells the words apart, $\Gamma$ is therefore a
+# Its 27 parameters have to meet 12 conditions. Wherever $B$ distinguishes the words, $\Gamma$ is therefore a
 # smooth manifold of dimension 15, and points of it can be written down: factorise
 # $\log q$, then replace $(A, B)$ by $(AG, G^{-1}B)$ with any invertible $G$. On $\Gamma$ all
 # predictions are the same and perfect; the trace is not the same:
@@ -133,7 +133,7 @@ from sameloss.studies.manifold_flow.theory import velocity
 show_source(velocity)
 
 # %% [markdown]
-# SGD draws one context and one label a step and starts at one point of $\Gamma$, with many
+# SGD draws one context and one label per step and starts at one point of $\Gamma$, with many
 # replicas. It hovers near $\Gamma$ at a distance of order $\sqrt\eta$; to see where *along* $\Gamma$ it is,
 # each replica is also moved to a minimiser close by, and the trace taken there. This is a
 # sharper test of the theorem than the trace at the iterate, which is below.
@@ -144,7 +144,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
     show.drift(sgd["trajectories"], sgd["flow"], batch, ax)
 
 # %% [markdown]
-# **The coefficient.** A flow with coefficient $c$ in the place of ¼ is the same flow in another time. For each
+# **The coefficient.** A flow with coefficient $c$ instead of ¼ is the same flow at another speed. For each
 # rate, $c$ is the one whose flow passes closest to the mean of SGD's replicas; its error comes from
 # their scatter. The polynomial through all rates of a batch size, at rate zero, is an estimate of the
 # theorem's number in which the theorem was not used.
@@ -233,7 +233,7 @@ glue("adam-beside", f"{-100 * adam_beside_trace_flow(adam):.0f}", display=False)
 
 # %% [markdown]
 # Estimated like that of SGD, and extrapolated to a vanishing rate, the coefficient of Adam's flow is
-# {glue:text}`adam-coefficient` (95 % interval) in the place of ½. At first Adam and SGD lower both quantities
+# {glue:text}`adam-coefficient` (95 % interval) instead of ½. At first Adam and SGD lower both quantities
 # alike; they part where they end. There Adam's $\mathrm{Tr}(\mathrm{Diag}(H)^{1/2})$ is {glue:text}`adam-beside` % below that of the
 # theorem's flow at the same trace. The trace does not change when $(A, B)$ is rotated,
 # $\mathrm{Tr}(\mathrm{Diag}(H)^{1/2})$ does, and it is small where parameters are sparse. So a trace measured along
@@ -297,7 +297,7 @@ large, small = (path[path.model == name].trace.iloc[-1] for name in ("large", "s
 print("the large model ends flatter than the small one:", bool(large < small))
 
 # %% [markdown]
-# ## Slips
+# ## Errata
 #
 # - **Lemma 3.2** subtracts $\nabla L^\top\nabla L$, which for the column vectors of its first term is a number. The proof in Appendix C
 #   has the outer product. On $\Gamma$ both are zero and the lemma is untouched.

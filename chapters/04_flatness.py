@@ -10,14 +10,14 @@
 
 # %% [markdown]
 # (flatness)=
-# # 4 Flatter models and downstream performance
+# # 4 Flatness and downstream performance
 #
-# **The claim** (Section 4, Figures 3 and 5 of {cite}`liu2023same`): among models of the same pre-training loss the trace
-# of the Hessian of that loss falls with size and with steps, and the flatter model is the more accurate one
+# **The claim** (Section 4, Figures 3 and 5 of {cite}`liu2023same`): among models of the same pre-training loss, the trace
+# of the Hessian of that loss decreases with size and with the number of steps, and flatter models are more accurate
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
-# **What you will see**: the traces of the models of {ref}`existence`, compared at one KL *and one learning rate*; what
-# the rate alone does to the trace; and how accuracy goes with it.
+# **What you will see**: the traces of the models of {ref}`existence`, compared at one KL *and one learning rate*; the
+# effect of the learning rate alone on the trace; and how accuracy varies with it.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -32,7 +32,7 @@ grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `L
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -46,16 +46,16 @@ page = begin(globals(), STUDY, "04_flatness")
 # %% [markdown]
 # ## The idea
 #
-# At saturation the Hessian of the loss is the Fisher information (Lemma 3.2), and the trace of
-# that is an expected squared norm of gradients (Appendix B):
+# At saturation the Hessian of the loss is the Fisher information (Lemma 3.2), whose trace is an expected squared norm
+# of gradients (Appendix B):
 #
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
 #    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$ (eq-trace)
 #
-# The expectation over $\hat y$ can be summed exactly or sampled. Each label costs a backward pass, so
-# one label of many sentences has a smaller error than many labels of few: {ref}`trace` compares all
-# estimators. No gradient is ever formed: inner products of what enters and what comes back to each
-# layer give its squared norm.
+# The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, so one label for each
+# of many sentences gives a smaller error than many labels for a few: {ref}`trace` compares all estimators. Per-example
+# gradients are never materialised: their squared norms follow from inner products of each layer's inputs and
+# back-propagated output gradients.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -64,9 +64,8 @@ from sameloss.measures.flatness.trace import fisher_trace
 show_source(fisher_trace)
 
 # %% [markdown]
-# **By hand.** A model that ignores its input and has one parameter a word,
-# $f = \mathrm{softmax}(b)$, has the Hessian $\mathrm{diag}(f) - f f^\top$, whose trace is
-# $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ that is $1 - 0.38 = 0.62$.
+# **By hand.** A model that ignores its input and has one parameter per word, $f = \mathrm{softmax}(b)$, has the Hessian
+# $\mathrm{diag}(f) - f f^\top$, whose trace is $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ this is $1 - 0.38 = 0.62$.
 
 # %%
 import torch
@@ -103,7 +102,7 @@ trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
 print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}, native parameters")
 
 # %% [markdown]
-# Where does it come from? The word embedding is tied, so its part holds both its uses:
+# Which parameters contribute? Input and output embeddings are tied, so the word embedding counts both uses:
 
 # %%
 import pandas as pd
@@ -116,7 +115,7 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 # %% [markdown]
 # ## Are larger models flatter? (Figure 5)
 
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line a size and peak rate, one point a complete training, means over replicates. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line a size, solid and dotted for two learning rates."}}
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.claims import RATIO
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
@@ -131,11 +130,11 @@ for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# The trace depends on the learning rate as well as on the size: a lower rate ends in a sharper minimum. Where the rate
-# falls with the width, as is usual in practice, the two pull against each other, and a wider model can look sharper for
-# its rate alone. So sizes are compared at one rate, and the rate's own effect stands beside it.
+# The trace depends on the learning rate as well as on the size: a lower rate ends in a sharper minimum. If the rate
+# decreases with the width, as is common practice, the two effects oppose each other, and a wider model can look sharper
+# because of its rate alone. We therefore compare sizes at one rate, and show the effect of the rate beside it.
 
-# %% mystnb={"figure": {"caption": "The trace of the smallest model over that of the largest, at one KL, with 95 % intervals over replicates. Above one the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row a comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at one KL, with 95 % intervals over replicates. Above one, the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
 groups = dict(list(of_size.groupby("language", sort=False)))
 axes = drawing.panels(len(groups), width=6)
@@ -151,23 +150,23 @@ Markdown(tables.answer_in_words(answers, "flatness by size"))
 render(tables.control_table(answers, "flatness by size"), decimals=4)
 
 # %% [markdown]
-# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which scaling a tensor does not change;
-# *enlarged to one width* embeds all sizes in the widest as Appendix B.1 does ({ref}`enlargement`, which shows what that
-# map alone does to the comparison).
+# *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is
+# rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ({ref}`enlargement` shows how
+# this map alone affects the comparison).
 #
-# The slope of log trace on log rate, at one size and one KL:
+# The slope of the log trace against the log learning rate, at one size and one KL:
 
 # %%
 render(tables.control_table(answers, "flatness by rate"), decimals=4)
 
 # %% [markdown]
-# ## Are longer trained models flatter? (Figure 3)
+# ## Does longer training flatten? (Figure 3)
 
-# %% mystnb={"figure": {"caption": "Fisher trace and KL along the plateau at a constant rate: sampled labels solid, exact labels dashed, means over replicates. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line a size."}}
+# %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
 grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
-figures.along_plateau(grammar, "kl", "KL (nats a masked token)", right)
+figures.along_plateau(grammar, "kl", "KL (nats per masked token)", right)
 drawing.legend(left)
 
 # %% tags=["remove-input"]
@@ -179,20 +178,20 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 # %% [markdown]
 # ## Does flatness explain accuracy? (Figure 5)
 #
-# Across sizes anything that grows with them correlates with anything else, so this correlation is shown and not judged:
-# its slope, in points for each factor e of the trace, and r² stand at the end of the table in {ref}`algorithms`.
-# {ref}`algorithms` changes the flatness of one model instead.
+# Across sizes, anything that grows with size correlates with anything else that does, so this correlation is shown but not
+# judged: its slope, in points per e-fold decrease of the trace, and its r² are in the last rows of the table in
+# {ref}`algorithms`. The experiment there changes the flatness of a single model instead.
 
-# %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest descents at one rate, one point a replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter of probe accuracy against Fisher trace, one colour a size."}}
+# %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
 axes = drawing.panels(len(recorded_languages), width=5)
 for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
     figures.accuracy_against_trace(own, ax).set_title(tables.LANGUAGES[name])
 drawing.legend(axes[0])
 
 # %% [markdown]
-# ## Paper beside ours
+# ## Comparison with the paper
 #
-# Recorded runs, judged as in {ref}`existence`; a ratio above one is what the paper claims.
+# Recorded runs, judged as in {ref}`existence`; the paper predicts ratios above one.
 
 # %%
 questions = tables.PAGES["04_flatness"]
@@ -206,21 +205,21 @@ Markdown(
 )
 
 # %% [markdown]
-# The same, from this page's smaller set of runs:
+# The same comparison from the smaller set of runs of this page:
 
 # %%
 render(tables.answer_table(page.answers))
 
 # %% [markdown]
-# ## The Fisher trace is the Hessian's only at saturation
+# ## The Fisher trace equals the Hessian's only at saturation
 #
-# Away from it the Hessian has a second term. With logits $z$ and true conditionals $q$ (Lemma 3.2),
+# Otherwise the Hessian has a second term. With logits $z$ and true conditionals $q$ (Lemma 3.2),
 #
 # $$ \mathrm{Tr}\,\nabla^2 L = \underbrace{\mathbb E\,\mathrm{Tr}\,J^\top(\mathrm{diag} f - ff^\top)J}_{\text{Fisher}}
 #    + \underbrace{\mathbb E \sum_y (f_y - q_y)\,\mathrm{Tr}\,\nabla^2 z_y}_{\text{gap}} . $$ (eq-gap)
 #
-# The gap is estimated on its own, with random directions in the space of the parameters; it and its
-# variance vanish together at saturation.
+# The gap is estimated directly, with random directions in parameter space; both it and its variance vanish at
+# saturation.
 
 # %%
 from sameloss.measures.flatness.hessian import fisher_gap
@@ -240,9 +239,10 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 # %% [markdown]
 # ## Deviations
 #
-# - Figure 3 trains with SGD from the start, which does not saturate in a laptop's time; here the plateau is AdamW's.
-# - The paper samples 50 labels of 10,000 sentences; here one label of the preset's number of sentences.
-# - Native parameters; see {ref}`enlargement` for embedded ones.
+# - Figure 3 trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
+#   at a constant rate.
+# - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences.
+# - Traces are over native parameters; {ref}`enlargement` has embedded ones.
 #
 # ## Exercises
 #

@@ -28,7 +28,7 @@ sentence_length: int = None  # T, even, 6 to 10; None: 6
 width: int = None  # m, neurons of the trained models, from 2; None: the preset's
 steps: int = None  # of SGD; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -130,7 +130,7 @@ glue("dyck-smoothed", f"{table.iloc[2]['smoothed / bound']:.2f}", display=False)
 # + u_i^2\lVert h\rVert^2\,\mathbf 1[V_i\cdot h > 0]\bigr) \;\ge\; \frac4{m^2}\,\mathbb E\,\lVert h\rVert\sum_i
 # |u_i|\,\sigma(V_i\cdot h) \;\ge\; \frac4m\,\mathbb E\,\lVert h\rVert\,|f| \;\ge\; \frac4{m\sqrt T} . $$ (eq-bound)
 #
-# Lemma F.1 prints $\sqrt{4/T}$ for every $m$: two slips, the factor 2 of Lemma F.4 and one of the two factors
+# Lemma F.1 prints $\sqrt{4/T}$ for every $m$: two errors: the factor 2 of Lemma F.4 and one of the two factors
 # $1/m$, which cancel at $m = 2$. Solution (1) meets {eq}`eq-bound` with equality at every width, so it lies below
 # the printed bound from $m = 3$ on.
 #
@@ -271,7 +271,7 @@ show.along_noisy_training(training, "ratio", "trace / (4/(m√T))", middle)
 show.along_noisy_training(training, "error_few", "downstream error", right)
 drawing.legend(left)
 
-# %% mystnb={"figure": {"caption": "Downstream error against the trace at the end of training, one point a model. The line is the smallest trace there can be.", "name": "fig-dyck-error"}, "image": {"alt": "Models with label noise have a tenth of the trace and of the downstream error of those without."}}
+# %% mystnb={"figure": {"caption": "Downstream error against the trace at the end of training, one point per model. The line is the smallest trace there can be.", "name": "fig-dyck-error"}, "image": {"alt": "Models with label noise have a tenth of the trace and of the downstream error of those without."}}
 (ax,) = drawing.panels(1, width=6)
 last = training[training.step == training.step.max()]
 show.error_against_trace(last, few, ax)
@@ -315,15 +315,15 @@ verdicts = page.statements()
 render(verdicts)
 
 # %% [markdown]
-# ## Slips
+# ## Errata
 #
 # What is printed, each with the number that refutes it (`value` is computed, `target` printed):
 
 # %% tags=["hide-input"]
 refuted = checks[checks.printed & ~checks.passed]
 places = {name: statement.place for name, statement in STATEMENTS.items()}
-slips = refuted.assign(place=refuted.of.map(places))[["place", "text", "value", "target"]]
-render(slips, decimals=4)
+errata = refuted.assign(place=refuted.of.map(places))[["place", "text", "value", "target"]]
+render(errata, decimals=4)
 
 # %% [markdown]
 # - **Lemma F.1** leaves out of its "if and only if" that the gradient by $Q$ and $K$ must vanish, which its proof

@@ -29,7 +29,7 @@ opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder: a GPU, o
 opt_corpus: str = None  # of a real OPT: text for token frequencies; None: WikiText-2
 glue: str = None  # of a real OPT: folder of QNLI and SST-2, or their name
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -77,7 +77,7 @@ print(derived.trees[1])
 # `-p grammar FILE` puts a grammar of your own in its place, layered or not, in NLTK's notation or as lines `LHS RHS...
 # probability`; probabilities that were rounded are divided by their sum, and said so. The grammar that comes with the paper's
 # released code can be read like this. It is not the one of the published numbers: its sentences have 10.7 tokens on average
-# and 4.2 nats a token, not 17 and 3.196. One to check by hand: the sentence *one one* can only come from $A\,B$, so its
+# and 4.2 nats per token, not 17 and 3.196. One to check by hand: the sentence *one one* can only come from $A\,B$, so its
 # probability is $0.4 \cdot 0.5 \cdot 1 = 0.2$.
 
 # %%
@@ -141,7 +141,7 @@ for name, statistics in found.items():
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
-# ## Entropy: paper beside ours
+# ## Entropy compared with the paper
 #
 # The best possible loss is the entropy of the true conditional, $\mathbb E\,H(x_t\mid x_{-t})$. The
 # paper's grammar and HMM are not public. Those of the paper's shape here are *calibrated*: their

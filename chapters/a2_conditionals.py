@@ -26,7 +26,7 @@ sentences: int = 2000  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 

@@ -12,14 +12,14 @@
 # (algorithms)=
 # # A.4 Training algorithms
 #
-# **The claim** (Section 2.3, Table 1, Appendix A.4 of {cite}`liu2023same`): of two models of the same
-# architecture and the same pre-training loss, the one trained in the ordinary way transfers better
-# than one that an adversary trained; so what differs is the implicit bias of the algorithm. And
-# (Section 3) it is the noise of the sampled labels that gives SGD this bias.
+# **The claim** (Section 2.3, Table 1, Appendix A.4 of {cite}`liu2023same`): of two models with the same architecture and
+# the same pre-training loss, the one trained in the standard way transfers better than the one trained against an
+# adversarial objective; so the difference is due to the implicit bias of the algorithm. And (Section 3) the noise of the
+# sampled labels gives SGD this bias.
 #
-# **What you will see**: one size trained against the tasks, compared with ordinary training at *exactly* equal KL; and
-# the experiment that decides: one saturated model, made flatter or sharper in different ways and brought back to one
-# loss.
+# **What you will see**: one size trained against the downstream tasks, compared with standard training at *exactly* equal
+# KL; and the decisive experiment: one saturated model, made flatter or sharper in different ways and brought back to
+# one loss.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -30,7 +30,7 @@ steps: int = None  # steps of the longest descent; None: the preset's
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -44,24 +44,23 @@ page = begin(globals(), STUDY, "a4_algorithms")
 # %% [markdown]
 # ## The idea
 #
-# Ordinary training sees one sampled word $y$ behind each mask. Because the conditionals
-# $q = \Pr(\cdot\mid x_{-t})$ are known here, its gradient splits into what it is on average and a noise
-# of mean zero, and the noise can be scaled:
+# Standard training sees one sampled word $y$ behind each mask. Because the conditionals $q = \Pr(\cdot\mid x_{-t})$ are known
+# here, its gradient can be split into its mean and a noise of mean zero, and the noise can be scaled:
 #
 # $$ \nabla_\theta L_s = \mathbb E\,\nabla_\theta\bigl[-\textstyle\sum_w \bigl(q + s\,(e_y - q)\bigr)_w
 #    \log [f_\theta(x_{-t})]_w\bigr], \qquad y\sim q . $$ (eq-noise)
 #
-# With $s = 1$ that is ordinary training, with $s = 0$ training on exact conditionals ("soft labels"),
-# and every $s$ has the same minimisers.
+# With $s = 1$ this is standard training, with $s = 0$ training on exact conditionals ("soft labels"); the minimisers are the
+# same for every $s$.
 #
-# The adversary of Appendix A.4 makes the representation $h_\psi$ bad for the downstream tasks: with
-# $\hat\phi(\psi)$ the best linear head on labelled sentences $D_1$, it minimises
+# The adversary of Appendix A.4 makes the representation $h_\psi$ bad for the downstream tasks: with the best linear head
+# $\hat\phi(\psi)$ on labelled sentences $D_1$, it minimises
 #
 # $$ L(\psi) - \lambda\,\tfrac1{|D_2|}\textstyle\sum_{(x,y)\in D_2}
 #    \ell\bigl(g_{\hat\phi(\psi)}(h_\psi(x)), y\bigr) . $$ (eq-adversary)
 #
-# The paper prints neither $\lambda$ nor the head; ours is a ridge regression of the classes, whose
-# closed form passes an exact gradient, and whose ridge follows the scale of the features.
+# The paper specifies neither $\lambda$ nor the head. Ours is a ridge regression on the classes, whose closed form has
+# an exact gradient and whose ridge scales with the features.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -72,7 +71,7 @@ show_source(transfer_loss)
 # %% [markdown]
 # **By hand.** One feature, one class, $D_1 = \{(h, y)\} = \{(1, 1), (1, 1)\}$ and the constant feature 1:
 # the kernel is $K_{ij} = 2$, the ridge $\alpha = 0.1\cdot 2$. The head predicts $2\cdot(1, 1)(K+\alpha I)^{-1}(1, 1)^\top
-# = 4/4.2$ on the same input, so the loss on it is $(1 - 4/4.2)^2 = 0.00227$.
+# = 4/4.2$ for the same input, so its loss is $(1 - 4/4.2)^2 = 0.00227$.
 
 # %%
 import torch
@@ -104,10 +103,11 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # %% [markdown]
 # ## The same loss? (Table 1)
 #
-# One size, trained by AdamW and against the downstream tasks, from the same weights, on the same sentences, for as many steps. As in
-# {ref}`existence`, complete trainings of several lengths give each algorithm accuracies over a range of KLs, and two are
-# compared at the smallest KL that both reach. A sweep over $\lambda$ shows the price: a stronger adversary costs loss. The
-# one that is judged is the strongest whose KL ends at no more than twice AdamW's, a rule that looks at the loss alone.
+# One size is trained with AdamW and against the downstream tasks, from the same weights, on the same sentences, for the same
+# number of steps. As in {ref}`existence`, complete training runs of several lengths give each algorithm accuracies over a range
+# of KLs, and two algorithms are compared at the smallest KL that both reach. The sweep over $\lambda$ shows the trade-off: a
+# stronger adversary increases the loss. The verdict is about the strongest one whose final KL is at most twice AdamW's, a
+# rule that depends on the loss alone.
 
 # %%
 from sameloss.studies import drawing
@@ -121,11 +121,11 @@ language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% [markdown]
-# (This page's runs: KL in nats a masked token, trace over native parameters, mean probe accuracy in per cent, after the
-# longest trainings, means over replicates.) Recorded runs, all at one KL: points by which AdamW's models are more accurate, and
-# how many times larger the adversary's trace is.
+# (Runs of this page: KL in nats per masked token, trace over native parameters and mean probe accuracy in per cent, after the
+# longest training, means over replicates.) Recorded runs, all at one KL: the accuracy of AdamW's models minus that of the
+# adversary's, in points, and the ratio of the adversary's trace to AdamW's.
 
-# %% mystnb={"figure": {"caption": "AdamW beside adversaries of several strengths, at one KL, with 95 % intervals over replicates: points of accuracy that the adversary costs. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row a strength."}}
+# %% mystnb={"figure": {"caption": "AdamW beside adversaries of several strengths, at one KL, with 95 % intervals over replicates: points of accuracy that the adversary costs. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
@@ -142,27 +142,27 @@ render(tables.control_table(answers, "adversary"), decimals=4)
 render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 
 # %% [markdown]
-# ## Does flatness cause transfer? One saturated point, treated in different ways
+# ## Does flatness cause transfer? One saturated model, treated in different ways
 #
-# The comparisons so far are between models that differ in more than flatness. Here one saturated model goes on with plain
-# SGD, and the treatment differs: label noise of scale $s$, or none ($s = 0$); a penalty on the log Fisher trace,
-# which flattens without noise; and a reward for it, which sharpens (both in batches of 64 instead of 256, for their
-# price). Noise lifts the loss, so each model is then
-# cooled down, on exact conditionals, until its KL is that of the untreated model of its replicate.
+# The models compared so far differ in more than their flatness. Here a single saturated model continues with plain SGD and
+# one of several treatments: label noise of scale $s$, or none ($s = 0$); a penalty on the log Fisher trace, which flattens
+# without noise; and a reward for it, which sharpens (both in batches of 64 instead of 256, because of their cost). Noise raises
+# the loss, so each model is then trained on exact conditionals until its KL equals that of the untreated model of its
+# replicate.
 #
-# **What each account predicts**, written down before the runs:
+# **Predictions of each account**, written down before the runs:
 #
-# - *The paper's* (Theorem 3.3, Section 4): label noise lowers the trace; at equal KL the flatter model is the more
-#   accurate one, so accuracy rises by some points for each factor e by which the trace falls, and what was sharpened is
-#   less accurate than what was left alone.
-# - *The loss alone*: with the KL the same, accuracy is the same whatever the trace; the slope is zero.
-# - *A confounded correlation*: flatness goes with accuracy across sizes and algorithms because both follow from
-#   something else, such as size or what an adversary destroys; here, where one model is treated, the slope is zero.
+# - *The paper's* (Theorem 3.3, Section 4): label noise lowers the trace; at equal KL the flatter model is more accurate, so
+#   accuracy increases by some points per e-fold decrease of the trace, and sharpened models are less accurate than
+#   untreated ones.
+# - *The loss alone*: at equal KL, accuracy does not depend on the trace; the slope is zero.
+# - *A confounded correlation*: flatness and accuracy are correlated across sizes and algorithms because both depend on
+#   something else, such as size or what an adversary destroys; for a single treated model, the slope is zero.
 #
-# What the experiment cannot tell: a slope may come from the treatment itself rather than from the flatness it
-# brings. That is why noise, penalty and reward stand beside each other: where they disagree, nothing is concluded.
+# What the experiment cannot exclude: a slope may be due to the treatment itself rather than to the flatness that it causes.
+# Noise, penalty and reward are therefore compared with each other, and nothing is concluded if they disagree.
 
-# %% mystnb={"figure": {"caption": "What flatness does to accuracy at one KL, by how it was brought about: the trace relative to the untreated model, against the points gained, with 95 % intervals over replicates where there are several. If flatness decided, all points would lie on one line that falls through the crossing of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker a treatment and model, with error bars."}}
+# %% mystnb={"figure": {"caption": "Effect of flatness on accuracy at one KL, by intervention: trace relative to the untreated model, and gain in accuracy, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
 treated = answers[answers.question == "flatness as a cause"]
 (ax,) = drawing.panels(1, width=7)
 figures.treatments(treated[treated.language == language], ax)
@@ -171,7 +171,7 @@ drawing.legend(ax)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-told = "Difference in accuracy against the ratio of traces, one marker a treatment and model."
+told = "Difference in accuracy against the ratio of traces, one marker per treatment and model."
 glue("figure-bought", drawing.picture(ax.figure, told), display=False)
 
 # %% tags=["remove-input"]
@@ -181,9 +181,9 @@ Markdown(tables.answer_in_words(answers, "flatness as a cause"))
 render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 
 # %% [markdown]
-# (The *slope* is points of accuracy for each factor e by which the trace falls.)
+# (The *slope* is in points of accuracy per e-fold decrease of the trace.)
 #
-# ## Paper beside ours
+# ## Comparison with the paper
 #
 # Recorded runs, judged as in {ref}`existence`:
 
@@ -199,7 +199,7 @@ Markdown(
 )
 
 # %% [markdown]
-# The same, from this page's smaller set of runs:
+# The same comparison from the smaller set of runs of this page:
 
 # %%
 render(tables.answer_table(page.answers))
@@ -213,14 +213,14 @@ print("label noise does not raise the trace:", not quiet < noisy)
 # %% [markdown]
 # ## Deviations
 #
-# - $\lambda$, the sizes of $D_1$ and $D_2$ and the head are not published: see the code above. The
-#   adversary attacks all tasks at once, with one head each; the paper's seems to have had one task.
-# - Descents have exact labels, an adversary's too.
-# - SGD's learning rate is ours: at the paper's 1e-3 a laptop's steps would leave the model almost where it was.
+# - $\lambda$, the sizes of $D_1$ and $D_2$, and the head are not published; ours are in the code above. Our adversary
+#   attacks all tasks at once, with one head each; the paper's seems to have had one task.
+# - Models are first trained on exact conditionals, the adversary's too.
+# - SGD's learning rate is ours: with the paper's 1e-3, the model would hardly move within a laptop's budget.
 #
 # ## Exercises
 #
-# 1. Is it the same in a larger model? `-p size d96`.
+# 1. Is it the same for a larger model? `-p size d96`.
 # 2. On the hidden Markov model? `-p language hmm`.
 
 # %% tags=["hide-input"]

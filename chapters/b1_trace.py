@@ -28,7 +28,7 @@ grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `L
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -115,7 +115,7 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 BUDGET = 10.0  # seconds
 estimators = estimation.estimator_table(page.replicate, page.store, BUDGET)
 
-# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row an estimator; parameter-space Hutchinson has by far the widest."}}
+# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator; parameter-space Hutchinson has by far the widest."}}
 (ax,) = drawing.panels(1, width=6)
 _ = figures.estimators_at_equal_cost(estimators, BUDGET, ax)
 
@@ -134,7 +134,7 @@ render(estimators[shown].rename(columns=renamed))
 # differ, and so do the labels of one sentence; K labels of n sentences have the squared error
 # $V_\text{between}/n + V_\text{within}/(nK)$ and take the time $n(c_\text{forward} + K\,c_\text{backward})$, so the best
 # $K$ is $\sqrt{V_\text{within}\,c_\text{forward} / (V_\text{between}\,c_\text{backward})}$. From the table (variances
-# relative to the squared trace, times in seconds a sentence, errors in per cent):
+# relative to the squared trace, times in seconds per sentence, errors in per cent):
 
 # %%
 import pandas as pd
@@ -168,7 +168,7 @@ render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals
 # |---|---|---|
 # | trace | $\mathrm{Tr}\,H$ | Theorem 3.3; exact over labels here |
 # | top eigenvalue | $\lambda_{\max}(H)$ | Lanczos on Hessian-vector products |
-# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers in the place of the trace {cite}`li2025adam` |
+# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers instead of the trace {cite}`li2025adam` |
 # | adaptive trace | $\sum_i \theta_i^2 H_{ii}$ | the next to second order, times $2/\rho^2$ |
 # | adaptive sharpness | $\mathbb E_{z}\,L(\theta + \rho\,\lvert\theta\rvert \odot z) - L(\theta)$ | {cite}`andriushchenko2023modern` |
 # | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent {cite}`kwon2021asam` |
@@ -209,7 +209,7 @@ print("replication changes the trace:", abs(ratios.trace["width × 2, as the pap
 print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, as the paper"] - 1) < 1e-3)
 
 # %% [markdown]
-# ## Slips
+# ## Errata
 #
 # - **The label's law.** Appendix B's display takes $x_t$ from the language; its method draws it from the
 #   model. Away from saturation these are two numbers, and neither is the trace of the Hessian:
@@ -223,7 +223,7 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 #
 # ## Deviations
 #
-# - One label a sentence instead of 50, see above.
+# - One label per sentence instead of 50, see above.
 # - Seconds are of the machine that made this page; they order the estimators, and the costs page compares
 #   our implementation with others'.
 #

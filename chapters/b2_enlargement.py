@@ -28,7 +28,7 @@ grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `L
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -162,7 +162,7 @@ print(
 )
 
 # %% [markdown]
-# ## Slips
+# ## Errata
 #
 # - **Zero added layers do not keep a post-LN function**, although Appendix B.1 is written for post-LN.
 # - **Table 4's MLP widths** cannot embed as printed; four times the width can.

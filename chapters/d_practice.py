@@ -12,13 +12,12 @@
 # (practice)=
 # # D Practical implications
 #
-# **The claim** (Appendix D of {cite}`liu2023same`): if flatness is what transfers, then explicit
-# regularisers of flatness (SAM, say) should help pre-training, and a measure of flatness should tell
-# which of several models of equal loss is the better one. The paper leaves both untested.
+# **The claim** (Appendix D of {cite}`liu2023same`): if flatness is what transfers, then explicit regularisers of flatness
+# such as SAM should help pre-training, and a measure of flatness should predict which of several models with equal loss is
+# better. The paper leaves both untested.
 #
-# **What you will see**: pre-training with SAM and with an explicit penalty on the trace, beside other
-# regularisers; which measure predicts accuracy across algorithms; and what later papers found, beside our own
-# numbers.
+# **What you will see**: pre-training with SAM and with an explicit penalty on the trace, beside other regularisers; which
+# measure predicts accuracy across algorithms; and the findings of later papers beside ours.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -29,7 +28,7 @@ steps: int = None  # steps of the longest descent; None: the preset's
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -43,15 +42,15 @@ page = begin(globals(), STUDY, "d_practice")
 # %% [markdown]
 # ## Explicit regularisers of flatness: SAM and a trace penalty
 #
-# SAM takes the gradient not where the parameters are but at a distance $\rho$ uphill,
-# $\nabla L\bigl(\theta + \rho\,\nabla L/\lVert\nabla L\rVert\bigr)$, at twice the price. The penalty adds
-# $\mu\,\mathrm{Tr}F$ itself. Its unbiased estimate costs one more backward pass: with random signs
-# $\epsilon$ and $v = \sqrt f\odot\epsilon - f\,(\sqrt f\cdot\epsilon)$,
+# SAM evaluates the gradient at a distance $\rho$ uphill from the parameters,
+# $\nabla L\bigl(\theta + \rho\,\nabla L/\lVert\nabla L\rVert\bigr)$, at twice the cost. The penalty adds $\mu\,\mathrm{Tr}F$ to
+# the loss. Its unbiased estimate takes one more backward pass: with random signs $\epsilon$ and
+# $v = \sqrt f\odot\epsilon - f\,(\sqrt f\cdot\epsilon)$,
 #
 # $$ \mathrm{Tr}\,F = \mathbb E_\epsilon \bigl\lVert J^\top v\bigr\rVert^2, \qquad
 #    J = \frac{\partial z}{\partial\theta},\; f = \mathrm{softmax}(z), $$ (eq-penalty)
 #
-# and because $v$ is a function of $\theta$, its gradient is that of the trace.
+# and because $v$ is differentiated as a function of $\theta$, the gradient of the estimate is that of the trace.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -80,8 +79,8 @@ draws = [fisher_trace_along(model, model.bias[None] + 0, row[None]) for row in s
 round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 
 # %% [markdown]
-# One size, trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. KL in nats a masked token, trace
-# over native parameters, accuracy in per cent, after the longest trainings:
+# One size, trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. KL in nats per masked token, trace
+# over native parameters, accuracy in per cent, after the longest training:
 
 # %%
 from sameloss.book.chapter import render
@@ -95,7 +94,7 @@ if not (answers.question == asked).any():  # the record is not complete
     record, answers = page.table, page.answers
 render(tables.algorithm_table(page.table), decimals=3)
 
-# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row a regulariser."}}
+# %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
 rows = answers[answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
@@ -114,9 +113,9 @@ render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 # %% [markdown]
 # ## Which measure predicts accuracy?
 #
-# Appendix D asks for a better metric than the loss. One size, trained by several algorithms: the rank correlation between
-# accuracy and candidate predictors over what the algorithms ended with, its mean over replicates with the 95 % interval,
-# positive where *less* of the measure goes with *more* accuracy. KL is the loss itself; {ref}`trace` defines the measures.
+# Appendix D asks for a better predictor than the loss. For one size trained by several algorithms, the table has the rank
+# correlation across algorithms between accuracy and candidate predictors, averaged over replicates, with 95 % intervals. It
+# is positive if *smaller* values go with *higher* accuracy. KL is the loss itself; {ref}`trace` defines the measures.
 
 # %%
 render(tables.predictor_table(record))
@@ -133,7 +132,7 @@ render(tables.predictor_table(record))
 # Natural text has no known conditionals, so there "equal loss" holds within an unknown distance from
 # the optimum; here it holds exactly, in a language of a few words. Neither settles the other.
 #
-# ## Paper beside ours
+# ## Comparison with the paper
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["d_practice"]))
@@ -144,7 +143,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same, from this page's smaller set of runs:
+# The same comparison from the smaller set of runs of this page:
 
 # %%
 render(tables.answer_table(page.answers))
@@ -156,13 +155,13 @@ print("SAM is compared:", page.answers.model.str.startswith("sam").any())
 # %% [markdown]
 # ## Deviations
 #
-# - The paper has no experiment here, so there is no number to reproduce: effects are ours, and what it suggests is
+# - The paper has no experiment on this, so there is no number to reproduce: the effects are ours, and the paper suggests only
 #   a direction.
-# - One strength of each regulariser, chosen by KL and trace of single pilot runs ({ref}`protocol`).
+# - One strength per regulariser, chosen by the KL and trace of single pilot runs ({ref}`protocol`).
 #
 # ## Exercises
 #
-# 1. Is it the same in a larger model? `-p size d96`.
+# 1. Is it the same for a larger model? `-p size d96`.
 # 2. On the hidden Markov model? `-p language hmm`.
 
 # %% tags=["hide-input"]

@@ -12,12 +12,12 @@
 # (mask-rate)=
 # # E Masking 15 % of the tokens
 #
-# **The claim** (Appendix E, Figure 11 of {cite}`liu2023same`): training with the usual mask rate of
-# 15 % instead of one mask a sentence changes neither the loss (measured with one mask) nor downstream
-# accuracy much, and what was said of size and flatness still holds.
+# **The claim** (Appendix E, Figure 11 of {cite}`liu2023same`): training with the usual mask rate of 15 % instead of one mask
+# per sentence changes neither the loss (measured with one mask) nor downstream accuracy by much, and the results on size
+# and flatness still hold.
 #
-# **What you will see**: one size trained both ways, measured in the same way, and the difference at one KL with its
-# interval beside what was declared to be "little" beforehand.
+# **What you will see**: one size trained both ways and evaluated in the same way, and the difference at one KL with its
+# interval, compared with the margin that was declared beforehand.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -28,7 +28,7 @@ steps: int = None  # steps of the longest descent; None: the preset's
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 processes: int = None  # that share one training, each on a core or GPU of its own
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
@@ -42,11 +42,10 @@ page = begin(globals(), STUDY, "e_mask_rate")
 # %% [markdown]
 # ## The idea
 #
-# With several masks the model has to predict the marginal of each, given what is left. The paper says
-# that such conditionals cost exponentially many terms. For a grammar or a hidden Markov model they do
-# not: a masked leaf is summed out inside the dynamic programme (see {ref}`conditionals`), so the
-# targets are as exact as with one mask. What is more demanding is the task: the model must be right
-# about sentences with one, two or more masks, with the same parameters.
+# With several masks the model has to predict the marginal of each masked token, given the rest. The paper notes that such
+# conditionals take exponentially many terms. For a grammar or a hidden Markov model they do not: a masked leaf is summed
+# out inside the dynamic programme (see {ref}`conditionals`), so the targets are as exact as with one mask. The task itself is
+# harder: the same parameters have to be right for sentences with one, two or more masks.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -55,9 +54,8 @@ from sameloss.languages.masking import mask_share
 show_source(mask_share)
 
 # %% [markdown]
-# **By hand.** In sentences of $T$ tokens each masked with probability $r$, and one masked where none
-# would be, the expected number of masks is $rT + (1-r)^T$: for $T = 8$ and $r = 0.15$,
-# $1.2 + 0.85^8 = 1.4725$.
+# **By hand.** In a sentence of $T$ tokens, each masked with probability $r$, and one masked if none would be, the expected
+# number of masks is $rT + (1-r)^T$: for $T = 8$ and $r = 0.15$, $1.2 + 0.85^8 = 1.4725$.
 
 # %%
 import numpy as np
@@ -71,7 +69,7 @@ round(len(mask_share(drawn, 0.15, np.random.default_rng(0)).targets) / 200_000, 
 # %% [markdown]
 # ## The same loss, the same accuracy?
 #
-# After the longest trainings, KL measured with one mask:
+# After the longest training, KL measured with one mask:
 
 # %%
 from sameloss.book.chapter import render
@@ -81,7 +79,7 @@ from sameloss.studies.same_loss.pages import recorded_answers
 
 render(tables.algorithm_table(page.table), decimals=3)
 
-# %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask and with 15 %: one point a complete training, means over replicates. Figure 11.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
+# %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask and with 15 %: one point per complete training, means over replicates. Figure 11.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
 shown = page.table[page.table.language == page.replicate.setup.name]
 left, right = drawing.panels(2, width=4.5)
 figures.by_algorithm(shown, "accuracy", left)
@@ -89,10 +87,10 @@ figures.by_algorithm(shown, "trace", right)
 drawing.legend(left)
 
 # %% [markdown]
-# ## Paper beside ours
+# ## Comparison with the paper
 #
-# "Does not change much" is judged as an equivalence: it is *supported* where the whole interval of the difference at one KL
-# lies within two points, declared beforehand. Recorded runs:
+# "Does not change much" is judged as an equivalence: it is *supported* if the whole interval of the difference at one KL lies
+# within two points, a margin declared beforehand. Recorded runs:
 
 # %%
 answers = recorded_answers()
@@ -106,7 +104,7 @@ from sameloss.studies.recorded import record_in_words
 Markdown(record_in_words("workstation"))
 
 # %% [markdown]
-# The same, from this page's smaller set of runs:
+# The same comparison from the smaller set of runs of this page:
 
 # %%
 render(tables.answer_table(page.answers))
@@ -122,8 +120,8 @@ print(
 # %% [markdown]
 # ## Deviations
 #
-# - Every masked token is replaced by [MASK]; the released code leaves or swaps a fifth of them.
-# - At least one token a sentence is masked. A sentence of $k$ masks is $k$ examples, so a step sees more targets
+# - Every masked token is replaced by [MASK]; the released code keeps or replaces a fifth of them.
+# - At least one token per sentence is masked. A sentence with $k$ masks counts as $k$ examples, so a step sees more targets
 #   than with one mask.
 #
 # ## Exercises

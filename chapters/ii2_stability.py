@@ -13,17 +13,18 @@
 # # II.2 Stability beyond the loss
 #
 # **The claim** (Chapter 2 of {cite}`karp2024thesis`): replace one training example by another and train again, from the same
-# initialisation and in the same order. Theory bounds the generalisation gap by how much that can change the loss at any image, β.
-# Logistic regression is as stable as it generalises. Deep networks generalise, too, but β does not fall as the gap
-# does, nor do their parameters come closer, and with momentum a line between two of them leaves the region of
-# low loss {cite}`frankle2020linear`. So what generalises is not what this stability sees.
+# initialisation and in the same order. Theory bounds the generalisation gap by β, the largest resulting change of the loss on
+# any image. For logistic regression, β decreases with the sample size as fast as the gap. Deep networks generalise too, but
+# their β does not decrease with the gap, nor do their parameters come closer, and with momentum the line between two of them
+# leaves the region of low loss {cite}`frankle2020linear`. So this notion of stability does not explain why they generalise.
 #
-# **What you will see**: twins of six kinds of training on the digits of scikit-learn; how gap, β and distance fall with the
-# size of the sample, each exponent with its interval; the same for bounded losses, as the theory needs one, and with the
-# replaced example left out; whether lines connect twins; a convex model that fits its sample, which tests a conjecture of the
-# thesis; *all* swaps of small problems, and how much of the largest some random ones see; and bounds beside measurements.
+# **What you will see**: neighbouring models ("twins") for six kinds of training on scikit-learn's digits; how gap, β and distance
+# decrease with the sample size, with an interval for each exponent; the same for bounded losses, which the theory requires, and
+# without the replaced example; whether lines connect twins; a convex model that interpolates its sample, which tests a
+# conjecture of the thesis; *all* swaps of small problems, and how much of the maximum random swaps find; and bounds beside
+# measurements.
 #
-# By default each kind has three seeds and three sizes; the recorded `-p preset laptop-long` has fifteen, and four.
+# By default there are three seeds and three sample sizes; the recorded `-p preset laptop-long` has fifteen and four.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -37,7 +38,7 @@ lr: float = None  # learning rate; None: each model's own
 momentum: float = None  # of gradient descent; None: each model's own
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -50,15 +51,15 @@ page = begin(globals(), STUDY, "ii2_stability")
 # %% [markdown]
 # ## Twins
 #
-# A sample $S$ of $m$ images is drawn from the pool without replacement, a position $i$ of it at random, and an image $z$ of the test
-# set. $S'$ has $z$ in the place of $S_i$. Both models start from the same parameters and visit the same positions
-# in the same order, so they differ by one example in one batch of every epoch. For a loss $\ell$,
+# Draw a sample $S$ of $m$ images from the pool without replacement, a random position $i$ in it, and an image $z$ of the test
+# set. $S'$ has $z$ in place of $S_i$. Both models start from the same parameters and visit the same positions in the same order,
+# so they differ in one example of one batch per epoch. For a loss $\ell$,
 #
 # $$\beta = \max_{\tilde z} |\ell(A(S), \tilde z) - \ell(A(S'), \tilde z)|$$
 #
-# over the whole test set; of a seed's pairs the largest is taken. A seed has an initialisation, an order and pairs of its
-# own, and intervals are over seeds. Samples are at most half of the pool, so that they differ: the thesis' largest ones
-# are the whole of it.
+# over the whole test set; the largest value over a seed's pairs is used. Each seed has its own initialisation, order and pairs,
+# and intervals are over seeds. Samples are at most half of the pool, so that they differ from each other; the thesis' largest
+# samples are the whole pool.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -67,7 +68,8 @@ from sameloss.studies.stability.theory import Twins, visiting_order
 show_source(visiting_order)
 
 # %% [markdown]
-# **By hand.** A sample of three rows of a pool of eight, and its twin, whose second row is replaced by the first of the test set, row 8:
+# **By hand.** A sample of three rows from a pool of eight, and its twin, whose second row is replaced by the first row of the test
+# set, row 8:
 
 # %%
 import torch
@@ -77,9 +79,9 @@ Twins(samples=torch.tensor([[4, 2, 7]]), replaced=torch.tensor([1]), by=torch.te
 # %% [markdown]
 # ## What is stable, and in which training
 #
-# The whole page in one figure. Theory would like everything blue: what falls with the size of the sample.
+# A summary of the page. Theory would like everything to be blue: quantities that decrease with the sample size.
 
-# %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters go with the size m of the sample: exponents, blue where they fall, red where they do not, with a question mark where the 95 % interval over seeds holds zero; and the largest loss of accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row a kind of training, one column each for gap, β, total variation, distance and path."}}
+# %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters scale with the sample size m: exponents, blue if decreasing, red if not, with a question mark if the 95 % interval over seeds contains zero; and the largest drop in accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
 from sameloss.studies import drawing
 from sameloss.studies.stability import show
 
@@ -89,7 +91,7 @@ _ = show.summary(found, drawing.panels(1, width=8.5)[0])
 # %% [markdown]
 # ## Gap, losses and parameters by size (Figures 2.1 to 2.3)
 
-# %% mystnb={"figure": {"caption": "Generalisation gap, β (both of the cross-entropy) and distance of parameters against the size of the sample: the largest of each seed's pairs (small) and its mean over seeds, over the mean at the smallest size.", "name": "fig-stability-decay"}, "image": {"alt": "One panel a kind of training, three falling or flat lines on logarithmic axes each, and a dashed line that falls as 1/m."}}
+# %% mystnb={"figure": {"caption": "Generalisation gap, β (both for the cross-entropy) and distance between parameters against the sample size: the largest value over each seed's pairs (small) and its mean over seeds, relative to the mean at the smallest size.", "name": "fig-stability-decay"}, "image": {"alt": "One panel per kind of training, three falling or flat lines on logarithmic axes each, and a dashed line that falls as 1/m."}}
 axes = drawing.panels(len(found.kinds), width=3.6)
 for kind, ax in zip(found.kinds, axes, strict=True):
     show.decay(found, kind, ax)
@@ -101,51 +103,51 @@ from sameloss.book.chapter import render
 render(show.level_table(found), decimals=3)
 
 # %% [markdown]
-# The exponent $b$ of $a\,m^b$, by least squares of logarithms, seed by seed, from the largest of a seed's pairs:
+# The exponent $b$ of $a\,m^b$, by least squares on logarithms, separately for each seed, from the largest value over its pairs:
 
 # %%
 render(show.exponent_table(found))
 
 # %% [markdown]
-# A maximum is an extreme of few pairs. Beside it, the exponent of the mean over a seed's pairs; and $a\,m^b$ as the thesis fits
-# it, to the largest of all pairs with equal weights, so that the smallest sample decides:
+# A maximum over few pairs is noisy. The next table adds the exponent of the mean over a seed's pairs, and $a\,m^b$ as the thesis
+# fits it: to the largest of all pairs with equal weights, so that the smallest sample dominates:
 
 # %%
 render(show.other_exponents(found))
 
 # %% [markdown]
-# All intervals are over seeds, whose maxima are independent. Pairs of one seed share initialisation and order; and a
-# bootstrap of pairs is wrong for a maximum: a resample holds the largest pair itself two times out of three, however many there are.
-# A resample of fewer pairs than there are (m out of n) would mend that for the largest of all pairs pooled, which no claim here is about.
+# All intervals are over seeds, whose maxima are independent. Pairs of one seed share initialisation and order, and bootstrapping
+# pairs would be wrong for a maximum: a resample contains the largest pair with probability two thirds, however many pairs there
+# are.
 
 # %% [markdown]
-# What survives of its own figures, which are of larger data and networks, in its text or follows from their axes:
+# The thesis' own figures are for larger data and networks. Its text and axes give:
 #
-# | training | of | exponent | also |
+# | training | quantity | exponent | also |
 # | --- | --- | --- | --- |
 # | logistic regression, MNIST | gap | about -1 to -1.13 | 0-1 gap: -0.82 |
 # | logistic regression, MNIST | β, distance | the same range | |
 # | 2a: ResNet-20, CIFAR-10 | gap | -0.48, -0.44, -0.42 to -0.45 | three trials; 0-1 gap: -0.40 to -0.49 |
 # | 2a: ResNet-20, CIFAR-10 | β | -0.05 to 0.03, -0.01, 0.02 to 0.11 | 27.8, 33.1 and 12.4 times m^b, in nats |
 # | 2b: with momentum | β | -0.17 | |
-# | 1a: ResNet-20, SVHN | gap, β | unreadable | a mild fall |
+# | 1a: ResNet-20, SVHN | gap, β | unreadable | a mild decrease |
 # | 1a, 2a, 2b | distance | unreadable | 13 to 31, 24 to 50, 100 to 1,000 |
 
 # %% [markdown]
-# ## Bounded losses, and without the example itself
+# ## Bounded losses, and without the replaced example
 #
-# The bound on the gap needs a loss that is bounded, and the cross-entropy has no bound: the thesis' β are 16 to 37 nats. And $z$ is itself
-# among the images over which the maximum is taken, which $S'$ has seen and $S$ has not. Neither is what makes β fall
-# less steeply than the gap, if these differences stay above zero:
+# The bound on the gap requires a bounded loss, and cross-entropy is unbounded: the thesis' β are 16 to 37 nats. Also, $z$ is
+# itself among the images of the maximum, and $S'$ contains it while $S$ does not. Neither explains why β decreases more slowly
+# than the gap, if these differences stay above zero:
 
-# %% mystnb={"figure": {"caption": "By how much the exponent of β lies above that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
+# %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
 ax = show.losses(found, drawing.panels(1, width=7)[0])
 drawing.legend(ax)
 
 # %% [markdown]
 # ## Earlier and later (Figures A.5 to A.10)
 
-# %% mystnb={"figure": {"caption": "The same for the cross-entropy after half of the steps, all, and half as many again.", "name": "fig-stability-stops"}, "image": {"alt": "One line a kind of training, with intervals at three stops."}}
+# %% mystnb={"figure": {"caption": "The same for the cross-entropy after half of the steps, all, and half as many again.", "name": "fig-stability-stops"}, "image": {"alt": "One line per kind of training, with intervals at three stops."}}
 ax = show.stops(found, drawing.panels(1, width=6.5)[0])
 drawing.legend(ax)
 
@@ -160,28 +162,29 @@ show.paths(page.paths, deep, "trained", right)
 drawing.legend(left)
 
 # %% [markdown]
-# The fall between the ends, in points, of the same pairs:
+# The drop in accuracy between the ends, in points, for the same pairs:
 
 # %%
 largest = found.falls[found.falls["size"] == found.sizes[-1]]
 render(largest.groupby(["kind", "seen"], sort=False).barrier.agg(["mean", "max"]).reset_index(), decimals=1)
 
 # %% [markdown]
-# ## All swaps, and some
+# ## All swaps, and random ones
 #
-# Stability is a supremum, and 40 random pairs see less of it. Logistic regression on a few examples can be trained on *every* swap at once.
-# Of the largest change, random swaps see this much:
+# Stability is a supremum, which 40 random pairs underestimate. Logistic regression on a few examples can be trained on *every* swap at
+# once. Random swaps find this fraction of the largest change:
 
-# %% mystnb={"figure": {"caption": "The largest change of a loss (cross-entropy) that some random swaps make, over the largest of all swaps: median and 95 % of draws.", "name": "fig-stability-suprema"}, "image": {"alt": "Two rising series, of two sizes of samples, below 100 per cent."}}
+# %% mystnb={"figure": {"caption": "Largest change of a loss (cross-entropy) over a number of random swaps, relative to the largest over all swaps: median and 95 % of draws.", "name": "fig-stability-suprema"}, "image": {"alt": "Two increasing series, for two sample sizes, below 100 per cent."}}
 ax = show.sampled_suprema(page.swaps, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
 # ## Bounds beside measurements
 #
-# Of convex problems theory has bounds without unknown constants. {cite}`hardt2016train` bound the distance of logistic regressions after
-# $t$ steps by $2L\eta t/m$, and that of the loss by $L$ times this, $L$ its `slope`; {cite}`bousquet2002stability` the change of ridge
-# regression, whose swaps have a closed form. Largest `distance` and `change` over all swaps, each before its bound:
+# For convex problems, theory has bounds without unknown constants. {cite}`hardt2016train` bound the distance of logistic regressions
+# after $t$ steps by $2L\eta t/m$ and the change of the loss by $L$ times that, with $L$ the `slope`; {cite}`bousquet2002stability` bound
+# the change of ridge regression, whose swaps have a closed form. The largest `distance` and `change` over all swaps, each
+# followed by its bound:
 
 # %%
 first = (
@@ -197,9 +200,9 @@ ax = show.ridge_bounds(page.ridge, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
-# And the bound that the thesis starts from, (2.1) after {cite}`feldman2019high`: with probability $1 - \delta$ the gap of a loss in $[0, 1]$ is at
-# most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With 1 for the constant and $\delta = 0.05$, for the Brier score at the
-# largest size; above 1 it says nothing:
+# The bound that the thesis starts from, (2.1) after {cite}`feldman2019high`: with probability $1 - \delta$, the gap of a loss in $[0, 1]$
+# is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With a constant of 1 and $\delta = 0.05$, for the Brier score at the
+# largest size; values above 1 are vacuous:
 
 # %%
 from sameloss.studies.stability.claims import gap_bounds
@@ -224,7 +227,7 @@ glue("record", record_in_words("laptop-long", page.name), display=False)
 _ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
 
 # %% [markdown]
-# ## Thesis beside ours
+# ## Comparison with the thesis
 
 # %%
 from sameloss.book.chapter import beside_the_paper
@@ -232,7 +235,7 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# What is exact, judged:
+# The exact statements, judged:
 
 # %%
 render(page.statements()[["place", "statement", "verdict"]])
@@ -243,14 +246,13 @@ render(page.checks[["text", "value", "target", "tolerance", "passed"]], decimals
 # %% [markdown]
 # **What it shows.** {glue:text}`summary`
 #
-# Is logistic regression as stable as it generalises? {glue:}`verdict-stab-lr-beta`. Does β fall less steeply than the gap in a
+# Does β decrease as fast as the gap for logistic regression? {glue:}`verdict-stab-lr-beta`. Does it decrease more slowly in a
 # perceptron? {glue:}`verdict-stab-beta-plain`; with momentum? {glue:}`verdict-stab-beta-momentum`; in a convolutional network?
 # {glue:}`verdict-stab-beta-cnn-plain`; with momentum? {glue:}`verdict-stab-beta-cnn`; without z, for the total variation?
 # {glue:}`verdict-stab-beta-bounded`; for the clipped loss? {glue:}`verdict-stab-beta-clipped`; for the Brier score?
-# {glue:}`verdict-stab-beta-brier`. Do parameters keep apart?
-# {glue:}`verdict-stab-distance-plain`; with momentum, do they move further apart? {glue:}`verdict-stab-distance-momentum`. Is a line between
-# twins of momentum broken? {glue:}`verdict-stab-path-momentum`. And the conjecture, that a convex problem with a wide basin is unstable, too?
-# {glue:}`verdict-stab-convex`.
+# {glue:}`verdict-stab-beta-brier`. Do the parameters stay apart? {glue:}`verdict-stab-distance-plain`; do they move further apart with
+# momentum? {glue:}`verdict-stab-distance-momentum`. Does the line between twins leave the low-loss region with momentum?
+# {glue:}`verdict-stab-path-momentum`. Is a convex problem with a wide basin unstable too, as conjectured? {glue:}`verdict-stab-convex`.
 
 # %% tags=["remove-cell"]
 glue("summary", show.in_words(page.swaps, verdicts), display=False)
@@ -267,20 +269,21 @@ print("no exact statement is refuted:", set(page.statements().verdict) == {"hold
 # %% [markdown]
 # ## Deviations
 #
-# - Digits of 8 by 8 pixels, perceptrons and a small convolutional network instead of SVHN, CIFAR-10 and ResNet-20; `-p preset gpu` and `-p preset paper` have
-#   those, which nobody has run yet.
-# - Samples are at most half of the pool. The thesis goes to all 50,000 images of CIFAR-10, where the "samples" are one.
+# - Digits of 8 by 8 pixels, perceptrons and a small convolutional network instead of SVHN, CIFAR-10 and ResNet-20; `-p preset gpu` and
+#   `-p preset paper` have those, but have not been run yet.
+# - Samples are at most half of the pool. The thesis uses up to all 50,000 images of CIFAR-10, where all samples are the same.
 # - Batches go through one permutation after the other, so an epoch may end within a batch.
-# - Three seeds of three pairs each, and fifteen of six in the record; the thesis has 40 pairs of one seed (90 for logistic regression), and three trials.
-# - ResNet-20 normalises by the statistics of the batch at hand, also when it is tested.
+# - Three seeds of three pairs each, and fifteen of six in the record; the thesis has 40 pairs of one seed (90 for logistic
+#   regression), and three trials.
+# - ResNet-20 normalises by the statistics of the current batch, also at test time.
 # - Tolerances come from a pilot with other seeds and were fixed before these runs. The claims on the clipped loss, the Brier
 #   score, the cross-entropy without z, the two gaps of networks and the path of the CNN with momentum were added afterwards,
 #   with the same tolerances; all runs of the CNN without momentum are later than every claim.
 #
 # ## Exercises
 #
-# 1. Does momentum alone make it? `-p model perceptron -p momentum 0.5`.
-# 2. Is the order of visits or the initialisation behind it? `-p seeds 8` has others.
+# 1. Is momentum alone sufficient? `-p model perceptron -p momentum 0.5`.
+# 2. Does it depend on the initialisation and the order of visits? `-p seeds 8` has others.
 # 3. What if training ends early? `-p steps 500`.
 
 # %% tags=["hide-input"]

@@ -12,16 +12,18 @@
 # (local-signal)=
 # # II.3a Local signal adaptivity
 #
-# **The claim** (Chapter 3 of {cite}`karp2024thesis`, first {cite}`karp2021local`): an image of $k + 1$ rows has one that tells its label,
-# $y w^*$, and noise in all others. A convolutional network with *one* filter learns to answer to the signal and to
-# set the noise to zero by a threshold. Its tangent kernel, which cannot move the threshold, fails. So what gradient descent prefers
-# among networks is not what it prefers among kernels, of equal data and equal architecture.
+# **The claim** (Chapter 3 of {cite}`karp2024thesis`, first {cite}`karp2021local`): one of the $k + 1$ rows of an image, $y w^*$,
+# determines its label, and all others are noise. A convolutional network with *one* filter learns to respond to the signal and to
+# threshold the noise to zero. Its tangent kernel cannot move the threshold, and fails. So gradient descent on networks prefers
+# other functions than on kernels, for the same data and architecture.
 #
-# **What you will see**: why a linear model fails; a threshold by hand; what one filter does over the *whole* distribution, exactly,
-# for any $k$; Figure 3.3 as an exact flow, with stochastic descent beside it; how many rows it takes until any filter can be right, and how many
-# steps each accuracy takes; which noise can be learnt; starts that never learn; and the best that the tangent kernel can do.
+# **What you will see**: why a linear model fails; a threshold by hand; the behaviour of one filter over the *whole* distribution,
+# exactly, for any $k$; Figure 3.3 as an exact flow, with stochastic descent beside it; how many rows are needed before any filter
+# can succeed, and how many steps each accuracy takes; which noise can be learnt; initialisations that never learn; and the best
+# that the tangent kernel can do.
 #
-# By default there are three stochastic descents of 3,000 steps, and tangent kernels from 40 starts; `-p preset laptop-long` has ten of 10,000, and 400.
+# By default there are three stochastic descents of 3,000 steps, and tangent kernels from 40 initialisations; `-p preset laptop-long` has ten of
+# 10,000, and 400.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -33,7 +35,7 @@ batch: int = None  # fresh images a step; None: the preset's
 steps: int = None  # of stochastic descent; None: the preset's
 seeds: int = None  # of stochastic descent; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -46,15 +48,15 @@ page = begin(globals(), STUDY, "ii3_local_signal")
 # %% [markdown]
 # ## One image
 #
-# In $k$ rows there is noise of standard deviation $\sigma = \log k / \sqrt k$ in every direction, in one row the signal. The sum of
-# all noise along $w^*$ has standard deviation $\sigma\sqrt k = \log k$, more than the signal's one. So a model that sums over rows is right
-# with probability $\Phi(1/\log k)$, hardly above a half. One row of noise is small, however. A soft threshold
+# In $k$ rows there is noise of standard deviation $\sigma = \log k / \sqrt k$ in every direction, and one row is the signal. The sum of
+# the noise along $w^*$ has standard deviation $\sigma\sqrt k = \log k$, while the signal is 1. So a model that sums over rows has accuracy
+# $\Phi(1/\log k)$, hardly above one half. A single row of noise is small, however, and a soft threshold
 #
 # $$\phi_b(x) = \mathrm{ReLU}(x + b) - \mathrm{ReLU}(-x + b), \qquad b < 0,$$
 #
-# leaves nothing of most of them:
+# sets most of them to zero:
 
-# %% mystnb={"figure": {"caption": "What a filter along the signal answers to each row of one image with 1,000 rows of noise: without a threshold, and with one.", "name": "fig-signal-image"}, "image": {"alt": "Two panels of bars: many grey ones and a red one; on the right nearly all grey ones are gone."}}
+# %% mystnb={"figure": {"caption": "Output of a filter along the signal for each row of one image with 1,000 rows of noise: without a threshold, and with one.", "name": "fig-signal-image"}, "image": {"alt": "Two panels of bars: many grey ones and a red one; on the right nearly all grey ones are gone."}}
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import show
 
@@ -70,8 +72,8 @@ from sameloss.studies.local_signal.theory import soft_threshold
 show_source(soft_threshold)
 
 # %% [markdown]
-# **By hand.** Two rows of noise, -0.4 and 0.3, and the signal of label +1. Without a threshold the sum is 0.9, with $b = -0.5$ it is
-# what is left of the signal:
+# **By hand.** Two rows of noise, -0.4 and 0.3, and the signal with label +1. Without a threshold the sum is 0.9; with $b = -0.5$ only the
+# signal remains:
 
 # %%
 [round(float(sum(soft_threshold(x, b) for x in (-0.4, 0.3, 1.0))), 9) for b in (0.0, -0.5)]
@@ -79,17 +81,17 @@ show_source(soft_threshold)
 # %% [markdown]
 # ## Exact, for any k
 #
-# Of a filter $w$ only $c = \langle w, w^*\rangle$, the length $v$ of the rest, and $b$ matter. The answer to an image of label $y$ is
-# $y\,\phi_b(c)$ and a sum of $k$ independent terms, whose characteristic function is $\psi(u)^k$ with $\psi$ in closed form. The
-# logistic function is a distribution, too, with the characteristic function $\pi u / \sinh \pi u$. So loss, accuracy and all
-# gradients are integrals of smooth functions, to eleven digits in a millisecond, for a hundred rows or a hundred million.
+# Only three numbers of a filter $w$ matter: $c = \langle w, w^*\rangle$, the length $v$ of its orthogonal part, and $b$. The output for an image
+# with label $y$ is $y\,\phi_b(c)$ plus a sum of $k$ independent terms, whose characteristic function is $\psi(u)^k$ with $\psi$ in closed form.
+# The logistic function is a distribution function too, with characteristic function $\pi u / \sinh \pi u$. So loss, accuracy and all
+# gradients are integrals of smooth functions, computed to eleven digits in a millisecond, for a hundred rows or a hundred million.
 
 # %%
 from sameloss.studies.local_signal.theory import population
 
 show_source(population)
 
-# %% mystnb={"figure": {"caption": "How often a filter along the signal is right, against its threshold; the best one of each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
+# %% mystnb={"figure": {"caption": "Accuracy of a filter along the signal against its threshold; the best threshold for each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
 ax = drawing.panels(1, width=6)[0]
 show.thresholds((100, 300, 1000, 3000), ax)
 drawing.legend(ax)
@@ -97,9 +99,10 @@ drawing.legend(ax)
 # %% [markdown]
 # ## Training (Figure 3.3)
 #
-# **Predicted**: $c$ rises, $b$ falls, $|b|/c$ rises and with it accuracy. The figure's settings are $k = 1000$, rows of 10 entries, batches of 500 fresh images, $\eta_w =
-# 0.1$ and $\eta_b = \eta_w/k$, for 10,000 steps. Its caption says σ = 1, with which no filter is right in more than 51.4 %; here σ is $\log k/\sqrt
-# k$, as in the text. The flow is exact; stochastic descent is exact in law, as only rows that survive the threshold are drawn.
+# **Prediction**: $c$ increases, $b$ decreases, and $|b|/c$ and the accuracy increase. The settings of the figure are $k = 1000$, rows of 10
+# entries, batches of 500 fresh images, $\eta_w = 0.1$ and $\eta_b = \eta_w/k$, for 10,000 steps. Its caption says σ = 1, at which no filter exceeds
+# 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. The flow is exact; stochastic descent is exact in distribution, although
+# only rows above the threshold are drawn.
 
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
 found = page.results
@@ -108,15 +111,16 @@ show.training(found, drawing.panels(3, width=3.6))
 # %% [markdown]
 # ## How many rows, how many steps
 #
-# Theorem 3.1 says that from some $k_0$ on training reaches 99 %. Exactly: for few rows not even the best filter does, and where it does, training takes its time.
+# Theorem 3.1 says that training reaches 99 % from some $k_0$ on. The exact computation shows: with few rows not even the best filter does, and
+# where it does, training takes long.
 
-# %% mystnb={"figure": {"caption": "Left: what the best filter and the linear model reach. Right: accuracy along the exact flow, by k; dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Left: the best filter rises from 63 per cent to one, the linear model falls to one half. Right: rising curves, earlier for larger k."}}
+# %% mystnb={"figure": {"caption": "Left: accuracy of the best filter and of the linear model. Right: accuracy along the exact flow, by k; dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Left: the best filter rises from 63 per cent to one, the linear model falls to one half. Right: rising curves, earlier for larger k."}}
 left, right = drawing.panels(2, width=4.5)
 show.how_large(found, left)
 show.how_long(found, right)
 
 # %% [markdown]
-# Steps of $\eta_w$ = {glue:text}`lr` until the flow is right so often:
+# Steps of $\eta_w$ = {glue:text}`lr` until the flow reaches each accuracy:
 
 # %%
 from sameloss.book.chapter import render
@@ -131,15 +135,15 @@ glue("lr", f"{page.config.descent.lr:g}", display=False)
 # %% [markdown]
 # ## Which noise can be learnt
 #
-# Accuracies by the number of rows and the strength of the noise. What the best filter could do, what a linear model could, and where training is:
+# Accuracy by the number of rows and the strength of the noise: the best filter, a linear model, and training:
 
-# %% mystnb={"figure": {"caption": "Per cent of images that are right: of the best filter, and of the linear model.", "name": "fig-signal-best"}, "image": {"alt": "Two tables of colours: the filter's is bright except at upper left, the linear model's dark everywhere."}}
+# %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the linear model.", "name": "fig-signal-best"}, "image": {"alt": "Two tables of colours: the filter's is bright except at upper left, the linear model's dark everywhere."}}
 for (model, name), ax in zip(
     (("network", "best filter"), ("linear", "linear model")), drawing.panels(2, width=5), strict=True
 ):
     show.phase(found.best.pivot(index="multiplier", columns="noise", values=model), name, ax)
 
-# %% mystnb={"figure": {"caption": "Per cent of images that the exact flow has right after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Three tables of colours which become brighter with the steps, from the lower right."}}
+# %% mystnb={"figure": {"caption": "Accuracy (%) of the exact flow after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Three tables of colours which become brighter with the steps, from the lower right."}}
 for steps, ax in zip((1e3, 1e5, page.config.horizon), drawing.panels(3, width=3.6), strict=True):
     show.phase(show.reached_at(found.phase, steps), f"after {steps:,.0f} steps", ax)
 
@@ -154,23 +158,25 @@ movable_phase(found.phase)
 # %% [markdown]
 # ## Several features
 #
-# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image have one of $r$, at random. One filter that answers to
-# all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: with $r = d = 1/\sigma^2$ that is $\sigma = 1$, which nothing
-# learns. With a filter for each the noise has $r$ times as many rows, which a threshold removes. What equal weights on the best number of features reach, and one common threshold, both exactly (the last $r$ is $1/\sigma^2$):
+# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image contain one of $r$, at random. One filter
+# that responds to all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: for $r = d = 1/\sigma^2$ this
+# is $\sigma = 1$, which cannot be learnt. With one filter per feature, there are $r$ times as many rows of noise, which a threshold removes. The table has
+# the exact accuracy of equal weights on the best number of features, and of one common threshold (the last $r$ is $1/\sigma^2$):
 
 # %%
 render(show.feature_table(), decimals=4)
 
 # %% [markdown]
-# Whether descent finds a filter for each is not computed here.
+# Whether gradient descent finds one filter per feature is not computed here.
 #
-# ## Starts that never learn
+# ## Initialisations that never learn
 #
-# If $c$ begins below zero, $b$ falls from the first step, and where $|b|$ passes $|c|$ the signal is under the threshold: it has no gradient,
-# and the noise shrinks what is left. On its way up $c$ moves by about $\eta_w/2$ a step, and between $-|b|$ and $|b|$, with $|b| \approx |c^0|/k$ by then, it
-# must not land. So with $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the rarer the larger they are. The thesis' Lemma B.3 takes
-# the start so small against the rate that this hardly happens; a start and a rate of your own that are expected to end there are warned of. Exact descent at $k$ = {glue:text}`dead-rows` from many starts
-# around each $c^0$: how many in a hundred end there, by $\eta_w$ in units of $|c^0|/k$:
+# If $c$ starts below zero, $b$ decreases from the first step, and once $|b|$ exceeds $|c|$ the signal is below the threshold: it has no
+# gradient, and the noise shrinks what is left. On its way up, $c$ moves by about $\eta_w/2$ per step and must not land between $-|b|$ and $|b|$, with
+# $|b| \approx |c^0|/k$ by then. With $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the less often the larger the rate. The thesis'
+# Lemma B.3 takes the initialisation so small relative to the rate that this hardly happens; the page warns if your own initialisation and
+# rate are expected to end there. Exact descent at $k$ = {glue:text}`dead-rows` from many initialisations around each $c^0$: per cent that end
+# there, by $\eta_w$ in units of $|c^0|/k$:
 
 # %%
 render(show.dead_table(found), decimals=0)
@@ -181,11 +187,12 @@ glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 # %% [markdown]
 # ## What the tangent kernel can do
 #
-# **Predicted** (Theorem 3.2): with few filters it is wrong in more than a tenth, whatever its weights. A kernel is linear in what it learns, so its *best* weights can be computed, and no training is in the way: by
-# linear discriminant analysis from exact moments of its features ({ref}`local-signal-proofs`). At the thesis' own start, $b = 0$, it is the linear model. With thresholds at the signal it gains slowly by each
-# further filter, and stays far from what one trained filter can do in the end:
+# **Prediction** (Theorem 3.2): with few filters its error is above 0.1, whatever its weights. A kernel is linear in its weights, so the *best*
+# ones can be computed without training: by linear discriminant analysis, from exact moments of the features ({ref}`local-signal-proofs`). At the
+# thesis' initialisation, $b = 0$, it is the linear model. With thresholds at the signal it gains slowly with each further filter, and stays
+# far from the best single trained filter:
 
-# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by their number of filters, means over starts with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
+# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
 from sameloss.studies.local_signal.tangent import PATCHES
 from sameloss.studies.local_signal.theory import best_threshold
 
@@ -195,7 +202,7 @@ ax.axhline(1 - best_threshold(PATCHES)[1], color="0.2", ls="-.", lw=1)
 drawing.legend(ax)
 
 # %% [markdown]
-# ## Thesis beside ours
+# ## Comparison with the thesis
 
 # %%
 render(page.statements()[["place", "statement", "verdict", "correction"]])
@@ -216,17 +223,17 @@ print("best accuracy of one filter at k = 1,000:", f"{best_threshold(PATCHES)[1]
 # %% [markdown]
 # ## Deviations
 #
-# - The thesis' figure has one run of 10,000 steps; here are several of fewer steps, and the exact flow to ten million (`-p preset laptop-long` has
-#   the 10,000).
-# - The released code has $k - 1$ rows of noise, begins $b$ at random around zero, and counts an answer of exactly zero as right, which would give a
-#   network that answers nothing 100 %. Here there are $k$ rows, $b$ begins at zero, and no answer is no right answer, as in the text.
+# - The thesis' figure has one run of 10,000 steps; here there are several of fewer steps, and the exact flow up to ten million (`-p preset
+#   laptop-long` has the 10,000).
+# - The released code has $k - 1$ rows of noise, initialises $b$ at random around zero, and counts an output of exactly zero as correct, which
+#   would give 100 % to a network that outputs nothing. Here there are $k$ rows, $b$ starts at zero, and a zero output is wrong, as in the text.
 # - σ is $\log k/\sqrt k$ where the caption of Figure 3.3 says 1.
 #
 # ## Exercises
 #
-# 1. How does Figure 3.3 look at `-p noise 3000`?
+# 1. What does Figure 3.3 look like with `-p noise 3000`?
 # 2. And with half of the noise, `-p multiplier 0.5`?
-# 3. Does the size of a batch change the way, or its noise alone? `-p batch 50`.
+# 3. Does the batch size change the path, or only its noise? `-p batch 50`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -12,24 +12,24 @@
 # (local-signal-proofs)=
 # # II.3b Local signal: the proofs
 #
-# **The claim** (Appendix B of {cite}`karp2024thesis`): eleven lemmas carry Theorem 3.1, that one filter learns to threshold the noise out, and
+# **The claim** (Appendix B of {cite}`karp2024thesis`): eleven lemmas support Theorem 3.1, that one filter learns to threshold the noise, and
 # Theorem 3.2, that its tangent kernel cannot. All are about $k$ above some $k_0$ that is not given.
 #
-# **What you will see**: both sides of each lemma, computed exactly; from which $k$ it holds; states at which it is false, and the
-# hypothesis that is missing there; constants that can be sharper; and the best that tangent kernels of few and of many filters can do.
-# By default the kernels have 40 starts each, with `-p preset laptop-long` 400.
+# **What you will see**: both sides of each lemma, computed exactly; from which $k$ it holds; states at which it is false, and the missing
+# hypothesis; constants that can be improved; and the best that tangent kernels of few and of many filters can do. By default the kernels have
+# 40 initialisations each, with `-p preset laptop-long` 400.
 #
-# Two things are kept apart. A *state* is a filter $(c, v, b)$ at some $k$. One at which a lemma's hypotheses are true and its conclusion
-# is false shows that a hypothesis is missing, whatever $k_0$. A lemma that is false at one $k$ only says that $k_0$ is larger.
+# We distinguish two kinds of failure. A *state* is a filter $(c, v, b)$ at some $k$. A state that satisfies the hypotheses of a lemma but not its
+# conclusion shows that a hypothesis is missing, whatever $k_0$ is. A lemma that is false at one $k$ only shows that $k_0$ is larger.
 #
-# Notation: $c = \langle w, w^* \rangle$ and $v$ is what of $w$ is across $w^*$; a row of noise gives $Z_i \sim N(0, s^2)$ before the threshold, $s^2 = (c^2 + v^2)\sigma^2$,
-# and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, $\alpha = |b|/s$, $\Phi^c = 1 - \Phi$.
+# Notation: $c = \langle w, w^* \rangle$, and $v$ is the length of the part of $w$ orthogonal to $w^*$; a row of noise gives $Z_i \sim N(0, s^2)$ before the
+# threshold, $s^2 = (c^2 + v^2)\sigma^2$, and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, $\alpha = |b|/s$, $\Phi^c = 1 - \Phi$.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 starts: int = None  # of tangent kernels, for every number of filters; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -54,18 +54,18 @@ show.truncated_means(left)
 show.noise_parts(found, right)
 
 # %% [markdown]
-# The error is harmless where $b$ is positive only for a short time. (B.4) and (B.5), the share of $Z_i$ that is along $w^*$, and the bounds (B.6) on Mills' ratio hold.
+# The error is harmless where $b$ is positive only briefly. (B.4) and (B.5), the fraction of $Z_i$ along $w^*$, and the bounds (B.6) on Mills' ratio hold.
 #
-# ## The start: Lemmas B.1 to B.4
+# ## The initialisation: Lemmas B.1 to B.4
 #
-# $P[\max X_i > 2\sigma\sqrt{\log n}]$ is at most $1/n$, and exactly about $1/(2n\sqrt{2\pi \log n})$. A start of $w^0 \sim N(0, \delta^2/(kd))$ is longer than $\delta$ with
-# probability at most $2d\,e^{-k/2}$. Lemma B.4, that a large batch's gradients are near the population's, is Hoeffding's inequality where no entry of the noise is above
-# one. In batches of 500 images with ten entries a row that is so from $k$ = {glue:text}`no-large` on; in those of Figure 3.3, $k$ = 1,000, about {glue:text}`large`
-# entries of a batch are larger.
+# $P[\max X_i > 2\sigma\sqrt{\log n}]$ is at most $1/n$; its exact value is about $1/(2n\sqrt{2\pi \log n})$. An initialisation $w^0 \sim N(0, \delta^2/(kd))$
+# is longer than $\delta$ with probability at most $2d\,e^{-k/2}$. Lemma B.4, that the gradients of a large batch are close to the population's, is Hoeffding's
+# inequality if no entry of the noise exceeds one. For batches of 500 images with ten entries per row this is so from $k$ = {glue:text}`no-large` on; at the
+# settings of Figure 3.3, $k$ = 1,000, about {glue:text}`large` entries of a batch are larger.
 #
 # ## While the error is above 1 %: Lemmas B.5, B.6, B.9
 #
-# Each is about the moment at which a filter's error falls to 1 %. Along $w^*$, $v = 0$, that depends on $|b|/c$ alone:
+# Each is about the moment at which a filter's error falls to 1 %. Along $w^*$, $v = 0$, this depends on $|b|/c$ alone:
 
 # %%
 from sameloss.book.chapter import render
@@ -87,7 +87,7 @@ show.bias_gradients(found, right)
 #
 # That $c$ stays bounded is drawn from a loss of at most 1. But the loss is small at any large $c$ with a good threshold, so it bounds $c$ only while the error is above
 # 1 %: by {glue:text}`bound-1000` at $k$ = 1,000 and {glue:text}`bound-10000` at $k$ = 10,000. That the loss cannot grow in training is said, not proved. B.8, $P[|S| \le c + b + 10] \ge 4/5$, needs
-# $\phi_b(c)$ in the place of $c + b$, which can be negative.
+# $\phi_b(c)$ instead of $c + b$, which can be negative.
 #
 # ## Lemmas 3.1 and 3.2: how c and v move
 #

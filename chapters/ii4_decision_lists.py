@@ -12,19 +12,19 @@
 # (decision-lists)=
 # # II.4 Decision lists learnt by attention
 #
-# **The claim** (Chapter 4 of {cite}`karp2024thesis`): gradient descent on the population loss teaches one layer of softmax
-# attention, started from uniform attention, to classify every sequence of a task in which each token's label is decided by
-# another token of the sequence. Theorem 4.3 trains the attention's scores with a fixed read-out of strength $c$, Theorem 4.4 both
-# matrices from near that read-out.
+# **The claim** (Chapter 4 of {cite}`karp2024thesis`): gradient descent on the population loss trains one layer of softmax attention, from
+# uniform attention, to classify every sequence of a task in which the label of each token is determined by another token of the
+# sequence. Theorem 4.3 trains the attention scores with a fixed read-out of strength $c$, Theorem 4.4 both matrices from near that
+# read-out.
 #
-# **What you will see**: the population loss without any sampling, for any vocabulary and length, and its gradient flow; which score
-# grows when; the theorems' numbers of steps beside those that it takes; what becomes of attention meanwhile; SGD on drawn
+# **What you will see**: the population loss without sampling, for any vocabulary and length, and its gradient flow; which score
+# grows when; the theorems' numbers of steps beside those that training takes; what happens to attention meanwhile; SGD on sampled
 # sequences beside the exact flow; and each assumption dropped in turn.
 #
-# By default what is drawn has three seeds, and transformer blocks one: `-p seeds 10` has more of the first, `-p preset laptop-long` of both.
+# By default sampled results have three seeds, and transformer blocks one: `-p seeds 10` has more of the former, `-p preset laptop-long` of both.
 #
-# The thesis has proofs and one figure. It says nothing about which quantity grows when, about attention after training, or
-# about samples.
+# The thesis has proofs and one figure. It does not discuss which quantity grows when, attention after training, or finite
+# samples.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -36,7 +36,7 @@ steps: int = None  # of SGD on both matrices; None: the preset's
 batch: int = None  # sequences a step of SGD; None: the preset's
 seeds: int = None  # of SGD, fixed samples and Figure 4.1; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -98,8 +98,8 @@ print((column.first_step() * 16).round(4))
 # %% [markdown]
 # ## Which score grows when
 #
-# Time is the gradient flow's, $\eta$ times the number of small steps. The thesis predicts the end, scores in the order of the list. The flow has phases: first the
-# default grows alone, then the other tokens of the list overtake it, the head first.
+# Time is that of gradient flow: $\eta$ times the number of small steps. The thesis predicts the final state, with scores in the order of the list. The
+# flow has phases: first only the default grows; then the other tokens of the list overtake it, the head first.
 
 # %% mystnb={"figure": {"caption": "Scores of one token's column along the exact flow, a panel a read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
 tables = page.results
@@ -133,7 +133,7 @@ glue("bound", f"{100 * bound.mean:.1f} ± {100 * bound.standard_error:.1g}", dis
 glue("difference", f"{first.length * first.attention - 1:.1e}", display=False)
 
 # %% [markdown]
-# Move the time, and see what the token attends to in every kind of sequence:
+# Move the time to see what the token attends to in every kind of sequence:
 
 # %%
 from sameloss.book.movable import movable_lists
@@ -192,13 +192,13 @@ render(tables.steps.drop(columns="seed").groupby("count").mean().reset_index(), 
 # %% [markdown]
 # ## SGD beside the exact flow
 #
-# On sequences drawn anew at every step, $W$ alone at the read-out of {glue:text}`sgd-readout`, and both matrices from nothing with one rate. The thesis leaves open
-# whether the latter converges.
+# On sequences sampled anew at every step: $W$ alone at the read-out of {glue:text}`sgd-readout`, and both matrices from scratch with one rate. The thesis
+# leaves open whether the latter converges.
 
 # %% tags=["remove-cell"]
 glue("sgd-readout", f"{lists.readout:g}", display=False)
 
-# %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from nothing (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-lists-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
+# %% mystnb={"figure": {"caption": "Accuracy of SGD on W, every seed, over the exact flow (left); both matrices trained from scratch (middle); the strength of their read-out meanwhile, with c* (right).", "name": "fig-lists-sgd"}, "image": {"alt": "SGD follows the exact steps; trained together the matrices stay on the plateau until the read-out is well above c*."}}
 show.along_sgd(tables)
 
 # %%
@@ -212,7 +212,7 @@ render(joint_table(tables), decimals=3)
 # %% [markdown]
 # ## A fixed sample
 #
-# The theorems are about the population loss. Trained on a fixed sample until all of it is classified, how often does $W$ err on new sequences?
+# The theorems are about the population loss. If $W$ is trained on a fixed sample until it classifies all of it, what is its error on new sequences?
 
 # %% mystnb={"figure": {"caption": "Error on new sequences by the size of the sample (left), and the size that an error takes (right, every seed), beside 1/δ.", "name": "fig-lists-samples"}, "image": {"alt": "Errors fall with the sample; the size needed grows with L far more slowly than 1/δ."}}
 show.samples(tables)
@@ -256,7 +256,7 @@ render(page.checks[["of", "text", "value", "target", "tolerance", "printed", "pa
 
 # %% [markdown]
 # **What it shows.** In the regime of Theorem 4.3 attention is not learnt: at perfection it pays {glue:text}`attention-there` to the token that decides, uniform
-# attention {glue:text}`uniform`. The statements, by verdict: {glue:text}`verdicts`. The theorem's steps are {glue:text}`excess` times those that it takes. From nothing
+# attention {glue:text}`uniform`. The statements, by verdict: {glue:text}`verdicts`. The theorem's steps are {glue:text}`excess` times those that it takes. From scratch
 # both matrices reach {glue:text}`joint` %; the plateau ends after {glue:text}`plateau-end` steps.
 
 # %% tags=["remove-cell"]

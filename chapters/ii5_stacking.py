@@ -12,16 +12,15 @@
 # (stacking)=
 # # II.5b Growing in stages, and what grown models know
 #
-# **The claim** (Chapter 5 and Appendix C of {cite}`karp2024thesis`): a deep model can be trained in stages, each of which adds
-# layers to the one before. The usual way repeats the last layers on top (*gradual stacking*, {cite}`reddi2023efficient`);
-# choosing at every stage by landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six
-# stages (Table C.2, one trial each).
+# **The claim** (Chapter 5 and Appendix C of {cite}`karp2024thesis`): a deep model can be trained in stages, each of which adds layers to the
+# previous one. The usual method repeats the last layers on top (*gradual stacking*, {cite}`reddi2023efficient`); choosing at every stage by
+# landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six stages (Table C.2, one trial each).
 #
-# **What you will see**: models of one layer that grow by one a stage, on a language whose entropy is known, in four ways on
-# the same batches; what the trials of the adaptive way cost, and what is left of its gain where they are paid for; whether
-# stacking is worth it beside training the deep model from nothing with as many operations. Then the question of Part I,
-# which the thesis does not ask: **does a grown model know the same as one trained from nothing, at the same KL?**
-# {cite}`saunshi2024inductive` found that models which repeat their middle layers reason better at equal loss.
+# **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches; what
+# the trials of the adaptive method cost, and how much of its gain remains if they are counted; whether stacking is worthwhile compared with
+# training the deep model from scratch with the same compute. Then the question of Part I, which the thesis does not ask: **does a grown model
+# know the same as one trained from scratch, at the same KL?** {cite}`saunshi2024inductive` found that models which repeat their middle layers
+# reason better at equal loss.
 #
 # By default three stacks of three layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
 
@@ -35,7 +34,7 @@ label_noise: float = None  # of the labels: 0 exact, 1 sampled as in the thesis;
 state: str = None  # of the optimiser: mapped, reset or stale; None: mapped
 tolerance: float = None  # relative, of all verdicts; None: each claim's own
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -48,8 +47,8 @@ page = begin(globals(), STUDY, "ii5_stacking")
 # %% [markdown]
 # ## Ways to stack
 #
-# Which layers each way may repeat, stage by stage, new ones in brackets. The thesis' stages add four layers each, and try 3,
-# 15, 27, 21 and 27 operators.
+# The layers that each method may repeat, by stage, with new ones in brackets. The thesis' stages add four layers each, and try 3, 15, 27, 21 and
+# 27 operators.
 
 # %%
 from sameloss.book.chapter import render
@@ -58,14 +57,14 @@ from sameloss.studies.growing import show
 render(show.way_table(page.config))
 
 # %% [markdown]
-# All ways have the same first stage, batches and rates; the rate stays where it is until the last stage, in which it falls to zero.
-# The adaptive way trains all candidates of a stage for a few steps and goes on with the one whose KL is the
-# smallest then; a second adaptive arm has a last stage that is shorter by what all trials took. Two controls: a model that
-# does not grow in the last stage, and one of all layers from nothing, of as many operations as stacking takes.
+# All methods share the first stage, batches and learning rates; the rate is constant until the last stage, where it decays to zero. The
+# adaptive method trains all candidates of a stage for a few steps and continues with the one with the smallest KL; a second adaptive arm has
+# a last stage shortened by the cost of all trials. Two controls: a model that does not grow in the last stage, and one of full depth trained
+# from scratch with the same compute.
 #
-# ## How each way ends (Table C.2)
+# ## How each method ends (Table C.2)
 
-# %% mystnb={"figure": {"caption": "KL in the last stage against everything computed since the first weights were drawn, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line a way to stack, dashed for the controls."}}
+# %% mystnb={"figure": {"caption": "KL in the last stage against everything computed since the first weights were drawn, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
 from sameloss.studies import drawing
 
 stacks_ = page.results
@@ -74,13 +73,13 @@ show.stacks_by_flops(stacks_, ax)
 drawing.legend(ax, letters=90)
 
 # %% [markdown]
-# Differences are taken within each first stage; their intervals, 95 %, are over first stages.
+# Differences are computed within each first stage; 95 % intervals are over first stages.
 
 # %%
 render(show.stack_table(stacks_), decimals=4)
 
 # %% [markdown]
-# What the adaptive way has chosen:
+# Choices of the adaptive method:
 
 # %%
 render(show.choices_of_stages(stacks_))
@@ -88,11 +87,10 @@ render(show.choices_of_stages(stacks_))
 # %% [markdown]
 # ## The same KL, the same knowledge?
 #
-# Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that a stacked model and
-# the one from nothing both reach in their last stage, and then compared. Both are of one shape, and an untrained model of that
-# shape is the same to both: what is left is the way of training. {glue:text}`without`
+# Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that both a stacked model and the one trained
+# from scratch reach in their last stage, and then compared. Both have the same shape, so only the training differs. {glue:text}`without`
 
-# %% mystnb={"figure": {"caption": "At equal KL: accuracy of each way to stack minus that of the model from nothing, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row a task and one for their mean, one marker a way, with intervals around zero."}}
+# %% mystnb={"figure": {"caption": "At equal KL: accuracy of each stacked model minus that of the model trained from scratch, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row per task and one for their mean, one marker per method, with intervals around zero."}}
 same = show.same_kl_table(stacks_)
 (ax,) = drawing.panels(1, width=6.5)
 show.at_same_kl(same, ax)
@@ -120,7 +118,7 @@ glue("without-deeper", show.without_common_kl(deeper), display=False)
 render(show.stack_table(deeper), decimals=4)
 
 # %% [markdown]
-# ## Thesis beside ours
+# ## Comparison with the thesis
 
 # %%
 from sameloss.book.chapter import beside_the_paper
@@ -128,10 +126,9 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# **What it shows.** Does choosing at every stage end better? {glue:}`verdict-stack-adaptive`; where its trials are paid for?
-# {glue:}`verdict-stack-adaptive-paid`. Is stacking better than training from nothing, at equal FLOPs?
-# {glue:}`verdict-stack-scratch`. At equal KL, does a stacked model read more? {glue:}`verdict-stack-knows`; is it flatter?
-# {glue:}`verdict-stack-flatter`.
+# **What it shows.** Does choosing at every stage end better? {glue:}`verdict-stack-adaptive`; with trials counted?
+# {glue:}`verdict-stack-adaptive-paid`. Is stacking better than training from scratch, at equal FLOPs? {glue:}`verdict-stack-scratch`. At equal
+# KL, do probes of a stacked model score higher? {glue:}`verdict-stack-knows`; is it flatter? {glue:}`verdict-stack-flatter`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -147,15 +144,16 @@ print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winner
 # %% [markdown]
 # ## Deviations
 #
-# - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that falls in the last stage, as on the
-#   page before: {ref}`growing`.
-# - The thesis' batch, masks and validation sentences are its own; its moments of new layers are not said. Here they begin without.
+# - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that decays in the last stage, as on the previous
+#   page: {ref}`growing`.
+# - The thesis' batches, masks and validation sentences are different; it does not say how the moments of new layers are initialised. Here they
+#   start without.
 # - The second adaptive arm, the middle layers, and both controls are not in the thesis.
 #
 # ## Exercises
 #
-# 1. Choose at once: `-p stage_lag 0` is stacking by the initial loss.
-# 2. Is the order of the ways the same for more first stages? `-p stacks 8`.
+# 1. Choose immediately: `-p stage_lag 0` is stacking by the initial loss.
+# 2. Is the order of the methods the same for more first stages? `-p stacks 8`.
 # 3. Longer stages come closer to saturation: `-p stage_steps 1600 -p last_steps 3200`.
 
 # %% tags=["hide-input"]

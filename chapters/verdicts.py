@@ -12,17 +12,16 @@
 # (verdicts)=
 # # Verdicts
 #
-# Everything the paper publishes, beside what this book computed, with a verdict that follows from an interval and a
-# tolerance fixed before the runs ({ref}`protocol`). Effects are oriented so that the paper's claim is a positive number, or a
-# ratio above one.
+# All published claims beside what this book computed. Each verdict follows from an interval and a tolerance fixed before the
+# runs ({ref}`protocol`). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
 #
-# **Counted**: questions of Part I: {glue:text}`claim-counts`; lemmas and theorems: {glue:text}`theory-counts`. What the words
-# mean stands under {ref}`verdict-words`.
+# **Counts.** Questions of Part I: {glue:text}`claim-counts`. Lemmas and theorems: {glue:text}`theory-counts`. The words are
+# defined under {ref}`verdict-words`.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
-workers: int = None  # runs at once; None: one a core
+workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
 artifacts: str = None  # folder of the run store; None: artifacts/ beside _config.yml
 
@@ -35,8 +34,8 @@ page = begin(globals(), STUDY, "verdicts")
 # %% [markdown]
 # ## Part I
 #
-# The main comparison of each question on each language, from recorded runs, with 95 % intervals over replicates (wider
-# by Holm's rule for their number); each page has the controls and every number.
+# The main comparison for each question and language, from recorded runs, with 95 % intervals over replicates (widened by
+# Holm's procedure for their number); the chapters have the controls and all numbers.
 
 # %%
 from sameloss.book.chapter import render
@@ -56,12 +55,12 @@ Markdown(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
 # %%
 judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
 untestable = judged.direction.eq("not testable").sum()
-print(f"{untestable} of {len(judged)} are not testable, for the reasons that stand beside them.")
+print(f"{untestable} of {len(judged)} are not testable, for the reasons given.")
 
 # %% [markdown]
 # ## Part II
 #
-# The same of the thesis whose chapters Part II reproduces.
+# The claims of the thesis chapters that Part II reproduces.
 
 # %%
 from sameloss.book.chapter import beside_the_paper
@@ -76,39 +75,39 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 #
 # | direction | meaning |
 # |---|---|
-# | supported | the whole interval lies on the paper's side; of "changes little", within the margin |
-# | against | the whole interval lies on the other side |
+# | supported | the whole interval is on the paper's side; for "changes little", within the margin |
+# | against | the whole interval is on the other side |
 # | unclear | the interval contains both |
-# | not testable | the effect could not have shown in these models, for the reason given |
+# | not testable | these models could not have shown the effect, for the reason given |
 #
-# | size | the interval, beside a published number |
+# | size | the interval, compared with the published number |
 # |---|---|
-# | as published | it lies within 25 % of it |
-# | smaller, larger | it lies wholly below, above that |
-# | imprecise | it does neither |
+# | as published | within 25 % of it |
+# | smaller, larger | wholly below, above that range |
+# | imprecise | none of these |
 #
 # Part II:
 #
 # | verdict | meaning |
 # |---|---|
-# | reproduced | the whole 95 % interval lies within the tolerance around the published number, and above zero |
+# | reproduced | the whole 95 % interval is within the tolerance around the published number, and above zero |
 # | direction confirmed | the paper states a direction only, and the whole interval is above zero |
-# | smaller than published | the whole interval lies below the tolerance; it may contain zero: a precise null is a result |
-# | larger than published | the whole interval lies above the tolerance |
-# | not decided | the interval is too wide: it overlaps an edge of the tolerance (where there is a direction only: zero) |
+# | smaller than published | the whole interval is below the tolerance; it may contain zero: a precise null is a result |
+# | larger than published | the whole interval is above the tolerance |
+# | not decided | the interval is too wide: it overlaps an edge of the tolerance (or zero, for a direction only) |
 # | contradicted | the whole interval is below zero |
-# | not testable here | it cannot be computed from these runs, for example because models are not saturated |
+# | not testable here | these runs cannot decide it, for example because models are not saturated |
 #
-# A wider interval never gets a stronger word. Each interval is at 95 % by itself; under the table of claims stands
-# how many of them would lie above zero by chance alone.
+# A wider interval never gets a stronger verdict. Each interval has 95 % coverage on its own; the line under each table says
+# how many would lie above zero by chance alone.
 
 # %% [markdown]
 # ## Lemmas and theorems
 #
-# Each statement of {ref}`implicit-bias`, {ref}`dyck`, {ref}`stability`, {ref}`local-signal`,
-# {ref}`local-signal-proofs`, {ref}`local-signal-images` and {ref}`decision-lists` is judged by checks of what is printed and of its
-# correction: it *holds* where all pass, *holds as corrected* where a computed number refutes what is printed
-# and the correction passes all of its checks; otherwise the book shows a counter-example.
+# Each statement of {ref}`implicit-bias`, {ref}`dyck`, {ref}`stability`, {ref}`local-signal`, {ref}`local-signal-proofs`,
+# {ref}`local-signal-images` and {ref}`decision-lists` is checked numerically, as printed and as corrected. It *holds* if all
+# checks pass, and *holds as corrected* if a computed number refutes the printed form and the correction passes all of its
+# checks; otherwise the book shows a counter-example.
 
 # %%
 from sameloss.book.pages import all_statements
@@ -129,8 +128,8 @@ print(
 print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
 
 # %% [markdown]
-# A verdict at the laptop preset is about the laptop's small language and models. It says whether
-# the phenomenon shows there, not whether the paper's numbers are right.
+# A verdict at the laptop preset is about small languages and models. It says whether the phenomenon appears there, not
+# whether the paper's numbers are right.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

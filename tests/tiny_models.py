@@ -32,7 +32,7 @@ def reparametrised(model, name):
 
 
 class Unigram(nn.Module):
-    """Predicts the same words behind every mask, f = softmax(b), b one parameter a word.
+    """Predicts the same words behind every mask, f = softmax(b), b one parameter per word.
 
     Where the true conditionals are f, the Hessian of its loss is diag f - f f^T. For f = (1/2, 1/4, 1/4) its
     eigenvalues are 3/8, 1/4 and 0, and its trace is 5/8.

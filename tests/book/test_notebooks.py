@@ -140,7 +140,8 @@ def test_the_papers_size_is_refused_on_a_cpu_with_its_cost(tmp_path, said):
         pytest.skip("on an accelerator this would train for hours")
     refusal = (
         r"ParameterError: preset paper, grammar: 235M: \d+ missing runs take about [\d,.]+ hours of one core "
-        r"\(pre-trainings: 1, [\d.e+]+ FLOPs, [\d.]+ GB a process\), above max_hours = 5000; raise max_hours"
+        r"\(pre-trainings: 1, [\d.e+]+ FLOPs, [\d.]+ GB per process\), above max_hours = 5000; "
+        "raise max_hours"
     )
     assert re.match(refusal, said(CHAPTER, in_folder(tmp_path, {"size": "235M"})))
 

@@ -185,7 +185,7 @@ SNAKEMAKE = ROOT / ".venv-grid" / "bin" / "snakemake"
 
 def grid(folder: Path) -> list[str | Path]:
     """Run a small grid, which resumes after a kill."""
-    given = ["preset=smoke", "sizes=1K", "steps=20", "seeds=1,2", f"artifacts={folder / 'store'}"]
+    given = ["preset=smoke", "sizes=d8", "steps=20", "seeds=1,2", f"artifacts={folder / 'store'}"]
     words = [SNAKEMAKE, "-s", ROOT / "lib" / "grid.smk", "--directory", folder, "--cores", "2", "--nolock"]
     return [*words, "--rerun-incomplete", "--rerun-triggers", "mtime", "--config", *given]
 

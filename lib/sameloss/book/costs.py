@@ -55,7 +55,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
     trainings = [run for run in missing if isinstance(run, Pretraining)]
     if trainings:
         flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
-        cost += f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB a process)"
+        cost += f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB per process)"
     limit = page.config.max_hours or MAX_HOURS[page.config.name]
     if hours > limit:
         raise ParameterError(

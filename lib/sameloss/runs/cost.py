@@ -80,7 +80,7 @@ PEAKS = {torch.bfloat16: 989e12, torch.float32: 67e12}
 H200 = Speed(lambda width, dtype: 0.4 * min(PEAKS[dtype], 4.8e12 * width / dtype.itemsize), 5e-4)
 """An NVIDIA H200, estimated.
 
-A product of width d is bound by arithmetic (2 d² operations a token) or by memory traffic (2 d activations
+A product of width d is bound by arithmetic (2 d² operations per token) or by memory traffic (2 d activations
 a token, at 4.8 TB/s). Assumed until measured: training reaches 40 % of the smaller bound, and launching a
 block's operations takes half a millisecond.
 """

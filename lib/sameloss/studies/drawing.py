@@ -21,7 +21,7 @@ from matplotlib.scale import LogScale, register_scale
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
 
-KL_LABEL = "KL to the truth (nats a masked token)"
+KL_LABEL = "KL to the truth (nats per masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 RAISED = frozenset("⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -23,7 +23,7 @@ NAMES = {
     "KL_error": "s.e. of KL",
     "standard_error": "s.e.",
     "core_s": "core seconds",
-    "tokens_per_s": "tokens a second",
+    "tokens_per_s": "tokens per second",
     "d_model": "d_model",
     "d_inter": "d_inter",
     "printed d_inter": "printed d_inter",

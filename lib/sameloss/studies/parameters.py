@@ -244,7 +244,7 @@ class Config:
         kind=float,
         compare=False,
     )
-    workers: int | None = param("runs at once; None: one a core", compare=False, most=MOST_WORKERS)
+    workers: int | None = param("runs at once; None: one per core", compare=False, most=MOST_WORKERS)
 
     def __post_init__(self) -> None:
         """Check the bounds of every field, in presets too."""

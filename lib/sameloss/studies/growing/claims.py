@@ -47,7 +47,7 @@ Candidates = Float[np.ndarray, "seed step operator"]
 
 @dataclass(frozen=True)
 class Grown:
-    """KLs (nats a masked token) of all candidates, on the selection and the evaluation half of the sentences.
+    """KLs (nats per masked token) of all candidates, on the selection and the evaluation half.
 
     A candidate that diverged has the largest KL of its shallow model's candidates from then on.
     """
@@ -254,7 +254,7 @@ class Stacks:
     """The evaluations of all ways to stack."""
 
     settings: Settings
-    stages: pd.DataFrame  # seed, way, layers, operator, step (of the stage), kl (nats a masked token), flops
+    stages: pd.DataFrame  # seed, way, layers, operator, step (of the stage), kl (nats), flops
     known: pd.DataFrame  # seed, way, step (of the last stage), kl, trace, and accuracies (%) by task
 
     @property

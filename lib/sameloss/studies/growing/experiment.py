@@ -141,7 +141,7 @@ class HeldOutTargets:
 
     @torch.no_grad()
     def kl(self, logits: Float[Tensor, "member row word"]) -> tuple[Tensor, Tensor]:
-        """Compute each member's KL on the selection half and on the evaluation half (nats a masked token)."""
+        """Each member's KL on the selection and the evaluation half (nats per masked token)."""
         log_q = logits.double().cpu().log_softmax(-1)
         p = self.conditionals
         kl = (torch.xlogy(p, p) - p * log_q).sum(-1)
@@ -154,7 +154,7 @@ class _Grown(Run):
 
     Without operators the model keeps its depth. The table has one row per operator and evaluation:
     `chosen_by` and `kl` are the KLs on the selection and the evaluation half of the held-out sentences,
-    `loss` that of the last training batch, all in nats a masked token. They are NaN for a model that
+    `loss` that of the last training batch, all in nats per masked token. They are NaN for a model that
     diverged.
     """
 

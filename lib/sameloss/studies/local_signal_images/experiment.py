@@ -256,7 +256,7 @@ class ImageConfig(Config):
         "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's", kind=str
     )
     backgrounds: str | None = param(
-        "a data set or folder of pictures in the place of Gaussian noise; None: noise", kind=str
+        "a data set or folder of pictures instead of Gaussian noise; None: noise", kind=str
     )
     classes: str | None = param(
         f"told apart: {', '.join(CLASSES)} (of CIFAR-10, among animals); None: {HALVES}",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -193,10 +193,10 @@ class SGDDrift(_OnTheManifold):
         times, theta = self.replicas(SGD(rate), batch, count, self.settings.horizon, unit, use)
         points = {"iterate": theta, "minimiser": onto_manifold(population, theta) if nearby else theta}
         traces = {name: model.trace(at, population.weights) for name, at in points.items()}
-        columns = {"time": times, "kl": population.kl(theta).mean(1), "replicas": count}
+        columns: dict[str, Any] = {"time": times}
         for name, trace in traces.items():
             columns |= {name: trace.mean(1), f"{name}_sd": trace.std(1)}
-        return pd.DataFrame(columns), traces
+        return pd.DataFrame(columns | {"kl": population.kl(theta).mean(1), "replicas": count}), traces
 
     def _finite(self) -> pd.DataFrame:
         """SGD at one large rate and increasing batch sizes, with the two flows that it might follow."""

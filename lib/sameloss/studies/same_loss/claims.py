@@ -335,11 +335,11 @@ def _best_lr(m: Measurements, name: str) -> float:
 
 
 def _no_better_than_tokens(m: Measurements) -> str | None:
-    """Why accuracy cannot be judged, on a language where no trained model beats bare tokens."""
+    """Why accuracy cannot be judged, on a language where no trained model beats one-hot tokens."""
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return "no trained model is read better than its bare tokens" if lead.low <= 0 else None
+    return "no trained model is read better than its one-hot tokens" if lead.low <= 0 else None
 
 
 # The questions.

@@ -97,7 +97,7 @@ def estimator_measurement(
 
     The sentences are the whole population: the estimators draw from it with replacement. The labels are those
     of the model itself, so that the model is at its own minimum, the Hessian is the Fisher information, and
-    all estimators have the same target. One row an estimator, the known trace first.
+    all estimators have the same target. One row per estimator, the known trace first.
     """
     model = store.get(pretraining).last()
     population = held_out_masked(pretraining.corpus.language.build(), sentences, seed, "estimators")
@@ -183,7 +183,7 @@ def identity_measurement(
     """Train a tiny model on all masked sentences of a language, and compute three exact traces on the way.
 
     The labels are the exact conditionals, the optimiser is AdamW in float64, so that the model comes close to
-    saturation; all masked sentences have the same weight. One row a step, see `_three_traces`.
+    saturation; all masked sentences have the same weight. One row per step, see `_three_traces`.
     """
     built = language.build()
     masked, truth = everything_masked(built)

@@ -425,7 +425,7 @@ FEATURES, EXPANDED = "features", "expanded"
 PROBE = OptimalProbe(ridges=(1e-3, 1e-2, 1e-1, 1.0), tolerance=2e-3)
 
 Features = tuple[torch.Tensor, torch.Tensor]
-"""Features of the training and of the test sentences, one row a sentence."""
+"""Features of the training and of the test sentences, one row per sentence."""
 
 Row = dict[str, object]
 """A row of a table of measurements, without the columns that describe the model."""
@@ -575,7 +575,7 @@ def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iter
 def language_baselines(
     labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
 ) -> pd.DataFrame:
-    """Measure what needs no model: majority, bare tokens, the lookup table, the bag of words.
+    """Measure what needs no model: majority, one-hot tokens, the lookup table, the bag of words.
 
     The lookup table represents each token by its true log conditionals: a perfect loss.
     """

@@ -41,20 +41,20 @@ def _kl_axis(ax: Axes, kls: pd.Series, **labels: str) -> Axes:
 def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw accuracy against KL over complete descents at the main rate, means over replicates.
 
-    Horizontal lines need no model: bare tokens and the lookup table, both with random features.
+    Horizontal lines need no model: one-hot tokens and the lookup table, both with random features.
     """
     descents, styles = main_descents(table), _styles(table)
     for model, part in descents.groupby("model", sort=False):
         mean = part.groupby("steps")[["kl", "accuracy"]].mean()
         ax.plot(mean.kl, mean.accuracy, **styles[model])
-    for name, label, style in (("tokens", "bare tokens", ":"), ("lookup", "lookup table", "--")):
+    for name, label, style in (("tokens", "one-hot tokens", ":"), ("lookup", "lookup table", "--")):
         value = table[table.reading == f"{name}, {EXPANDED}"].value.mean()
         ax.axhline(value, color="0.35", ls=style, lw=1.3, label=label)
     return _kl_axis(ax, descents.kl, ylabel=ACCURACY)
 
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw the trace against KL, one line a model and peak rate: the main rate solid, others dotted."""
+    """Draw the trace against KL, one line per model and peak rate: the main rate solid, others dotted."""
     rows, styles = checkpoints(table), _styles(table)
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
@@ -81,7 +81,7 @@ def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> A
 
 
 def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
-    """Draw accuracy against trace of the longest descents at the main rate, one point a replicate."""
+    """Draw accuracy against trace of the longest descents at the main rate, one point per replicate."""
     descents, styles = main_descents(table), _styles(table)
     ends = descents[descents.steps == descents.steps.max()]
     for model, part in ends.groupby("model", sort=False):
@@ -92,7 +92,7 @@ def accuracy_against_trace(table: pd.DataFrame, ax: Axes) -> Axes:
 
 
 def by_algorithm(table: pd.DataFrame, quantity: str, ax: Axes) -> Axes:
-    """Draw a quantity against KL over complete trainings of one size, one line an algorithm."""
+    """Draw a quantity against KL over complete trainings of one size, one line per algorithm."""
     rows = checkpoints(table)
     others = rows[rows.stage.str.startswith("descent: ")]
     adamw = rows[(rows.stage == "descent") & rows.model.isin(others.model) & rows.lr.isin(others.lr)]
@@ -272,7 +272,7 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
     ax.errorbar(tried.concentration, tried["mean"], 1.96 * tried.standard_error, fmt="o-", ms=4, capsize=2)
     ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
     ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
-    ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats a masked token)", title=name)
+    ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats per masked token)", title=name)
     ax.legend(loc="lower right", fontsize="small")
     plain_log_axis(ax.xaxis, tried.concentration)
     return ax

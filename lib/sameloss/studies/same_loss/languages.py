@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sameloss.languages.pretrained import HubTeacher, HubTeacherSpec
 
 ENTROPY = {"grammar": 3.196, "hmm": 3.758, "OPT": 1.865}
-"""Masked entropy of the paper's languages, nats a token: the best possible loss (Section 2.3)."""
+"""Masked entropy of the paper's languages, nats per token: the best possible loss (Section 2.3)."""
 
 MEAN_LENGTH = {"grammar": 17.0, "hmm": 16.0, "OPT": 16.0}
 """Mean sentence length (tokens), from the numbers of tokens and sentences (App. A.1).
@@ -94,7 +94,7 @@ def _published(spec: LanguageSpec) -> str:
 
 
 def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
-    """Return entropy (nats a masked token) with its 95 % interval and mean length, paper beside ours.
+    """Return entropy (nats per masked token) with its 95 % interval and mean length, paper beside ours.
 
     Only languages of the paper's shape have a published number.
     """

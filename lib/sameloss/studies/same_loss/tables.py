@@ -207,7 +207,7 @@ def descents_by_task(table: pd.DataFrame) -> pd.DataFrame:
     """Return the complete descents at the main rate on one language, with the accuracy on each task.
 
     Returns:
-        size, seed, step, kl_mean (nats a masked token), trace, and the tasks' accuracies (%).
+        size, seed, step, kl_mean (nats per masked token), trace, and the tasks' accuracies (%).
 
     """
     rows = table[(table.stage == "descent") & (table.lr == main_lr(table))]
