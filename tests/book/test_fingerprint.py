@@ -136,3 +136,14 @@ def test_two_executions_of_the_same_are_alike_once_forgotten():
     assert first.metadata.kernelspec.name == "python3"
     assert "tags" not in first.cells[0].metadata
     assert [cell.metadata.get("tags") for cell in code_cells(first)] == [["parameters"], None, None]
+
+
+def test_addresses_of_displayed_objects_are_stripped():
+    made = notebook()
+    cell = next(code_cells(made))
+    shown = {"text/html": "<table/>", "text/plain": "<pandas.io.formats.style.Styler at 0x7f0603f681d0>"}
+    cell.outputs = [
+        nbformat.v4.new_output("display_data", data) for data in (shown, {"text/plain": "1 at 0x2"})
+    ]
+    strip_metadata(made)
+    assert [output.data for output in cell.outputs] == [{"text/html": "<table/>"}, {"text/plain": "1 at 0x2"}]

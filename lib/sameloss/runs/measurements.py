@@ -51,25 +51,6 @@ MEASURES = {
 """The measures of flatness in the order of tables: names in data to names on pages."""
 
 
-@dataclass(frozen=True)
-class LastCheckpointRun(Run):
-    """A measurement of the last checkpoint of a pre-training."""
-
-    pretraining: TrainedRun
-    sentences: int
-    seed: int
-
-    def last_model(self, store: Store) -> Encoder:
-        return store.get(self.pretraining).last()
-
-    def masked(self, use: str) -> Batch:
-        """Masked held-out sentences for one use."""
-        return held_out_masked(self.pretraining.corpus.language.build(), self.sentences, self.seed, use)
-
-    def generator(self, use: str) -> torch.Generator:
-        return generator_for(use, self.seed)
-
-
 @torch.no_grad()
 def predictions(model: Encoder, masked: Batch) -> Float[Tensor, "batch word"]:
     """Compute f(x_-t), on the CPU."""
