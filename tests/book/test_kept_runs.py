@@ -23,7 +23,7 @@ from sameloss.store.store import LEFT_OUT, MANIFEST, Store, with_ancestors
 KEPT = Path(__file__).parents[2] / POOL
 KINDS = sorted(folder.name for folder in KEPT.iterdir())
 
-SOON = 60.0
+SOON = 10.0
 """The effort of a run and all it reads, in seconds; what takes longer is the quickest of its kind."""
 
 ALIKE = 4.0
