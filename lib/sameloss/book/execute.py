@@ -15,7 +15,7 @@ from papermill.exceptions import PapermillExecutionError
 from sameloss.book.notebooks import DEFAULT, Execution, copy_of, execution_of, fingerprints, notebooks
 from sameloss.store.location import source_revision
 from sameloss.store.processes import end_with_parent
-from sameloss.studies.drawing import NARROW_WANTED
+from sameloss.studies.names import NARROW_WANTED
 
 KERNELS = 2
 """Chapters executed at once; each uses one core and 0.7 GB."""

@@ -29,7 +29,7 @@ from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import WithRecord, prune_record, record_runs, take_recorded
 from sameloss.store.store import Run, Store, write_atomically
-from sameloss.studies.drawing import WIDE
+from sameloss.studies.names import WIDE
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS, choose
 from sameloss.studies.recorded import write_record

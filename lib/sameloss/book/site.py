@@ -16,7 +16,7 @@ from docutils.nodes import document
 from sphinx.application import Sphinx
 
 from sameloss.book.notebooks import VERSIONS, code_cells, copy_of, strip_metadata, toc_files
-from sameloss.studies.drawing import NARROW, NARROW_SCREEN, WIDE
+from sameloss.studies.names import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 

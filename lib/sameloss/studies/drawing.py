@@ -21,6 +21,8 @@ from matplotlib.scale import LogScale, register_scale
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
 
+from sameloss.studies.names import NARROW, NARROW_SCREEN, NARROW_WANTED, WIDE
+
 KL_LABEL = "KL to the truth (nats per masked token)"
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
@@ -117,17 +119,6 @@ def download(table: pd.DataFrame, name: str) -> HTML:
 
 
 # Wide and narrow forms
-
-WIDE = "image/svg+xml"
-
-NARROW = "application/vnd.sameloss.narrow+svg"
-"""MIME type of a figure's form for narrow screens."""
-
-NARROW_WANTED = "SAMELOSS_NARROW"
-"""Environment variable that asks for narrow forms, which double the drawing time."""
-
-NARROW_SCREEN = "(max-width: 40rem)"
-"""CSS media query for the narrow form."""
 
 NARROW_IN = 3.7
 """Width in inches: on a telephone of 390 pixels no label is smaller than 8 pixels."""
