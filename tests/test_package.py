@@ -80,6 +80,10 @@ def installed(tmp_path_factory):
     return python
 
 
+def test_what_a_build_leaves_is_not_committed():
+    assert {"build/", "*.egg-info/"} <= set((ROOT / ".gitignore").read_text().splitlines())
+
+
 @pytest.mark.book
 def test_the_snippets_of_the_readme_run_from_a_wheel(installed, tmp_path):
     assert len(SNIPPETS) >= 3

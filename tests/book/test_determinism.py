@@ -9,7 +9,7 @@ from campaign.commands import results
 from sameloss.book.pages import open_page
 from sameloss.store.pool import compute_all
 
-PAGES = ("e_mask_rate", "ii5_growing")
+PAGES = {"e_mask_rate": {"size": "d8", "seeds": 1}, "ii5_growing": {}}
 
 
 @pytest.mark.book
@@ -18,7 +18,9 @@ def test_results_depend_neither_on_the_number_of_workers_nor_on_that_of_threads(
     for workers, threads in ((1, "1"), (2, "2")):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
         store = tmp_path / f"by {workers}"
-        pages = [open_page(page, preset="smoke", artifacts=str(store)) for page in PAGES]
+        pages = [
+            open_page(page, preset="smoke", artifacts=str(store), **given) for page, given in PAGES.items()
+        ]
         compute_all(pages[0].store, [run for page in pages for run in page.runs()], workers)
         found.append(results(store))
     assert found[0]
