@@ -20,6 +20,7 @@ from sameloss.book.chapter import (
     render,
     scientific,
     show_source,
+    verdict_sentences,
 )
 from sameloss.book.pages import all_studies, open_page, study_of
 from sameloss.errors import ParameterError
@@ -181,7 +182,7 @@ class Judging(Page):
         return verdicts([(BIG, Interval(9, 8.7, 10)), (LONE, UNDEFINED)])
 
 
-def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
+def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
     own = opened("05_dyck")
     page = Judging("ii_a", own.config, own.store)
     verdicts = beside_the_paper(page)
@@ -190,11 +191,12 @@ def test_paper_beside_ours_is_shown_and_glued_for_the_prose(opened, shown):
     assert chance == f"On this page: {chance_in_words(verdicts)}"
     assert set(re.findall(r'id="claim-([^"]+)"', table)) == set(verdicts.id)
     assert set(re.findall(r'href="([^"#]+)#', table)) == {"verdicts.html"}
-    assert set(shown["glued"]) == {f"verdict-{name}" for name in verdicts.id}
     said = "+9.00 (8.70 to 10.00)"
     assert said in table
-    assert f"larger than published</span> {said} accuracy points" in shown["glued"]["verdict-big"].data
-    assert "not testable here</span>" in shown["glued"]["verdict-lone"].data
+    sentences = verdict_sentences(page)
+    assert list(sentences) == list(verdicts.id)
+    assert f"larger than published</span> {said} accuracy points" in sentences["big"]
+    assert "not testable here</span>" in sentences["lone"]
 
 
 def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown):

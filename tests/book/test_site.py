@@ -12,7 +12,7 @@ import pytest
 from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
-from sameloss.book.notebooks import copy_of, toc_files
+from sameloss.book.notebooks import copy_of, show_captions, toc_files
 from sameloss.book.site import (
     FOLDER,
     FRONT_TITLE,
@@ -107,6 +107,23 @@ def test_parameters_are_folded_behind_their_name():
     cells = presentable(notebook(), PAGE).cells
     assert [cell.metadata.get("tags") for cell in cells[:3]] == [None, ["hide-input", "parameters"], None]
     assert cells[1].metadata["mystnb"] == {"code_prompt_show": "Parameters of this chapter"}
+
+
+def test_a_finding_stands_above_its_figure_which_has_one_caption():
+    made = notebook()
+    figure = made.cells[3]
+    figure.metadata["mystnb"]["figure"]["caption"] = "What is drawn."
+    figure.outputs.insert(0, nbformat.v4.new_output("display_data", {"text/markdown": "**It falls.**"}))
+    show_captions(made)
+    assert [output.data.get("text/markdown") for output in figure.outputs] == [
+        "**It falls.**",
+        None,
+        "*What is drawn.*",
+    ]
+    *_, title, figure = presentable(made, PAGE).cells
+    assert [output.data for output in title.outputs] == [{"text/markdown": "**It falls.**"}]
+    assert title.metadata["tags"] == ["remove-input"]
+    assert [list(output.data) for output in figure.outputs] == [["image/svg+xml"]]
 
 
 @pytest.mark.parametrize(

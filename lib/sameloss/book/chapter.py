@@ -82,8 +82,6 @@ def example_of(page: Page[Any]) -> str:
 def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
     """Display the verdicts of this page and of records beside the paper; return this page's.
 
-    Each claim is glued as `verdict-<id>` for the prose.
-
     Args:
         page: whose claims are shown.
         home: whether this is the page of all verdicts, whose rows link to chapters instead of vice versa.
@@ -93,13 +91,29 @@ def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
     if verdicts.empty:
         print("No claim of the paper is about what this page was asked to show.")
         return verdicts
-    evidence = page.evidence(verdicts)
-    for row in verdicts.itertuples():
-        sentence = verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
-        glue(f"verdict-{row.id}", HTML(sentence), display=False)
-    display(HTML(verdict_table.table(verdicts, evidence, page.topics, home)))
-    display(Markdown(f"On this page: {chance_in_words(verdicts)}"))
+    display(HTML(verdict_table.table(verdicts, page.evidence(verdicts), page.topics, home)))
+    say(f"On this page: {chance_in_words(verdicts)}")
     return verdicts
+
+
+def verdict_sentences(page: Page[Any]) -> dict[str, str]:
+    """The verdict of each claim of a page for its prose, by the claim's id."""
+    verdicts = page.verdicts()
+    evidence = page.evidence(verdicts)
+    return {
+        row.id: verdict_table.sentence(evidence[evidence.id == row.id], row.unit)
+        for row in verdicts.itertuples()
+    }
+
+
+def say(text: str) -> None:
+    """Display a paragraph with computed numbers, as Markdown that every notebook viewer shows."""
+    display(Markdown(text))
+
+
+def finding(text: str) -> None:
+    """Display what a figure shows: the first line of its cell, and its title in the book."""
+    say(f"**{text}**")
 
 
 def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:

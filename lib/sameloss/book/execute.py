@@ -12,7 +12,15 @@ import nbformat
 import papermill
 from papermill.exceptions import PapermillExecutionError
 
-from sameloss.book.notebooks import DEFAULT, Execution, copy_of, execution_of, fingerprints, notebooks
+from sameloss.book.notebooks import (
+    DEFAULT,
+    Execution,
+    copy_of,
+    execution_of,
+    fingerprints,
+    notebooks,
+    show_captions,
+)
 from sameloss.store.location import source_revision
 from sameloss.store.processes import end_with_parent
 from sameloss.studies.names import NARROW_WANTED
@@ -101,6 +109,7 @@ def execute_one(page: Path, execution: Execution) -> tuple[str, float, str | Non
             stderr_file=printed,
             progress_bar=False,
         )
+        show_captions(notebook)
         execution.write(notebook)
         nbformat.write(notebook, unfinished)
         unfinished.replace(target)

@@ -24,6 +24,9 @@ DEFAULT = "laptop"
 OWN = "sameloss"
 """Key of the execution in a notebook's metadata."""
 
+CAPTION = "caption"
+"""Key in the metadata of an output that is a figure's caption."""
+
 VERSIONS = Path("constraints.txt")
 
 RESULTS = Path("results")
@@ -91,6 +94,14 @@ def strip_metadata(notebook: nbformat.NotebookNode) -> None:
         for data in (output.get("data", {}) for output in cell.outputs):
             if "text/html" in data and " at 0x" in data.get("text/plain", ""):  # an address in memory
                 del data["text/plain"]
+
+
+def show_captions(notebook: nbformat.NotebookNode) -> None:
+    """Add each figure's caption to its outputs: only Jupyter Book shows it from the cell's metadata."""
+    for cell in code_cells(notebook):
+        if caption := cell.metadata.get("mystnb", {}).get("figure", {}).get("caption"):
+            data = {"text/markdown": f"*{caption}*"}
+            cell.outputs.append(nbformat.v4.new_output("display_data", data, metadata={CAPTION: True}))
 
 
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:

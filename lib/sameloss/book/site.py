@@ -15,7 +15,7 @@ import nbformat
 from docutils.nodes import document
 from sphinx.application import Sphinx
 
-from sameloss.book.notebooks import VERSIONS, code_cells, copy_of, strip_metadata, toc_files
+from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, strip_metadata, toc_files
 from sameloss.studies.names import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
@@ -86,7 +86,26 @@ def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.Noteboo
         if label := folded_behind(cell):
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})
             cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
+        elif "say(" in cell.source:
+            cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "remove-input"})
+    notebook.cells = [part for cell in notebook.cells for part in _with_title_above(cell)]
     return notebook
+
+
+def _with_title_above(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
+    """Move a figure's finding into a cell above it, since MyST-NB makes every output a figure.
+
+    The caption below it, which other viewers of notebooks need, is dropped.
+    """
+    if "figure" in cell.metadata.get("mystnb", {}):
+        texts = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
+        titles = [output for output in texts if not output.metadata.get(CAPTION)]
+        if titles:
+            yield nbformat.v4.new_code_cell(
+                id=f"{cell.id}-title", execution_count=1, outputs=titles, metadata={"tags": ["remove-input"]}
+            )
+        cell.outputs = [output for output in cell.outputs if output not in texts]
+    yield cell
 
 
 FOLDED = {

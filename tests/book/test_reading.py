@@ -1,0 +1,70 @@
+"""Every chapter as it reads: limited length, a finding for each figure, no markup of the book's own."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+
+PAGES = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
+BY_NAME = pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
+
+MOST_WORDS, MOST_FIGURES = 2500, 8
+
+EXPLANATORY = {"fig-parse", "fig-maps"}
+"""Figures that explain what is done, and have no finding."""
+
+
+def cells_of(page):
+    return nbformat.read(page, as_version=4).cells
+
+
+def figures(cells):
+    """Return the place and the name of each cell that draws a figure."""
+    for place, cell in enumerate(cells):
+        if figure := cell.metadata.get("mystnb", {}).get("figure"):
+            yield place, figure["name"]
+
+
+def says(cell):
+    """Return whether a reader sees a text here: one that was written or one that was computed."""
+    return cell.cell_type == "markdown" or any(
+        "text/markdown" in output.get("data", {}) for output in cell.get("outputs", [])
+    )
+
+
+@BY_NAME
+def test_every_figure_has_a_finding_above_and_a_text_below(page):
+    cells = cells_of(page)
+    for place, name in figures(cells):
+        if name not in EXPLANATORY:
+            first, *_ = cells[place].outputs
+            assert re.fullmatch(r"\*\*[^*]+[.?]\*\*", first.data.get("text/markdown", "")), name
+        assert says(cells[place + 1]), name
+        assert not cells[place + 1].source.startswith("#"), f"after {name} comes a heading"
+
+
+@BY_NAME
+def test_every_caption_is_shown_by_any_viewer(page):
+    cells = cells_of(page)
+    for place, name in figures(cells):
+        caption = cells[place].metadata.mystnb.figure.caption
+        assert cells[place].outputs[-1].data["text/markdown"] == f"*{caption}*", name
+
+
+@BY_NAME
+def test_texts_have_no_roles_that_only_the_book_knows(page):
+    for cell in cells_of(page):
+        texts = [
+            output.data.get("text/markdown", "") for output in cell.get("outputs", []) if "data" in output
+        ]
+        for text in [cell.source] if cell.cell_type == "markdown" else texts:
+            assert not re.search(r"{[a-z:]+}`", text), text
+
+
+@BY_NAME
+def test_a_page_is_no_longer_than_a_reader_stays(page):
+    cells = cells_of(page)
+    words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
+    assert words <= MOST_WORDS
+    assert len(list(figures(cells))) <= MOST_FIGURES
