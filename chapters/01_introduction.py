@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (introduction)=
 # # 1 The argument on one page
 #
-# **The paper** {cite}`liu2023same` asks what the pre-training loss of a language model does *not* tell us. Its argument
+# **The paper** [Liu et al., 2023](bibliography.md) asks what the pre-training loss of a language model does *not* tell us. Its argument
 # has four steps: (1) models with the same, optimal loss differ downstream; (2) they differ in the flatness of the
 # minimum that training found; (3) the noise of stochastic gradients drives training towards flat minima; (4) so the
 # training algorithm matters beyond the loss that it reaches.
@@ -48,7 +47,7 @@ page = begin(globals(), STUDY, "01_introduction")
 # $\Pr(x_t\mid x_{-t})$ of a masked word can be computed exactly, so the loss splits into the entropy of the language, which
 # no model can beat, and the model's KL divergence from the truth. A model is *saturated* when its KL is close to zero:
 # nothing is left to learn about masked words. We compare models at *equal* KL, trained with the same learning rate
-# ({ref}`protocol`).
+# ([Protocol](protocol.md)).
 #
 # ## Same loss, different accuracy?
 
@@ -83,7 +82,7 @@ from sameloss.book.chapter import render
 render(tables.answer_table(answers, tables.PAGES["02_existence"]))
 
 # %% [markdown]
-# A wider model gives its probe more features. {ref}`existence` shows how much of the difference remains with equally many
+# A wider model gives its probe more features. [2 Existence](02_existence.ipynb) shows how much of the difference remains with equally many
 # features, and under every other control.
 #
 # ## Flatness
@@ -99,7 +98,7 @@ render(tables.answer_table(answers, tables.PAGES["04_flatness"]))
 
 # %% [markdown]
 # The learning rate changes the trace more than the size does, so sizes are compared at one rate. The comparison also
-# depends on how the parameters of different sizes are matched: see {ref}`flatness` and {ref}`enlargement`.
+# depends on how the parameters of different sizes are matched: see [4 Flatness](04_flatness.ipynb) and [B.1 Enlargement](b2_enlargement.ipynb).
 #
 # ## Noise, steps, and the algorithm
 
@@ -114,9 +113,9 @@ render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))
 
 # %% [markdown]
 # The last table includes the decisive experiment: one saturated model is made flatter or sharper and brought back
-# to one loss ({ref}`algorithms`).
+# to one loss ([A.4 Algorithms](a4_algorithms.ipynb)).
 #
-# All published claims and their verdicts: {ref}`verdicts`.
+# All published claims and their verdicts: [Verdicts](verdicts.ipynb).
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -9,17 +9,16 @@
 # ---
 
 # %% [markdown]
-# (existence)=
 # # 2 The existence of implicit bias
 #
-# **The claim** (Section 2.3, Figures 1, 2 and 9, Table 1 of {cite}`liu2023same`): masked language models with the *same*
+# **The claim** (Section 2.3, Figures 1, 2 and 9, Table 1 of [Liu et al., 2023](bibliography.md)): masked language models with the *same*
 # pre-training loss differ downstream. Larger models are better; more steps help after the loss has converged; and a
 # lookup table of the true conditionals, whose loss is optimal, is worse than trained models.
 #
 # **What you will see**: models of several sizes, trained on languages whose lowest possible loss is known exactly and
 # compared at *one* KL and *one* learning rate; how much of their difference remains when all probes read the same number
 # of features; and what more steps do at constant loss. The comparisons, and what counts for or against the paper, were
-# fixed before the runs: {ref}`protocol`.
+# fixed before the runs: [Protocol](protocol.md).
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -53,7 +52,7 @@ page = begin(globals(), STUDY, "02_existence")
 # $$ L(\theta) = \mathbb E_{x,t}\bigl[-\log\,[f_\theta(x_{-t})]_{x_t}\bigr]
 #    = \underbrace{\mathbb E\, H\bigl(p\bigr)}_{\text{entropy}}
 #    + \underbrace{\mathbb E\, \mathrm{KL}\bigl(p\,\|\,f_\theta(x_{-t})\bigr)}_{\text{KL}},
-#    \qquad p = \Pr(\cdot\mid x_{-t}) . $$ (eq-loss)
+#    \qquad p = \Pr(\cdot\mid x_{-t}) . $$
 #
 # The entropy is a property of the language; only the KL depends on the model. A model is *saturated* when its KL is almost
 # zero: no model can have a lower loss. "The same loss" therefore means the same KL.

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (implicit-bias)=
 # # 3 Implicit bias leads to flat solutions
 #
-# **The claim** (Section 3, Appendix C of {cite}`liu2023same`): at saturation the loss is flat along a
+# **The claim** (Section 3, Appendix C of [Liu et al., 2023](bibliography.md)): at saturation the loss is flat along a
 # manifold of minimisers, but gradients are still noisy, and this noise moves SGD along the manifold
 # towards a smaller trace of the Hessian: Lemma 3.2, Theorem 3.3, Figure 4.
 #
@@ -47,7 +46,7 @@ sgd, adam, zeros, path = map(page.store.get, page.runs())
 # sentences, or *contexts* $c = (t, x_{-t})$, with known weights $p_c$ and conditionals $q_c$.
 # The model is log-bilinear: context $c$ has a vector $a_c$, the words have the columns of $B$, and
 #
-# $$ f(c) = \mathrm{softmax}(a_c B), \qquad \Gamma = \{(A, B) : f = q\} . $$ (eq-log-bilinear)
+# $$ f(c) = \mathrm{softmax}(a_c B), \qquad \Gamma = \{(A, B) : f = q\} . $$
 #
 # Its 27 parameters have to meet 12 conditions. Wherever $B$ distinguishes the words, $\Gamma$ is therefore a
 # smooth manifold of dimension 15, and points of it can be written down: factorise
@@ -55,7 +54,7 @@ sgd, adam, zeros, path = map(page.store.get, page.runs())
 # predictions are the same and perfect; the trace is not the same:
 #
 # $$ \mathrm{Tr}\,\nabla^2 L = \sum_c p_c\Bigl(\sum_k \mathrm{Var}_{f_c}(B_k)
-#    + \lVert a_c\rVert^2\,(1-\lVert f_c\rVert^2)\Bigr) . $$ (eq-bilinear-trace)
+#    + \lVert a_c\rVert^2\,(1-\lVert f_c\rVert^2)\Bigr) . $$
 #
 # **By hand.** One context, two words, predictions $f = (½, ½)$. With $a = 0$ and $B = (1, -1)$ the variance is
 # 1 and the trace $1 + 0 = 1$; with $a = 2$ and $B = (0, 0)$ it is $0 + 4\cdot½ = 2$. The same function,
@@ -74,7 +73,7 @@ model.trace(points, weights=torch.ones(1))
 # ## Bartlett's identity (Lemma 3.2)
 #
 # $$ \Sigma(\theta) = \mathbb E\,\nabla\ell\,\nabla\ell^\top - \nabla L\,\nabla L^\top
-#    \;=\; \nabla^2 L(\theta) \quad\text{on } \Gamma . $$ (eq-bartlett)
+#    \;=\; \nabla^2 L(\theta) \quad\text{on } \Gamma . $$
 #
 # Both are sums over all contexts and labels here, the Hessian by automatic differentiation twice. No
 # label is noisy by design: the language's own randomness is what makes $\Sigma$ non-zero.
@@ -121,7 +120,7 @@ show.logits_against_kl(zeros, ax)
 # ## Theorem 3.3
 #
 # $$ d\hat\theta(t) = -\tfrac14\,\nabla_\Gamma \mathrm{Tr}\,\nabla^2 L(\hat\theta(t))\,dt,
-#    \qquad \theta_{K/\eta^2}\to\hat\theta(K) \text{ in distribution as } \eta\to 0 . $$ (eq-flow)
+#    \qquad \theta_{K/\eta^2}\to\hat\theta(K) \text{ in distribution as } \eta\to 0 . $$
 #
 # $\nabla_\Gamma$ is the gradient projected on the tangent space of $\Gamma$, the kernel of the Jacobian of the
 # predictions. It is the solution of an ordinary differential equation without randomness, and is
@@ -196,7 +195,7 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 # it into a drift along $\Gamma$, which is the gradient of
 #
 # $$ -\frac1{2\eta}\,\mathrm{tr}\log\Bigl(1-\frac{\eta H}{2}\Bigr)
-#    = \frac14\mathrm{Tr}\,H + \frac{\eta}{16}\mathrm{Tr}\,H^2 + \dots $$ (eq-finite-rate)
+#    = \frac14\mathrm{Tr}\,H + \frac{\eta}{16}\mathrm{Tr}\,H^2 + \dots $$
 #
 # It punishes large eigenvalues more than the trace does. It is one of two corrections of order $\eta$:
 # the other comes from the valley not being quadratic where SGD hovers, and has an $\eta/B$ in it. So
@@ -214,9 +213,9 @@ show.finite_rate(sgd["finite"], page.config.finite_rate, ax)
 # preconditioner gives, for a small $\epsilon$,
 #
 # $$ d\hat\theta = -\tfrac12\,D\,\nabla^D_\Gamma\,\mathrm{Tr}\bigl(\mathrm{Diag}(H)^{1/2}\bigr)\,dt,
-#    \qquad D = \mathrm{Diag}(H)^{-1/2},\quad t = \eta^2 k , $$ (eq-adam)
+#    \qquad D = \mathrm{Diag}(H)^{-1/2},\quad t = \eta^2 k , $$
 #
-# the quantity of {cite}`li2025adam`; the batch size drops out.
+# the quantity of [Li et al., 2025](bibliography.md); the batch size drops out.
 
 # %% mystnb={"figure": {"caption": "Adam's replicas (mean and 95 % interval, at minimisers close by) beside the flow above, with its ε. Right: the plane of both measures of flatness. SGD ends at the least trace, Adam at less Tr Diag(H)^½ and more trace.", "name": "fig-adam"}, "image": {"alt": "Left and middle, Adam's trace and Tr Diag(H) to the half follow its flow. Right, paths of SGD and Adam part and end near different stars."}}
 axes = panels(3, width=3.7)
@@ -237,7 +236,7 @@ glue("adam-beside", f"{-100 * adam_beside_trace_flow(adam):.0f}", display=False)
 # alike; they part where they end. There Adam's $\mathrm{Tr}(\mathrm{Diag}(H)^{1/2})$ is {glue:text}`adam-beside` % below that of the
 # theorem's flow at the same trace. The trace does not change when $(A, B)$ is rotated,
 # $\mathrm{Tr}(\mathrm{Diag}(H)^{1/2})$ does, and it is small where parameters are sparse. So a trace measured along
-# AdamW, as in {ref}`flatness`, is not a quantity that AdamW is known to minimise.
+# AdamW, as in [4 Flatness](04_flatness.ipynb), is not a quantity that AdamW is known to minimise.
 #
 # ## Figure 4, computed
 #
@@ -317,7 +316,7 @@ print("the large model ends flatter than the small one:", bool(large < small))
 #   second moment keeps some noise at every rate, and the limit is another one. Both this and the comparison at
 #   Adam's end were chosen after a first run, with 0.999, had ended 6 % off its flow at the smallest rate.
 # - The expansion behind the finite rate is heuristic; the limit with noise that depends on the parameters
-#   is a theorem of {cite}`li2022what`, after {cite}`blanc2020implicit,damian2021label`.
+#   is a theorem of [Li et al., 2022](bibliography.md), after [Blanc et al., 2020; Damian et al., 2021](bibliography.md).
 #
 # ## Exercises
 #

@@ -9,14 +9,13 @@
 # ---
 
 # %% [markdown]
-# (flatness)=
 # # 4 Flatness and downstream performance
 #
-# **The claim** (Section 4, Figures 3 and 5 of {cite}`liu2023same`): among models of the same pre-training loss, the trace
+# **The claim** (Section 4, Figures 3 and 5 of [Liu et al., 2023](bibliography.md)): among models of the same pre-training loss, the trace
 # of the Hessian of that loss decreases with size and with the number of steps, and flatter models are more accurate
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
-# **What you will see**: the traces of the models of {ref}`existence`, compared at one KL *and one learning rate*; the
+# **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at one KL *and one learning rate*; the
 # effect of the learning rate alone on the trace; and how accuracy varies with it.
 
 # %% tags=["parameters"]
@@ -50,10 +49,10 @@ page = begin(globals(), STUDY, "04_flatness")
 # of gradients (Appendix B):
 #
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
-#    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$ (eq-trace)
+#    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
 #
 # The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, so one label for each
-# of many sentences gives a smaller error than many labels for a few: {ref}`trace` compares all estimators. Per-example
+# of many sentences gives a smaller error than many labels for a few: [B Trace](b1_trace.ipynb) compares all estimators. Per-example
 # gradients are never materialised: their squared norms follow from inner products of each layer's inputs and
 # back-propagated output gradients.
 
@@ -88,7 +87,7 @@ round(fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.
 # %% [markdown]
 # ## The experiment
 #
-# From a language to the trace of a model trained on it, for one replicate of {ref}`existence`:
+# From a language to the trace of a model trained on it, for one replicate of [2 Existence](02_existence.ipynb):
 
 # %%
 from sameloss.runs.sampling import held_out_masked
@@ -151,7 +150,7 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 
 # %% [markdown]
 # *Relative to squared weights* is $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which does not change when a tensor is
-# rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ({ref}`enlargement` shows how
+# rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 #
 # The slope of the log trace against the log learning rate, at one size and one KL:
@@ -180,7 +179,7 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 #
 # Across sizes, anything that grows with size correlates with anything else that does, so this correlation is shown but not
 # judged: its slope, in points per e-fold decrease of the trace, and its r² are in the last rows of the table in
-# {ref}`algorithms`. The experiment there changes the flatness of a single model instead.
+# [A.4 Algorithms](a4_algorithms.ipynb). The experiment there changes the flatness of a single model instead.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
 axes = drawing.panels(len(recorded_languages), width=5)
@@ -191,7 +190,7 @@ drawing.legend(axes[0])
 # %% [markdown]
 # ## Comparison with the paper
 #
-# Recorded runs, judged as in {ref}`existence`; the paper predicts ratios above one.
+# Recorded runs, judged as in [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
 
 # %%
 questions = tables.PAGES["04_flatness"]
@@ -216,7 +215,7 @@ render(tables.answer_table(page.answers))
 # Otherwise the Hessian has a second term. With logits $z$ and true conditionals $q$ (Lemma 3.2),
 #
 # $$ \mathrm{Tr}\,\nabla^2 L = \underbrace{\mathbb E\,\mathrm{Tr}\,J^\top(\mathrm{diag} f - ff^\top)J}_{\text{Fisher}}
-#    + \underbrace{\mathbb E \sum_y (f_y - q_y)\,\mathrm{Tr}\,\nabla^2 z_y}_{\text{gap}} . $$ (eq-gap)
+#    + \underbrace{\mathbb E \sum_y (f_y - q_y)\,\mathrm{Tr}\,\nabla^2 z_y}_{\text{gap}} . $$
 #
 # The gap is estimated directly, with random directions in parameter space; both it and its variance vanish at
 # saturation.
@@ -242,7 +241,7 @@ print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1
 # - Figure 3 trains with SGD from the start, which does not saturate within a laptop's budget; here AdamW continues training
 #   at a constant rate.
 # - The paper samples 50 labels for each of 10,000 sentences; here one label for each of the preset's sentences.
-# - Traces are over native parameters; {ref}`enlargement` has embedded ones.
+# - Traces are over native parameters; [B.1 Enlargement](b2_enlargement.ipynb) has embedded ones.
 #
 # ## Exercises
 #

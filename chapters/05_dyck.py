@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (dyck)=
 # # 5 A language where the flattest model transfers
 #
-# **The claim** (Section 5, Theorem 5.1 and Appendix F of {cite}`liu2023same`): on sentences of balanced brackets
+# **The claim** (Section 5, Theorem 5.1 and Appendix F of [Liu et al., 2023](bibliography.md)): on sentences of balanced brackets
 # the masked language model with the smallest trace of the Hessian has learnt what a downstream task needs; a
 # head fitted on $n$ samples is then right everywhere with probability at least $1 - 2^{-n}$.
 #
@@ -45,7 +44,7 @@ length = page.config.length
 # ## The language, enumerated
 #
 # A sentence has $T$ brackets, half of them ⟨ and half ⟩. (The paper names the language after Dyck
-# {cite}`nivat1970families`; brackets need not nest, only their counts agree.) One is masked. Token $t$ is encoded as $e_t$
+# [Nivat, 1970](bibliography.md); brackets need not nest, only their counts agree.) One is masked. Token $t$ is encoded as $e_t$
 # for ⟨ and $-e_t$ for ⟩, and a mask there as $\pm e_{t+T}$ with a random sign. With $z = \sum_t x_t$,
 #
 # $$ g^*(x) = \#⟩ - \#⟨ = -\langle \mathbf 1_T, z_{1:T}\rangle , $$
@@ -54,7 +53,7 @@ length = page.config.length
 # likely, there is no mask, and $g^*$ is to be predicted. The model is one layer of attention and one of ReLU,
 #
 # $$ f(x) = \tfrac1m\, u^\top\sigma\bigl(V h(x)\bigr), \quad h(x) = \sum_j a_j x_j , \quad
-# a = \mathrm{softmax}_j\,\langle Q x_1, K x_j\rangle . $$ (eq-dyck)
+# a = \mathrm{softmax}_j\,\langle Q x_1, K x_j\rangle . $$
 
 # %%
 from sameloss.book.chapter import render, show_source
@@ -128,7 +127,7 @@ glue("dyck-smoothed", f"{table.iloc[2]['smoothed / bound']:.2f}", display=False)
 #
 # $$ 2\,\mathbb E\lVert\nabla f\rVert^2 \;\ge\; \frac2{m^2}\,\mathbb E\sum_i\bigl(\sigma(V_i\cdot h)^2
 # + u_i^2\lVert h\rVert^2\,\mathbf 1[V_i\cdot h > 0]\bigr) \;\ge\; \frac4{m^2}\,\mathbb E\,\lVert h\rVert\sum_i
-# |u_i|\,\sigma(V_i\cdot h) \;\ge\; \frac4m\,\mathbb E\,\lVert h\rVert\,|f| \;\ge\; \frac4{m\sqrt T} . $$ (eq-bound)
+# |u_i|\,\sigma(V_i\cdot h) \;\ge\; \frac4m\,\mathbb E\,\lVert h\rVert\,|f| \;\ge\; \frac4{m\sqrt T} . $$
 #
 # Lemma F.1 prints $\sqrt{4/T}$ for every $m$: two errors: the factor 2 of Lemma F.4 and one of the two factors
 # $1/m$, which cancel at $m = 2$. Solution (1) meets {eq}`eq-bound` with equality at every width, so it lies below
@@ -198,7 +197,7 @@ render(table[kinked], decimals=3)
 # result survives, since on each sign of $g^*$ solution (1) is linear in it: $\sigma(V_i\cdot h) = c_i\max(0, \pm g^*)$. One
 # sample of each sign suffices, balanced strings teach nothing, and so the probability of failure is exactly
 #
-# $$ 2\Bigl(\frac{1 + p_0}2\Bigr)^n - p_0^n . $$ (eq-failure)
+# $$ 2\Bigl(\frac{1 + p_0}2\Bigr)^n - p_0^n . $$
 #
 # At $p_0 = 0$ this is $2^{1-n}$: the printed $2^{-n}$ would be a factor 2 too small even if no string were balanced.
 
@@ -225,7 +224,7 @@ glue("dyck-five-printed", f"{own.printed:.3f}", display=False)
 #
 # ## Theorem F.6: how many random features
 #
-# The proof cites Lemma 9 of {cite}`bai2020beyond` for weights $a(v)$ with $\mathbb E[\sigma(v\cdot h)\,a] = g^*$. Stein's identity
+# The proof cites Lemma 9 of [Bai and Lee, 2020](bibliography.md) for weights $a(v)$ with $\mathbb E[\sigma(v\cdot h)\,a] = g^*$. Stein's identity
 # gives them explicitly, $a(v) = -2\,\langle\mathbf 1, v^{(c)}\rangle$, with $\mathbb E[a^2] = 4T^2$ and one neuron's variance
 # $2T^2 + 3$. So the proof's head has an expected loss of $(2T^2+3)/m$, no $2^T$ in it, and the best head is far better: the
 # space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (conditionals)=
 # # A.2 The true conditionals
 #
-# **The claim** (Appendices A.2 and E of {cite}`liu2023same`): the conditional $\Pr(x_t\mid x_{-t})$
+# **The claim** (Appendices A.2 and E of [Liu et al., 2023](bibliography.md)): the conditional $\Pr(x_t\mid x_{-t})$
 # follows from the joint probability, and computing it takes one joint probability for every word of the
 # vocabulary; with several masks the cost is exponential in their number.
 #
@@ -80,14 +79,14 @@ show_source(substituted_conditionals)
 # But $\Pr(x)$ is linear in the scores $e_t(s) = \Pr(s \to x_t)$ of the symbols at one position $t$,
 #
 # $$ \Pr(x_t = w, x_{-t}) = \sum_s O_t(s)\,\Pr(s \to w), \qquad
-#    O_t(s) = \frac{\partial \Pr(x)}{\partial e_t(s)} , $$ (eq-outside)
+#    O_t(s) = \frac{\partial \Pr(x)}{\partial e_t(s)} , $$
 #
-# so one inside pass {cite}`lari1990estimation` and its gradient, the outside pass, give the outside scores
+# so one inside pass [Lari and Young, 1990](bibliography.md) and its gradient, the outside pass, give the outside scores
 # $O_t$ of all positions, and a matrix product all words. The same holds for an HMM with the forward and backward
 # messages. (The paper names the Viterbi algorithm there; it finds the best path, while a probability needs the
 # sum over paths.)
 #
-# $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$ (eq-inside)
+# $$ I_s(i,j) = \sum_{s \to l\,r} \Pr(s \to l\,r) \sum_k I_l(i,k)\, I_r(k,j) $$
 
 # %%
 from sameloss.languages.grammars.pcfg import inside, outside

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (models)=
 # # A.3 Models
 #
-# **The claim** (Appendix A.3, Table 3 of {cite}`liu2023same`; Table 4 of the ICML text): the grammar and OPT
+# **The claim** (Appendix A.3, Table 3 of [Liu et al., 2023](bibliography.md); Table 4 of the ICML text): the grammar and OPT
 # are learned by transformers of BERT's kind in nine shapes, called 2M to 730M; the HMM by PyTorch's
 # LSTMs in five.
 #
@@ -51,7 +50,7 @@ page = begin(globals(), STUDY, "a3_models")
 # \text{pre-LN:}\quad & v = h + \mathrm{Attn}(\mathrm{LN}\,h), & h' &= v + \mathrm{MLP}(\mathrm{LN}\,v), \\
 # \text{post-LN:}\quad & v = \mathrm{LN}(h + \mathrm{Attn}\,h), & h' &= \mathrm{LN}(v + \mathrm{MLP}\,v).
 # \end{aligned}
-# $$ (eq-blocks)
+# $$
 #
 # A block's parameters are the same, the place of its LayerNorms is not. In pre-LN nothing stands between the
 # embedding and the last block's sum but additions, and one more LayerNorm ends the stack; in post-LN every
@@ -192,7 +191,7 @@ render(own)
 #
 # The ICML text compares traces in one large model, whose width has to be a common multiple of all widths, so it
 # has another table of shapes. A model of width $d$ goes in as $k$ copies of itself, and its MLP has to grow
-# $k$ times, too ({ref}`enlargement`). Appendix B says that $d_\text{inter} = 4d$, which `d_inter` is here; Table 4 prints
+# $k$ times, too ([B.1 Enlargement](b2_enlargement.ipynb)). Appendix B says that $d_\text{inter} = 4d$, which `d_inter` is here; Table 4 prints
 # another column.
 
 # %%

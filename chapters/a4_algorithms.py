@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (algorithms)=
 # # A.4 Training algorithms
 #
-# **The claim** (Section 2.3, Table 1, Appendix A.4 of {cite}`liu2023same`): of two models with the same architecture and
+# **The claim** (Section 2.3, Table 1, Appendix A.4 of [Liu et al., 2023](bibliography.md)): of two models with the same architecture and
 # the same pre-training loss, the one trained in the standard way transfers better than the one trained against an
 # adversarial objective; so the difference is due to the implicit bias of the algorithm. And (Section 3) the noise of the
 # sampled labels gives SGD this bias.
@@ -48,7 +47,7 @@ page = begin(globals(), STUDY, "a4_algorithms")
 # here, its gradient can be split into its mean and a noise of mean zero, and the noise can be scaled:
 #
 # $$ \nabla_\theta L_s = \mathbb E\,\nabla_\theta\bigl[-\textstyle\sum_w \bigl(q + s\,(e_y - q)\bigr)_w
-#    \log [f_\theta(x_{-t})]_w\bigr], \qquad y\sim q . $$ (eq-noise)
+#    \log [f_\theta(x_{-t})]_w\bigr], \qquad y\sim q . $$
 #
 # With $s = 1$ this is standard training, with $s = 0$ training on exact conditionals ("soft labels"); the minimisers are the
 # same for every $s$.
@@ -57,7 +56,7 @@ page = begin(globals(), STUDY, "a4_algorithms")
 # $\hat\phi(\psi)$ on labelled sentences $D_1$, it minimises
 #
 # $$ L(\psi) - \lambda\,\tfrac1{|D_2|}\textstyle\sum_{(x,y)\in D_2}
-#    \ell\bigl(g_{\hat\phi(\psi)}(h_\psi(x)), y\bigr) . $$ (eq-adversary)
+#    \ell\bigl(g_{\hat\phi(\psi)}(h_\psi(x)), y\bigr) . $$
 #
 # The paper specifies neither $\lambda$ nor the head. Ours is a ridge regression on the classes, whose closed form has
 # an exact gradient and whose ridge scales with the features.
@@ -104,7 +103,7 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # ## The same loss? (Table 1)
 #
 # One size is trained with AdamW and against the downstream tasks, from the same weights, on the same sentences, for the same
-# number of steps. As in {ref}`existence`, complete training runs of several lengths give each algorithm accuracies over a range
+# number of steps. As in [2 Existence](02_existence.ipynb), complete training runs of several lengths give each algorithm accuracies over a range
 # of KLs, and two algorithms are compared at the smallest KL that both reach. The sweep over $\lambda$ shows the trade-off: a
 # stronger adversary increases the loss. The verdict is about the strongest one whose final KL is at most twice AdamW's, a
 # rule that depends on the loss alone.
@@ -185,7 +184,7 @@ render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 #
 # ## Comparison with the paper
 #
-# Recorded runs, judged as in {ref}`existence`:
+# Recorded runs, judged as in [2 Existence](02_existence.ipynb):
 
 # %%
 questions = tables.PAGES["a4_algorithms"]

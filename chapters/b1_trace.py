@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (trace)=
 # # B Estimating the trace of the Hessian
 #
-# **The claim** (Appendix B of {cite}`liu2023same`): at saturation the trace of the Hessian is an
+# **The claim** (Appendix B of [Liu et al., 2023](bibliography.md)): at saturation the trace of the Hessian is an
 # expected squared gradient norm, and sampling 50 labels for each of 10,000 masked sentences
 # estimates it without bias.
 #
@@ -77,7 +76,7 @@ render(identity.rename(columns={"true_labels": "true labels"}), decimals=4)
 # A linear layer with inputs $a_t$ and output gradients $g_t$ has the gradient $\sum_t g_t a_t^\top$.
 # Its squared norm needs inner products only:
 #
-# $$ \Bigl\lVert\sum_t g_t a_t^\top\Bigr\rVert_F^2 = \sum_{s,t} (g_s\cdot g_t)(a_s\cdot a_t) . $$ (eq-gram)
+# $$ \Bigl\lVert\sum_t g_t a_t^\top\Bigr\rVert_F^2 = \sum_{s,t} (g_s\cdot g_t)(a_s\cdot a_t) . $$
 #
 # An embedding is the same with one-hot $g$; a tied matrix has tokens of both kinds in one sum. So one
 # forward pass and one backward pass without weight gradients give all sentences' norms for one
@@ -106,9 +105,9 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 # One checkpoint, and a population of masked sentences over which its trace is summed exactly. The
 # labels are those of the model itself, so the Hessian is the Fisher information and every estimator
 # has the same target. They are: all labels; labels or random signs drawn in the space of the
-# logits; gradients of mini-batches with drawn labels, $B\lVert\hat g\rVert^2$ {cite}`liu2024sophia`; and
+# logits; gradients of mini-batches with drawn labels, $B\lVert\hat g\rVert^2$ [Liu et al., 2024](bibliography.md); and
 # random directions in the space of the parameters, $z^\top H z$, by Hessian-vector products: signs or
-# Gaussians {cite}`hutchinson1989stochastic`, and Hutch++ {cite}`meyer2021hutch`. Gaussian directions with true
+# Gaussians [Hutchinson, 1989](bibliography.md), and Hutch++ [Meyer et al., 2021](bibliography.md). Gaussian directions with true
 # labels are what the released code computes.
 
 # %%
@@ -161,19 +160,19 @@ render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals
 # ## Measures of flatness, and what they depend on
 #
 # The trace belongs to the parameters, not to the function they compute
-# {cite}`dinh2017sharp`: scale one matrix up and the next one down, and it changes. Other measures
+# [Dinh et al., 2017](bibliography.md): scale one matrix up and the next one down, and it changes. Other measures
 # were made to be invariant under some of these changes. With $H$ the Hessian of $L$ at $\theta$:
 #
 # | measure | definition | reference |
 # |---|---|---|
 # | trace | $\mathrm{Tr}\,H$ | Theorem 3.3; exact over labels here |
 # | top eigenvalue | $\lambda_{\max}(H)$ | Lanczos on Hessian-vector products |
-# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers instead of the trace {cite}`li2025adam` |
+# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers instead of the trace [Li et al., 2025](bibliography.md) |
 # | adaptive trace | $\sum_i \theta_i^2 H_{ii}$ | the next to second order, times $2/\rho^2$ |
-# | adaptive sharpness | $\mathbb E_{z}\,L(\theta + \rho\,\lvert\theta\rvert \odot z) - L(\theta)$ | {cite}`andriushchenko2023modern` |
-# | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent {cite}`kwon2021asam` |
-# | relative trace | $\sum_l \lVert W_l\rVert_F^2\,\mathrm{Tr}\,H_{ll}$ | {cite}`tsuzuku2020normalized,petzka2021relative` |
-# | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ {cite}`lau2025local` |
+# | adaptive sharpness | $\mathbb E_{z}\,L(\theta + \rho\,\lvert\theta\rvert \odot z) - L(\theta)$ | [Andriushchenko et al., 2023](bibliography.md) |
+# | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent [Kwon et al., 2021](bibliography.md) |
+# | relative trace | $\sum_l \lVert W_l\rVert_F^2\,\mathrm{Tr}\,H_{ll}$ | [Tsuzuku et al., 2020; Petzka et al., 2021](bibliography.md) |
+# | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ [Lau et al., 2025](bibliography.md) |
 
 # %%
 render(estimation.measured_values(page.replicate, page.store), decimals=4)

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (enlargement)=
 # # B.1 Small transformers inside large ones
 #
-# **The claim** (Appendix B.1 of {cite}`liu2023same`; B.4 of the ICML text): a small transformer is a
+# **The claim** (Appendix B.1 of [Liu et al., 2023](bibliography.md); B.4 of the ICML text): a small transformer is a
 # point in the parameter space of a larger one, with the same function; so the traces of all sizes
 # can be compared in one architecture, where they fall from 19.8 to 12.6 as the size grows.
 #
@@ -126,7 +125,7 @@ _ = figures.predicted_inflation(enlargement.inflation_table(LADDER), ax)
 #
 # The trace of the smallest model over that of the largest, at one KL and one learning rate, in recorded runs: of native
 # parameters, of models enlarged to one width as the paper does, and of the relative trace
-# $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ({ref}`trace`), so that it needs no
+# $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ([B Trace](b1_trace.ipynb)), so that it needs no
 # enlargement. Above one the larger model is flatter.
 
 # %% mystnb={"figure": {"caption": "The trace of the smallest model over that of the largest, at one KL, with 95 % intervals over replicates, by how parameters are made comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}

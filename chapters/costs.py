@@ -9,7 +9,6 @@
 # ---
 
 # %% [markdown]
-# (costs)=
 # # Costs
 #
 # What the runs behind each chapter cost on the machine that computed them, from the manifests of the run store; and the sizes of the

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (practice)=
 # # D Practical implications
 #
-# **The claim** (Appendix D of {cite}`liu2023same`): if flatness is what transfers, then explicit regularisers of flatness
+# **The claim** (Appendix D of [Liu et al., 2023](bibliography.md)): if flatness is what transfers, then explicit regularisers of flatness
 # such as SAM should help pre-training, and a measure of flatness should predict which of several models with equal loss is
 # better. The paper leaves both untested.
 #
@@ -48,7 +47,7 @@ page = begin(globals(), STUDY, "d_practice")
 # $v = \sqrt f\odot\epsilon - f\,(\sqrt f\cdot\epsilon)$,
 #
 # $$ \mathrm{Tr}\,F = \mathbb E_\epsilon \bigl\lVert J^\top v\bigr\rVert^2, \qquad
-#    J = \frac{\partial z}{\partial\theta},\; f = \mathrm{softmax}(z), $$ (eq-penalty)
+#    J = \frac{\partial z}{\partial\theta},\; f = \mathrm{softmax}(z), $$
 #
 # and because $v$ is differentiated as a function of $\theta$, the gradient of the estimate is that of the trace.
 
@@ -115,7 +114,7 @@ render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 #
 # Appendix D asks for a better predictor than the loss. For one size trained by several algorithms, the table has the rank
 # correlation across algorithms between accuracy and candidate predictors, averaged over replicates, with 95 % intervals. It
-# is positive if *smaller* values go with *higher* accuracy. KL is the loss itself; {ref}`trace` defines the measures.
+# is positive if *smaller* values go with *higher* accuracy. KL is the loss itself; [B Trace](b1_trace.ipynb) defines the measures.
 
 # %%
 render(tables.predictor_table(record))
@@ -125,9 +124,9 @@ render(tables.predictor_table(record))
 #
 # | paper | finding | here |
 # |---|---|---|
-# | Du et al. 2024 {cite}`du2024understanding` | models of equal pre-training loss perform alike downstream, whatever their size | {ref}`existence`: size at exactly equal KL |
-# | Springer et al. 2025 {cite}`springer2025overtrained` | more pre-training can harm fine-tuning | {ref}`existence`: steps at equal KL, and fine-tuning beside probes |
-# | Andriushchenko et al. 2023 {cite}`andriushchenko2023modern` | sharpness, adaptive or not, often does not go with generalisation | the table of predictors above |
+# | Du et al. 2024 [Du et al., 2024](bibliography.md) | models of equal pre-training loss perform alike downstream, whatever their size | [2 Existence](02_existence.ipynb): size at exactly equal KL |
+# | Springer et al. 2025 [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2 Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
+# | Andriushchenko et al. 2023 [Andriushchenko et al., 2023](bibliography.md) | sharpness, adaptive or not, often does not go with generalisation | the table of predictors above |
 #
 # Natural text has no known conditionals, so there "equal loss" holds within an unknown distance from
 # the optimum; here it holds exactly, in a language of a few words. Neither settles the other.
@@ -157,7 +156,7 @@ print("SAM is compared:", page.answers.model.str.startswith("sam").any())
 #
 # - The paper has no experiment on this, so there is no number to reproduce: the effects are ours, and the paper suggests only
 #   a direction.
-# - One strength per regulariser, chosen by the KL and trace of single pilot runs ({ref}`protocol`).
+# - One strength per regulariser, chosen by the KL and trace of single pilot runs ([Protocol](protocol.md)).
 #
 # ## Exercises
 #

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (mask-rate)=
 # # E Masking 15 % of the tokens
 #
-# **The claim** (Appendix E, Figure 11 of {cite}`liu2023same`): training with the usual mask rate of 15 % instead of one mask
+# **The claim** (Appendix E, Figure 11 of [Liu et al., 2023](bibliography.md)): training with the usual mask rate of 15 % instead of one mask
 # per sentence changes neither the loss (measured with one mask) nor downstream accuracy by much, and the results on size
 # and flatness still hold.
 #
@@ -44,7 +43,7 @@ page = begin(globals(), STUDY, "e_mask_rate")
 #
 # With several masks the model has to predict the marginal of each masked token, given the rest. The paper notes that such
 # conditionals take exponentially many terms. For a grammar or a hidden Markov model they do not: a masked leaf is summed
-# out inside the dynamic programme (see {ref}`conditionals`), so the targets are as exact as with one mask. The task itself is
+# out inside the dynamic programme (see [A.2 Conditionals](a2_conditionals.ipynb)), so the targets are as exact as with one mask. The task itself is
 # harder: the same parameters have to be right for sentences with one, two or more masks.
 
 # %%

@@ -9,14 +9,13 @@
 # ---
 
 # %% [markdown]
-# (stability)=
 # # II.2 Stability beyond the loss
 #
-# **The claim** (Chapter 2 of {cite}`karp2024thesis`): replace one training example by another and train again, from the same
+# **The claim** (Chapter 2 of [Karp, 2024](bibliography.md)): replace one training example by another and train again, from the same
 # initialisation and in the same order. Theory bounds the generalisation gap by β, the largest resulting change of the loss on
 # any image. For logistic regression, β decreases with the sample size as fast as the gap. Deep networks generalise too, but
 # their β does not decrease with the gap, nor do their parameters come closer, and with momentum the line between two of them
-# leaves the region of low loss {cite}`frankle2020linear`. So this notion of stability does not explain why they generalise.
+# leaves the region of low loss [Frankle et al., 2020](bibliography.md). So this notion of stability does not explain why they generalise.
 #
 # **What you will see**: neighbouring models ("twins") for six kinds of training on scikit-learn's digits; how gap, β and distance
 # decrease with the sample size, with an interval for each exponent; the same for bounded losses, which the theory requires, and
@@ -181,8 +180,8 @@ drawing.legend(ax)
 # %% [markdown]
 # ## Bounds beside measurements
 #
-# For convex problems, theory has bounds without unknown constants. {cite}`hardt2016train` bound the distance of logistic regressions
-# after $t$ steps by $2L\eta t/m$ and the change of the loss by $L$ times that, with $L$ the `slope`; {cite}`bousquet2002stability` bound
+# For convex problems, theory has bounds without unknown constants. [Hardt et al., 2016](bibliography.md) bound the distance of logistic regressions
+# after $t$ steps by $2L\eta t/m$ and the change of the loss by $L$ times that, with $L$ the `slope`; [Bousquet and Elisseeff, 2002](bibliography.md) bound
 # the change of ridge regression, whose swaps have a closed form. The largest `distance` and `change` over all swaps, each
 # followed by its bound:
 
@@ -200,7 +199,7 @@ ax = show.ridge_bounds(page.ridge, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
-# The bound that the thesis starts from, (2.1) after {cite}`feldman2019high`: with probability $1 - \delta$, the gap of a loss in $[0, 1]$
+# The bound that the thesis starts from, (2.1) after [Feldman and Vondrák, 2019](bibliography.md): with probability $1 - \delta$, the gap of a loss in $[0, 1]$
 # is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With a constant of 1 and $\delta = 0.05$, for the Brier score at the
 # largest size; values above 1 are vacuous:
 

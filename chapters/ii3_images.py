@@ -9,11 +9,10 @@
 # ---
 
 # %% [markdown]
-# (local-signal-images)=
 # # II.3c Local signal: images
 #
-# **The claim** (Chapter 3 of {cite}`karp2024thesis`): an image is placed on a larger background of noise. A convolutional network
-# learns to threshold the noise away, because its filters adapt to the image; its neural tangent kernel {cite}`jacot2018neural`, with the
+# **The claim** (Chapter 3 of [Karp, 2024](bibliography.md)): an image is placed on a larger background of noise. A convolutional network
+# learns to threshold the noise away, because its filters adapt to the image; its neural tangent kernel [Jacot et al., 2018](bibliography.md), with the
 # same convolutions but filters fixed at initialisation, cannot. So as the noise increases, the network keeps its accuracy and
 # the kernel does not.
 #
@@ -87,7 +86,7 @@ _ = show.examples(page.config.source, page.config.scenes, drawing.panels(1, widt
 #
 # $$f(x; \theta_0) + k(x)^\top (K + \lambda I)^{-1} (y - f(X; \theta_0)).$$
 #
-# It is solved in closed form. Generalised cross-validation {cite}`golub1979generalized` chooses $\lambda$ without test images.
+# It is solved in closed form. Generalised cross-validation [Golub et al., 1979](bibliography.md) chooses $\lambda$ without test images.
 
 # %%
 from sameloss.studies.local_signal_images.theory import cross_validation, fits, jacobian
@@ -174,7 +173,7 @@ render(show.activity_table(found))
 # ## Lazy training
 #
 # If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
-# $\eta/\alpha^2$ {cite}`chizat2019lazy`, the parameters move less the larger $\alpha$ is, and the network becomes its linearisation *as
+# $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network becomes its linearisation *as
 # far as it was trained*. So the figure shows two references: the kernel, solved exactly, and the linearised network after the same
 # steps of SGD. The first is what the features could do, the second what this training achieves with them.
 
@@ -188,7 +187,7 @@ render(show.lazy_table(found))
 # %% [markdown]
 # ## Width
 #
-# Width is the other way to fixed features: the wider a network, the less each of its filters has to move {cite}`jacot2018neural`. So
+# Width is the other way to fixed features: the wider a network, the less each of its filters has to move [Jacot et al., 2018](bibliography.md). So
 # narrow networks, each compared with its own kernel, should gain more than the widest.
 
 # %% mystnb={"figure": {"caption": "Accuracy of networks of several widths and of their tangent kernels, means over seeds with 95 % intervals.", "name": "fig-images-width"}, "image": {"alt": "Two lines against the number of channels, the network's above its kernel's."}}
@@ -268,7 +267,7 @@ print("columns in which the fixed corner is the best:", counts["in which the fix
 # ## Deviations
 #
 # - Digits of 8 by 8 pixels on 16 by 16, and a network of 14,081 parameters, instead of CIFAR-2 and WRN-10-10. `-p preset gpu` and
-#   `-p preset paper` have those {cite}`zagoruyko2016wide`, trained beside their linearisation as in the thesis, but have not been run yet.
+#   `-p preset paper` have those [Zagoruyko and Komodakis, 2016](bibliography.md), trained beside their linearisation as in the thesis, but have not been run yet.
 # - The noise ends at 1, not at 2: in a pilot with another seed, digits of this size were near chance at 2.
 # - The kernel is solved by least squares. The thesis trains the linearised network with Adam on the cross-entropy, for as long as
 #   the network.

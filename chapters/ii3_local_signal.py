@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (local-signal)=
 # # II.3a Local signal adaptivity
 #
-# **The claim** (Chapter 3 of {cite}`karp2024thesis`, first {cite}`karp2021local`): one of the $k + 1$ rows of an image, $y w^*$,
+# **The claim** (Chapter 3 of [Karp, 2024](bibliography.md), first [Karp et al., 2021](bibliography.md)): one of the $k + 1$ rows of an image, $y w^*$,
 # determines its label, and all others are noise. A convolutional network with *one* filter learns to respond to the signal and to
 # threshold the noise to zero. Its tangent kernel cannot move the threshold, and fails. So gradient descent on networks prefers
 # other functions than on kernels, for the same data and architecture.
@@ -188,7 +187,7 @@ glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 # ## What the tangent kernel can do
 #
 # **Prediction** (Theorem 3.2): with few filters its error is above 0.1, whatever its weights. A kernel is linear in its weights, so the *best*
-# ones can be computed without training: by linear discriminant analysis, from exact moments of the features ({ref}`local-signal-proofs`). At the
+# ones can be computed without training: by linear discriminant analysis, from exact moments of the features ([II.3b Proofs](ii3_proofs.ipynb)). At the
 # thesis' initialisation, $b = 0$, it is the linear model. With thresholds at the signal it gains slowly with each further filter, and stays
 # far from the best single trained filter:
 

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (local-signal-proofs)=
 # # II.3b Local signal: the proofs
 #
-# **The claim** (Appendix B of {cite}`karp2024thesis`): eleven lemmas support Theorem 3.1, that one filter learns to threshold the noise, and
+# **The claim** (Appendix B of [Karp, 2024](bibliography.md)): eleven lemmas support Theorem 3.1, that one filter learns to threshold the noise, and
 # Theorem 3.2, that its tangent kernel cannot. All are about $k$ above some $k_0$ that is not given.
 #
 # **What you will see**: both sides of each lemma, computed exactly; from which $k$ it holds; states at which it is false, and the missing

@@ -9,10 +9,9 @@
 # ---
 
 # %% [markdown]
-# (decision-lists)=
 # # II.4 Decision lists learnt by attention
 #
-# **The claim** (Chapter 4 of {cite}`karp2024thesis`): gradient descent on the population loss trains one layer of softmax attention, from
+# **The claim** (Chapter 4 of [Karp, 2024](bibliography.md)): gradient descent on the population loss trains one layer of softmax attention, from
 # uniform attention, to classify every sequence of a task in which the label of each token is determined by another token of the
 # sequence. Theorem 4.3 trains the attention scores with a fixed read-out of strength $c$, Theorem 4.4 both matrices from near that
 # read-out.

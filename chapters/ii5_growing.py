@@ -9,17 +9,16 @@
 # ---
 
 # %% [markdown]
-# (growing)=
 # # II.5 Growing a trained model
 #
-# **The claim** (Chapter 5 of {cite}`karp2024thesis`, after {cite}`karp2024landscape`): when a trained transformer is made deeper, the
+# **The claim** (Chapter 5 of [Karp, 2024](bibliography.md), after [Karp et al., 2024](bibliography.md)): when a trained transformer is made deeper, the
 # loss immediately after growing does not predict which growth operator ends best (Spearman −0.418 over 30 operators), but the loss a
 # little later does (0.986). So instead of choosing an operator that preserves the loss, one should try all for a few steps and continue
 # with the best: *landscape-aware growing*, LAG.
 #
 # **What you will see**: shallow models of a language with known entropy, grown by every operator of the thesis' design space and by two
 # that preserve the function exactly, all trained on the same batches; whether depth helps there at all; how early the final loss can
-# be predicted; what LAG chooses and what it costs; and whether measures of the landscape predict as well. The next page, {ref}`stacking`,
+# be predicted; what LAG chooses and what it costs; and whether measures of the landscape predict as well. The next page, [II.5b Stacking](ii5_stacking.ipynb),
 # grows in several stages.
 #
 # By default three shallow models are grown by six operators and trained briefly, which may be too short for the check of headroom below and
@@ -164,7 +163,7 @@ render(show.PUBLISHED_CHOICES, decimals=4)
 # Trials have a cost, which the thesis does not count: with its 30 operators, LAG@200 takes 5.8 % of the 100,000 steps that follow, LAG@2000
 # takes 58 %.
 #
-# The thesis sets $k$ by eye, some steps after rankings begin to agree. Two rules are automatic: *halving* {cite}`jamieson2016best` drops the
+# The thesis sets $k$ by eye, some steps after rankings begin to agree. Two rules are automatic: *halving* [Jamieson and Talwalkar, 2016](bibliography.md) drops the
 # worse half at a first step, at twice that, and so on; *when settled* waits until the same candidate has been best for half of the steps
 # taken.
 
@@ -274,7 +273,7 @@ for filling in PRESERVING:
 # %% [markdown]
 # ## Deviations
 #
-# - Random hierarchies of {cite}`cagnetta2024how` instead of natural text, and models of a few layers. On the default language of Part I depth
+# - Random hierarchies of [Cagnetta et al., 2024](bibliography.md) instead of natural text, and models of a few layers. On the default language of Part I depth
 #   does not help, so nothing about growing can be tested there.
 # - Exact labels at the laptop's presets: with sampled ones, models fluctuate by more than operators differ. `-p label_noise 1` has them.
 # - A pilot with five other shallow models determined how many layers are grown, from the headroom, and LAG's k, by eye as in the thesis, "some

@@ -9,17 +9,16 @@
 # ---
 
 # %% [markdown]
-# (stacking)=
 # # II.5b Growing in stages, and what grown models know
 #
-# **The claim** (Chapter 5 and Appendix C of {cite}`karp2024thesis`): a deep model can be trained in stages, each of which adds layers to the
-# previous one. The usual method repeats the last layers on top (*gradual stacking*, {cite}`reddi2023efficient`); choosing at every stage by
+# **The claim** (Chapter 5 and Appendix C of [Karp, 2024](bibliography.md)): a deep model can be trained in stages, each of which adds layers to the
+# previous one. The usual method repeats the last layers on top (*gradual stacking*, [Reddi et al., 2023](bibliography.md)); choosing at every stage by
 # landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six stages (Table C.2, one trial each).
 #
 # **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches; what
 # the trials of the adaptive method cost, and how much of its gain remains if they are counted; whether stacking is worthwhile compared with
 # training the deep model from scratch with the same compute. Then the question of Part I, which the thesis does not ask: **does a grown model
-# know the same as one trained from scratch, at the same KL?** {cite}`saunshi2024inductive` found that models which repeat their middle layers
+# know the same as one trained from scratch, at the same KL?** [Saunshi et al., 2024](bibliography.md) found that models which repeat their middle layers
 # reason better at equal loss.
 #
 # By default three stacks of three layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
@@ -145,7 +144,7 @@ print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winner
 # ## Deviations
 #
 # - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that decays in the last stage, as on the previous
-#   page: {ref}`growing`.
+#   page: [II.5 Growing](ii5_growing.ipynb).
 # - The thesis' batches, masks and validation sentences are different; it does not say how the moments of new layers are initialised. Here they
 #   start without.
 # - The second adaptive arm, the middle layers, and both controls are not in the thesis.

@@ -9,14 +9,13 @@
 # ---
 
 # %% [markdown]
-# (verdicts)=
 # # Verdicts
 #
 # All published claims beside what this book computed. Each verdict follows from an interval and a tolerance fixed before the
-# runs ({ref}`protocol`). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
+# runs ([Protocol](protocol.md)). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
 #
 # **Counts.** Questions of Part I: {glue:text}`claim-counts`. Lemmas and theorems: {glue:text}`theory-counts`. The words are
-# defined under {ref}`verdict-words`.
+# defined under the words below.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
@@ -68,7 +67,6 @@ from sameloss.book.chapter import beside_the_paper
 elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 
 # %% [markdown]
-# (verdict-words)=
 # ## What the words mean
 #
 # Part I:
@@ -104,8 +102,8 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 # %% [markdown]
 # ## Lemmas and theorems
 #
-# Each statement of {ref}`implicit-bias`, {ref}`dyck`, {ref}`stability`, {ref}`local-signal`, {ref}`local-signal-proofs`,
-# {ref}`local-signal-images` and {ref}`decision-lists` is checked numerically, as printed and as corrected. It *holds* if all
+# Each statement of [3 Implicit bias](03_implicit_bias.ipynb), [5 Dyck](05_dyck.ipynb), [II.2 Stability](ii2_stability.ipynb), [II.3a Local signal](ii3_local_signal.ipynb), [II.3b Proofs](ii3_proofs.ipynb),
+# [II.3c Images](ii3_images.ipynb) and [II.4 Decision lists](ii4_decision_lists.ipynb) is checked numerically, as printed and as corrected. It *holds* if all
 # checks pass, and *holds as corrected* if a computed number refutes the printed form and the correction passes all of its
 # checks; otherwise the book shows a counter-example.
 
