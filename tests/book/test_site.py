@@ -9,6 +9,7 @@ from urllib.parse import unquote, urlparse
 
 import nbformat
 import pytest
+import yaml
 from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
@@ -185,6 +186,27 @@ def test_an_edited_notebook_shows_on_its_page_and_on_those_that_glue_from_it(boo
         assert done.returncode == 0, done.stdout + done.stderr
         for page in (chapter, book / "_build" / "html" / "summary.html"):
             assert f"'{answer}'" in page.read_text().replace("&#39;", "'")
+
+
+@pytest.mark.book
+def test_a_repository_adds_buttons_and_a_cell_that_installs(book):
+    config = Path("_config.yml").read_text() + "launch_buttons: {binderhub_url: ''}\n"
+    config += "repository: {url: https://github.com/me/book, branch: main}\n"
+    Path("_config.yml").write_text(config + "sphinx: {extra_extensions: [sameloss.book.site]}\n")
+    done = build(book)
+    assert done.returncode == 0, done.stdout + done.stderr
+    page = (site.HTML / PAGE.with_suffix(".html")).read_text()
+    assert f"https://colab.research.google.com/github/me/book/blob/main/{PAGE}" in page
+    assert "https://github.com/me/book/issues" in page
+    assert "git clone" not in page
+    downloaded = (site.HTML / "_sources" / PAGE).read_text()
+    assert "!git clone -q --depth 1 https://github.com/me/book same-loss" in downloaded
+
+
+def test_the_footer_says_the_version():
+    version = re.findall(r"^version: (.*)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[0]
+    footer = yaml.safe_load((ROOT / "_config.yml").read_text())["html"]["extra_footer"]
+    assert re.findall(r"[Vv]ersion ([\d.]+\d)", footer) == [version, version]
 
 
 @pytest.mark.book

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+import yaml
 from docutils.nodes import document
 from sphinx.application import Sphinx
+from sphinx.config import Config
 
 from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, strip_metadata, toc_files
 from sameloss.studies.names import NARROW, NARROW_SCREEN, WIDE
@@ -72,7 +74,29 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
             raise SystemExit(f"{path} was not executed; run `make book` first.")
         notebook = nbformat.read(source, as_version=4)
         yield from take_narrow_forms(notebook).items()
-        yield path, nbformat.writes(presentable(notebook, path)).encode()
+        presentable(notebook, path)
+        if url := repository():
+            notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
+        yield path, nbformat.writes(notebook).encode()
+
+
+INSTALL = """# Where the library is not installed yet, for example in Colab
+import importlib.util
+import sys
+
+if importlib.util.find_spec("sameloss") is None:
+    !git clone -q --depth 1 {url} same-loss
+    %pip install -q -e "same-loss[book]"
+    sys.path.insert(0, "same-loss/lib")"""
+"""A cell of notebooks that are downloaded; pages do not show it."""
+
+INVISIBLE: dict[str, Any] = {"id": "install", "metadata": {"tags": ["remove-cell"]}}
+
+
+def repository() -> str:
+    """Address of the book's repository, from `_config.yml`; empty if it has none."""
+    config = yaml.safe_load(Path("_config.yml").read_text())
+    return str(config.get("repository", {}).get("url", ""))
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
@@ -195,8 +219,17 @@ _THEBE = re.compile(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx extension: process each page after all other extensions."""
+    app.connect("config-inited", _add_buttons)
     app.connect("html-page-context", _finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _add_buttons(app: Sphinx, config: Config) -> None:
+    """Link to the repository, if there is one, and open pages in Colab."""
+    options = config.html_theme_options
+    if options.get("repository_url"):
+        options |= {"use_repository_button": True, "use_issues_button": True}
+        options["launch_buttons"] |= {"colab_url": "https://colab.research.google.com"}
 
 
 def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
