@@ -117,7 +117,7 @@ def finding(text: str) -> None:
 
 
 def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
-    """Glue the table `findings`, the same as `findings-front` for the front page, and counts.
+    """Glue the table `findings`, for the front page `findings-front` and `findings-short`, and counts.
 
     Args:
         answers: to the questions of Part I, from `same_loss.tables.findings`.
@@ -126,6 +126,7 @@ def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
     """
     glue("findings", HTML(verdict_table.findings(answers)), display=False)
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
+    glue("findings-short", HTML(verdict_table.in_short(answers)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)
     glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
 

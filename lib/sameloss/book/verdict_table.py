@@ -204,6 +204,33 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
     return f'<table class="dataframe findings">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
+def in_short(answers: pd.DataFrame) -> str:
+    """The statements that hold, that do not, and that stay open, as a list.
+
+    Args:
+        answers: `statement`, `language`, `direction`, `size`; what `size` says after "but" qualifies it.
+
+    """
+    items = []
+    for direction, head in SHORT.items():
+        said = []
+        for row in answers[answers.direction == direction].itertuples():
+            _, but, qualified = row.size.partition(" but")
+            said.append(f"{row.statement} ({row.language}{',' if but else ''}{but}{qualified})")
+        if said:
+            items.append(f"<li><strong>{head}.</strong> At one loss: {escape('; '.join(said))}.</li>")
+    return f"<ul>{''.join(items)}</ul>"
+
+
+SHORT = {
+    "supported": "What holds",
+    "against": "What does not",
+    "unclear": "What stays unclear",
+    "not testable": "What these models cannot tell",
+}
+"""Directions of answers, and what the front page calls them."""
+
+
 def counted(verdicts: pd.Series) -> str:
     """Count of each verdict, in words.
 

@@ -28,6 +28,21 @@ QUESTIONS = {
     "post-LN": "What does post-LN change?",
 }
 
+STATEMENTS = {
+    "size": "larger models are better",
+    "steps": "more steps make a converged model better",
+    "flatness by size": "larger models are flatter",
+    "flatness by steps": "more steps make a converged model flatter",
+    "flatness as a cause": "making a model flatter makes it more accurate",
+    "lookup": "a lookup table with a perfect loss is worse than every trained model",
+    "adversary": "an adversary makes models worse",
+    "flatness by adversary": "an adversary makes models sharper",
+    "flatness by regularisers": "SAM finds flatter models",
+    "accuracy by regularisers": "SAM finds more accurate models",
+    "mask rate": "masking 15 % of the tokens changes little",
+}
+"""What a question's answer supports, all at one pre-training loss."""
+
 PAGES = {
     "02_existence": ("size", "steps", "lookup"),
     "04_flatness": ("flatness by size", "flatness by steps", "flatness by rate"),
@@ -132,8 +147,13 @@ def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS))
     """Return the main answer to each question on each language in words, with the page that has it."""
     page_of = {question: page for page, asked in PAGES.items() for question in asked}
     words = _in_words(answers[(answers.row == "main") & answers.question.isin(list(questions))])
-    words = words.assign(page=words.question.map(page_of), question=words.question.map(QUESTIONS))
-    return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
+    words = words.assign(
+        page=words.question.map(page_of),
+        statement=words.question.map(STATEMENTS),
+        question=words.question.map(QUESTIONS),
+    )
+    columns = ["question", "statement", "page", "language"]
+    return words[[*columns, "effect", "published", "direction", "size", "verdict"]]
 
 
 def answer_in_words(answers: pd.DataFrame, question: str) -> str:
