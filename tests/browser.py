@@ -18,9 +18,11 @@ in_a_browser = pytest.mark.skipif(
 
 @contextmanager
 def launched():
-    """Give the system's Chromium, in which pages are opened."""
+    """Give the system's Chromium, which shows scrollbars as on Windows and Linux."""
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox"], ignore_default_args=["--hide-scrollbars"]
+        )
 
 
 def dom_after(shown, script, folder, action=""):

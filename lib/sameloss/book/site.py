@@ -251,6 +251,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
     ]
     body = _THEBE.sub("", context.get("body", ""))
     context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
+    context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:
         context["title"] = FRONT_TITLE
 
