@@ -121,7 +121,9 @@ def test_a_finding_stands_above_its_figure_which_has_one_caption():
         None,
         "*What is drawn.*",
     ]
-    *_, title, figure = presentable(made, PAGE).cells
+    made.cells.append(nbformat.v4.new_code_cell("close(page)", execution_count=4))
+    *_, title, figure, heading, _ = presentable(made, PAGE).cells
+    assert heading.source == "## Data and command"
     assert [output.data for output in title.outputs] == [{"text/markdown": "**It falls.**"}]
     assert title.metadata["tags"] == ["remove-input"]
     assert [list(output.data) for output in figure.outputs] == [["image/svg+xml"]]

@@ -112,15 +112,18 @@ def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.Noteboo
             cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
         elif "say(" in cell.source:
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "remove-input"})
-    notebook.cells = [part for cell in notebook.cells for part in _with_title_above(cell)]
+    notebook.cells = [part for cell in notebook.cells for part in _arranged(cell)]
     return notebook
 
 
-def _with_title_above(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
+def _arranged(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
     """Move a figure's finding into a cell above it, since MyST-NB makes every output a figure.
 
-    The caption below it, which other viewers of notebooks need, is dropped.
+    The caption below it, which other viewers of notebooks need, is dropped. The last cell, to which figures
+    link, gets a heading.
     """
+    if cell.cell_type == "code" and "close(page" in cell.source:
+        yield nbformat.v4.new_markdown_cell(f"## {LAST}", id="last")
     if "figure" in cell.metadata.get("mystnb", {}):
         texts = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
         titles = [output for output in texts if not output.metadata.get(CAPTION)]
@@ -132,13 +135,14 @@ def _with_title_above(cell: nbformat.NotebookNode) -> Iterator[nbformat.Notebook
     yield cell
 
 
+LAST = "Data and command"
+"""Heading of the end of a page, which has both."""
+
 FOLDED = {
     "NBVAL_CHECK_OUTPUT": "Checks of this page",
     "begin(globals()": "Start of this page",
     "beside_the_paper(": "Code of this table",
     "render(": "Code of this table",
-    "Markdown(": "Code of this sentence",
-    "record_in_words(": "Code of this sentence",
 }
 """Text in cells that only display results, and the label they are folded behind."""
 
@@ -250,6 +254,9 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
         if "thebe" not in f"{script.filename} {script.attributes.get('body', '')}".lower()
     ]
     body = _THEBE.sub("", context.get("body", ""))
+    if (anchor := LAST.lower().replace(" ", "-")) in body:
+        link = f' <a class="more" href="#{anchor}">{LAST}</a>'
+        body = body.replace("</figcaption>", f"{link}</figcaption>")
     context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
     context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:
