@@ -6,7 +6,7 @@ BIN := .venv/bin
 RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
 
-.PHONY: help book html test lint unit chapters-test book-test campaign twins notebooks record take snakemake freeze clean unfit
+.PHONY: help book html test lint unit chapters-test book-test other campaign twins notebooks record take snakemake freeze clean unfit
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,17 @@ endef
 .venv-grid/installed: requirements-grid.txt constraints.txt $(call unfit,.venv-grid)
 	$(install)
 
+# With another torch, and with little else: what `results/gpu` was computed with, on a machine of fixed packages.
+OTHER_TORCH ?= 2.11.0
+.venv-other/installed: constraints.txt $(call unfit,.venv-other)
+	$(if $(call unfit,$(@D)),$(new))
+	@grep -vE '^(torch|triton|nvidia|cuda)' constraints.txt > $(@D)/constraints.txt
+	$(@D)/bin/python -m pip install $(QUIET) 'pip>=25'
+	$(@D)/bin/python -m pip install $(QUIET) --no-compile -c $(@D)/constraints.txt torch==$(OTHER_TORCH) transformers \
+		numpy pandas scipy scikit-learn safetensors filelock tqdm jaxtyping networkx \
+		beartype hmmlearn hypothesis nltk psutil pytest pytest-xdist
+	@cd $(@D) && pwd -P > installed
+
 book: .venv/installed  ## Execute what has changed at PRESET (smoke, laptop, gpu, paper) and build the HTML; MAX_HOURS=20 lets it take so long
 	$(RUN) -m sameloss.book.build execute --preset $(PRESET) $(LIMIT)
 	$(RUN) -m sameloss.book.build html
@@ -62,6 +73,12 @@ chapters-test: .venv/installed  ## Execute the chapters again, compare checked o
 
 book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a grid of runs, faults seen from a notebook
 	$(RUN) -m pytest -rs -n 2 --dist worksteal -m book tests
+
+OTHER := lib/sameloss/languages lib/sameloss/models lib/sameloss/training lib/sameloss/measures \
+	$(addprefix tests/,languages models training measures statistics store runs)
+other: .venv-other/installed  ## Unit tests of the layers on another Python and torch: PYTHON=python3.12 OTHER_TORCH=2.11.0
+	exec env -u PYTHONDONTWRITEBYTECODE PYTHONPATH=lib .venv-other/bin/python -m pytest -n auto --dist worksteal \
+		-m "not book" $(OTHER) --ignore tests/languages/test_pretrained.py
 
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
 	cd tests && exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)

@@ -80,6 +80,37 @@ def installed(tmp_path_factory):
     return python
 
 
+MINIMAL = """
+import sys
+sys.modules.update(dict.fromkeys("IPython nltk datasets nbformat jupytext matplotlib seaborn psutil".split()))
+import torch
+from sameloss.languages import PCFGSpec
+from sameloss.languages.masking import mask_batch
+from sameloss.measures.downstream import OptimalProbe
+from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.models.encoder import EncoderShape
+from sameloss.runs.pretraining import Pretraining
+from sameloss.runs.sampling import CorpusSampling
+from sameloss.store.store import Store
+from sameloss.studies.same_loss import experiment
+from sameloss.training.loop import Optimisation
+
+spec, shape = PCFGSpec(2, 2, 2, 2, 2, 4, 2, 1.0, 1.0, seed=0), EncoderShape(8, 2, 1, 16)
+run = Pretraining(CorpusSampling(spec, 50, 0), shape, Optimisation(4, 8, 1e-2), 0, (4,), 8, 4)
+model = Store(sys.argv[1]).get(run).last()
+sentences = spec.build().sample(8, torch.Generator().manual_seed(0))
+masked = mask_batch(sentences, torch.zeros(8).long())
+print(fisher_trace(model, masked, generator=torch.Generator()).total.mean > 0)
+labels = (torch.arange(40) % 2)[None, :, None]
+print(OptimalProbe().fit(torch.randn(1, 40, 3), labels, [2], seed=0) is not None)
+"""
+"""A training, a trace and a probe where these packages are missing."""
+
+
+def test_the_library_computes_without_what_draws_and_executes(tmp_path):
+    assert run(sys.executable, "-c", MINIMAL, tmp_path, folder=tmp_path).split() == ["True", "True"]
+
+
 def test_what_a_build_leaves_is_not_committed():
     assert {"build/", "*.egg-info/"} <= set((ROOT / ".gitignore").read_text().splitlines())
 
