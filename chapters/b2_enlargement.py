@@ -205,8 +205,9 @@ print(
 #
 # ## Deviations
 #
-# - The paper compares the sizes of Table 4, whose heads all have 64 dimensions. Our sizes all have two heads, so
-#   an enlarged small model has more and narrower heads than a native large one: the same matrices, split differently.
+# - The paper compares the sizes of Table 4, whose heads all have 64 dimensions. The sizes of the laptop and workstation
+#   presets all have two heads, so an enlarged small model has more and narrower heads than a native large one: the same
+#   matrices, split differently.
 # - Our head has a dense layer and a LayerNorm before the tied embedding; that of Appendix B.1 has neither.
 # - Enlarged traces are native traces multiplied by the law, which is checked above on models that were actually
 #   enlarged.
