@@ -15,9 +15,9 @@
 # expected squared gradient norm, and sampling 50 labels for each of 10,000 masked sentences
 # estimates it without bias.
 #
-# **What you will see**: the identity on a model small enough for its whole Hessian; squared
-# gradient norms without gradients; every known estimator on one model whose trace is known, at equal
-# cost; and which measures of flatness change when only the parameters do, and not the function.
+# **What you will see**: the identity tested on a model small enough to compute its whole Hessian; squared gradient
+# norms computed without gradients; ten estimators compared at equal cost on a model whose trace is known; and
+# which measures of flatness change when the parameters change but the function does not.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -45,12 +45,14 @@ page = begin(globals(), STUDY, "b1_trace")
 #
 # $$ \nabla^2 L = \mathbb E\,J^\top(\mathrm{diag} f - ff^\top)J + \mathbb E\sum_y (f_y - q_y)\,\nabla^2 z_y . $$
 #
-# The first term is the Fisher information, whose trace is an expected squared gradient norm with
-# labels drawn **from the model**, $\hat y\sim f$; the second vanishes at $f = q$. Appendix B writes
-# the expectation over the true $x_t$ and samples from $f$: the same number at saturation only.
+# The first term is the Fisher information, whose trace is an expected squared gradient norm with labels drawn **from
+# the model**, $\hat y\sim f$; the second vanishes at $f = q$. Appendix B writes the expectation over the true $x_t$ but
+# samples labels from $f$; the two agree only at saturation. So we expect three different numbers away from saturation,
+# the norm with labels from the model, the norm with labels from the language and the trace of the Hessian, and a single
+# number at saturation.
 #
-# A tiny model (eight dimensions) learns a language of three words and four tokens from its
-# exact conditionals. All that can be masked is the population, so that all three traces are exact.
+# To test this, a tiny model of width eight learns a language of three words and sentences of four tokens from its exact
+# conditionals. The population consists of all masked sentences of the language, so all three traces are exact.
 
 # %%
 from sameloss.studies.same_loss.estimators import identity as identity_run
@@ -62,25 +64,38 @@ from sameloss.studies import drawing
 from sameloss.studies.same_loss import estimators as estimation
 from sameloss.studies.same_loss import figures
 
+from sameloss.book.chapter import finding, say
+
+traces = identity[["fisher", "true_labels", "hessian"]]
+spread = traces.max(axis=1) / traces.min(axis=1)
+finding(
+    f"Before training the three traces differ by a factor of {spread.iloc[0]:.1f}, "
+    f"at the end by {100 * (spread.iloc[-1] - 1):.1g} %."
+)
 (ax,) = drawing.panels(1, width=5)
 _ = figures.traces_along_training(identity, ax)
 
 # %%
-from sameloss.book.chapter import render
-
-render(identity.rename(columns={"true_labels": "true labels"}), decimals=4)
+first, last = identity.iloc[0], identity.iloc[-1]
+say(
+    f"With labels from the model, with labels from the language and from the Hessian, the trace is {first.fisher:.1f}, "
+    f"{first.true_labels:.1f} and {first.hessian:.1f} at initialisation (KL {first.kl:.2f}), and {last.fisher:.1f}, "
+    f"{last.true_labels:.1f} and {last.hessian:.1f} after {last.step:,.0f} steps (KL {last.kl:.4f}). They agree although "
+    f"the trace itself rises to {traces.hessian.max():.0f} on the way. All numbers are free of sampling error, but they "
+    "come from one tiny model; [4 Flatness](04_flatness.ipynb) estimates the gap for larger ones."
+)
 
 # %% [markdown]
 # ## Squared norms without gradients
 #
-# A linear layer with inputs $a_t$ and output gradients $g_t$ has the gradient $\sum_t g_t a_t^\top$.
-# Its squared norm needs inner products only:
+# A linear layer with inputs $a_t$ and output gradients $g_t$ has the gradient $\sum_t g_t a_t^\top$. Its squared norm
+# needs only inner products, so the gradient of each sentence is never materialised:
 #
 # $$ \Bigl\lVert\sum_t g_t a_t^\top\Bigr\rVert_F^2 = \sum_{s,t} (g_s\cdot g_t)(a_s\cdot a_t) . $$
 #
-# An embedding is the same with one-hot $g$; a tied matrix has tokens of both kinds in one sum. So one
-# forward pass and one backward pass without weight gradients give all sentences' norms for one
-# label each, and another label costs another backward pass only.
+# An embedding is the case of one-hot $g$, and for a tied matrix the sum runs over both of its uses. One forward pass
+# and one backward pass without weight gradients thus give the norms of all sentences for one label each. Every further
+# label costs only another backward pass.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -102,23 +117,45 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 # %% [markdown]
 # ## Estimators at equal cost
 #
-# One checkpoint, and a population of masked sentences over which its trace is summed exactly. The
-# labels are those of the model itself, so the Hessian is the Fisher information and every estimator
-# has the same target. They are: all labels; labels or random signs drawn in the space of the
-# logits; gradients of mini-batches with drawn labels, $B\lVert\hat g\rVert^2$ [Liu et al., 2024](bibliography.md); and
-# random directions in the space of the parameters, $z^\top H z$, by Hessian-vector products: signs or
-# Gaussians [Hutchinson, 1989](bibliography.md), and Hutch++ [Meyer et al., 2021](bibliography.md). Gaussian directions with true
-# labels are what the released code computes.
+# We take one checkpoint and a population of masked sentences, over which its trace is summed exactly. Labels come from
+# the model itself, so the Hessian is the Fisher information and every estimator has the same target. The estimators are
+#
+# - per-example gradients with all labels, with sampled labels, or with random signs in the space of the logits;
+# - gradients of mini-batches with sampled labels, $B\lVert\hat g\rVert^2$ ([Liu et al., 2024](bibliography.md));
+# - random directions in the space of the parameters, $z^\top H z$, by Hessian-vector products: random signs or Gaussians
+#   ([Hutchinson, 1989](bibliography.md)), and Hutch++ ([Meyer et al., 2021](bibliography.md)). The released code uses
+#   Gaussian directions and true labels.
+#
+# A random direction mixes the curvature in all parameters, so we expect from it a noise that per-example gradients do
+# not have.
 
 # %%
 BUDGET = 10.0  # seconds
 estimators = estimation.estimator_table(page.replicate, page.store, BUDGET)
 
-# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost: the dot is as many standard errors from the exact trace as the estimate was; the bar is the 95 % interval that ten seconds on this machine buy.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator; parameter-space Hutchinson has by far the widest."}}
+# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost. The bar is the 95 % interval after ten seconds on this machine; the dot lies as many standard errors from the exact trace (dashed) as the estimate did.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator, the most precise on top."}}
+errors = estimators.set_index("estimator").error_at_budget
+best, released = estimators.loc[estimators.error_at_budget.idxmin()], errors["hutchinson-released"]
+finding(
+    f"After ten seconds, {best.label} has a standard error of {best.error_at_budget:.2g} %, "
+    f"the released code's estimator one of {released:.2g} %."
+)
 (ax,) = drawing.panels(1, width=6)
 _ = figures.estimators_at_equal_cost(estimators, BUDGET, ax)
 
 # %%
+kind = errors.index.str.extract("^(minibatch|hutch)", expand=False).fillna("example").to_numpy()
+least, most = errors.groupby(kind).min(), errors.groupby(kind).max()
+say(
+    f"Estimators from per-example gradients end between {least.example:.2f} and {most.example:.2f} %, mini-batches between "
+    f"{least.minibatch:.2f} and {most.minibatch:.2f} %, and random directions in parameter space between "
+    f"{least.hutch:.2f} and {most.hutch:.2f} %. The seconds are those of one machine and the errors those of one "
+    "checkpoint, so that only large differences count."
+)
+
+# %%
+from sameloss.book.chapter import render
+
 shown = ["label", "mean", "standard_error", "count", "off", "seconds", "error_percent", "error_at_budget"]
 renamed = {
     "label": "estimator",
@@ -129,71 +166,83 @@ renamed = {
 render(estimators[shown].rename(columns=renamed))
 
 # %% [markdown]
-# `count` is the number of independent draws (sentences, mini-batches or batches with a direction). Sentences
-# differ, and so do the labels of one sentence; K labels of n sentences have the squared error
-# $V_\text{between}/n + V_\text{within}/(nK)$ and take the time $n(c_\text{forward} + K\,c_\text{backward})$, so the best
-# $K$ is $\sqrt{V_\text{within}\,c_\text{forward} / (V_\text{between}\,c_\text{backward})}$. From the table (variances
-# relative to the squared trace, times in seconds per sentence, errors in per cent):
+# `count` is the number of independent draws: sentences, mini-batches, or batches with a random direction. `off` is the
+# distance from the exact trace.
+#
+# How many labels per sentence are best? Sentences differ from each other, and so do the labels of one sentence. With
+# $K$ labels for each of $n$ sentences the squared error is $V_\text{between}/n + V_\text{within}/(nK)$ and the time
+# $n(c_\text{forward} + K\,c_\text{backward})$, so the best number is
+# $K = \sqrt{V_\text{within}\,c_\text{forward} / (V_\text{between}\,c_\text{backward})}$, or one if this is smaller.
 
 # %%
-import pandas as pd
-from myst_nb import glue
-
 variance = estimation.variances(estimators)
-for name in (
-    "best_labels",
-    "one_beside_best",
-    "error_one_label",
-    "error_paper",
-    "times_dearer",
-    "error_50_sentences",
-):
-    glue(name, f"{getattr(variance, name):.2g}", display=False)
-render(pd.DataFrame({"quantity": variance._fields, "value": variance}), decimals=5)
+beside = f", although one takes only {variance.one_beside_best:.2g} times as long for the same error"
+say(rf"""
+The table gives $V_\text{{between}} = {variance.between:.2g}$ and $V_\text{{within}} = {variance.within:.2g}$, relative to
+the squared trace, and $c_\text{{forward}} = {1000 * max(0.0, variance.forward):.2g}$ ms and
+$c_\text{{backward}} = {1000 * variance.backward:.2g}$ ms. The best number of labels is therefore
+{variance.best_labels:.2g}{beside if variance.best_labels > 1 else ""}. The paper's 50 labels for each of 10,000 sentences
+have a standard error of {variance.error_paper:.2g} %; one label for each of more sentences would reach it in
+{100 / variance.times_dearer:.2g} % of the time. This book draws one label per sentence.
+""")
 
 # %% [markdown]
-# The best number here is {glue:text}`best_labels`, and one label costs {glue:text}`one_beside_best` times as much
-# for the same error: among few labels there is little to choose. The paper's 50 labels of 10,000 sentences
-# have a standard error of {glue:text}`error_paper` %, and one label of as many more sentences as that takes is
-# {glue:text}`times_dearer` times cheaper. The book's default is one label.
-#
 # ## Measures of flatness, and what they depend on
 #
-# The trace belongs to the parameters, not to the function they compute
-# [Dinh et al., 2017](bibliography.md): scale one matrix up and the next one down, and it changes. Other measures
-# were made to be invariant under some of these changes. With $H$ the Hessian of $L$ at $\theta$:
+# The trace depends on the parameters, not only on the function they compute ([Dinh et al., 2017](bibliography.md)): it
+# changes when one matrix is scaled up and the next one down. Other measures were designed to be invariant under some of
+# these changes. With $H$ the Hessian of $L$ at $\theta$:
 #
 # | measure | definition | reference |
 # |---|---|---|
 # | trace | $\mathrm{Tr}\,H$ | Theorem 3.3; exact over labels here |
 # | top eigenvalue | $\lambda_{\max}(H)$ | Lanczos on Hessian-vector products |
-# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam lowers instead of the trace [Li et al., 2025](bibliography.md) |
-# | adaptive trace | $\sum_i \theta_i^2 H_{ii}$ | the next to second order, times $2/\rho^2$ |
+# | Tr Diag(H)^½ | $\sum_i \sqrt{H_{ii}}$ | what Adam decreases instead of the trace ([Li et al., 2025](bibliography.md)) |
+# | adaptive trace | $\sum_i \theta_i^2 H_{ii}$ | second-order term of the next row, times $2/\rho^2$ |
 # | adaptive sharpness | $\mathbb E_{z}\,L(\theta + \rho\,\lvert\theta\rvert \odot z) - L(\theta)$ | [Andriushchenko et al., 2023](bibliography.md) |
-# | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent [Kwon et al., 2021](bibliography.md) |
+# | worst adaptive sharpness | $\max_{\lVert \epsilon/\lvert\theta\rvert \rVert \le \rho} L(\theta + \epsilon) - L(\theta)$ | one step of ascent ([Kwon et al., 2021](bibliography.md)) |
 # | relative trace | $\sum_l \lVert W_l\rVert_F^2\,\mathrm{Tr}\,H_{ll}$ | [Tsuzuku et al., 2020; Petzka et al., 2021](bibliography.md) |
-# | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ [Lau et al., 2025](bibliography.md) |
+# | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ ([Lau et al., 2025](bibliography.md)) |
+#
+# At the last checkpoint of the smallest model they are:
 
 # %%
 render(estimation.measured_values(page.replicate, page.store), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
 reparametrised = estimation.reparametrisation_table(page.replicate, page.store)
+changes = reparametrised.drop(columns="moved").set_index("form").iloc[1:]
+changed = (changes - 1).abs().gt(0.1).sum()
+finding(
+    f"{(changed > 0).sum()} of {len(changed)} measures of flatness change by more than 10 % "
+    "when the parameters change but the function does not."
+)
 (ax,) = drawing.panels(1, width=8)
 _ = figures.ratios(reparametrised.drop(columns="moved"), ax)
 
 # %%
-from sameloss.book.chapter import scientific
-
-render(scientific(reparametrised, "moved")[["form", "moved"]])
+say(
+    f"By that criterion the trace changes with {changed['trace']} of the {len(changes)} changes of the parameters, the "
+    f"adaptive trace with {changed['adaptive trace']}, and the relative trace with {changed['relative trace']}. Adaptive "
+    "measures are invariant when one tensor is scaled against the next, but not when the width is replicated. The "
+    "relative trace is invariant under replication, but not under every scaling. No predicted probability moved by more than "
+    f"{reparametrised.moved.max():.0e}, so all rows describe one function. The figure is about one checkpoint. Adaptive "
+    "sharpness and the learning coefficient are sampled: their ratios scatter by a few standard errors even where the "
+    "measure is invariant."
+)
 
 # %% [markdown]
-# Scalings of one tensor against the next move the trace and spare the adaptive measures, replication moves
-# both and spares the relative trace: none of these measures belongs to the function alone.
-#
-# `moved` is the largest change of a predicted probability: rounding. The sampled measures (adaptive
-# sharpness, the learning coefficient) keep their random numbers, not the directions these mean, so their
-# ratios scatter by a few standard errors even where the measure itself is invariant.
+# ## Summary
+
+# %%
+say(
+    f"The three traces, which differ by a factor of {spread.iloc[0]:.1f} before training, coincide to "
+    f"{100 * (spread.iloc[-1] - 1):.1g} % near saturation. At equal cost the error of the released code's estimator is "
+    f"{released / errors['sampled-1']:.0f} times that of one sampled label per sentence, and "
+    f"{(changed > 0).sum()} of {len(changed)} measures of flatness do not depend on the function alone. The traces are exact "
+    "but those of a single tiny model, and the costs are those of one checkpoint on one machine: the page does not show "
+    "that the estimators rank in the same order for other sizes."
+)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -210,21 +259,25 @@ print("and not the relative trace:", abs(ratios["relative trace"]["width × 2, a
 # %% [markdown]
 # ## Errata
 #
-# - **The label's law.** Appendix B's display takes $x_t$ from the language; its method draws it from the
-#   model. Away from saturation these are two numbers, and neither is the trace of the Hessian:
-#   {numref}`fig-identity`.
-# - **The released code** does not do what Appendix B says: it estimates the trace of the full Hessian with
-#   Gaussian directions and true labels. Unbiased at every checkpoint, but by far the least precise
-#   here.
-# - **The error bar** of Figure 3 is said to come from five times 50 examples. Here a trace of 50
-#   sentences with 50 labels has a standard error of {glue:text}`error_50_sentences` % by itself; Table 2 prints
-#   9 % and 5 %.
-#
+# - **The distribution of labels.** Appendix B's formula takes $x_t$ from the language; its method draws it from the model.
+#   Away from saturation these are two numbers, and neither is the trace of the Hessian, as the first figure of this page
+#   shows.
+
+# %%
+say(
+    "- **The released code** does not do what Appendix B says: it estimates the trace of the full Hessian with Gaussian "
+    "directions and true labels. This is unbiased at every checkpoint, but after ten seconds its error is "
+    f"{released / best.error_at_budget:.0f} times that of the best estimator here.\n"
+    "- **The error bar** of Figure 3 is said to come from five times 50 examples. Here the trace of 50 sentences with 50 "
+    f"labels has a standard error of {variance.error_50_sentences:.2g} % by itself; Table 2 prints 9 % and 5 %."
+)
+
+# %% [markdown]
 # ## Deviations
 #
-# - One label per sentence instead of 50, see above.
-# - Seconds are of the machine that made this page; they order the estimators, and the costs page compares
-#   our implementation with others'.
+# - One label per sentence instead of 50, for the reason above.
+# - Seconds are those of the machine that made this page. They rank the estimators; [Costs](costs.ipynb) compares our
+#   implementation with others.
 #
 # ## Exercises
 #

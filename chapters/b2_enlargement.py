@@ -11,13 +11,12 @@
 # %% [markdown]
 # # B.1 Small transformers inside large ones
 #
-# **The claim** (Appendix B.1 of [Liu et al., 2023](bibliography.md); B.4 of the ICML text): a small transformer is a
-# point in the parameter space of a larger one, with the same function; so the traces of all sizes
-# can be compared in one architecture, where they fall from 19.8 to 12.6 as the size grows.
+# **The claim** (Appendix B.1 of [Liu et al., 2023](bibliography.md); B.4 of the ICML text): every small transformer can be
+# embedded in the parameter space of a larger one without changing its function. The traces of all sizes can then be
+# compared in one architecture, where they fall from 19.8 to 12.6 as the size grows.
 #
-# **What you will see**: where the construction keeps the function and where it does not; the exact law
-# by which it changes the trace of each kind of parameter; and what that law alone does to the
-# comparison of sizes.
+# **What you will see**: when the embedding preserves the function and when it does not; the exact law by which it
+# changes the trace of each kind of parameter; and what this law alone does to the comparison of sizes.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
@@ -41,11 +40,12 @@ page = begin(globals(), STUDY, "b2_enlargement")
 # %% [markdown]
 # ## Replicating width
 #
-# Let every feature come in $k$ equal copies. A matrix between replicated features needs $k\times k$ copies of
-# itself, each divided by $k$; LayerNorm sees the same mean and variance; heads and MLP units are
-# copied too. The tied embedding $E$ is divided by some $s$ as the input, which the LayerNorm behind it
-# undoes, and as the output matrix it sums over $k$ copies, so $s = k$, or the head's last LayerNorm takes a
-# share. Here is the paper's map, and the one that divides both by $\sqrt k$:
+# Replace every feature by $k$ equal copies. A matrix between replicated features becomes $k\times k$ copies of itself,
+# each divided by $k$. LayerNorm sees the same mean and variance, and heads and MLP units are copied as well. The tied
+# embedding $E$ is divided by some $s$. At the input, the LayerNorm after it undoes the division. At the output, $E$ sums
+# over $k$ copies, so either $s = k$, as in the paper, or the head's last LayerNorm takes a share. The balanced map
+# divides both by $\sqrt k$:
+
 # %%
 from sameloss.book.chapter import show_source
 from sameloss.models import enlarge
@@ -66,90 +66,123 @@ render(
 )
 
 # %% [markdown]
-# `moved` is the largest change of a predicted probability, `KL` is from the small model's predictions to the
-# large one's, and `trace` is the exact Fisher trace relative to the small one's. (Models of the smallest size,
-# in float64; post-LN ones are not trained, their parameters are those of the trained pre-LN model as far as
-# they exist, so that gains and biases are trained ones.)
+# `moved` is the largest change of a predicted probability, `KL` is the divergence from the small model's predictions
+# to the large model's, and `trace` is the exact Fisher trace relative to the small model's. The model is the smallest
+# size, in float64. The post-LN model was not trained; it takes the parameters of the trained pre-LN model, so its
+# gains and biases are trained ones.
 #
-# Replication keeps the function of pre-LN and of post-LN models. **Added layers** with $O_l = 0$ and $U_l = 0$ keep
-# it where the residual stream passes them by, as pre-LN does. Post-LN, which Appendix B.1 writes, applies
-# another $\mathrm{LN}$ to $h$; and $\mathrm{LN}(h) = h$ fails once gains and biases are trained.
+# Replication preserves the function of pre-LN and of post-LN models. **Added layers** with $O_l = 0$ and $U_l = 0$
+# preserve it if the residual stream bypasses them, as in pre-LN. Post-LN, for which Appendix B.1 is written, applies
+# another $\mathrm{LN}$ to $h$, and $\mathrm{LN}(h) = h$ fails once gains and biases are trained.
 #
-# Added layers change the trace even where they keep the function: their output biases have gradients.
+# Added layers change the trace even if they preserve the function, because their output biases have gradients.
 #
 # ## The law of the trace
 #
-# All copies of a parameter get the same gradient. Where a parameter has $n$ copies, each divided by
-# $s$, every copy's gradient is $s/n$ times the small one's, so its Fisher trace is multiplied by $s^2/n$:
+# All copies of a parameter have the same gradient. If a parameter has $n$ copies, each divided by $s$, then the gradient
+# of every copy is $s/n$ times that of the small model, and the sum of the $n$ squares, the Fisher trace, is multiplied
+# by $s^2/n$:
 #
 # | parameters | copies $n$ | divided by $s$ | factor (paper) | factor (balanced) |
 # |---|---|---|---|---|
-# | matrices of blocks and head | $k^2$ | $k$ | 1 | 1 |
-# | biases, LayerNorm gains | $k$ | 1 | $1/k$ | $1/k$ |
-# | tied embedding, positions | $k$ | $k$ or $\sqrt k$ | $k$ | 1 |
-# | LayerNorm of the head | $k$ | 1 or $\sqrt k$ | $1/k$ | 1 |
-# | output bias | 1 | 1 | 1 | 1 |
+# | matrices of blocks and head (*matrix*) | $k^2$ | $k$ | 1 | 1 |
+# | biases, LayerNorm gains (*vector*) | $k$ | 1 | $1/k$ | $1/k$ |
+# | tied embedding, positions (*embedding*) | $k$ | $k$ or $\sqrt k$ | $k$ | 1 |
+# | LayerNorm of the head (*head norm*) | $k$ | 1 or $\sqrt k$ | $1/k$ | 1 |
+# | output bias (*head bias*) | 1 | 1 | 1 | 1 |
+#
+# The ratios of exact Fisher traces, widened model over small model, on the same sentences:
 
 # %%
 laws = enlargement.law_table(model, masked)
-render(laws, decimals=4)
-
-# %% [markdown]
-# `measured` is the ratio of exact Fisher traces of the widened and the small model by kind of parameter,
-# over the same sentences; `off` is the largest relative distance from the law of any single
-# parameter tensor.
-#
-# ## What the law does to a ladder of sizes
-#
-# The ICML text embeds its sizes in the width 1920, their least common multiple (Table 4). Its column
-# of MLP widths is that of Table 3 and cannot embed: 1920 wants $15\times 512 = 7680$ where 5120 is printed.
+factors = laws.pivot(index=["map", "ratio"], columns="parameters", values="measured")
+render(factors[laws.parameters.unique()].reset_index().rename(columns={"ratio": "k"}), decimals=4)
 
 # %%
-from sameloss.models.sizes import LADDER
+from sameloss.book.chapter import finding, say
 
-ladder = enlargement.ladder_table()
-render(ladder)
+say(
+    "These factors follow the law, and so do single tensors: the trace of none deviates from it by more than "
+    f"{laws.off.max():.0e} of its value. With the paper's map at $k = 2$ the trace of the whole model is "
+    f"{functions.set_index('change').trace['pre-LN, width × 2']:.2f} times that of the small model, although both "
+    "compute the same function."
+)
+
+# %% [markdown]
+# ## What the law does to a comparison of sizes
+#
+# The ICML text embeds its sizes in the width 1920, the least common multiple of their widths (Table 4, shown in
+# [A.3 Models](a3_models.ipynb)). The MLP widths printed there are those of Table 3 and cannot be embedded: the smallest
+# size needs $15\times 512 = 7680$, but 5120 is printed. Suppose that models of all sizes had *equal* traces, part by
+# part. How would their traces compare after enlargement?
 
 # %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
+from sameloss.models.sizes import LADDER
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
 
+inflation = enlargement.inflation_table(LADDER)
+embedding = inflation[inflation.parameters == "embedding"].set_index("d_model").factor
+finding(
+    f"The paper's enlargement multiplies the embedding's trace by {embedding[embedding.index.min()]:g} for the smallest "
+    f"size and by {embedding[embedding.index.max()]:g} for the largest."
+)
 (ax,) = drawing.panels(1, width=5)
-_ = figures.predicted_inflation(enlargement.inflation_table(LADDER), ax)
+_ = figures.predicted_inflation(inflation, ax)
 
 # %% [markdown]
-# So if models of all sizes had *equal* traces, part by part, the enlarged traces would fall with size all the same
-# where embeddings dominate. The comparison is tilted toward its conclusion before any model is trained.
+# Even with equal traces before enlargement, the enlarged traces would thus fall with size wherever the embedding
+# contributes most. The comparison is tilted toward its conclusion before any model is trained. How strongly depends
+# on the embedding's share of the trace, which the law does not give.
 #
 # ## Figure 5 again
 #
-# The trace of the smallest model over that of the largest, at one KL and one learning rate, in recorded runs: of native
-# parameters, of models enlarged to one width as the paper does, and of the relative trace
-# $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ([B Trace](b1_trace.ipynb)), so that it needs no
-# enlargement. Above one the larger model is flatter.
+# We now compare the smallest and the largest model of the recorded runs, at one KL and one learning rate, in three
+# ways: by the trace over native parameters, by the trace after enlargement to one width, and by the relative trace
+# $\sum_l\lVert W_l\rVert_F^2\,\mathrm{Tr} H_{ll}$, which replication does not change ([B Trace](b1_trace.ipynb)) and which
+# therefore needs no enlargement. A ratio above one means that the larger model is flatter. The law predicts a larger
+# ratio after enlargement.
 
-# %% mystnb={"figure": {"caption": "The trace of the smallest model over that of the largest, at one KL, with 95 % intervals over replicates, by how parameters are made comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at one KL, with 95 % intervals over replicates, for three ways of making parameters comparable. Recorded runs.", "name": "fig-enlarged"}, "image": {"alt": "Intervals of the ratio of traces: native, enlarged, relative."}}
 from sameloss.studies.same_loss import tables
-from sameloss.studies.same_loss.pages import recorded_answers
+from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
 answers = recorded_answers()
 ways = ("main", "relative to squared weights", "enlarged to one width")
 rows = answers[(answers.question == "flatness by size") & answers.row.isin(ways)]
 groups = dict(list(rows.groupby("language", sort=False)))
+ratio = rows.pivot(index="row", columns="language", values="mean")["grammar"]
+finding(
+    f"On the grammar, the smallest model's trace is {ratio['main']:.2f} times that of the largest, "
+    f"and {ratio['enlarged to one width']:.2f} times after enlargement."
+)
 axes = drawing.panels(len(groups), width=5)
 for (name, own), ax in zip(groups.items(), axes, strict=True):
     figures.effects(own, ax, tables.LANGUAGES[name])
 
 # %%
+say(enlargement.tilt_in_words(rows, recorded_measurements()))
+
+# %%
 render(tables.control_table(rows, "flatness by size"), decimals=4)
 
 # %% [markdown]
-# So whether larger models are flatter depends on how their parameters are compared. Where the paper's way agrees with
-# the claim, compare its ratio with what the law alone gives the embedding.
+# ## Summary
+
+# %%
+deepened = functions.set_index("change").moved["post-LN, 2 layers added"]
+say(
+    "Replication preserves the function of pre-LN and post-LN models and multiplies the trace of each kind of parameter "
+    f"by $s^2/n$. Added layers of zeros change a post-LN model's probabilities by up to {deepened:.2g}, and enlarging to "
+    f"the width of the ICML text multiplies the embedding's trace by up to {embedding.max():g}. The law is exact and was "
+    "checked tensor by tensor on one trained model. Which of the three comparisons of sizes is the right one cannot be "
+    "decided here: none of them depends on the function alone."
+)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 moved = functions.set_index("change").moved
+ladder = enlargement.ladder_table()
 print("replication keeps a pre-LN function:", bool(moved["pre-LN, width × 2"] < 1e-6))
 print("replication keeps a post-LN function:", bool(moved["post-LN, width × 2"] < 1e-6))
 print("added layers keep a pre-LN function:", bool(moved["pre-LN, 2 layers added"] < 1e-9))
@@ -163,26 +196,26 @@ print(
 # %% [markdown]
 # ## Errata
 #
-# - **Zero added layers do not keep a post-LN function**, although Appendix B.1 is written for post-LN.
-# - **Table 4's MLP widths** cannot embed as printed; four times the width can.
-# - **Replication by $1/2$** multiplies the tied embedding's part of the trace by the ratio of widths, which
-#   is largest for the smallest model.
-# - **The base case** (B.1.1) divides first and last matrices by $\sqrt2$; B.1.2 divides the embedding by 2. The first
-#   would keep the embedding's trace, if the head's LayerNorm took the other $\sqrt2$.
+# - **Added layers of zeros do not preserve a post-LN function**, although Appendix B.1 is written for post-LN.
+# - **Table 4's MLP widths** cannot be embedded as printed; four times the width can.
+# - **Replication by $1/2$** multiplies the tied embedding's part of the trace by the ratio of widths, which is largest
+#   for the smallest model.
+# - **The base case** (B.1.1) divides the first and last matrices by $\sqrt2$, but B.1.2 divides the embedding by 2. The
+#   first would preserve the embedding's trace if the head's LayerNorm took the other $\sqrt2$.
 #
 # ## Deviations
 #
-# - The paper compares sizes of Table 4, heads of 64 dimensions each. The laptop's sizes all have two heads, so an
-#   enlarged small model has more and narrower heads than the native large one: the same matrices,
-#   another partition.
-# - Our head has a dense layer and a LayerNorm before the tied embedding, which B.1 does not.
-# - Enlarged traces are native ones times the law, which is checked above on a model that was really
+# - The paper compares the sizes of Table 4, whose heads all have 64 dimensions. The sizes of the laptop and workstation
+#   presets all have two heads, so an enlarged small model has more and narrower heads than a native large one: the same
+#   matrices, split differently.
+# - Our head has a dense layer and a LayerNorm before the tied embedding; that of Appendix B.1 has neither.
+# - Enlarged traces are native traces multiplied by the law, which is checked above on models that were actually
 #   enlarged.
 #
 # ## Exercises
 #
 # 1. Does the law hold in a wider model? `-p size d96`.
-# 2. Why does a model that is hardly trained obey it as well? `-p steps 10`.
+# 2. Why does a barely trained model obey the law as well? `-p steps 10`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

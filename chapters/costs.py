@@ -11,8 +11,9 @@
 # %% [markdown]
 # # Costs
 #
-# What the runs behind each chapter cost on the machine that computed them, from the manifests of the run store; and the sizes of the
-# models.
+# How long do the runs behind each chapter take, how much memory do they need, and how does the code compare with
+# other implementations? All measurements come from the run store, which keeps the time, the memory and the device of
+# every run.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
@@ -30,11 +31,12 @@ page = begin(globals(), STUDY, "costs")
 # %% [markdown]
 # ## Cost of each preset
 #
-# All comparisons of Part I. *Estimated*: memory and time of the training runs alone, in sequence, with sentences counted at full length. The
-# reference core does 9e10 operations per second in matrix products and takes 2 ms to dispatch a block; `gpu` and `paper` are estimated for an
-# NVIDIA H200 from its data sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming 40 % of what arithmetic and memory
-# allow, and half a millisecond per block. *Measured*: hours of everything, training and measurements, summed over single-threaded
-# processes, where it was run. No page has numbers from a GPU yet, so the estimates for one are unchecked.
+# The table covers all comparisons of Part I. *Estimated* are the memory and the time of the training runs alone, one
+# after another, with every sentence counted at full length. The reference core performs 9e10 operations per second in
+# matrix products and takes 2 ms to dispatch a block. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
+# sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming 40 % of peak arithmetic and bandwidth, and
+# half a millisecond per block. *Measured* are the hours of all runs, training and measurements, summed over
+# single-threaded processes. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked.
 
 # %%
 from sameloss.book.chapter import render
@@ -45,28 +47,47 @@ render(preset_costs(page.store))
 # %% [markdown]
 # ## Estimates compared with measurements
 #
-# One pre-training run per size. Before it computes, every chapter prints this estimate, and refuses above `max_hours`, whatever the
-# load of the machine. *Tokens per second* excludes padding; *utilisation* is relative to this device's measured speed in matrix products of
-# that width (%).
+# One pre-training run per size. Every chapter prints its estimate before it computes anything, and refuses to start
+# above `max_hours`, however busy the machine is. *Tokens per second* excludes padding; *utilisation* is relative to
+# this device's measured speed in matrix products of the same width (%).
 
 # %%
 from sameloss.book.costs import estimated_and_measured
-
 from sameloss.studies.same_loss.pages import PRESETS
 
-render(estimated_and_measured(page.store, PRESETS.get(page.config.name, PRESETS["laptop"])))
+trainings = estimated_and_measured(page.store, PRESETS.get(page.config.name, PRESETS["laptop"]))
+render(trainings)
+
+# %%
+from sameloss.book.chapter import say
+
+if len(trainings):
+    factor = trainings.measured_s / trainings.estimated_s
+    say(
+        f"Training took {factor.min():.1f} to {factor.max():.1f} times as long as estimated for an idle reference core; "
+        "the measured times include the load of the machine."
+    )
 
 # %% [markdown]
 # ## Time and memory by chapter
 #
-# *Core seconds* are summed over runs, each on one thread (corpora on all cores); two cores take about half as long. A run shared by two
-# chapters is counted in both but computed once. *Peak* is the largest process, which may have computed other runs before.
+# *Core seconds* are summed over runs, each on one thread (corpora use all cores); two cores take about half as long. A
+# run that two chapters share is counted in both but computed once. *Peak* is the memory of the largest process, which
+# may have computed other runs before.
 
 # %%
 from sameloss.book.costs import by_page, totals
 
 stages = by_page(page.pages)
-render(totals(stages), decimals=1)
+chapters = totals(stages)
+render(chapters, decimals=1)
+
+# %%
+longest = chapters.loc[chapters.core_s.idxmax()]
+say(
+    f"The longest chapter, `{longest.chapter}`, takes {longest.core_s / 60:.1f} core minutes, and no process needs more than "
+    f"{chapters.peak_gb.max():.1f} GB."
+)
 
 # %% mystnb={"code_prompt_show": "Stage by stage"} tags=["hide-cell"]
 render(stages.drop(columns="device"), decimals=1)
@@ -74,8 +95,9 @@ render(stages.drop(columns="device"), decimals=1)
 # %% [markdown]
 # ## Recorded runs
 #
-# Tables of longer presets, computed by `make record` and kept in `results/`; chapters show them beside their own numbers. A record is
-# computed part by part; `make record PRESET=workstation FLAGS=--dry-run` lists what is left.
+# Longer presets are computed once by `make record`, and their tables are kept in `results/`, from which chapters show
+# them beside their own numbers. A record is computed part by part; `make record PRESET=workstation FLAGS=--dry-run`
+# lists the parts that remain.
 
 # %%
 from sameloss.studies.recorded import record_in_words, records
@@ -83,21 +105,23 @@ from sameloss.studies.recorded import record_in_words, records
 print(*map(record_in_words, records()), sep="\n")
 
 # %% [markdown]
-# Parts in the order of computation: all runs and finished ones, core-hours estimated (`told`) and measured (`took`) for those, and estimated for the
-# rest (`left`). Runs shared with an earlier part are not counted again.
+# The parts in the order of computation, with all runs and the finished ones; core-hours of the finished runs,
+# estimated and measured, and of the remaining ones, estimated. Runs shared with an earlier part are not counted again.
 
 # %%
 from sameloss.book.costs import recorded_parts
 
-render(recorded_parts())
+hours = {"told": "estimated (h)", "took": "measured (h)", "left": "remaining (h)"}
+render(recorded_parts().rename(columns=hours))
 
 # %% [markdown]
 # ## Reliability
 #
-# A training run that is killed resumes from its last saved state, finished runs are kept, and a damaged result is recomputed. `make campaign` tests
-# this at random, and every trial compares the final result with that of undisturbed runs, byte by byte: kills at random moments and before chosen
-# file changes, damaged files, full disks, files of other users, several processes at once, and whole commands that are interrupted.
-# Recorded:
+# A training run that is killed resumes from its last saved state, finished runs are kept, and a damaged result is
+# recomputed. `make campaign` tests this with random faults, and compares the final result of every trial byte by
+# byte with that of undisturbed runs. The faults are kills at random moments and before chosen file changes, damaged
+# files, full disks, files of other users, several processes at once, and interruptions of whole commands. The recorded
+# campaign:
 
 # %%
 from sameloss.book.costs import recorded_campaign
@@ -111,10 +135,11 @@ print(campaign_record)
 # %% [markdown]
 # ## Pre-training compared with HuggingFace
 #
-# Recorded by `benchmarks/pretrain.py` in one run on one thread, after checking that the losses for the same batches and initial weights agree: one
-# step (forward, backward, AdamW), compared with `BertForMaskedLM`, which gets its batch padded to the longest sentence, as its own trainer would do.
-# Ours computes the last block and the head at the masked position only, and no padding. Compilation takes about half a minute per shape,
-# so the laptop's short training runs do without.
+# `benchmarks/pretrain.py` measures one training step (forward, backward, AdamW) on one thread, after checking that the
+# losses agree for the same batches and initial weights. The peer is `BertForMaskedLM`, whose batch is padded to its
+# longest sentence, as its own trainer does. Our code computes the last block and the head only at the masked position,
+# and no padding. Compilation takes about half a minute per shape, so the short training runs of the laptop preset
+# do without it.
 
 # %%
 from sameloss.book.costs import recorded_benchmark
@@ -128,12 +153,17 @@ print(training_record)
 # %% [markdown]
 # ## Languages compared with peers
 #
-# Recorded by `benchmarks/languages.py` in one run on one thread (corpora: two), after checking that all results agree: conditionals of the
-# paper's grammar at all positions of sentences of 15 tokens, compared with a dense chart (all symbols in one group) and torch-struct; state
-# posteriors and conditionals of the paper's HMM, compared with hmmlearn; sampling, compared with NLTK's productions drawn one by one (NLTK has no
-# sampler; the second row prepares their cumulative weights). Ratios are of the best repetitions, and larger is better for ours; a goal was set before,
-# and is met if the medians meet it. Memory is the peak of computing conditionals beyond the result itself: a multiple of the constant that
-# bounds a chunk, nearly independent of the number of sentences.
+# `benchmarks/languages.py` runs on one thread (corpora: two), after checking that all results agree. It compares
+#
+# - conditionals of the paper's grammar at all positions of sentences of 15 tokens with a dense chart (all symbols in
+#   one group) and with torch-struct;
+# - state posteriors and conditionals of the paper's HMM with hmmlearn;
+# - sampling with NLTK's productions drawn one by one. NLTK has no sampler; the second row prepares their cumulative
+#   weights.
+#
+# Ratios compare the best repetitions, and a larger ratio is better for our code. Each goal was set before the
+# measurement and is met if the medians meet it. Memory is the peak of computing conditionals beyond the result itself:
+# it is a multiple of the constant that bounds a chunk, and nearly independent of the number of sentences.
 
 # %%
 benchmark, record = recorded_benchmark("languages")
@@ -145,10 +175,11 @@ print(record)
 # %% [markdown]
 # ## The trace compared with peers
 #
-# Recorded by `benchmarks/trace.py` in one run on one thread, after checking that all results agree: squared gradient norms of the same sentences and
-# sampled labels (milliseconds per label), compared with a loop over sentences, `vmap(grad)`, Opacus' ghost norms and BackPACK; the time to a trace
-# with a standard error of 2 %, compared with Hessian-vector products with random directions as in PyHessian, curvlinops and the released code; and
-# peak memory. Opacus and BackPACK do not support every layer: the table names the model used for each.
+# `benchmarks/trace.py` runs on one thread, after checking that all results agree. It compares squared gradient norms of
+# the same sentences and sampled labels (milliseconds per label) with a loop over sentences, `vmap(grad)`, Opacus' ghost
+# norms and BackPACK; the time to a trace with a standard error of 2 % with Hessian-vector products with random
+# directions as in PyHessian, curvlinops and the released code; and peak memory. Opacus and BackPACK do not support every
+# layer, so the table names the model used for each.
 
 # %%
 trace_benchmark, trace_record = recorded_benchmark("trace")
@@ -158,15 +189,18 @@ render(trace_benchmark)
 print(trace_record)
 
 # %% [markdown]
-# Each label costs a backward pass without weight gradients: with $K$ labels per sentence, $(1 + K)/K$ forward passes' worth of operations, where
-# `vmap(grad)` and the loop need 3. So counting operations predicts a ratio of 1.5 for one label, and of 3 for many. It is lower for the Grams of
-# equation {eq}`eq-gram`, whose small matrix products run below the speed of large ones (which a profile shows where a goal is missed), and higher
-# because gradients are never written to memory and sentences of similar length are computed together (peers pad them, the loop does not).
-#
+# Each label costs a backward pass without weight gradients. With $K$ labels per sentence, one label takes the work of
+# $(1 + K)/K$ forward passes, where `vmap(grad)` and the loop need 3. Counting operations therefore predicts a ratio of
+# 1.5 for one label, and of 3 for many. The measured ratio is lower because of the inner products of
+# [B Trace](b1_trace.ipynb), whose small matrix products run below the speed of large ones (a profile shows this where a
+# goal is missed). It is higher because gradients are never written to memory, and because sentences of similar length
+# are computed together (peers pad them, the loop does not).
+
+# %% [markdown]
 # ## Sizes
 #
-# The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two hundred. The table has the exact number of
-# parameters of the models in this book.
+# The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two hundred
+# ([A.3 Models](a3_models.ipynb)). The table has the exact number of parameters of the models in this book.
 
 # %%
 from sameloss.book.costs import size_table
@@ -177,6 +211,20 @@ render(size_table())
 # NBVAL_CHECK_OUTPUT
 table = size_table()
 print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
+
+# %% [markdown]
+# ## Summary
+
+# %%
+import pandas as pd
+
+goals = pd.concat([training_benchmark, benchmark, trace_benchmark]).met.value_counts()
+say(
+    f"At the {page.config.name} preset the longest chapter takes {longest.core_s / 60:.1f} core minutes. The code meets "
+    f"{goals.get('yes', 0)} of its {goals.get('yes', 0) + goals.get('no', 0)} goals of speed and memory beside other "
+    "implementations. Each benchmark was recorded in one run on one machine, and all other times include the load of the "
+    "machine, so small differences mean little."
+)
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

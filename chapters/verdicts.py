@@ -11,11 +11,9 @@
 # %% [markdown]
 # # Verdicts
 #
-# All published claims beside what this book computed. Each verdict follows from an interval and a tolerance fixed before the
-# runs ([Protocol](protocol.md)). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
-#
-# **Counts.** Questions of Part I: {glue:text}`claim-counts`. Lemmas and theorems: {glue:text}`theory-counts`. The words are
-# defined under the words below.
+# Which of the published results does this book reproduce? This page compares every published claim with what the book
+# computed. Each verdict follows from an interval and a tolerance that were fixed before the runs
+# ([Protocol](protocol.md)). Effects are oriented so that the paper predicts a positive number, or a ratio above one.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu, paper
@@ -30,41 +28,55 @@ from sameloss.book.pages import STUDY
 
 page = begin(globals(), STUDY, "verdicts")
 
+# %%
+import pandas as pd
+
+from sameloss.book.chapter import say
+from sameloss.book.pages import all_statements
+from sameloss.book.verdict_table import counted
+from sameloss.studies.same_loss import tables
+from sameloss.studies.same_loss.pages import recorded_answers
+from sameloss.studies.verdict import strongest
+
+answers, theory = recorded_answers(), all_statements(page.pages)
+judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
+part_two = [strongest(other.evidence(other.verdicts())).verdict for other in page.judging]
+say(f"""
+- **Part I**, the main comparisons, from recorded runs: {counted(judged.direction)}.
+- **Part II**, each claim from the longest runs that could test it: {counted(pd.concat(part_two))}.
+- **Lemmas and theorems**: {counted(theory.verdict)}.
+
+The section *What the words mean* defines these verdicts.
+""")
+
 # %% [markdown]
 # ## Part I
 #
 # The main comparison for each question and language, from recorded runs, with 95 % intervals over replicates (widened by
-# Holm's procedure for their number); the chapters have the controls and all numbers.
+# Holm's procedure for their number). The chapters have the controls and all numbers.
 
 # %%
 from sameloss.book.chapter import render
-from sameloss.studies.same_loss import tables
-from sameloss.studies.same_loss.pages import recorded_answers
 
-answers = recorded_answers()
 render(tables.answer_table(answers))
 
 # %% tags=["remove-input"]
-from IPython.display import Markdown
-
 from sameloss.studies.recorded import record_in_words
 
-Markdown(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
-
-# %%
-judged = answers[(answers.row == "main") & (answers.direction != "not judged")]
-untestable = judged.direction.eq("not testable").sum()
-print(f"{untestable} of {len(judged)} are not testable, for the reasons given.")
+say(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
 
 # %% [markdown]
 # ## Part II
 #
-# The claims of the thesis chapters that Part II reproduces.
+# The claims of the thesis chapters that Part II reproduces, one table per chapter. Points show the effect with its 95 %
+# interval over seeds, filled for recorded runs and open for the runs of this preset.
 
 # %%
 from sameloss.book.chapter import beside_the_paper
 
-elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
+elsewhere = [
+    beside_the_paper(other, home=True) for other in sorted(page.judging, key=lambda other: other.name)
+]
 
 # %% [markdown]
 # ## What the words mean
@@ -76,12 +88,12 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 # | supported | the whole interval is on the paper's side; for "changes little", within the margin |
 # | against | the whole interval is on the other side |
 # | unclear | the interval contains both |
-# | not testable | these models could not have shown the effect, for the reason given |
+# | not testable | these models could not have shown the effect, for the reason given in the table |
 #
 # | size | the interval, compared with the published number |
 # |---|---|
 # | as published | within 25 % of it |
-# | smaller, larger | wholly below, above that range |
+# | smaller, larger | wholly below or above that range |
 # | imprecise | none of these |
 #
 # Part II:
@@ -89,15 +101,15 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 # | verdict | meaning |
 # |---|---|
 # | reproduced | the whole 95 % interval is within the tolerance around the published number, and above zero |
-# | direction confirmed | the paper states a direction only, and the whole interval is above zero |
-# | smaller than published | the whole interval is below the tolerance; it may contain zero: a precise null is a result |
+# | direction confirmed | only a direction is published, and the whole interval is above zero |
+# | smaller than published | the whole interval is below the tolerance; it may contain zero, since a precise null is a result |
 # | larger than published | the whole interval is above the tolerance |
 # | not decided | the interval is too wide: it overlaps an edge of the tolerance (or zero, for a direction only) |
 # | contradicted | the whole interval is below zero |
-# | not testable here | these runs cannot decide it, for example because models are not saturated |
+# | not testable here | these runs cannot decide the claim, for example because the models are not saturated |
 #
-# A wider interval never gets a stronger verdict. Each interval has 95 % coverage on its own; the line under each table says
-# how many would lie above zero by chance alone.
+# A wider interval never yields a stronger verdict. Each interval has 95 % coverage on its own; the sentence below each
+# table says how many intervals would lie above zero by chance alone.
 
 # %% [markdown]
 # ## Lemmas and theorems
@@ -108,9 +120,6 @@ elsewhere = [beside_the_paper(other, home=True) for other in page.judging]
 # checks; otherwise the book shows a counter-example.
 
 # %%
-from sameloss.book.pages import all_statements
-
-theory = all_statements(page.pages)
 render(theory.drop(columns="page"))
 
 # %% tags=["remove-cell"]
@@ -126,8 +135,8 @@ print(
 print("statements without a counter-example:", set(theory.verdict) <= {"holds", "holds as corrected"})
 
 # %% [markdown]
-# A verdict at the laptop preset is about small languages and models. It says whether the phenomenon appears there, not
-# whether the paper's numbers are right.
+# All verdicts from laptop runs concern small languages and small models. They say whether a phenomenon appears there, not
+# whether the published numbers are right.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -87,6 +87,58 @@ def test_ranks_of_trace_and_error():
     assert table.ρ.tolist() == pytest.approx([1, 1, 1])
 
 
+def test_the_finding_on_the_bound_says_what_was_found():
+    solved = pd.DataFrame({"ratio": [1.25, 1.5]})
+    assert show.bound_finding(solved, solved).startswith("No solution is flatter")
+    assert "1.250 times" in show.bound_finding(solved, solved[:0])
+    assert show.bound_finding(solved * 0.5, solved).startswith("Some solutions are flatter")
+    assert show.bound_finding(solved[:0], solved[:0]).startswith("No search")
+
+
+def test_restarts_in_words():
+    searches = pd.DataFrame(
+        {"loss": [0.0, 0.0, 1.0], "ratio": [1.0005, 1.5, 0.2], "off_direction": [0.01, 0.3, 0.9]}
+    )
+    words = show.restarts_in_words(searches)
+    assert words.startswith("1 of 3 restarts")
+    assert "at most 0.0100. 1 did not reach zero loss" in words
+    assert "sine" not in show.restarts_in_words(searches[1:])
+
+
+def test_correlations_in_words():
+    correlations = pd.DataFrame(
+        {
+            "models": ["all", "noise 0", "noise 1"],
+            "count": [6, 3, 3],
+            "ρ": [0.8, 0.1, 0.9],
+            "p": [0.01, 0.6, 0.02],
+        }
+    ).set_index("models")
+    assert "and 1 of these 2 differs" in show.correlations_in_words(correlations)
+    assert "and none of these 1 differs" in show.correlations_in_words(correlations[:2])
+
+
+def test_the_conclusion_follows_the_numbers():
+    verdicts = pd.DataFrame({"verdict": ["holds", "holds as corrected", "holds"]})
+    effects = pd.DataFrame(
+        {
+            "noise": 1.0,
+            "quantity": ["loss", "trace", "error_few"],
+            "factor": [2.0, 0.1, 0.2],
+            "low": [1.5, 0.05, 0.1],
+            "high": [3.0, 0.2, 0.5],
+            "seeds": 3,
+        }
+    )
+    words = show.conclusion(verdicts, effects, show.trained_table(LAST))
+    assert "Of the 3 statements judged below, 2 hold as printed and\n1 only as corrected" in words
+    assert "0.2 (95 % interval 0.1 to 0.5)" in words
+    assert "better downstream although their loss is higher" in words
+    assert "SGD does not reach the flattest solution" in words
+    effects.loc[0, "low"] = 0.9
+    assert "although" not in show.conclusion(verdicts, effects, show.trained_table(LAST))
+
+
 def names(ax):
     return ax.get_legend_handles_labels()[1]
 

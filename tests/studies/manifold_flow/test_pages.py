@@ -237,16 +237,18 @@ def test_extrapolation_is_exact_for_polynomials():
 
 
 def test_coefficients_at_a_vanishing_rate():
-    """Of each batch by itself, and of what was measured at the minimiser."""
+    """Of each batch by itself, and of what was measured at one place."""
     rate = np.array([0.2, 0.1])
     known = {(1, "minimiser"): 0.25 + rate, (4, "minimiser"): 0.5 - rate, (1, "iterate"): 9 + rate}
     rows = [
         pd.DataFrame({"batch": batch, "measured": measured, "rate": rate, "coefficient": values})
         for (batch, measured), values in known.items()
     ]
-    limits = coefficient_limits(pd.concat(rows).assign(standard_error=0.01)).set_index("batch")
+    fitted = pd.concat(rows).assign(standard_error=0.01)
+    limits = coefficient_limits(fitted).set_index("batch")
     np.testing.assert_allclose(limits.coefficient, [0.25, 0.5])
     np.testing.assert_allclose(limits.standard_error, 0.01 * 5**0.5)
+    assert coefficient_limits(fitted, "iterate").coefficient.tolist() == pytest.approx([9])
 
 
 def made_up_sgd():
@@ -307,6 +309,33 @@ def test_adams_end_beside_the_flow_of_the_trace():
     """At a trace of 7 that flow has a sharpness of 2; Adam has three quarters of it."""
     assert adam_beside_trace_flow(made_up_adam()) == pytest.approx(-0.25)
     assert adam_limit(made_up_adam()) == pytest.approx((0.5, 0.1 * 5**0.5))
+
+
+# Sentences
+
+
+def test_distances_near_a_kl_are_of_the_closest_points():
+    rays = pd.DataFrame(
+        {"ray": [0, 0, 1, 1], "kl": [0.001, 0.02, 0.008, 0.5], "distance": [0.1, 0.2, 0.3, 0.4]}
+    )
+    assert show.distances_near(rays, 0.01) == (0.2, 0.3)
+
+
+def test_the_conclusion_follows_the_verdicts():
+    limits = pd.DataFrame({"coefficient": [0.25], "standard_error": [0.01]})
+    verdicts = pd.DataFrame(
+        {"id": ["thm33", "thm33-finite", "thm33-adam"], "verdict": ["holds", "holds", "holds as corrected"]}
+    )
+    words = show.conclusion(verdicts, limits, 1e-16, -0.25)
+    assert "as the theorem says: its coefficient extrapolates to\n0.250 ± 0.020" in words
+    assert "does not hold for Adam: at equal trace" in words
+    assert "25 % below" in words
+    assert "2 hold as printed and\n1 only as corrected" in words
+    refuted = show.conclusion(verdicts.assign(verdict="fails: counter-example"), limits, 1e-16, 0.25)
+    assert "but not as the theorem says" in refuted
+    assert "does not hold at a learning rate that is not small or for Adam" in refuted
+    assert "25 % above" in refuted
+    assert "do not refute" in show.conclusion(verdicts.assign(verdict="holds"), limits, 1e-16, -0.25)
 
 
 # Figures

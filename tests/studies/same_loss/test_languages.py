@@ -28,7 +28,7 @@ def test_published_entropies_stand_beside_the_papers_shapes_alone(page):
     published = table.published.dropna().to_dict()
     assert published == {"grammar, paper's shape": 3.196, "HMM, paper's shape": 3.758}
     assert (table.low < table.entropy).all()
-    assert (table["context tells"].drop("OPT stand-in") > 0).all()
+    assert (table["context information"].drop("OPT stand-in") > 0).all()
     assert table["mean length"]["HMM, paper's shape"] == pytest.approx(16)
 
 
@@ -40,6 +40,25 @@ def test_ceilings_are_per_cent_and_in_order(page):
     assert (table.bayes >= table["likelihood accuracy"] - 1e-9).all()
     assert table.bayes.max() <= 100 + 1e-9
     assert table.bayes.min() > 100 / table.classes.max()
+
+
+def test_sentences_about_the_languages(page):
+    ceilings = languages.ceiling_table(page.config, page.store)
+    words = languages.labels_in_words(ceilings)
+    assert words.startswith("On the paper's calibrated grammar, in task B and task C, the likelihood label")
+    assert languages.labels_in_words(ceilings[:0]).startswith("This book therefore")
+    table = pd.DataFrame(
+        {
+            "published": [2.0, np.nan],
+            "entropy": [2.25, 1.0],
+            "high": [2.5, 1.5],
+            "context information": [0.5, 1.0],
+        }
+    )
+    words = languages.conclusion(table)
+    assert "within 0.250 nats" in words
+    assert "0.50 to 1.00 nats per token" in words
+    assert "± 0.250 nats" in words
 
 
 def test_both_ways_agree(page):

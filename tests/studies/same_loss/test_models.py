@@ -1,6 +1,7 @@
 """Counts against the paper, PyTorch and `transformers`; and the law of the trace under enlargement."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -144,3 +145,22 @@ def test_inflation_of_every_kind_at_every_width():
 def test_the_figure_has_a_line_a_kind():
     (ax,) = drawing.panels(1)
     assert len(figures.predicted_inflation(enlargement.inflation_table(LADDER), ax).lines) == 3
+
+
+def test_what_enlargement_does_to_the_ratio_in_words():
+    rows = pd.DataFrame(
+        {
+            "language": ["grammar", "grammar", "hmm"],
+            "row": ["main", "enlarged to one width", "main"],
+            "mean": [1.5, 3.0, 2.0],
+            "low": [0.9, 2.0, 1.5],
+        }
+    )
+    models = pd.DataFrame({"language": "grammar", "model": ["none", "d96", "d24"], "parameters": [0, 9, 2]})
+    words = enlargement.tilt_in_words(rows, models)
+    assert "multiplies the ratio by 2.00" in words
+    assert "gives 4," in words
+    assert "1 of 2 intervals lies wholly above one" in words
+    assert "whether the larger model is flatter depends on" in words
+    assert "each comparison" in enlargement.tilt_in_words(rows.assign(low=1.1), models)
+    assert "No recorded model" in enlargement.tilt_in_words(rows[rows.language == "hmm"], models)

@@ -15,6 +15,9 @@ from sameloss.statistics.intervals import paired
 from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.dyck import theory
 from sameloss.studies.dyck.theory import ZERO_LOSS, Inputs, Transformer, lower_bound
+from sameloss.studies.statement import Judgement
+
+REACHED = 1.001  # trace over its lower bound up to which a search counts as having reached the bound
 
 # Tables
 
@@ -71,7 +74,7 @@ def search_table(searches: pd.DataFrame) -> pd.DataFrame:
                 "m": width,
                 "restarts": len(part),
                 "zero loss": len(solved),
-                "within 0.1 % of the bound": (solved.ratio < 1.001).sum(),
+                "within 0.1 % of the bound": (solved.ratio < REACHED).sum(),
                 "smallest trace / bound": solved.ratio.min(),
                 "largest trace / bound": solved.ratio.max(),
                 "largest mean sine to ∓[1; 0]": solved.off_direction.max(),
@@ -121,6 +124,92 @@ def rank_correlations(last: pd.DataFrame) -> pd.DataFrame:
     groups = {"all": last, **{f"noise {noise:g}": part for noise, part in last.groupby("noise")}}
     rows = [(name, len(part), *spearmanr(part.ratio, part.error_few)) for name, part in groups.items()]
     return pd.DataFrame(rows, columns=["models", "count", "ρ", "p"])
+
+
+# Sentences
+
+
+def bound_finding(solved: pd.DataFrame, fitted: pd.DataFrame) -> str:
+    """Whether any solution is flatter than the lower bound 4/(m√T).
+
+    Args:
+        solved: solutions found by search.
+        fitted: solutions of random features.
+
+    """
+    least = min([*solved.ratio, *fitted.ratio], default=None)
+    if least is None:
+        return "No search and no width of random features reached zero loss."
+    return (
+        f"{'No solution is' if least > 1 - 1e-9 else 'Some solutions are'} flatter than the bound 4/(m√T): "
+        f"the smallest trace is {least:.3f} times it."
+    )
+
+
+def restarts_in_words(searches: pd.DataFrame) -> str:
+    """How many restarts reach the lower bound, and in which direction their neurons point."""
+    solved = searches[searches.loss <= ZERO_LOSS]
+    reached = solved[solved.ratio < REACHED]
+    failed = len(searches) - len(solved)
+    sentences = [f"{len(reached)} of {len(searches)} restarts come within 0.1 % of the bound."]
+    if len(reached):
+        sentences += [
+            r"On average, weighted by $|u_i|\lVert V_i\rVert$, the sine of the angle between their neurons "
+            r"and $\mp[\mathbf 1;\mathbf 0]$, the direction of solution (1), is at most "
+            f"{reached.off_direction.max():.4f}."
+        ]
+    if failed:
+        sentences += [f"{failed} did not reach zero loss and are left out."]
+    sentences += [
+        "A search can miss solutions: the next section constructs some that are as flat by the paper's "
+        "convention."
+    ]
+    return " ".join(sentences)
+
+
+def correlations_in_words(correlations: pd.DataFrame) -> str:
+    """What the correlations of trace and downstream error show; `rank_correlations`, indexed by models."""
+    within = correlations.drop("all")
+    separate = (within.p < 0.05).sum() or "none"
+    return f"""
+Label noise changes both quantities, so the correlation over all {correlations["count"]["all"]} models
+(p = {correlations.p["all"]:.1g}) mixes its effects. Only the correlations among models with equal noise could
+separate flatness itself from other effects of the noise, and {separate} of these {len(within)} differs from
+zero at p < 0.05 ({within["count"].max()} models each).
+"""
+
+
+def conclusion(verdicts: pd.DataFrame, effects: pd.DataFrame, ends: pd.DataFrame) -> str:
+    """What the page found, what it did not, and how sure it is.
+
+    Args:
+        verdicts: of all statements.
+        effects: of label noise, from `noise_effects`.
+        ends: medians at the end of training, from `trained_table`.
+
+    """
+    by, last = verdicts.verdict.value_counts(), ends.iloc[-1]
+    most = effects[effects.noise == last.noise].set_index("quantity")
+    factors = {
+        row.Index: f"{row.factor:.2g} (95 % interval {row.low:.2g} to {row.high:.2g})"
+        for row in most.itertuples()
+    }
+    better = most.loc["loss"].low > 1 and most.loc["error_few"].high < 1
+    although = ": the flatter models are better downstream although their loss is higher" if better else ""
+    reaches = "reaches" if last.ratio < REACHED else "does not reach"
+    return f"""
+**Found.** Of the {len(verdicts)} statements judged below, {by.get(Judgement.HOLDS, 0)} hold as printed and
+{by.get(Judgement.CORRECTED, 0)} only as corrected. Label noise {last.noise:g} multiplies the trace by
+{factors["trace"]}, the downstream error of a head from few samples by {factors["error_few"]}, and the
+pre-training loss by {factors["loss"]}{although}.
+
+**Not found.** SGD {reaches} the flattest solution: with the most noise, the median trace is
+{last.ratio:.1f} times the bound, and the median downstream error is {last.error_few:.2g}, where Theorem 5.1
+has zero with high probability.
+
+**How sure.** The statements are checked exactly, by enumerating all sentences, but only for a few lengths.
+The factors come from {most.seeds.max()} pairs of models of one width, which start from the same weights.
+"""
 
 
 # Figures

@@ -17,6 +17,7 @@ from sameloss.studies.drawing import KL_LABEL, MARKERS, Style
 from sameloss.studies.manifold_flow.experiment import SGDDrift
 from sameloss.studies.manifold_flow.statements import relative_distance
 from sameloss.studies.manifold_flow.theory import Population, PowerSum
+from sameloss.studies.statement import Judgement
 
 RATE, TIME, TRACE = "learning rate η", "rescaled time η² k / B", "trace of the Hessian"
 SHARPNESS = "Tr Diag(H)^½"
@@ -37,12 +38,51 @@ def ray_table(run: SGDDrift, directions: int = 8) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def distances_near(rays: pd.DataFrame, kl: float) -> tuple[float, float]:
+    """Smallest and largest distance over rays, each at the point whose KL is closest to `kl`."""
+    nearest = (np.log(rays.kl) - log(kl)).abs().groupby(rays.ray).idxmin()
+    distances = rays.distance[nearest]
+    return float(distances.min()), float(distances.max())
+
+
 def order_of(gaps: pd.DataFrame, quantity: str = "gap") -> tuple[float, float]:
     """Slope of log gap against log rate at the two smallest rates, and its 95 % half-width."""
     small = gaps.sort_values("rate").head(2)
     rates, values = np.log(small.rate), np.log(small[quantity])
     error = np.linalg.norm(small.gap_se / small.gap) / np.ptp(rates) if quantity == "gap" else np.nan
     return float(values.diff().iloc[-1] / np.ptp(rates)), float(1.96 * error)
+
+
+def conclusion(verdicts: pd.DataFrame, limits: pd.DataFrame, moved: float, beside: float) -> str:
+    """What the page found, what it did not, and how sure it is.
+
+    Args:
+        verdicts: of all statements.
+        limits: the coefficients at a vanishing rate, from `coefficient_limits`.
+        moved: change of the trace without noise.
+        beside: from `adam_beside_trace_flow`.
+
+    """
+    first, by = limits.iloc[0], verdicts.set_index("id").verdict
+    said = "as the theorem says" if by["thm33"] == Judgement.HOLDS else "but not as the theorem says"
+    where = {"thm33-finite": "at a learning rate that is not small", "thm33-adam": "for Adam"}
+    refuted = [text for name, text in where.items() if by[name] in (Judgement.CORRECTED, Judgement.FAILS)]
+    against = f"The theorem's flow does not hold {' or '.join(refuted)}"
+    unsure = "These runs do not refute the theorem's flow at a large learning rate or for Adam"
+    counts, side = by.value_counts(), "below" if beside < 0 else "above"
+    return rf"""
+**Found.** SGD drifts along the minimisers {said}: its coefficient extrapolates to
+{first.coefficient:.3f} ± {1.96 * first.standard_error:.3f} (95 % interval; the theorem has 0.25), and without
+label noise the trace moves by {moved:.0e}.
+
+**Not found.** {against if refuted else unsure}: at equal trace, Adam ends with a
+$\mathrm{{Tr}}(\mathrm{{Diag}}(H)^{{1/2}})$ {100 * abs(beside):.0f} % {side} the theorem's flow. Of the
+{len(by)} statements judged below, {counts.get(Judgement.HOLDS, 0)} hold as printed and
+{counts.get(Judgement.CORRECTED, 0)} only as corrected.
+
+**How sure.** The interval covers the scatter between replicas of SGD on one tiny model. Nothing here shows
+that a language model trains for the order of $1/\eta^2$ steps that a visible drift takes.
+"""
 
 
 def _root(x: np.ndarray) -> np.ndarray:
@@ -97,15 +137,13 @@ def logits_against_kl(table: pd.DataFrame, ax: Axes) -> None:
     ax.legend()
 
 
-def drift(
-    trajectories: pd.DataFrame, flow: pd.DataFrame, batch: int, ax: Axes, measured: str = "minimiser"
-) -> None:
+def drift(trajectories: pd.DataFrame, flow: pd.DataFrame, batch: int, ax: Axes) -> None:
     """Draw mean traces with their standard deviation over replicas, one colour per rate, and the flow."""
     part = trajectories[trajectories.batch == batch]
     colours = sns.color_palette("viridis_r", part.rate.nunique() + 1)[1:]  # rates come largest first
-    _errorbars(part, "rate", "η = {:g}", ("time", measured), ax, colours, ms=4)
+    _errorbars(part, "rate", "η = {:g}", ("time", "minimiser"), ax, colours, ms=4)
     for (_, run), colour in zip(part.groupby("rate", sort=False), colours, strict=True):
-        ends = run[measured] - run[f"{measured}_sd"], run[measured] + run[f"{measured}_sd"]
+        ends = run.minimiser - run.minimiser_sd, run.minimiser + run.minimiser_sd
         ax.fill_between(run.time, *ends, color=colour, alpha=0.18, lw=0)
     flow = flow[flow.time <= part.time.max()]
     ax.plot(flow.time, flow.trace, color="black", lw=1.8, label="flow, ¼ Tr")

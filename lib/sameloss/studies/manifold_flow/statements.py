@@ -121,12 +121,17 @@ def extrapolated(table: pd.DataFrame, *columns: str) -> tuple[float, float]:
     return float(np.dot(weights, values)), float(np.linalg.norm(weights * errors))
 
 
-def coefficient_limits(coefficients: pd.DataFrame) -> pd.DataFrame:
-    """Extrapolate the coefficient at nearby minimisers to a vanishing rate, for each batch size.
+def coefficient_limits(coefficients: pd.DataFrame, measured: str = "minimiser") -> pd.DataFrame:
+    """Extrapolate the coefficient to a vanishing rate, for each batch size.
 
     Time is rate² × steps / batch, so that the theorem predicts 1/4 for all.
+
+    Args:
+        coefficients: of all batch sizes and rates.
+        measured: where the trace was measured, at the `iterate` or at a nearby `minimiser`.
+
     """
-    batches = coefficients.query("measured == 'minimiser'").groupby("batch")
+    batches = coefficients[coefficients.measured == measured].groupby("batch")
     rows = [(batch, *extrapolated(part, "rate", "coefficient", "standard_error")) for batch, part in batches]
     return pd.DataFrame(rows, columns=["batch", "coefficient", "standard_error"])
 

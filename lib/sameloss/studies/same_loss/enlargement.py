@@ -12,8 +12,9 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.trace import EstimatedTrace, fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.enlarge import KINDS, Tying, common_width, deepen, kind_law, kind_of, trace_law, widen
-from sameloss.models.sizes import LADDER, PRINTED_D_INTER
+from sameloss.models.sizes import LADDER, PRINTED_D_INTER, SIZES
 from sameloss.runs.measurements import predictions
+from sameloss.studies.same_loss.tables import LANGUAGES
 
 
 def function_table(model: Encoder, masked: Batch) -> pd.DataFrame:
@@ -87,3 +88,31 @@ def inflation_table(ladder: Mapping[str, EncoderShape]) -> pd.DataFrame:
         for kind, shape in product(("embedding", "matrix", "vector"), ladder.values())
     ]
     return pd.DataFrame(rows)
+
+
+def tilt_in_words(answers: pd.DataFrame, measurements: pd.DataFrame) -> str:
+    """Return, as Markdown, what enlargement does to the ratio of traces of the smallest and largest model.
+
+    Args:
+        answers: rows of "flatness by size"; languages without an enlarged trace are left out.
+        measurements: of the same languages, see `experiment.COLUMNS`.
+
+    """
+    sentences = []
+    for language, rows in answers.dropna(subset="mean").groupby("language", sort=False):
+        ratios = rows.set_index("row")["mean"]
+        if not {"main", "enlarged to one width"} <= set(ratios.index):
+            continue
+        models = measurements[measurements.language == language].sort_values("parameters").model.unique()
+        widths = [SIZES["laptop"][model].d_model for model in models if model in SIZES["laptop"]]
+        above = int((rows.low > 1).sum())
+        every = "the larger model is flatter in each comparison, but by how much depends on the comparison"
+        some = "whether the larger model is flatter depends on the comparison"
+        sentences.append(
+            f"On the {LANGUAGES[str(language)]}, enlargement multiplies the ratio by "
+            f"{ratios['enlarged to one width'] / ratios['main']:.2f}; the law for the embedding alone gives "
+            f"{widths[-1] / widths[0]:.2g}, the ratio of the widths. {above} of {len(rows)} intervals "
+            f"{'lies' if above == 1 else 'lie'} wholly above one. At this learning rate "
+            f"{every if above == len(rows) else some}."
+        )
+    return " ".join(sentences) or "No recorded model was enlarged."

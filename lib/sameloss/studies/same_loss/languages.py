@@ -17,6 +17,7 @@ from sameloss.languages.paper import PAPER_HMM_SHAPE, PAPER_SHAPE
 from sameloss.runs.measurements import Calibration, LanguageMeasurement
 from sameloss.seeds import generator_for
 from sameloss.store.store import Run, Store
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.experiment import PAPER, Experiment, Replicate, Setup
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
         entropy, error, _ = statistics.entropy
         row = {"language": name, "words": run.language.words, "published": ENTROPY.get(published)}
         row |= {"entropy": entropy, "low": entropy - 1.96 * error, "high": entropy + 1.96 * error}
-        row |= {"context tells": statistics.blind - entropy}
+        row |= {"context information": statistics.blind - entropy}
         row |= {"published length": MEAN_LENGTH.get(published), "mean length": statistics.mean_length}
         rows.append(row)
     return pd.DataFrame(rows)
@@ -116,6 +117,46 @@ def ceiling_table(experiment: Experiment, store: Store) -> pd.DataFrame:
     table = pd.concat([store.get(run).ceilings.assign(language=name) for name, run in runs.items()])
     table = table.set_index(["language", "task", "classes"]) * 100
     return table.reset_index().rename(columns=lambda name: name.replace("_", " "))
+
+
+def labels_in_words(ceilings: pd.DataFrame) -> str:
+    """How often either label is the hidden symbol in the tasks of the paper's grammar, and what follows."""
+    paper = ceilings[ceilings.task.isin(("span16", "span8"))]
+    tasks, likelihood, posterior = (
+        " and ".join(words)
+        for words in (
+            paper.task.map(display_name),
+            paper["likelihood accuracy"].map("{:.0f} %".format),
+            paper.bayes.map("{:.0f} %".format),
+        )
+    )
+    found = (
+        f"On the paper's calibrated grammar, in {tasks}, the likelihood label equals the hidden symbol in "
+        f"{likelihood} of the sentences and the posterior label in {posterior}. "
+    )
+    return (
+        f"{found if len(paper) else ''}This book therefore uses the posterior label, unless a reader sets "
+        "`-p labels likelihood`."
+    )
+
+
+def conclusion(entropies: pd.DataFrame) -> str:
+    """What the page on languages found, what it did not, and how sure it is; `entropy_table`."""
+    calibrated = entropies.dropna(subset="published")
+    off, half = (calibrated.entropy - calibrated.published).abs(), calibrated.high - calibrated.entropy
+    context = entropies["context information"]
+    return f"""
+**Found.** Every language of this page has a known best possible loss, and languages of the paper's shape
+match the published entropies to within {off.max():.3f} nats. Where it can be computed, context carries
+{context.min():.2f} to {context.max():.2f} nats per token: this is what a model can learn beyond positions
+and lengths.
+
+**Not found.** Entropy and length do not determine a language, so the paper's own grammar and HMM may differ
+in all else.
+
+**How sure.** The best possible loss is exact for each sentence; averaged over a sample, its 95 % interval is
+at most ± {half.max():.3f} nats in the paper's shapes.
+"""
 
 
 def describe_opt(experiment: Experiment) -> pd.DataFrame:
