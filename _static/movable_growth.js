@@ -137,7 +137,7 @@
         this.row("best so far (ringed)", operators[chosen][0], ""),
         this.row("Spearman with the end", ...numbers(spearman, meanCorrelation)),
         this.row("relative regret of choosing now", ...numbers(regret)),
-        this.row("the same by lot", ...numbers(lot)),
+        this.row("the same at random", ...numbers(lot)),
         this.row("trying the others, over one grown model", `${trying.toFixed(0)} %`, ""),
       );
     }

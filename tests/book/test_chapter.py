@@ -188,7 +188,7 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
     verdicts = beside_the_paper(page)
     pd.testing.assert_frame_equal(verdicts, page.verdicts())
     table, chance = (part.data for part in shown["displayed"])
-    assert chance == f"On this page: {chance_in_words(verdicts)}"
+    assert chance == chance_in_words(verdicts)
     assert set(re.findall(r'id="claim-([^"]+)"', table)) == set(verdicts.id)
     assert set(re.findall(r'href="([^"#]+)#', table)) == {"verdicts.html"}
     said = "+9.00 (8.70 to 10.00)"

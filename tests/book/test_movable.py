@@ -187,7 +187,7 @@ def test_numbers_follow_the_step_and_the_shallow_model(grown, tmp_path, look, se
             lambda early, final: regret(early, final) / np.ptp(final),
             np.mean,
         ),
-        ("the same by lot", lambda early, own: random_regret(own), np.mean),
+        ("the same at random", lambda early, own: random_regret(own), np.mean),
     ):
         expected = np.array([found(*pair) for pair in zip(seen, final, strict=True)])
         np.testing.assert_allclose(

@@ -208,7 +208,7 @@ def test_intervals_above_zero_are_compared_with_the_number_expected_by_chance():
     effects = [(1, 2), (0, 1), (-1, 1), (-2, -1), *96 * [(-1, 1)], (math.nan, math.nan)]
     table = verdicts((DIRECTION_ONLY, spanning(*ends)) for ends in effects)
     assert chance_in_words(table).startswith(
-        "95 % intervals: 100; wholly above zero: 1; there by chance, were no effect above zero: at most 2.5 "
+        "1 of 100 intervals (95 %) lie wholly above zero. If no effect were positive, at most 2.5 would."
     )
 
 

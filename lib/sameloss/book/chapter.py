@@ -92,7 +92,7 @@ def beside_the_paper(page: Page[Any], *, home: bool = False) -> pd.DataFrame:
         print("No claim of the paper is about what this page was asked to show.")
         return verdicts
     display(HTML(verdict_table.table(verdicts, page.evidence(verdicts), page.topics, home)))
-    say(f"On this page: {chance_in_words(verdicts)}")
+    say(chance_in_words(verdicts))
     return verdicts
 
 

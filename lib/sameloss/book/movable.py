@@ -139,7 +139,7 @@ def movable_landscape(run: Landscape) -> HTML:
         '<label><input name="noise" type="checkbox" checked="checked"/> label noise</label>\n'
         '<button type="button">other draws</button>',
         size="420 420",
-        label="SGD over minimisers; its end is told below",
+        label="SGD over minimisers; the text below gives its end",
         below=f"<p>{OUTPUT}</p>",
     )
 

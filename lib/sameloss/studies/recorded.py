@@ -67,7 +67,9 @@ def _schemas_in_words(schemas: Mapping[str, int]) -> str:
         return ""
     changed = ", ".join(changed_since(schemas))
     return (
-        f" Computed otherwise since: {changed}." if changed else " Nothing of it is computed otherwise since."
+        f" The code of {changed} has changed since."
+        if changed
+        else " The code of its runs has not changed since."
     )
 
 

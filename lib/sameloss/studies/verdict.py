@@ -129,15 +129,15 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
     >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(". ")[0])
-    95 % intervals: 2; wholly above zero: 2; there by chance, were no effect above zero: at most 0.05 (2.5 %)
+    2 of 2 intervals (95 %) lie wholly above zero
 
     """
     share = (1 - LEVEL) / 2
     known = verdicts.dropna(subset=["low", "high"])
     return (
-        f"{100 * LEVEL:g} % intervals: {len(known)}; wholly above zero: {(known.low > 0).sum()}; there by "
-        f"chance, were no effect above zero: at most {share * len(known):.2g} ({100 * share:.2g} %). "
-        "Claims on the same runs are not independent: chance moves several at once."
+        f"{(known.low > 0).sum()} of {len(known)} intervals ({100 * LEVEL:g} %) lie wholly above zero. If no "
+        f"effect were positive, at most {share * len(known):.2g} would. Claims about the same runs are not "
+        "independent: chance moves several at once."
     )
 
 

@@ -9,7 +9,7 @@ from small_growth import SMALL
 
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
-from sameloss.studies.growing.claims import FROM_NOTHING, MEASURES, PAID, Grown, Stacks
+from sameloss.studies.growing.claims import FROM_SCRATCH, MEASURES, PAID, Grown, Stacks
 from sameloss.studies.growing.experiment import NOT_GROWN
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 
@@ -51,7 +51,7 @@ def synthetic():
 
 
 ENDS = {"adaptive": 0.1, PAID: 0.11, "last": 0.12, "middle": 0.13, "random": 0.14}
-ENDS |= {NOT_GROWN: 0.3, FROM_NOTHING: 0.15}
+ENDS |= {NOT_GROWN: 0.3, FROM_SCRATCH: 0.15}
 
 
 @pytest.fixture

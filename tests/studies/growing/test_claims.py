@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from sameloss.studies.growing.claims import EARLY, FROM_NOTHING, STACKING_TOPICS, TOPICS, chosen
+from sameloss.studies.growing.claims import EARLY, FROM_SCRATCH, STACKING_TOPICS, TOPICS, chosen
 from sameloss.studies.verdict import Verdict, judge, verdict_table
 
 # Growing once
@@ -87,15 +87,15 @@ def test_ways_are_compared_by_their_ends(stacks):
 
 def test_comparisons_at_equal_kl_remove_what_the_loss_explains(stacks):
     assert stacks.tasks == ["root", "span2"]
-    assert stacks.at_equal_kl("last", FROM_NOTHING, "root").value == pytest.approx(2)
-    assert stacks.at_equal_kl("last", FROM_NOTHING, "accuracy").value == pytest.approx(2)
-    assert stacks.at_equal_kl("middle", FROM_NOTHING, "accuracy").value == pytest.approx(0, abs=1e-9)
-    assert stacks.at_equal_kl(FROM_NOTHING, "last", "trace").value == pytest.approx(np.log(3))
+    assert stacks.at_equal_kl("last", FROM_SCRATCH, "root").value == pytest.approx(2)
+    assert stacks.at_equal_kl("last", FROM_SCRATCH, "accuracy").value == pytest.approx(2)
+    assert stacks.at_equal_kl("middle", FROM_SCRATCH, "accuracy").value == pytest.approx(0, abs=1e-9)
+    assert stacks.at_equal_kl(FROM_SCRATCH, "last", "trace").value == pytest.approx(np.log(3))
 
 
 def test_ways_without_a_common_kl_are_not_compared(stacks):
     far = stacks.known.assign(kl=stacks.known.kl.where(stacks.known.way != "last", 9 * stacks.known.kl))
-    assert np.isnan(replace(stacks, known=far).at_equal_kl("last", FROM_NOTHING, "root").value)
+    assert np.isnan(replace(stacks, known=far).at_equal_kl("last", FROM_SCRATCH, "root").value)
 
 
 def test_claims_of_stacking_are_oriented(stacks):

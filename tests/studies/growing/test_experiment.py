@@ -16,7 +16,7 @@ from sameloss.models.enlarge import PRESERVING, repeated, stacked
 from sameloss.runs.cost import H200
 from sameloss.store.store import SCRATCH, Store, with_ancestors
 from sameloss.studies.growing import experiment as runs
-from sameloss.studies.growing.claims import FROM_NOTHING, PAID, TOPICS
+from sameloss.studies.growing.claims import FROM_SCRATCH, PAID, TOPICS
 from sameloss.studies.growing.experiment import (
     NOT_GROWN,
     PRESETS,
@@ -372,7 +372,7 @@ def test_flops_agree_with_those_that_pytorch_counts(stacking, adaptive):
 
 def test_controls_take_at_most_equal_flops(stacking):
     fixed = stacking.last_stage(0, "last")
-    scratch, shallow = (stacking.last_stage(0, way) for way in (FROM_NOTHING, NOT_GROWN))
+    scratch, shallow = (stacking.last_stage(0, way) for way in (FROM_SCRATCH, NOT_GROWN))
     assert fixed.flops - fixed.root.flops_of_step(fixed.shape) < scratch.flops <= fixed.flops
     assert scratch.shape == fixed.shape
     assert shallow.shape.layers == 2
@@ -401,7 +401,7 @@ def test_the_tables_have_all_ways(stacking):
     for run in stacking.runs():
         stacking.store.get(run)
     stacks = stacking.results
-    assert set(stacks.known.way) == {*WAYS, PAID, NOT_GROWN, FROM_NOTHING}
+    assert set(stacks.known.way) == {*WAYS, PAID, NOT_GROWN, FROM_SCRATCH}
     assert stacks.tasks == ["root", "span2"]
     assert (stacks.known[[*stacks.tasks]] <= 100).to_numpy().all()
     end = stacking.store.get(stacking.last_stage(1, "last")).table.kl.iloc[-1]

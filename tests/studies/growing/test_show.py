@@ -68,7 +68,7 @@ def test_the_four_panels_have_labels_and_data(synthetic):
 
 def test_choices_are_compared_with_the_best(synthetic):
     table = show.choice_table(synthetic).set_index("choice")
-    expected = {"LAG@10": 0, "LAG@0": 1, "by lot": 0.5, "not grown": 0.5, "from nothing, equal FLOPs": 0.7}
+    expected = {"LAG@10": 0, "LAG@0": 1, "at random": 0.5, "not grown": 0.5, "from scratch, equal FLOPs": 0.7}
     assert table.KL[list(expected)].to_list() == pytest.approx(list(expected.values()), abs=1e-9)
     assert table["relative regret"]["LAG@0"] == pytest.approx(1)
 
@@ -99,14 +99,14 @@ def test_choice_rules_have_their_regret_and_cost(synthetic):
     assert cost["halving from step 5"] < 125
     (ax,) = drawing.panels(1)
     show.regret_by_cost(choices, 0.5, ax)
-    assert legend(ax) == ["by lot", "LAG@k", "halving", "when settled"]
+    assert legend(ax) == ["at random", "LAG@k", "halving", "when settled"]
     assert len(ax.containers[0].lines[0].get_xdata()) == choices.choice.str.startswith("LAG").sum()
     assert "cost" in ax.get_xlabel()
 
 
 def test_accuracies_are_listed_by_choice_and_task(synthetic):
     names = [operator.name for operator in synthetic.operators]
-    controls = {"not grown": 50.0, "from nothing": 60.0, "untrained": 30.0}
+    controls = {"not grown": 50.0, "from scratch": 60.0, "untrained": 30.0}
     known = dict(zip(names, synthetic.accuracy[0], strict=True)) | controls
     accuracies = pd.DataFrame(
         {"seed": seed, "operator": name, "task": task, "accuracy": accuracy - (task == "b")}
@@ -162,7 +162,7 @@ def test_stacks_are_compared_with_the_last_layers(stacks):
     table = show.stack_table(stacks).set_index("way")
     assert table.index[0] == "adaptive (LAG at every stage)"
     assert table["over last"]["last layers on top"] == 0
-    assert table["over last"]["from nothing, equal FLOPs"] == pytest.approx(0.033)
+    assert table["over last"]["from scratch, equal FLOPs"] == pytest.approx(0.033)
     assert (table["FLOPs (%)"] == "100.0").all()
     chosen = show.choices_of_stages(stacks)
     assert chosen.to_numpy().tolist() == [[3, *(f"adaptive, i = {seed}" for seed in range(3))]]
@@ -189,5 +189,5 @@ def test_ways_without_a_common_kl_are_named_and_omitted(stacks):
     assert show.without_common_kl(stacks).startswith("In the last stage every way to stack has a KL in")
     far = stacks.known.kl.where(stacks.known.way != "random", 9 * stacks.known.kl)
     apart = replace(stacks, known=stacks.known.assign(kl=far))
-    assert show.without_common_kl(apart).endswith("the model from nothing: random layers on top.")
+    assert show.without_common_kl(apart).endswith("the model from scratch: random layers on top.")
     assert "random layers on top" not in set(show.same_kl_table(apart).way)

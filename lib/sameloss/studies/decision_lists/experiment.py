@@ -484,7 +484,7 @@ def _sgd_seconds(run: Any) -> float:
 def list_sgd(
     task: TaskShape, readout: float | None, how: Steps, looked: int, seed: int, report: Report
 ) -> pd.DataFrame:
-    """SGD on drawn sequences: of W at V = cP, or of both matrices from nothing (`readout` None)."""
+    """SGD on drawn sequences: of W at V = cP, or of both matrices from scratch (`readout` None)."""
     lists, rows = task.build(), []
     held_out = theory.draw_sequences(task.words, task.length, looked, generator("held out"))
     for step, scores, read_out in sgd(lists, task.length, readout, how, generator("sgd", seed)):

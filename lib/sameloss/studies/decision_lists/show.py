@@ -160,7 +160,7 @@ def _seeds(ax: Axes, runs: pd.DataFrame, y: str, label: str, rate: float = 1, **
 
 
 def along_sgd(tables: Tables) -> None:
-    """Draw SGD on W over the exact flow, and both matrices from nothing with their read-out; all seeds."""
+    """Draw SGD on W over the exact flow, and both matrices from scratch with their read-out; all seeds."""
     (left, middle, right), column = panels(3), tables.settings.task.column(1.0)
     alone, both = (runs.assign(accuracy=100 * runs.accuracy) for runs in (tables.alone, tables.both))
     both = both[both.task == 0].assign(listed_accuracy=100 * both.listed_accuracy)

@@ -76,11 +76,11 @@ STATEMENTS = {
         "f(i) = i mod (L + 1) makes π a permutation of 1 to L.",
         "Modulo L, from 0.",
     ),
-    "figure": Statement("Figure 4.1", "After one step on V from nothing, P is seen in it."),
+    "figure": Statement("Figure 4.1", "After one step on V from scratch, P is seen in it."),
     "figure-diagonal": Statement(f"Figure 4.1 {OURS}", "Its entries are L/n − 1 exactly, at the rate L²."),
     "convergence": Statement(
         "Section 4.3.4",
-        "Trained together from nothing, both matrices might converge: 98 % are classified.",
+        "Trained together from scratch, both matrices might converge: 98 % are classified.",
     ),
     "crucial": Statement(
         "Section 4.1", "Attention is crucial for the task: uniform attention cannot solve it."
@@ -187,7 +187,7 @@ def sgd_table(tables: Tables) -> pd.DataFrame:
 
 
 def joint_table(tables: Tables) -> pd.DataFrame:
-    """Plateau, escape and end of training both matrices from nothing, by task and seed."""
+    """Plateau, escape and end of training both matrices from scratch, by task and seed."""
     rows = []
     for (number, seed), run in tables.both.groupby(["task", "seed"]):
         task = tables.settings.tasks[number]

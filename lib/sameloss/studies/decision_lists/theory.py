@@ -474,7 +474,7 @@ def uniform_attention_bound(task: DecisionLists, sequences: Sequences) -> Float[
     return (labels[:, :, None] == labels[:, None, :]).sum(-1).amax(-1) / sequences.shape[1]
 
 
-# One step of gradient descent on V from nothing (Figure 4.1): exactly, and on drawn sequences.
+# One step of gradient descent on V from scratch (Figure 4.1): exactly, and on drawn sequences.
 
 INITIAL_SCALE = 1e-4  # standard deviation of the entries of V before the step: 10⁻⁸ is their variance
 CHUNK = 2_500_000  # logits computed at once

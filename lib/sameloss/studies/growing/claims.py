@@ -30,7 +30,7 @@ EARLY = 0.05
 
 MEASURES = {"gradient": "squared gradient norm", "trace": "Fisher trace", "eigenvalue": "top eigenvalue"}
 
-FROM_NOTHING = "from nothing"
+FROM_SCRATCH = "from scratch"
 """The label of a deep model trained from random weights with equal FLOPs."""
 
 UNTRAINED = "untrained"
@@ -56,7 +56,7 @@ class Grown:
     chosen_by: Candidates
     kl: Candidates
     not_grown: Float[np.ndarray, "seed step"]
-    scratch: Float[np.ndarray, "seed step"]  # trained from nothing with equal FLOPs: its last steps
+    scratch: Float[np.ndarray, "seed step"]  # trained from scratch with equal FLOPs: its last steps
     landscape: Mapping[str, ByOperator]
     accuracy: ByOperator  # final, mean over the tasks, %
     aged: Mapping[int, "Grown"] = field(default_factory=dict)  # by the steps of the shallow models
@@ -227,7 +227,7 @@ def grown_from(settings: Settings, tables: Tables) -> Grown:
         worst_if_diverged(by_candidate("chosen_by", names)),
         worst_if_diverged(kl),
         by_candidate("kl", [NOT_GROWN])[..., 0],
-        by_candidate("kl", [FROM_NOTHING])[..., 0],
+        by_candidate("kl", [FROM_SCRATCH])[..., 0],
         {measure: by_operator("landscape", measure) for measure in MEASURES},
         by_operator("downstream", "accuracy"),
         dict(map(at_age, settings.aged)),
@@ -244,7 +244,7 @@ WAY_NAMES = {
     **WAYS,
     PAID: "adaptive, its trials paid for",
     NOT_GROWN: "not grown in the last stage",
-    FROM_NOTHING: "from nothing, equal FLOPs",
+    FROM_SCRATCH: "from scratch, equal FLOPs",
 }
 """Ways to stack and controls, as tables call them."""
 
@@ -371,7 +371,7 @@ TOPICS = (
     Topic("Growing: is there depth to gain?", (
         _claim("grow-headroom", OURS, "the best grown model ends below the one that did not grow",
                Grown.headroom, "log KL", gated=False),
-        _claim("grow-scratch", OURS, "at equal FLOPs, LAG's choice ends below a model trained from nothing",
+        _claim("grow-scratch", OURS, "at equal FLOPs, LAG's choice ends below a model trained from scratch",
                lambda grown: seed_interval(grown.scratch[:, -1] - chosen(grown.final, grown.choice())),
                NATS),
     )),
@@ -399,7 +399,7 @@ TOPICS = (
     Topic("Growing: does LAG choose well?", (
         _claim("grow-lag", "Tab. 5.1", f"LAG's relative regret stays below {LITTLE_REGRET}",
                lambda grown: grown.regret_below(LITTLE_REGRET), REGRET),
-        _claim("grow-lag-lot", OURS, "it is below that of a choice by lot",
+        _claim("grow-lag-lot", OURS, "it is below that of a choice at random",
                lambda grown: grown.regret_below(grown.random_choice_regret()), REGRET),
         _claim("grow-lag-initial", "Tab. 5.1", "it is below that of choosing by the initial loss",
                lambda grown: grown.regret_below(grown.regret(grown.choice(0))), REGRET, 0.7986),
@@ -440,13 +440,13 @@ STACKING_TOPICS = (
         _claim("stack-headroom", OURS, "a model that grows in the last stage ends below one that does not",
                Stacks.headroom, LOG, gated=False),
         _claim("stack-scratch", OURS,
-               "stacking the last layers ends below training from nothing, equal FLOPs",
-               lambda stacks: stacks.below("last", FROM_NOTHING), NATS),
+               "stacking the last layers ends below training from scratch, equal FLOPs",
+               lambda stacks: stacks.below("last", FROM_SCRATCH), NATS),
     )),
     Topic("Stacking: does a grown model know the same at the same KL?", (
-        _claim("stack-knows", OURS, "it reads tasks better than one trained from nothing, mean over tasks",
-               lambda stacks: stacks.at_equal_kl("last", FROM_NOTHING, "accuracy"), POINTS, gated=False),
+        _claim("stack-knows", OURS, "it reads tasks better than one trained from scratch, mean over tasks",
+               lambda stacks: stacks.at_equal_kl("last", FROM_SCRATCH, "accuracy"), POINTS, gated=False),
         _claim("stack-flatter", OURS, "its trace is smaller (minus the difference of logarithms)",
-               lambda stacks: stacks.at_equal_kl(FROM_NOTHING, "last", "trace"), LOG, gated=False),
+               lambda stacks: stacks.at_equal_kl(FROM_SCRATCH, "last", "trace"), LOG, gated=False),
     )),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from sameloss.runs.measurements import Probing, TraceMeasurement
 from sameloss.runs.sampling import CorpusSampling, Downstream, HeldOutConditionals, LabelledSampling
 from sameloss.store.store import Run
 from sameloss.studies.growing.claims import (
-    FROM_NOTHING,
+    FROM_SCRATCH,
     PAID,
     STACKING_TOPICS,
     TOPICS,
@@ -112,7 +112,7 @@ class GrowingPage(_GrowthPage):
         return [*self.candidates(seed), self.not_grown(seed)]
 
     def scratch(self, seed: int) -> Candidates:
-        """A deep model trained from nothing for at most the FLOPs of a shallow one and one grown from it."""
+        """A deep model trained from scratch for at most the FLOPs of a shallow one and one grown from it."""
         base, deep = self.base(seed), self.config.deep
         steps = max(1, int(base.flops / base.flops_of_step(deep)))
         return self.grown_by(self.from_nothing(deep, seed, steps), ())
@@ -125,7 +125,7 @@ class GrowingPage(_GrowthPage):
         """Probes of all models of a seed at their end, and of an untrained deep model."""
         scratch, last = self.scratch(seed), (self.config.steps,)
         members = {name: Member(run, at) for run in self.continued(seed) for at, name in enumerate(run.names)}
-        members[FROM_NOTHING] = Member(scratch, 0)
+        members[FROM_SCRATCH] = Member(scratch, 0)
         probings = {name: self.probing(member, last) for name, member in members.items()}
         return probings | {UNTRAINED: self.probing(scratch.base, (0,))}
 
@@ -143,7 +143,7 @@ class GrowingPage(_GrowthPage):
         return runs
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        scratch = self._by_seed(lambda seed: [self.scratch(seed)]).assign(operator=FROM_NOTHING)
+        scratch = self._by_seed(lambda seed: [self.scratch(seed)]).assign(operator=FROM_SCRATCH)
         ages = [page._by_seed(page.continued).assign(age=age) for age, page in self.aged().items()]
         return {
             "candidates": pd.concat([self._by_seed(self.continued), scratch]),
@@ -199,7 +199,7 @@ class StackingPage(_GrowthPage):
         """The last stage of a way to stack or of a control.
 
         With its trials paid for, the adaptive way has a last stage that is shorter by their FLOPs. Training
-        from nothing takes at most the FLOPs of stacking without trials.
+        from scratch takes at most the FLOPs of stacking without trials.
         """
         if way in WAYS:
             return self.stages(seed, way)[-1]

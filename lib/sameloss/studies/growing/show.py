@@ -15,7 +15,7 @@ from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.statistics.prediction import choose_at, halve, mean_correlation, transition, when_settled
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
 from sameloss.studies.growing.claims import (
-    FROM_NOTHING,
+    FROM_SCRATCH,
     MEASURES,
     PREDICTIVE,
     UNTRAINED,
@@ -126,7 +126,7 @@ def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
     recall.set(ylabel="recall of the best operator", ylim=(-0.05, 1.05))
     recall.legend(title="among the", fontsize="small")
     _band(curve, "regret", (0, 1), grown, regret)
-    regret.axhline(grown.random_choice_regret().mean(), color="0.35", ls="--", label="by lot")
+    regret.axhline(grown.random_choice_regret().mean(), color="0.35", ls="--", label="at random")
     regret.axvline(1 + grown.settings.lag, color="C1", ls=":", label=f"LAG@{grown.settings.lag}")
     regret.set(ylabel="relative regret", ylim=(-0.05, 1.05))
     regret.legend(fontsize="small")
@@ -160,9 +160,9 @@ def choice_table(grown: Grown) -> pd.DataFrame:
     """Final KL of each choice rule above the best operator's (Table 5.1), in nats."""
     finals = {name: chosen(grown.final, choice) for name, choice in grown.choices.items() if name != "oracle"}
     finals |= {
-        "by lot": grown.final.mean(1),
+        "at random": grown.final.mean(1),
         "not grown": grown.not_grown[:, -1],
-        "from nothing, equal FLOPs": grown.scratch[:, -1],
+        "from scratch, equal FLOPs": grown.scratch[:, -1],
     }
     rows = []
     for name, final in finals.items():
@@ -216,7 +216,7 @@ def regret_by_cost(choices: pd.DataFrame, random_regret: float, ax: Axes) -> Non
         regret, cost = rules["relative regret"], rules["cost (%)"].clip(lower=0.1)
         errors = [regret - rules.low.clip(0), rules.high.clip(upper=1) - regret]
         ax.errorbar(cost, regret, yerr=errors, fmt=form, capsize=2, ms=5, label=label)
-    ax.axhline(random_regret, color="0.35", ls="--", label="by lot")
+    ax.axhline(random_regret, color="0.35", ls="--", label="at random")
     ax.set(xscale="log", xlabel="cost over that of one grown model (%; 0 stands at 0.1)")
     ax.set(ylabel="relative regret", ylim=(-0.05, 1.05))
     ax.xaxis.set_major_formatter("{x:g}")
@@ -232,7 +232,7 @@ def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
     """
     names, seeds = [operator.name for operator in grown.operators], grown.settings.all_seeds
     models = {rule: [names[at] for at in choice] for rule, choice in grown.choices.items()}
-    models |= {name: [name] * len(seeds) for name in (NOT_GROWN, FROM_NOTHING, UNTRAINED)}
+    models |= {name: [name] * len(seeds) for name in (NOT_GROWN, FROM_SCRATCH, UNTRAINED)}
     by_model = accuracies.pivot_table("accuracy", ["seed", "operator"], "task", sort=False)
     rows = [
         {"model": rule, **by_model.loc[list(zip(seeds, operators, strict=True))].mean()}
@@ -358,7 +358,7 @@ def stacks_by_flops(stacks: Stacks, ax: Axes) -> None:
     deepest = stacks.stages[stacks.stages.layers == stacks.stages.groupby("way").layers.transform("max")]
     mean = deepest.groupby(["way", "step"])[["flops", "kl"]].mean()
     for (way, label), marker in zip(WAY_NAMES.items(), MARKERS, strict=False):
-        grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_NOTHING) else {}
+        grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_SCRATCH) else {}
         ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **grey)
     ax.set(yscale="log", xlabel="FLOPs since the first weights were drawn", ylabel=KL_LABEL)
     plain_log_axis(ax.yaxis, mean.kl)
@@ -383,7 +383,7 @@ def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
 
 
 def same_kl_table(stacks: Stacks) -> pd.DataFrame:
-    """Each way minus the model from nothing at equal KL: points by task, trace as a ratio.
+    """Each way minus the model from scratch at equal KL: points by task, trace as a ratio.
 
     Ways without a common KL are left out: see `without_common_kl`.
     """
@@ -392,14 +392,14 @@ def same_kl_table(stacks: Stacks) -> pd.DataFrame:
     rows = []
     for way in WAYS:
         for what, name in names.items():
-            difference = stacks.at_equal_kl(way, FROM_NOTHING, what)
+            difference = stacks.at_equal_kl(way, FROM_SCRATCH, what)
             ends = Interval(*map(float, np.exp(difference))) if what == "trace" else difference
             rows.append({"way": WAYS[way], "of": name, **ends._asdict()})
     return pd.DataFrame(rows).dropna(subset="value", ignore_index=True)
 
 
 def at_same_kl(table: pd.DataFrame, ax: Axes) -> None:
-    """Draw the accuracy of each way minus that of a model from nothing at equal KL, by task."""
+    """Draw the accuracy of each way minus that of a model from scratch at equal KL, by task."""
     points = table[table.of.str.contains("points")]
     for at, (way, tasks) in enumerate(points.groupby("way", sort=False)):
         errors = [tasks.value - tasks.low, tasks.high - tasks.value]
@@ -409,12 +409,12 @@ def at_same_kl(table: pd.DataFrame, ax: Axes) -> None:
     ax.set_yticks(-np.arange(len(names)) - 0.22, names)
     ax.axvline(0, color="0.5", lw=1)
     ax.set_ylim(-len(names) + 0.2, 0.4)
-    ax.set(xlabel="accuracy minus that from nothing, at equal KL (points)")
+    ax.set(xlabel="accuracy minus that from scratch, at equal KL (points)")
 
 
 def without_common_kl(stacks: Stacks) -> str:
-    """Which ways cannot be compared with the model from nothing at equal KL."""
+    """Which ways cannot be compared with the model from scratch at equal KL."""
     names = "; ".join(name for name in WAYS.values() if name not in set(same_kl_table(stacks).way))
     if not names:
-        return "In the last stage every way to stack has a KL in common with the model from nothing."
-    return f"In the last stage these have no KL in common with the model from nothing: {names}."
+        return "In the last stage every way to stack has a KL in common with the model from scratch."
+    return f"In the last stage these have no KL in common with the model from scratch: {names}."
