@@ -46,6 +46,7 @@ OTHER_TORCH ?= 2.11.0
 	$(@D)/bin/python -m pip install $(QUIET) --no-compile -c $(@D)/constraints.txt torch==$(OTHER_TORCH) transformers \
 		numpy pandas scipy scikit-learn safetensors filelock tqdm jaxtyping networkx \
 		beartype hmmlearn hypothesis nltk psutil pytest pytest-xdist
+	$(@D)/bin/python -m pip install $(QUIET) --no-deps -e .
 	@cd $(@D) && pwd -P > installed
 
 book: .venv/installed  ## Execute what has changed at PRESET (smoke, laptop, gpu, paper) and build the HTML; MAX_HOURS=20 lets it take so long
@@ -77,7 +78,7 @@ book-test: .venv/installed .venv-grid/installed  ## Book build, one-liners, a gr
 OTHER := lib/sameloss/languages lib/sameloss/models lib/sameloss/training lib/sameloss/measures \
 	$(addprefix tests/,languages models training measures statistics store runs)
 other: .venv-other/installed  ## Unit tests of the layers on another Python and torch: PYTHON=python3.12 OTHER_TORCH=2.11.0
-	exec env -u PYTHONDONTWRITEBYTECODE PYTHONPATH=lib .venv-other/bin/python -m pytest -n auto --dist worksteal \
+	exec env -u PYTHONDONTWRITEBYTECODE .venv-other/bin/python -m pytest -n auto --dist worksteal \
 		-m "not book" $(OTHER) --ignore tests/languages/test_pretrained.py
 
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part

@@ -48,13 +48,12 @@ def stage(
 
         namespace = {
             "__doc__": function.__doc__,
-            "__module__": function.__module__,
             "compute": compute,
             "effort": property(seconds),
             "schema": schema,
         }
         run_class = make_dataclass(kind, fields, bases=(Tabled,), namespace=namespace, frozen=True)
-        run_class.__qualname__ = function.__name__  # where pickle looks for it in its module
+        run_class.__module__, run_class.__qualname__ = function.__module__, function.__name__  # for pickle
         return run_class
 
     return decorate
