@@ -347,6 +347,7 @@ def test_a_page_of_one_convex_model_has_findings(laws):
     alone = replace(laws, kinds=laws.kinds[:1])
     assert [kind.name for kind in show.networks(alone)] == ["logistic regression"]
     assert "in 1 of 1" in show.summary_finding(alone)
+    assert "convex models have" in show.decay_finding(alone)
     assert "at most 0.0 points" in show.paths_finding(alone)
 
 

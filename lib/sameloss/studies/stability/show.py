@@ -111,6 +111,11 @@ def networks(results: Stability) -> list[Kind]:
     return [kind for kind in results.kinds if not kind.network.convex] or list(results.kinds)
 
 
+def noun(results: Stability) -> str:
+    """What `networks` are."""
+    return "convex models" if networks(results)[0].network.convex else "networks"
+
+
 def falls_clearly(results: Stability, kind: Kind, *measures: str) -> bool:
     """Whether each of some measures falls with the sample size, by intervals over seeds."""
     return all(over_seeds(results.exponents(kind, measure)).high < 0 for measure in measures)
@@ -148,7 +153,9 @@ def decay_finding(results: Stability) -> str:
     gap, beta = (f"{min(kept):.0f} to {max(kept):.0f} %" for kept in by_measure.values())
     joined = "but" if min(by_measure["β"]) > max(by_measure["gap"]) else "and"
     first, *_, last = results.sizes
-    return f"At m = {last}, networks have {gap} of their gap at m = {first}, {joined} {beta} of their β."
+    return (
+        f"At m = {last}, {noun(results)} have {gap} of their gap at m = {first}, {joined} {beta} of their β."
+    )
 
 
 def losses_finding(results: Stability) -> str:
@@ -158,8 +165,8 @@ def losses_finding(results: Stability) -> str:
     ]
     slower, faster = sum(low > 0 for _, low, _ in ends), sum(high < 0 for _, _, high in ends)
     return (
-        f"In {slower} of {len(ends)} comparisons for networks β falls clearly more slowly than the gap, "
-        f"clearly faster in {faster or 'none'}."
+        f"In {slower} of {len(ends)} comparisons for {noun(results)} β falls clearly more slowly than the "
+        f"gap, clearly faster in {faster or 'none'}."
     )
 
 
@@ -192,7 +199,7 @@ def stops_finding(results: Stability) -> str:
     always = sum(min(value for value, _, _ in kind) > 0 for kind in at_stops)
     return (
         f"Whenever training stops, β falls on average more slowly than the gap, in {always} of "
-        f"{len(at_stops)} networks."
+        f"{len(at_stops)} {noun(results)}."
     )
 
 
@@ -212,7 +219,7 @@ def paths_finding(results: Stability) -> str:
     names = [kind.name for kind in networks(results)]
     falls = results.falls[(results.falls["size"] == results.sizes[-1]) & results.falls.kind.isin(names)]
     return (
-        f"Between networks trained on {results.sizes[-1]} images, accuracy falls by at most "
+        f"Between {noun(results)} trained on {results.sizes[-1]} images, accuracy falls by at most "
         f"{falls.barrier.max():.1f} points; {POINTS:g} would count as a barrier."
     )
 
@@ -275,9 +282,9 @@ def in_words(results: Stability, record: Stability) -> str:
         f"{len(record.kinds)} kinds of training, but the exponent of β is clearly higher than that of the "
         f"gap in {listed(clear, 'no network')}. In logistic regression they differ by "
         f"{written(logistic[0])}.\n\n"
-        f"**Not found.** The seeds do not separate the two exponents for {listed(unclear, 'any other')}. With "
-        f"momentum the accuracy on a line between twins falls by at most {lost:.1f} points, where the thesis "
-        f"reports more than {POINTS:g}.\n\n"
+        f"**Not found.** The seeds do not separate the two exponents for {listed(unclear, 'any other')}. "
+        f"With momentum the accuracy on a line between twins falls by at most {lost:.1f} points, where the "
+        f"thesis reports more than {POINTS:g}.\n\n"
         f"**How sure.** Of the claims that can be tested here, this page's seeds decide {decided(results)}, "
         f"the recorded ones {decided(record)}. All models are small and classify digits: nothing here "
         "measures the exponents of ResNet-20."
