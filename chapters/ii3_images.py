@@ -145,8 +145,9 @@ render(show.ridge_table(found))
 # %% [markdown]
 # ## Accuracy kept under noise
 #
-# The thesis divides the accuracy at the highest noise by the accuracy without noise. With two classes a guess scores at least
-# half, so this ratio is never small. We therefore also subtract the frequency of the larger class from both accuracies.
+# The thesis divides the accuracy at the highest noise by the accuracy without noise. With two classes, a model that falls to
+# chance still keeps more than half by this ratio. We therefore also subtract the frequency of the larger class from both
+# accuracies.
 
 # %% mystnb={"figure": {"caption": "Accuracy at the highest noise relative to that without noise, by placement and size (image on background), means over seeds with 95 % intervals: raw, and after subtracting the frequency of the larger class from both.", "name": "fig-images-kept"}, "image": {"alt": "Two panels of intervals: the network's lie to the right of the kernel's in each row."}}
 finding(show.kept_finding(found))
@@ -189,7 +190,7 @@ render(show.activity_table(found))
 #
 # If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
 # $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network becomes its linearisation *as
-# far as it was trained*. So the figure shows two references: the kernel, solved exactly, which is the best that fixed features can do,
+# far as it was trained*. So the figure shows two references: the kernel, solved exactly, which shows what fixed features can do,
 # and the linearised network after the same steps of SGD, which is what this training achieves with them.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band below which it ends, near a dotted one."}}
@@ -218,8 +219,8 @@ ax = show.width(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
-# All widths are trained for the same number of steps, and narrow networks fit their samples less, as the table shows. So widths are
-# compared at equal training, not at equal fit: a narrow network may gain on its kernel if it is trained for longer.
+# All widths are trained for the same number of steps, and fit their samples to different degrees (*own sample* in the table). So
+# widths are compared at equal training, not at equal fit: a narrow network may gain on its kernel if it is trained for longer.
 
 # %%
 render(show.width_table(found))
