@@ -17,11 +17,10 @@
 # their β does not decrease with the gap, nor do their parameters come closer, and with momentum the line between two of them
 # leaves the region of low loss [Frankle et al., 2020](bibliography.md). So this notion of stability does not explain why they generalise.
 #
-# **What you will see**: neighbouring models ("twins") for six kinds of training on scikit-learn's digits; how gap, β and distance
-# decrease with the sample size, with an interval for each exponent; the same for bounded losses, which the theory requires, and
-# without the replaced example; whether lines connect twins; a convex model that interpolates its sample, which tests a
-# conjecture of the thesis; *all* swaps of small problems, and how much of the maximum random swaps find; and bounds beside
-# measurements.
+# **What you will see**: pairs of neighbouring models ("twins") for six kinds of training on scikit-learn's digits; how fast gap, β
+# and distance decrease with the sample size; the same for bounded losses, which the theory requires; the accuracy on the line
+# between twins; a convex model that interpolates its sample, which tests a conjecture of the thesis; *all* swaps of small
+# samples, to see how much of the maximum random swaps find; and bounds beside measurements.
 #
 # By default there are three seeds and three sample sizes; the recorded `-p preset laptop-long` has fifteen and four.
 
@@ -56,7 +55,7 @@ page = begin(globals(), STUDY, "ii2_stability")
 #
 # $$\beta = \max_{\tilde z} |\ell(A(S), \tilde z) - \ell(A(S'), \tilde z)|$$
 #
-# over the whole test set; the largest value over a seed's pairs is used. Each seed has its own initialisation, order and pairs,
+# over the whole test set. We report the largest value over a seed's pairs. Each seed has its own initialisation, order and pairs,
 # and intervals are over seeds. Samples are at most half of the pool, so that they differ from each other; the thesis' largest
 # samples are the whole pool.
 
@@ -78,23 +77,40 @@ Twins(samples=torch.tensor([[4, 2, 7]]), replaced=torch.tensor([1]), by=torch.te
 # %% [markdown]
 # ## What is stable, and in which training
 #
-# A summary of the page. Theory would like everything to be blue: quantities that decrease with the sample size.
+# **Prediction.** If stability explains generalisation, then not only the gap but also β, the predictions and the parameters of
+# twins differ less the larger the sample is: the first four columns are blue. The thesis expects this of logistic regression
+# alone.
 
 # %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters scale with the sample size m: exponents, blue if decreasing, red if not, with a question mark if the 95 % interval over seeds contains zero; and the largest drop in accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
+from sameloss.book.chapter import finding, say
 from sameloss.studies import drawing
 from sameloss.studies.stability import show
 
 found = page.results
+finding(show.summary_finding(found))
 _ = show.summary(found, drawing.panels(1, width=8.5)[0])
+
+# %%
+say(
+    f"{show.stable_in_words(found)} With {page.seeds} seeds the intervals are wide: a question mark means "
+    "that they do not decide the sign. More seeds follow near the end of the page."
+)
 
 # %% [markdown]
 # ## Gap, losses and parameters by size (Figures 2.1 to 2.3)
+#
+# **Prediction.** In logistic regression gap, β and distance all decrease about as $1/m$. In networks only the gap does.
 
 # %% mystnb={"figure": {"caption": "Generalisation gap, β (both for the cross-entropy) and distance between parameters against the sample size: the largest value over each seed's pairs (small) and its mean over seeds, relative to the mean at the smallest size.", "name": "fig-stability-decay"}, "image": {"alt": "One panel per kind of training, three falling or flat lines on logarithmic axes each, and a dashed line that falls as 1/m."}}
+finding(show.decay_finding(found))
 axes = drawing.panels(len(found.kinds), width=3.6)
 for kind, ax in zip(found.kinds, axes, strict=True):
     show.decay(found, kind, ax)
 drawing.legend(axes[0])
+
+# %% [markdown]
+# Each point is a maximum over a few pairs, and therefore noisy. In absolute terms, with means over seeds and pairs: *own error* is
+# the error on the model's own sample, and *z is worst* counts the pairs whose loss changes most at $z$ itself.
 
 # %%
 from sameloss.book.chapter import render
@@ -108,18 +124,17 @@ render(show.level_table(found), decimals=3)
 render(show.exponent_table(found))
 
 # %% [markdown]
-# A maximum over few pairs is noisy. The next table adds the exponent of the mean over a seed's pairs, and $a\,m^b$ as the thesis
-# fits it: to the largest of all pairs with equal weights, so that the smallest sample dominates:
+# The next table adds the exponent of the mean over a seed's pairs, which is less noisy, and $a\,m^b$ as the thesis fits it: to the
+# largest of all pairs with equal weights, so that the smallest sample dominates.
 
 # %%
 render(show.other_exponents(found))
 
 # %% [markdown]
-# All intervals are over seeds, whose maxima are independent. Pairs of one seed share initialisation and order, and bootstrapping
+# All intervals are over seeds, whose maxima are independent. Pairs of one seed share initialisation and order. Bootstrapping
 # pairs would be wrong for a maximum: a resample contains the largest pair with probability two thirds, however many pairs there
 # are.
-
-# %% [markdown]
+#
 # The thesis' own figures are for larger data and networks. Its text and axes give:
 #
 # | training | quantity | exponent | also |
@@ -135,55 +150,73 @@ render(show.other_exponents(found))
 # %% [markdown]
 # ## Bounded losses, and without the replaced example
 #
-# The bound on the gap requires a bounded loss, and cross-entropy is unbounded: the thesis' β are 16 to 37 nats. Also, $z$ is
-# itself among the images of the maximum, and $S'$ contains it while $S$ does not. Neither explains why β decreases more slowly
-# than the gap, if these differences stay above zero:
+# Two technical reasons could make β decrease more slowly than the gap. The bound on the gap requires a bounded loss, and
+# cross-entropy is unbounded: the thesis' β are 16 to 37 nats. Also, $z$ is among the images of the maximum, and $S'$ contains it
+# while $S$ does not. If either is the reason, the difference of exponents vanishes for bounded losses or without $z$.
 
 # %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
+finding(show.losses_finding(found))
 ax = show.losses(found, drawing.panels(1, width=7)[0])
 drawing.legend(ax)
 
+# %%
+recorded = page.recorded("laptop-long")
+say(f"The fifteen recorded seeds narrow the intervals. {show.losses_in_words(recorded)}")
+
 # %% [markdown]
 # ## Earlier and later (Figures A.5 to A.10)
+#
+# Training for longer could close the difference or open it. We compare twins after half of the steps, all, and half as many again.
 
 # %% mystnb={"figure": {"caption": "The same for the cross-entropy after half of the steps, all, and half as many again.", "name": "fig-stability-stops"}, "image": {"alt": "One line per kind of training, with intervals at three stops."}}
+finding(show.stops_finding(found))
 ax = show.stops(found, drawing.panels(1, width=6.5)[0])
 drawing.legend(ax)
 
+# %%
+say(f"The thesis reports this of its networks at all of its stops. {show.stops_in_words(found)}")
+
 # %% [markdown]
 # ## The line between twins (Figure 2.4)
+#
+# **Prediction.** Without momentum the accuracy on the line stays within two points of its ends; with momentum it falls by more.
 
 # %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, at 76 points, for the largest samples: the mean of all pairs, and their range.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
+finding(show.paths_finding(found))
 left, right = drawing.panels(2, width=4.5)
 deep = [kind for kind in found.kinds if not kind.network.convex]
 show.paths(page.paths, deep, "test", left)
 show.paths(page.paths, deep, "trained", right)
 drawing.legend(left)
 
-# %% [markdown]
-# The drop in accuracy between the ends, in points, for the same pairs:
-
 # %%
-largest = found.falls[found.falls["size"] == found.sizes[-1]]
-render(largest.groupby(["kind", "seen"], sort=False).barrier.agg(["mean", "max"]).reset_index(), decimals=1)
+say(
+    f"Over all models and sizes of this page, {show.paths_in_words(found)}; in the record, "
+    f"{show.paths_in_words(recorded)}. The thesis reports a barrier between networks trained with momentum; "
+    "its networks are much larger."
+)
 
 # %% [markdown]
 # ## All swaps, and random ones
 #
-# Stability is a supremum, which 40 random pairs underestimate. Logistic regression on a few examples can be trained on *every* swap at
-# once. Random swaps find this fraction of the largest change:
+# Stability is a supremum over swaps, which 40 random pairs underestimate. For logistic regression on a few examples, *every*
+# swap can be trained at once.
 
 # %% mystnb={"figure": {"caption": "Largest change of a loss (cross-entropy) over a number of random swaps, relative to the largest over all swaps: median and 95 % of draws.", "name": "fig-stability-suprema"}, "image": {"alt": "Two increasing series, for two sample sizes, below 100 per cent."}}
+finding(show.suprema_finding(page.swaps))
 ax = show.sampled_suprema(page.swaps, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
+# So the β of this page and of the thesis are lower bounds. The fraction depends on the sample size, so it can also tilt an exponent; for
+# networks it is unknown.
+#
 # ## Bounds beside measurements
 #
 # For convex problems, theory has bounds without unknown constants. [Hardt et al., 2016](bibliography.md) bound the distance of logistic regressions
 # after $t$ steps by $2L\eta t/m$ and the change of the loss by $L$ times that, with $L$ the `slope`; [Bousquet and Elisseeff, 2002](bibliography.md) bound
-# the change of ridge regression, whose swaps have a closed form. The largest `distance` and `change` over all swaps, each
-# followed by its bound:
+# the change of ridge regression, whose swaps have a closed form. The largest `distance` and `change` over all swaps of logistic
+# regression, each followed by its bound:
 
 # %%
 first = (
@@ -195,10 +228,13 @@ first["bound of change"] = first.slope * first.bound
 render(first[["size", "distance", "bound", "change", "bound of change"]], decimals=3)
 
 # %% mystnb={"figure": {"caption": "The largest change of the squared loss of kernel ridge regression over all swaps, for three sizes of samples and three strengths, against the bound.", "name": "fig-stability-ridge"}, "image": {"alt": "All points lie below the dashed line of equality, by orders of magnitude."}}
+finding(show.ridge_finding(page.ridge))
 ax = show.ridge_bounds(page.ridge, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
 # %% [markdown]
+# The bound is loosest where the penalty λ is weak: it grows almost as $1/\lambda^2$, the largest change much more slowly.
+#
 # The bound that the thesis starts from, (2.1) after [Feldman and Vondrák, 2019](bibliography.md): with probability $1 - \delta$, the gap of a loss in $[0, 1]$
 # is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With a constant of 1 and $\delta = 0.05$, for the Brier score at the
 # largest size; values above 1 are vacuous:
@@ -211,19 +247,27 @@ render(bounds.assign(ratio=bounds.bound / bounds.gap).rename(columns={"ratio": "
 
 # %% [markdown]
 # ## Five times as many seeds
-#
-# {glue:text}`record`
 
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
+# %%
 from sameloss.studies.recorded import record_in_words
 
-recorded = page.recorded("laptop-long")
-glue("record", record_in_words("laptop-long", page.name), display=False)
+say(record_in_words("laptop-long", page.name))
 
 # %% mystnb={"figure": {"caption": "The first figure of this page, recorded, over fifteen seeds and four sizes.", "name": "fig-stability-recorded"}, "image": {"alt": "A table of colours as above."}}
+finding(show.summary_finding(recorded))
 _ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
+
+# %%
+say(
+    f"{show.stable_in_words(recorded)} The record repeats this page's trainings on the same images: it reduces "
+    "the error over seeds, and says nothing about larger data or networks."
+)
+
+# %% [markdown]
+# ## What the page found
+
+# %%
+say(show.in_words(found, recorded))
 
 # %% [markdown]
 # ## Comparison with the thesis
@@ -241,20 +285,6 @@ render(page.statements()[["place", "statement", "verdict"]])
 
 # %%
 render(page.checks[["text", "value", "target", "tolerance", "passed"]], decimals=3)
-
-# %% [markdown]
-# **What it shows.** {glue:text}`summary`
-#
-# Does β decrease as fast as the gap for logistic regression? {glue:}`verdict-stab-lr-beta`. Does it decrease more slowly in a
-# perceptron? {glue:}`verdict-stab-beta-plain`; with momentum? {glue:}`verdict-stab-beta-momentum`; in a convolutional network?
-# {glue:}`verdict-stab-beta-cnn-plain`; with momentum? {glue:}`verdict-stab-beta-cnn`; without z, for the total variation?
-# {glue:}`verdict-stab-beta-bounded`; for the clipped loss? {glue:}`verdict-stab-beta-clipped`; for the Brier score?
-# {glue:}`verdict-stab-beta-brier`. Do the parameters stay apart? {glue:}`verdict-stab-distance-plain`; do they move further apart with
-# momentum? {glue:}`verdict-stab-distance-momentum`. Does the line between twins leave the low-loss region with momentum?
-# {glue:}`verdict-stab-path-momentum`. Is a convex problem with a wide basin unstable too, as conjectured? {glue:}`verdict-stab-convex`.
-
-# %% tags=["remove-cell"]
-glue("summary", show.in_words(page.swaps, verdicts), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

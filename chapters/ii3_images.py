@@ -18,8 +18,9 @@
 #
 # **What you will see**: digits on backgrounds of Gaussian noise, classified into 0 to 4 and 5 to 9; a network of three convolutions,
 # and its tangent kernel, computed and solved exactly; how much accuracy each keeps, raw and above chance, for three placements
-# and two sizes; as controls, a kernel with λ chosen on the test set, which favours it, the kernel at the *trained* parameters, and a
-# linear model of pixels; which neurons are active; the network in lazy training; and a re-analysis of the thesis' tables.
+# and two sizes; three controls (a kernel with λ chosen on the test set, which favours it, the kernel at the *trained*
+# parameters, and a linear model of pixels); which neurons are active; lazy training and width; and a re-analysis of the thesis'
+# tables.
 #
 # By default there are three seeds and three noise levels; the recorded `-p preset laptop-long` has fifteen and four.
 
@@ -49,9 +50,9 @@ page = begin(globals(), STUDY, "ii3_images")
 # %% [markdown]
 # ## Images in noise
 #
-# Pixels of images have mean 0 and standard deviation 1, and the background is $N(0, \sigma^2)$; at $\sigma = 0$ it is the mean grey.
-# The image is placed at a random position, in a random corner, or always in the same corner. Every image, in training and test
-# sets, has its own background.
+# Pixels of images have mean 0 and standard deviation 1. Pixels of the background are drawn from $N(0, \sigma^2)$; at $\sigma = 0$
+# the background is the mean grey. The image is placed at a random position, in a random corner, or always in the same corner.
+# Every image, in training and test sets, has its own background.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -75,6 +76,9 @@ from sameloss.studies.local_signal_images import show
 _ = show.examples(page.config.source, page.config.scenes, drawing.panels(1, width=6)[0])
 
 # %% [markdown]
+# In a fixed corner, a model can learn where to look. At a random place it has to recognise the digit anywhere, so this is the
+# main setting of the page.
+#
 # ## The network and its kernel
 #
 # The network $f(x; \theta)$ has one logit and is trained on the logistic loss. Its tangent kernel at initialisation is
@@ -108,13 +112,24 @@ fits(kernel, torch.zeros(3), torch.tensor([-1.0, 1.0]), (1e-9,))[0].outputs
 
 # %% [markdown]
 # ## Accuracy and noise (Tables 3.1 and B.1)
+#
+# **Prediction.** As the noise increases, the accuracy of the network falls less than that of its kernel.
 
 # %% mystnb={"figure": {"caption": "Accuracy on the test set against the noise of the background, means over seeds with 95 % intervals; dotted: always the more frequent class. Placements but the first are measured at the ends only where the preset says so.", "name": "fig-images-accuracy"}, "image": {"alt": "Three panels, one per placement: all lines fall with the noise, that of the network least."}}
+from sameloss.book.chapter import finding, say
+
 found = page.results
+finding(show.accuracy_finding(found))
 axes = drawing.panels(len(page.config.placements), width=3.6)
 for placement, ax in zip(page.config.placements, axes, strict=True):
     show.accuracy(found, placement, ax)
 drawing.legend(axes[0])
+
+# %%
+say(
+    f"{show.fitted_in_words(found)} All lines are means over {page.seeds} seeds, which differ in samples, "
+    "backgrounds and initial parameters."
+)
 
 # %%
 from sameloss.book.chapter import render
@@ -122,7 +137,7 @@ from sameloss.book.chapter import render
 render(show.accuracy_table(found))
 
 # %% [markdown]
-# The network fits its sample almost perfectly, and λ, in units of the kernel's mean eigenvalue, increases with the noise:
+# The λ that cross-validation chooses, in units of the kernel's mean eigenvalue:
 
 # %%
 render(show.ridge_table(found))
@@ -130,41 +145,42 @@ render(show.ridge_table(found))
 # %% [markdown]
 # ## Accuracy kept under noise
 #
-# The thesis divides the accuracy at the highest noise by that without noise. With two classes a guess scores at least half, which
-# flatters both models; above chance the difference is larger.
+# The thesis divides the accuracy at the highest noise by the accuracy without noise. With two classes, a model that falls to
+# chance still keeps more than half by this ratio. We therefore also subtract the frequency of the larger class from both
+# accuracies.
 
 # %% mystnb={"figure": {"caption": "Accuracy at the highest noise relative to that without noise, by placement and size (image on background), means over seeds with 95 % intervals: raw, and after subtracting the frequency of the larger class from both.", "name": "fig-images-kept"}, "image": {"alt": "Two panels of intervals: the network's lie to the right of the kernel's in each row."}}
+finding(show.kept_finding(found))
 left, right = drawing.panels(2, width=4.8)
 show.kept(found, left)
 show.kept(found, right, above_chance=True)
 drawing.legend(left)
 
 # %%
-render(show.kept_table(found))
-
-# %%
-render(show.kept_table(found, above_chance=True))
+say(show.kept_in_words(found))
 
 # %% [markdown]
 # **Controls.** Choosing λ on the test set gives an upper bound for this kernel. The kernel at the trained parameters starts from
-# zero and not from the trained network: its accuracy is due to the learnt features alone. It has seen the labels of the sample, so that
-# cross-validation may choose λ too small. The linear model has neither convolutions nor features. With random placement it is at
-# chance, and keeps nothing (a dash); with a fixed corner it can ignore the background, so that keeping accuracy there says
-# little about features.
+# zero and not from the trained network: its accuracy is due to the learnt features alone. Its features have seen the labels of the
+# sample, so cross-validation may choose too small a λ. The linear model has neither convolutions nor features. With random placement it
+# is at chance even without noise, so no ratio is drawn. In a fixed corner it can ignore the background, so keeping accuracy
+# there says little about features.
 #
 # ## Active neurons (Figure 3.2)
 #
-# The thesis finds that fewer neurons of the deeper layers are active as training proceeds, because filters learn to let less
-# noise pass.
+# **Prediction.** As training proceeds, fewer neurons of the deeper layers are active, because filters learn to let less noise
+# pass. The thesis finds this without noise, too.
 
 # %% mystnb={"figure": {"caption": "Fraction of active neurons on the test set, over all units, pixels and images of a layer, before and after training, with 95 % intervals over seeds: without noise, and at the highest noise.", "name": "fig-images-activity"}, "image": {"alt": "Two panels, two lines of three layers each."}}
+finding(show.activity_finding(found))
 left, right = drawing.panels(2, width=4)
 show.activity(found, page.config.noises[0], left)
 show.activity(found, page.config.noises[-1], right)
 drawing.legend(left)
 
 # %% [markdown]
-# Decrease of the fraction, in points:
+# Noise is symmetric, so about half of the first layer's units are active before training. The decrease of the fraction in
+# training, in points; intervals of few seeds are wide:
 
 # %%
 render(show.activity_table(found))
@@ -174,12 +190,18 @@ render(show.activity_table(found))
 #
 # If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
 # $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network becomes its linearisation *as
-# far as it was trained*. So the figure shows two references: the kernel, solved exactly, and the linearised network after the same
-# steps of SGD. The first is what the features could do, the second what this training achieves with them.
+# far as it was trained*. So the figure shows two references: the kernel, solved exactly, which shows what fixed features can do,
+# and the linearised network after the same steps of SGD, which is what this training achieves with them.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band below which it ends, near a dotted one."}}
+finding(show.lazy_finding(found))
 ax = show.lazy(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
+
+# %% [markdown]
+# As α grows, the network approaches its linearisation after the same training, not the solved kernel, which takes longer
+# training to reach. The table adds the accuracy on its own sample, and the distance that the parameters *moved*, relative to
+# their initial norm:
 
 # %%
 render(show.lazy_table(found))
@@ -187,19 +209,21 @@ render(show.lazy_table(found))
 # %% [markdown]
 # ## Width
 #
-# Width is the other way to fixed features: the wider a network, the less each of its filters has to move [Jacot et al., 2018](bibliography.md). So
-# narrow networks, each compared with its own kernel, should gain more than the widest.
+# Width is the other way to fixed features: the wider a network, the less each of its filters has to move [Jacot et al., 2018](bibliography.md).
+#
+# **Prediction.** A narrow network has a larger advantage over its own kernel than a wide one.
 
 # %% mystnb={"figure": {"caption": "Accuracy of networks of several widths and of their tangent kernels, means over seeds with 95 % intervals.", "name": "fig-images-width"}, "image": {"alt": "Two lines against the number of channels, the network's above its kernel's."}}
+finding(show.width_finding(found))
 ax = show.width(found, drawing.panels(1, width=6)[0])
 drawing.legend(ax)
 
+# %% [markdown]
+# All widths are trained for the same number of steps, and fit their samples to different degrees (*own sample* in the table). So
+# widths are compared at equal training, not at equal fit: a narrow network may gain on its kernel if it is trained for longer.
+
 # %%
 render(show.width_table(found))
-
-# %% [markdown]
-# All widths are trained for the same number of steps, and narrow networks fit their samples less. This compares widths at equal
-# training, not at equal fit: the gain of a narrow network over its kernel is what it has learnt *so far*.
 
 # %% [markdown]
 # ## The thesis' tables
@@ -220,10 +244,19 @@ render(pd.DataFrame(TABLE_3_1))
 render(show.table_b_1(), decimals=1)
 
 # %% mystnb={"figure": {"caption": "Table B.1: accuracy of WRN-10-10 and of its linearisation against the noise, for three placements and two sizes.", "name": "fig-images-published"}, "image": {"alt": "Two panels: three nearly flat lines of the WRN above three falling ones of the NTK."}}
+finding(show.published_finding())
 left, right = drawing.panels(2, width=4.5)
 show.published("16-on-32", left)
 show.published("32-on-64", right)
 drawing.legend(left)
+
+# %% [markdown]
+# Both keep more at the larger size. Each number of the thesis is from one run, so a difference of one point may be chance.
+#
+# ## What the page found
+
+# %%
+say(show.in_words(found, page.recorded("laptop-long")))
 
 # %% [markdown]
 # ## Comparison with the thesis
@@ -234,28 +267,13 @@ from sameloss.book.chapter import beside_the_paper
 verdicts = beside_the_paper(page)
 
 # %% [markdown]
-# The thesis' statements about its tables, recomputed. Each number is from one run, so a difference of one point may be chance:
+# The thesis' statements about its tables, recomputed:
 
 # %%
 render(page.statements()[["place", "statement", "verdict", "correction"]])
 
 # %%
 render(page.checks[["text", "value", "target", "tolerance", "printed", "passed"]])
-
-# %% [markdown]
-# **What it shows.** {glue:text}`summary`
-#
-# Does the network keep more of its accuracy than its kernel? {glue:}`verdict-img-kept`; above chance, and with the best λ?
-# {glue:}`verdict-img-kept-chance-best`; in a random corner? {glue:}`verdict-img-kept-random-corner`; in a fixed one?
-# {glue:}`verdict-img-kept-fixed-corner`; at another size? {glue:}`verdict-img-kept-size`. Does its trained kernel contain what it learnt?
-# {glue:}`verdict-img-after`. Do fewer neurons become active at the highest noise? {glue:}`verdict-img-active`; without noise?
-# {glue:}`verdict-img-active-clean`. Does lazy training reduce it to its kernel? {glue:}`verdict-img-lazy`. Does width?
-# {glue:}`verdict-img-width`.
-
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
-glue("summary", show.in_words(found), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

@@ -13,13 +13,13 @@
 #
 # **The claim** (Chapter 3 of [Karp, 2024](bibliography.md), first [Karp et al., 2021](bibliography.md)): one of the $k + 1$ rows of an image, $y w^*$,
 # determines its label, and all others are noise. A convolutional network with *one* filter learns to respond to the signal and to
-# threshold the noise to zero. Its tangent kernel cannot move the threshold, and fails. So gradient descent on networks prefers
-# other functions than on kernels, for the same data and architecture.
+# threshold the noise to zero. Its tangent kernel cannot move the threshold, and fails. So for the same data and architecture,
+# gradient descent on a network finds other functions than on its kernel.
 #
-# **What you will see**: why a linear model fails; a threshold by hand; the behaviour of one filter over the *whole* distribution,
+# **What you will see**: why a linear model fails; a threshold by hand; the accuracy of one filter over the *whole* distribution,
 # exactly, for any $k$; Figure 3.3 as an exact flow, with stochastic descent beside it; how many rows are needed before any filter
-# can succeed, and how many steps each accuracy takes; which noise can be learnt; initialisations that never learn; and the best
-# that the tangent kernel can do.
+# can succeed, and how many steps each accuracy takes; which noise can be learnt; initialisations that never learn; and the
+# smallest error of the tangent kernel.
 #
 # By default there are three stochastic descents of 3,000 steps, and tangent kernels from 40 initialisations; `-p preset laptop-long` has ten of
 # 10,000, and 400.
@@ -59,10 +59,16 @@ page = begin(globals(), STUDY, "ii3_local_signal")
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import show
 
+from sameloss.book.chapter import finding, say
+
+finding(show.image_finding(-0.6))
 left, right = drawing.panels(2, width=4.5)
 show.one_image(0.0, left)
 show.one_image(-0.6, right)
 drawing.legend(left)
+
+# %% [markdown]
+# This is a single image. A threshold also reduces the signal by its height, so it must not be too high.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -83,7 +89,8 @@ show_source(soft_threshold)
 # Only three numbers of a filter $w$ matter: $c = \langle w, w^*\rangle$, the length $v$ of its orthogonal part, and $b$. The output for an image
 # with label $y$ is $y\,\phi_b(c)$ plus a sum of $k$ independent terms, whose characteristic function is $\psi(u)^k$ with $\psi$ in closed form.
 # The logistic function is a distribution function too, with characteristic function $\pi u / \sinh \pi u$. So loss, accuracy and all
-# gradients are integrals of smooth functions, computed to eleven digits in a millisecond, for a hundred rows or a hundred million.
+# gradients are integrals of smooth functions. They are computed to eleven digits in a millisecond, for a hundred rows or a hundred
+# million.
 
 # %%
 from sameloss.studies.local_signal.theory import population
@@ -91,63 +98,77 @@ from sameloss.studies.local_signal.theory import population
 show_source(population)
 
 # %% mystnb={"figure": {"caption": "Accuracy of a filter along the signal against its threshold; the best threshold for each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
+finding(show.thresholds_finding(100, 1000))
 ax = drawing.panels(1, width=6)[0]
 show.thresholds((100, 300, 1000, 3000), ax)
 drawing.legend(ax)
 
 # %% [markdown]
+# With few rows even the best threshold helps little: the noise of a single row, $\log k/\sqrt k$, is then not small beside the signal.
+# The best threshold shows what a filter can reach, not what training finds.
+#
 # ## Training (Figure 3.3)
 #
 # **Prediction**: $c$ increases, $b$ decreases, and $|b|/c$ and the accuracy increase. The settings of the figure are $k = 1000$, rows of 10
 # entries, batches of 500 fresh images, $\eta_w = 0.1$ and $\eta_b = \eta_w/k$, for 10,000 steps. Its caption says σ = 1, at which no filter exceeds
-# 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. The flow is exact; stochastic descent is exact in distribution, although
-# only rows above the threshold are drawn.
+# 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. The flow is exact. Stochastic descent has the exact distribution,
+# although only rows above the threshold are drawn.
 
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
 found = page.results
+finding(show.training_finding(found))
 show.training(found, drawing.panels(3, width=3.6))
+
+# %%
+say(show.descent_in_words(found))
 
 # %% [markdown]
 # ## How many rows, how many steps
 #
-# Theorem 3.1 says that training reaches 99 % from some $k_0$ on. The exact computation shows: with few rows not even the best filter does, and
-# where it does, training takes long.
+# **Prediction** (Theorem 3.1): from some $k_0$ on, training reaches 99 %. The theorem has no number for $k_0$ or for the steps; the
+# exact computation has both.
 
 # %% mystnb={"figure": {"caption": "Left: accuracy of the best filter and of the linear model. Right: accuracy along the exact flow, by k; dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Left: the best filter rises from 63 per cent to one, the linear model falls to one half. Right: rising curves, earlier for larger k."}}
+finding(show.rows_finding(found))
 left, right = drawing.panels(2, width=4.5)
 show.how_large(found, left)
 show.how_long(found, right)
 
-# %% [markdown]
-# Steps of $\eta_w$ = {glue:text}`lr` until the flow reaches each accuracy:
+# %%
+say(
+    "None of this contradicts the theorem, which is about large k. Steps of "
+    rf"$\eta_w$ = {page.config.descent.lr:g} until the flow reaches each accuracy:"
+)
 
 # %%
 from sameloss.book.chapter import render
 
 render(show.steps_table(found), decimals=3)
 
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
-glue("lr", f"{page.config.descent.lr:g}", display=False)
-
 # %% [markdown]
 # ## Which noise can be learnt
 #
-# Accuracy by the number of rows and the strength of the noise: the best filter, a linear model, and training:
+# The theorem fixes σ at $\log k/\sqrt k$. We vary the strength of the noise and the number of rows, and compute the best filter, the linear
+# model, and training.
 
 # %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the linear model.", "name": "fig-signal-best"}, "image": {"alt": "Two tables of colours: the filter's is bright except at upper left, the linear model's dark everywhere."}}
+finding(show.best_finding(found))
 for (model, name), ax in zip(
     (("network", "best filter"), ("linear", "linear model")), drawing.panels(2, width=5), strict=True
 ):
     show.phase(found.best.pivot(index="multiplier", columns="noise", values=model), name, ax)
 
+# %% [markdown]
+# This is what each model can express. The next figure shows how much of it training reaches, and when.
+
 # %% mystnb={"figure": {"caption": "Accuracy (%) of the exact flow after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Three tables of colours which become brighter with the steps, from the lower right."}}
-for steps, ax in zip((1e3, 1e5, page.config.horizon), drawing.panels(3, width=3.6), strict=True):
+looks = sorted({min(steps, page.config.horizon) for steps in (1e3, 1e5, 1e7)})
+finding(show.phase_finding(found, looks))
+for steps, ax in zip(looks, drawing.panels(len(looks), width=3.6), strict=True):
     show.phase(show.reached_at(found.phase, steps), f"after {steps:,.0f} steps", ax)
 
-# %% [markdown]
-# Move the step:
+# %%
+say(f"{show.phase_in_words(found)} Move the slider to see other steps:")
 
 # %%
 from sameloss.book.movable import movable_phase
@@ -157,8 +178,8 @@ movable_phase(found.phase)
 # %% [markdown]
 # ## Several features
 #
-# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image contain one of $r$, at random. One filter
-# that responds to all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: for $r = d = 1/\sigma^2$ this
+# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image contain one of $r$ features, at
+# random. One filter that responds to all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: for $r = d = 1/\sigma^2$ this
 # is $\sigma = 1$, which cannot be learnt. With one filter per feature, there are $r$ times as many rows of noise, which a threshold removes. The table has
 # the exact accuracy of equal weights on the best number of features, and of one common threshold (the last $r$ is $1/\sigma^2$):
 
@@ -166,7 +187,7 @@ movable_phase(found.phase)
 render(show.feature_table(), decimals=4)
 
 # %% [markdown]
-# Whether gradient descent finds one filter per feature is not computed here.
+# So the remark holds with a filter for each feature. Whether gradient descent finds one filter per feature is not computed here.
 #
 # ## Initialisations that never learn
 #
@@ -174,31 +195,43 @@ render(show.feature_table(), decimals=4)
 # gradient, and the noise shrinks what is left. On its way up, $c$ moves by about $\eta_w/2$ per step and must not land between $-|b|$ and $|b|$, with
 # $|b| \approx |c^0|/k$ by then. With $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the less often the larger the rate. The thesis'
 # Lemma B.3 takes the initialisation so small relative to the rate that this hardly happens; the page warns if your own initialisation and
-# rate are expected to end there. Exact descent at $k$ = {glue:text}`dead-rows` from many initialisations around each $c^0$: per cent that end
-# there, by $\eta_w$ in units of $|c^0|/k$:
+# rate are expected to end without a gradient.
+
+# %%
+say(
+    f"Exact descent at k = {page.config.dead.patches.noise} from many initialisations around each $c^0$: per "
+    r"cent that end without a gradient, by $\eta_w$ in units of $|c^0|/k$:"
+)
 
 # %%
 render(show.dead_table(found), decimals=0)
-
-# %% tags=["remove-cell"]
-glue("dead-rows", f"{page.config.dead.patches.noise}", display=False)
 
 # %% [markdown]
 # ## What the tangent kernel can do
 #
 # **Prediction** (Theorem 3.2): with few filters its error is above 0.1, whatever its weights. A kernel is linear in its weights, so the *best*
 # ones can be computed without training: by linear discriminant analysis, from exact moments of the features ([II.3b Proofs](ii3_proofs.ipynb)). At the
-# thesis' initialisation, $b = 0$, it is the linear model. With thresholds at the signal it gains slowly with each further filter, and stays
-# far from the best single trained filter:
+# thesis' initialisation, $b = 0$, it is the linear model. So we also try thresholds that are better placed: at the signal, or some of
+# them just above it.
 
 # %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
 from sameloss.studies.local_signal.tangent import PATCHES
 from sameloss.studies.local_signal.theory import best_threshold
 
+finding(show.kernel_finding(found))
 ax = drawing.panels(1, width=7)[0]
 show.errors_by_filters(found.tangent, ax)
 ax.axhline(1 - best_threshold(PATCHES)[1], color="0.2", ls="-.", lw=1)
 drawing.legend(ax)
+
+# %% [markdown]
+# The theorem is about a fixed number of filters and large k, so a small error of many filters at k = 1,000 does not contradict it. At
+# $b = 0$ the kernel is the linear model, however many filters there are.
+#
+# ## What the page found
+
+# %%
+say(show.training_in_words(found))
 
 # %% [markdown]
 # ## Comparison with the thesis
@@ -208,12 +241,6 @@ render(page.statements()[["place", "statement", "verdict", "correction"]])
 
 # %%
 render(page.checks[["text", "value", "target", "tolerance", "passed"]], decimals=4)
-
-# %% [markdown]
-# **What it shows.** {glue:text}`summary`
-
-# %% tags=["remove-cell"]
-glue("summary", show.training_in_words(found), display=False)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

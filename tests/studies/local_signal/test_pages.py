@@ -395,13 +395,33 @@ def test_dead_starts_in_per_cent(found):
 def test_the_summary_of_training(found):
     kernels = pd.DataFrame({"kind": AT_SIGNAL, "filters": [2, 4, 4], "error": [0.6, 0.1, 0.2]})
     words = show.training_in_words(replace(found, tangent=kernels))
-    assert words.startswith("At k = 100 the exact flow is right in ")
+    assert words.startswith("**Found.** At k = 100 one filter with the best threshold has 62.8 % accuracy")
+    assert words.count("\n\n") == 2
     assert "A kernel" not in words  # which is of other patches
     assert "more steps than were followed" in words
     assert "Up to k = 100 no filter reaches 99 %" in words
     config, flow = replace(found.config, noise=1000), found.flow.assign(accuracy=0.8)
     comparable = replace(found, tangent=kernels, config=config, flow=flow)
     assert "A kernel of 4 filters" in show.training_in_words(comparable)
+
+
+def test_findings_of_training(found):
+    assert show.image_finding(-0.6).endswith("rows of noise to zero, and leaves 40 % of the signal.")
+    assert "from 58.6 to 62.8 % at k = 100" in show.thresholds_finding(100, 1000)
+    assert show.training_finding(found).startswith("In the exact flow c rises, b falls")
+    turned = replace(found, flow=found.flow.assign(c=-found.flow.c, b=-found.flow.b))
+    assert show.training_finding(turned).startswith("In the exact flow c falls, b rises")
+    assert "After 60 steps, the 2 stochastic descents" in show.descent_in_words(found)
+    assert show.rows_finding(found).endswith("reaches 99 % accuracy; training reaches it nowhere.")
+    reached = replace(found, phase=found.phase.assign(accuracy=found.phase.accuracy + 0.3))
+    assert re.search(r"at k = 1,000 training needs some [\d,]+ steps for it\.", show.rows_finding(reached))
+    assert "in 3 of 4 settings" in show.best_finding(found)
+    looks = show.phase_finding(found, [100.0, 1e4])
+    assert looks == "Training reaches 90 % accuracy in 0 of 4 settings after 100 steps, in 2 after 10,000."
+    assert "points below the best filter" in show.phase_in_words(found)
+    assert show.kernel_finding(found).startswith(
+        "Up to 4 filters every kernel's mean error is above 10 %; with 16"
+    )
 
 
 def test_figures_of_the_proofs(proofs):

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from sameloss.studies.local_signal_images import show
 from sameloss.studies.local_signal_images.claims import (
     STATEMENTS,
     TABLE_B_1,
@@ -223,6 +224,53 @@ def test_without_lazy_training_and_other_sizes_nothing_is_said_of_them():
 def test_ids_are_the_books_own():
     assert len({claim.id for claim in ALL}) == len(ALL)
     assert all(claim.id.startswith("img-") and claim.page == "ii3_images" for claim in ALL)
+
+
+# Sentences.
+
+
+def test_findings_are_those_of_the_planted_numbers():
+    results = planted(THESIS)
+    assert "from 95 to 92 % for the network, from 90 to 77 % for its kernel" in show.accuracy_finding(results)
+    assert show.kept_finding(results).endswith("in 4 of 4 settings, clearly in 4.")
+    assert show.kept_in_words(results).startswith("At a random place the network keeps 11.3 (")
+    assert "in layer 1, layer 2, layer 3 at σ = 1" in show.activity_finding(results)
+    assert "+20.0 points above its kernel with 8 channels, +10.0 with 32" in show.width_finding(results)
+    limit = replace(results, lazy=results.lazy.assign(limit=0.8))
+    assert show.lazy_finding(limit) == (
+        "Accuracy is 94 % at α = 1 and 77 % at α = 100, beside 80 % of the linearised network and 77 % of "
+        "the solved kernel."
+    )
+    assert show.published_finding().endswith(
+        "at least 96.8 % of its accuracy, its linearisation at most 90.1 %."
+    )
+
+
+def test_findings_turn_round_with_the_numbers():
+    worse = planted(THESIS | {"network": (0.9, 0.7), "NTK, GCV": (0.9, 0.88)}, active=(0.4, 0.5))
+    assert show.kept_finding(worse).endswith("in 0 of 4 settings, clearly in none.")
+    assert "in no layer at σ = 1" in show.activity_finding(worse)
+
+
+def test_a_linear_model_that_keeps_more_than_the_kernel_is_mentioned():
+    linear = show.kept_in_words(planted(THESIS | {"pixels": (0.9, 0.9)}))
+    assert "At 8-on-16 in a fixed corner, a model linear in pixels keeps 100 %" in linear
+    near = show.kept_in_words(planted(THESIS | {"network": (0.9, 0.62), "NTK, GCV": (0.9, 0.61)}))
+    assert "network and kernel both end near chance" in near
+    untrained = show.kept_in_words(planted(THESIS | {"network": (0.6, 0.6)}))
+    assert "hardly above chance without noise, so no share is defined" in untrained
+
+
+def test_the_page_says_what_it_found_and_what_not():
+    results = planted(THESIS)
+    said = show.in_words(results, results)
+    assert said.count("\n\n") == 2
+    assert "contradicts 0 of the predictions" in said
+    assert "learnt features alone" not in said
+    learnt = planted(THESIS | {"trained kernel": (0.94, 0.94)}, active=(0.4, 0.5))
+    said = show.in_words(results, learnt)
+    assert "the learnt features alone account for the difference" in said
+    assert "contradicts 3 of the predictions" in said
 
 
 # Statements on the printed tables, and on tables with a misprint.

@@ -323,7 +323,54 @@ def test_bounds_are_of_the_largest_gap_and_beta(results):
     assert (one.gap, one["β"]) == pytest.approx((pairs["gap Brier"].max(), pairs["beta Brier"].max()))
 
 
-def test_the_page_says_what_it_found(page):
-    said = show.in_words(page.swaps, page.verdicts())
-    assert "The claims, by verdict: " in said
-    assert "random swaps see" in said
+# Sentences.
+
+
+def test_findings_are_computed_from_planted_laws(laws):
+    assert show.summary_finding(laws).endswith(
+        "falls in 6 of 6 kinds of training, β in 6, and the distance between twins in 0."
+    )
+    assert "25 to 25 % of their gap at m = 80, but 71 to 71 % of their β" in show.decay_finding(laws)
+    assert show.stops_finding(laws).endswith("in 4 of 4 networks.")
+    assert show.stops_in_words(laws).endswith("at most 0.00; 12 of these 12 intervals exclude zero.")
+    assert "at most 5.0 points" in show.paths_finding(laws)
+    assert "5.00 on a model's own sample (CNN with momentum, m = 80)" in show.paths_in_words(laws)
+
+
+def test_findings_turn_round_with_the_data(laws):
+    growing = replace(laws, twins=laws.twins.assign(**{GAP: laws.twins[BETA], BETA: laws.twins[GAP]}))
+    assert "71 to 71 % of their gap at m = 80, and 25 to 25 % of their β" in show.decay_finding(growing)
+    assert show.stops_finding(growing).endswith("in 0 of 4 networks.")
+
+
+def test_a_page_of_one_convex_model_has_findings(laws):
+    alone = replace(laws, kinds=laws.kinds[:1])
+    assert [kind.name for kind in show.networks(alone)] == ["logistic regression"]
+    assert "in 1 of 1" in show.summary_finding(alone)
+    assert "convex models have" in show.decay_finding(alone)
+    assert "at most 0.0 points" in show.paths_finding(alone)
+
+
+def test_every_finding_is_one_sentence(page, results):
+    findings = [
+        show.summary_finding(results),
+        show.decay_finding(results),
+        show.losses_finding(results),
+        show.stops_finding(results),
+        show.paths_finding(results),
+        show.suprema_finding(page.swaps),
+        show.ridge_finding(page.ridge),
+    ]
+    assert all(text.endswith(".") and "*" not in text and "nan" not in text for text in findings)
+    assert "10 random ones find" in findings[5]
+    assert "holds in 12 of 12 cases" in findings[6]
+
+
+def test_the_page_says_what_it_found(results):
+    said = show.in_words(results, results)
+    assert said.count("\n\n") == 2
+    assert "nan" not in said
+    assert "decide" in said
+    assert "the perceptron with momentum" in said
+    assert show.stable_in_words(results).startswith("All four quantities")
+    assert "β falls clearly more slowly" in show.losses_in_words(results)

@@ -8,11 +8,20 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from sameloss.images import ImageSource
+from sameloss.statistics.intervals import Interval
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.local_signal_images.claims import TABLE_B_1, TOPICS, ImageResults, by_seed, over_seeds
+from sameloss.studies.local_signal_images.claims import (
+    NTK,
+    TABLE_B_1,
+    TOPICS,
+    WRN,
+    ImageResults,
+    by_seed,
+    over_seeds,
+)
 from sameloss.studies.local_signal_images.experiment import Measure, Model
 from sameloss.studies.local_signal_images.theory import Scene, draw_sample
-from sameloss.studies.verdict import verdict_table
+from sameloss.studies.verdict import Verdict, verdict_table
 
 # Labels of predictors in tables and figures.
 SHOWN = {
@@ -88,17 +97,6 @@ def ridge_table(results: ImageResults) -> pd.DataFrame:
     ridges = {SHOWN[of]: by_seed(here, "noise", Measure.RIDGE, of) for of in (Model.GCV, Model.AFTER)}
     table = pd.DataFrame({name: ridge.median() for name, ridge in ridges.items() if len(ridge)}).T
     return table.map("{:.3g}".format).rename(columns="σ = {:g}".format).reset_index(names="λ (median)")
-
-
-def kept_table(results: ImageResults, *, above_chance: bool = False) -> pd.DataFrame:
-    """Accuracy kept at most noise (%), by placement and size."""
-    tables = {
-        f"{place}, {size}": pd.DataFrame(
-            {SHOWN[of]: results.kept(of, place, size, above_chance=above_chance) for of in shown_in(results)}
-        )
-        for place, size in surroundings(results)
-    }
-    return means(tables, "above chance (%)" if above_chance else "kept (%)")
 
 
 def activity_table(results: ImageResults) -> pd.DataFrame:
@@ -253,46 +251,161 @@ def published(size: str, ax: Axes) -> Axes:
     return ax
 
 
-# Summary
+# Sentences: what figures show, and what the page found. "Clearly" is where an interval excludes zero.
 
 NEAR_CHANCE = 10.0  # accuracies less than this (percentage points) above chance are near chance
 
 
-def in_words(results: ImageResults) -> str:
-    """Summarise the chapter in a few sentences, contradicted claims first."""
-    verdicts = verdict_table(TOPICS, results)
-    against = verdicts[verdicts.verdict == "contradicted"].claim
-    place, compared = results.placement, (Model.NETWORK, results.kernel)
-    network, kernel = (results.accuracies(of, place).mean() for of in compared)
-    levels = (
-        f"at σ = {noise:g} the network has {network[noise]:.1f} %, its kernel {kernel[noise]:.1f} %"
-        for noise in network.index[[0, -1]]
+def accuracy_finding(results: ImageResults) -> str:
+    """Accuracies of the network and its kernel without noise and at most noise."""
+    least, most = results.noises[0], results.noises[-1]
+    (n0, n1), (k0, k1) = (
+        results.accuracies(of, results.placement).mean()[[least, most]]
+        for of in (Model.NETWORK, results.kernel)
     )
-    kept = [results.kept(of, place, above_chance=above).mean() for above in (False, True) for of in compared]
-    sentences = [
-        "Contradicted: " + "; ".join(against) + "." if len(against) else "No claim is contradicted here.",
-        f"At a {place}, " + ", and ".join(levels) + ".",
-        "So the network keeps {:.0f} % and its kernel {:.0f} %; of what is above chance, {:.0f} % and "
-        "{:.0f} %.".format(*kept),
+    return (
+        f"From σ = {least:g} to {most:g}, accuracy goes from {n0:.0f} to {n1:.0f} % for the network, from "
+        f"{k0:.0f} to {k1:.0f} % for its kernel."
+    )
+
+
+def fitted_in_words(results: ImageResults) -> str:
+    """How well the network fits its sample without noise and at most noise."""
+    own = by_seed(results.at(results.placement), "noise", Measure.TRAINED, Model.NETWORK).mean()
+    fitted = " and ".join(f"{100 * own[noise]:.1f} % at σ = {noise:g}" for noise in own.index[[0, -1]])
+    return f"On its own sample the network has {fitted}."
+
+
+def advantages(results: ImageResults) -> list[Interval]:
+    """How much more of its accuracy the network keeps than its kernel (points), by placement and size."""
+    return [
+        over_seeds(results.kept(Model.NETWORK, *place) - results.kept(results.kernel, *place))
+        for place in surroundings(results)
     ]
-    sentences += [_at_the_end(results, place, size) for place, size in surroundings(results)]
+
+
+def kept_finding(results: ImageResults) -> str:
+    """In how many settings the network keeps more of its accuracy than its kernel."""
+    more = advantages(results)
+    ahead, clearly = sum(value > 0 for value, _, _ in more), sum(low > 0 for _, low, _ in more)
+    return (
+        f"The network keeps more of its accuracy than its kernel in {ahead} of {len(more)} settings, "
+        f"clearly in {clearly or 'none'}."
+    )
+
+
+def kept_in_words(results: ImageResults) -> str:
+    """How much more the network keeps at the page's placement, and where this says little."""
+    place = results.placement
+    raw, above = (
+        written(
+            results.kept(Model.NETWORK, place, above_chance=chance)
+            - results.kept(results.kernel, place, above_chance=chance)
+        )
+        for chance in (False, True)
+    )
+    sentences = [
+        f"At a {place} the network keeps {raw} points more than its kernel, and {above} points more of what "
+        "is above chance."
+        if raw != "–"
+        else f"At a {place} network or kernel are hardly above chance without noise, so no share is defined."
+    ]
+    sentences += [_at_the_end(results, *surrounding) for surrounding in surroundings(results)]
     return " ".join(filter(None, sentences))
 
 
 def _at_the_end(results: ImageResults, place: str, size: str) -> str:
     """Say where network and kernel end near chance, or a linear model keeps more than the kernel."""
-    network, kernel, chance = (
-        results.accuracies(of, place, size).iloc[:, -1].mean()
-        for of in (Model.NETWORK, results.kernel, Model.CHANCE)
+    network, kernel, linear, chance = (
+        results.accuracies(of, place, size).iloc[:, -1:].mean().squeeze()
+        for of in (Model.NETWORK, results.kernel, Model.PIXELS, Model.CHANCE)
     )
-    linear, solved = (
+    pixels, solved = (
         over_seeds(results.kept(of, place, size)).value for of in (Model.PIXELS, results.kernel)
     )
     if max(network, kernel) - chance < NEAR_CHANCE:
         return f"At {size} in a {place}, network and kernel both end near chance."
-    if linear > solved:
+    if pixels > solved and linear - chance >= NEAR_CHANCE:
         return (
-            f"At {size} in a {place}, a model linear in pixels keeps {linear:.0f} %, more than the "
-            f"kernel with {solved:.0f} %: there keeping accuracy takes no features."
+            f"At {size} in a {place}, a model linear in pixels keeps {pixels:.0f} %, more than the kernel "
+            f"with {solved:.0f} %: there a model needs no features to keep its accuracy."
         )
     return ""
+
+
+def activity_finding(results: ImageResults) -> str:
+    """The layers in which training lowers the share of active neurons, at most noise and without."""
+    layers = {}
+    for noise in (results.noises[-1], results.noises[0]):
+        falls = results.fall(noise)
+        layers[noise] = [layer for layer in falls if over_seeds(falls[layer]).low > 0]
+    parts = [f"in {', '.join(names) or 'no layer'} at σ = {noise:g}" for noise, names in layers.items()]
+    return f"Training clearly lowers the share of active neurons {' and '.join(parts)}."
+
+
+def lazy_finding(results: ImageResults) -> str:
+    """Accuracy where parameters hardly move, beside the linearised network and the kernel."""
+    if results.lazy.empty:
+        return "This preset has no lazy training."
+    lazy, noise = results.of_lazy().mean(), results.lazy.noise.iloc[0]
+    limit = 100 * results.lazy.groupby("seed").limit.first().mean()
+    kernel = results.accuracies(Model.GCV, results.placement)[noise].mean()
+    return (
+        f"Accuracy is {lazy.iloc[0]:.0f} % at α = {lazy.index[0]:g} and {lazy.iloc[-1]:.0f} % at α = "
+        f"{lazy.index[-1]:g}, beside {limit:.0f} % of the linearised network and {kernel:.0f} % of the "
+        "solved kernel."
+    )
+
+
+def width_finding(results: ImageResults) -> str:
+    """Advantage of the narrowest and the widest network over their kernels."""
+    if results.widths.empty:
+        return "This preset has one width."
+    above = results.above_kernel.mean()
+    return (
+        f"The network is {above.iloc[0]:+.1f} points above its kernel with {above.index[0]} channels, "
+        f"{above.iloc[-1]:+.1f} with {above.index[-1]}."
+    )
+
+
+def published_finding() -> str:
+    """The least that the WRN keeps in Table B.1, and the most that its linearisation does."""
+    kept = table_b_1().groupby("model").kept
+    return (
+        f"In the thesis the WRN keeps at least {kept.min()[WRN]:.1f} % of its accuracy, its linearisation at "
+        f"most {kept.max()[NTK]:.1f} %."
+    )
+
+
+def in_words(results: ImageResults, record: ImageResults) -> str:
+    """What the page found, what it did not, and how sure it is.
+
+    Args:
+        results: of the page.
+        record: with more seeds.
+
+    """
+    place, compared = record.placement, (Model.NETWORK, Model.GCV, Model.BEST, Model.AFTER)
+    raw, above = (
+        [over_seeds(record.kept(of, place, above_chance=chance)).value for of in compared]
+        for chance in (False, True)
+    )
+    more = advantages(record)
+    clearly = sum(low > 0 for _, low, _ in more)
+    verdicts = [verdict_table(TOPICS, of) for of in (results, record)]
+    known = [table[table.verdict != Verdict.NOT_TESTABLE].verdict for table in verdicts]
+    own, recorded = (f"{(of != Verdict.NOT_DECIDED).sum()} of {len(of)}" for of in known)
+    learnt = ": the learnt features alone account for the difference" if above[3] >= above[0] else ""
+    against = verdicts[1][verdicts[1].verdict == Verdict.CONTRADICTED].claim
+    listed = f": {'; '.join(against)}" if len(against) else ""
+    return (
+        f"**Found.** Over the recorded seeds, at a {place}, the network keeps {raw[0]:.0f} % of its accuracy "
+        f"under noise and its kernel {raw[1]:.0f} %; above chance {above[0]:.0f} and {above[1]:.0f} %, and "
+        f"{above[2]:.0f} % with the λ that is best on the test set. The kernel at the trained parameters "
+        f"keeps {above[3]:.0f} % above chance{learnt}. The network keeps clearly more in {clearly} of "
+        f"{len(more)} settings.\n\n"
+        f"**Not found.** The record contradicts {len(against)} of the predictions{listed}.\n\n"
+        f"**How sure.** Of the claims that can be tested here, this page's seeds decide {own}, the recorded "
+        f"ones {recorded}. All of them are about digits and a small network; the thesis' own data and "
+        "network were not run."
+    )

@@ -10,9 +10,10 @@ from matplotlib.axes import Axes
 
 from sameloss.statistics.intervals import Interval
 from sameloss.studies.drawing import MARKERS, Style
-from sameloss.studies.stability.claims import BETA, GAP, POINTS, Stability, over_seeds
-from sameloss.studies.stability.experiment import Kind
+from sameloss.studies.stability.claims import BETA, GAP, POINTS, TOPICS, Stability, over_seeds
+from sameloss.studies.stability.experiment import CNN, LR, MLP, Kind
 from sameloss.studies.stability.theory import fitted
+from sameloss.studies.verdict import Verdict, verdict_table
 
 MEASURES = {
     "gap": GAP,
@@ -87,15 +88,207 @@ def level_table(results: Stability) -> pd.DataFrame:
     return by_size.mean().assign(**{"largest β": by_size["β"].max()}).reset_index()
 
 
-def in_words(swaps: pd.DataFrame, judged: pd.DataFrame) -> str:
-    """Summary of the chapter in a few sentences, contradicted claims first."""
-    against = "; ".join(judged[judged.verdict == "contradicted"].claim)
-    first = f"Contradicted: {against}." if against else "No claim is contradicted here."
-    counts = ", ".join(f"{verdict} ({count})" for verdict, count in judged.verdict.value_counts().items())
+# Sentences: what figures show, and what the page found. "Clearly" is where an interval excludes zero.
+
+
+def spoken(kind: Kind) -> str:
+    """Name of a kind of training inside a sentence."""
+    return ("the " if kind.name.startswith((MLP, CNN)) else "") + kind.name.replace(", ", " with ")
+
+
+def listed(names: Sequence[str], none: str = "no kind of training") -> str:
+    """Join names.
+
+    >>> listed(["a", "b", "c"]), listed(["a"]), listed([])
+    ('a, b and c', 'a', 'no kind of training')
+    """
+    *first, last = names or [none]
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def networks(results: Stability) -> list[Kind]:
+    """The kinds of training that are not convex; all if there are no others."""
+    return [kind for kind in results.kinds if not kind.network.convex] or list(results.kinds)
+
+
+def noun(results: Stability) -> str:
+    """What `networks` are."""
+    return "convex models" if networks(results)[0].network.convex else "networks"
+
+
+def falls_clearly(results: Stability, kind: Kind, *measures: str) -> bool:
+    """Whether each of some measures falls with the sample size, by intervals over seeds."""
+    return all(over_seeds(results.exponents(kind, measure)).high < 0 for measure in measures)
+
+
+def summary_finding(results: Stability) -> str:
+    """In how many kinds of training the three main measures fall."""
+    gap, beta, distance = (
+        sum(falls_clearly(results, kind, MEASURES[name]) for kind in results.kinds) for name in MAIN
+    )
+    return (
+        f"With more data the gap clearly falls in {gap} of {len(results.kinds)} kinds of training, β in "
+        f"{beta}, and the distance between twins in {distance}."
+    )
+
+
+def stable_in_words(results: Stability) -> str:
+    """Where all measures of the summary fall, and where the distance grows."""
+    stable = [spoken(kind) for kind in results.kinds if falls_clearly(results, kind, *SUMMARY.values())]
+    apart = [
+        spoken(kind) for kind in results.kinds if over_seeds(results.exponents(kind, "distance")).low > 0
+    ]
+    return (
+        f"All four quantities clearly decrease for {listed(stable)}. The distance between twins clearly "
+        f"grows for {listed(apart)}."
+    )
+
+
+def decay_finding(results: Stability) -> str:
+    """How much of the gap and of β networks keep from the smallest sample to the largest."""
+    by_measure = {}
+    for name in ("gap", "β"):
+        values = [results.values(kind, MEASURES[name]).mean(0) for kind in networks(results)]
+        by_measure[name] = [100 * of_kind[-1] / of_kind[0] for of_kind in values]
+    gap, beta = (f"{min(kept):.0f} to {max(kept):.0f} %" for kept in by_measure.values())
+    joined = "but" if min(by_measure["β"]) > max(by_measure["gap"]) else "and"
+    first, *_, last = results.sizes
+    return (
+        f"At m = {last}, {noun(results)} have {gap} of their gap at m = {first}, {joined} {beta} of their β."
+    )
+
+
+def losses_finding(results: Stability) -> str:
+    """In how many variants of β networks' β falls more slowly or faster than the gap."""
+    ends = [
+        over_seeds(results.slower(kind, *pair)) for kind in networks(results) for pair in LOSS_PAIRS.values()
+    ]
+    slower, faster = sum(low > 0 for _, low, _ in ends), sum(high < 0 for _, _, high in ends)
+    return (
+        f"In {slower} of {len(ends)} comparisons for {noun(results)} β falls clearly more slowly than the "
+        f"gap, clearly faster in {faster or 'none'}."
+    )
+
+
+def losses_in_words(results: Stability) -> str:
+    """The networks whose β falls more slowly than the gap for every loss, and for none."""
+    above = {
+        spoken(kind): [over_seeds(results.slower(kind, *pair)).low > 0 for pair in LOSS_PAIRS.values()]
+        for kind in networks(results)
+    }
+    always = [name for name, variants in above.items() if all(variants)]
+    never = [name for name, variants in above.items() if not any(variants)]
+    return (
+        f"β falls clearly more slowly than the gap for every loss, with and without z, in "
+        f"{listed(always, 'no network')}: there neither the unbounded loss nor z is the reason. For no loss "
+        f"is this clear in {listed(never, 'any other')}."
+    )
+
+
+def _at_stops(results: Stability) -> list[list[Interval]]:
+    """How much more slowly β falls than the gap in networks, at the three stops."""
+    stops = range(3)
+    return [
+        [over_seeds(results.slower(kind, BETA, stop=stop)) for stop in stops] for kind in networks(results)
+    ]
+
+
+def stops_finding(results: Stability) -> str:
+    """In how many networks β falls more slowly than the gap whenever training stops."""
+    at_stops = _at_stops(results)
+    always = sum(min(value for value, _, _ in kind) > 0 for kind in at_stops)
+    return (
+        f"Whenever training stops, β falls on average more slowly than the gap, in {always} of "
+        f"{len(at_stops)} {noun(results)}."
+    )
+
+
+def stops_in_words(results: Stability) -> str:
+    """How much the stop matters, and how many intervals decide."""
+    at_stops = _at_stops(results)
+    change = max(np.ptp([value for value, _, _ in kind]) for kind in at_stops)
+    clear = sum(low > 0 for kind in at_stops for _, low, _ in kind)
+    return (
+        f"Between stops the difference of exponents changes by at most {change:.2f}; {clear} of these "
+        f"{3 * len(at_stops)} intervals exclude zero."
+    )
+
+
+def paths_finding(results: Stability) -> str:
+    """The largest fall of accuracy on a line between networks of the largest size."""
+    names = [kind.name for kind in networks(results)]
+    falls = results.falls[(results.falls["size"] == results.sizes[-1]) & results.falls.kind.isin(names)]
+    return (
+        f"Between {noun(results)} trained on {results.sizes[-1]} images, accuracy falls by at most "
+        f"{falls.barrier.max():.1f} points; {POINTS:g} would count as a barrier."
+    )
+
+
+def paths_in_words(results: Stability) -> str:
+    """The largest falls over all models and sizes."""
+    test, own = (results.falls[results.falls.seen == seen] for seen in ("test", "trained"))
+    worst = own.loc[own.barrier.idxmax()]
+    return (
+        f"accuracy falls by at most {test.barrier.max():.2f} points on test images and by "
+        f"{worst.barrier:.2f} on a model's own sample ({worst.kind.replace(', ', ' with ')}, "
+        f"m = {worst['size']})"
+    )
+
+
+def suprema_finding(swaps: pd.DataFrame) -> str:
+    """The share of the largest change that a middle number of random swaps finds."""
     drawn = swaps[(swaps["loss"] == "cross-entropy") & (swaps.drawn == swaps.drawn.median())]
-    ratios = " and ".join(f"{100 * ratio:.0f} %" for ratio in drawn["median"] / drawn.exact)
-    last = f"{drawn.drawn.iloc[0]:.0f} random swaps see {ratios} of the largest change that a swap can make."
-    return f"{first} The claims, by verdict: {counts}. {last}"
+    ratios = zip(drawn["size"], 100 * drawn["median"] / drawn.exact, strict=True)
+    shares = listed([f"{ratio:.0f} % at m = {size}" for size, ratio in ratios])
+    return f"Of the largest change of all swaps, {drawn.drawn.iloc[0]} random ones find {shares} (median)."
+
+
+def ridge_finding(ridge: pd.DataFrame) -> str:
+    """Whether the bound on ridge regression holds, and how tight it is."""
+    holds, ratio = (ridge.change <= ridge.bound).sum(), (ridge.bound / ridge.change).min()
+    return (
+        f"The bound on ridge regression holds in {holds} of {len(ridge)} cases; it is at least {ratio:.0f} "
+        "times the largest change."
+    )
+
+
+def decided(results: Stability) -> str:
+    """How many of the claims that can be tested have a direction."""
+    verdicts = verdict_table(TOPICS, results).verdict
+    known = verdicts[verdicts != Verdict.NOT_TESTABLE]
+    return f"{(known != Verdict.NOT_DECIDED).sum()} of {len(known)}"
+
+
+def in_words(results: Stability, record: Stability) -> str:
+    """What the page found, what it did not, and how sure it is.
+
+    Args:
+        results: of the page.
+        record: with more seeds.
+
+    """
+    slower = {kind: over_seeds(record.slower(kind, BETA)) for kind in record.kinds}
+    logistic = [slower.pop(kind) for kind in record.kinds if kind.name == LR]
+    clear = [f"{spoken(kind)} (by {value:.2f})" for kind, (value, low, _) in slower.items() if low > 0]
+    unclear = [
+        f"{spoken(kind)} ({value:.2f}, {low:.2f} to {high:.2f})"
+        for kind, (value, low, high) in slower.items()
+        if low <= 0
+    ]
+    falling = sum(falls_clearly(record, kind, GAP) for kind in record.kinds)
+    lost = max(record.worst_barrier(kind).max() for kind in record.kinds if kind.descent.momentum)
+    return (
+        f"**Found.** Over the recorded seeds the gap clearly falls with more data in {falling} of "
+        f"{len(record.kinds)} kinds of training, but the exponent of β is clearly higher than that of the "
+        f"gap in {listed(clear, 'no network')}. In logistic regression they differ by "
+        f"{written(logistic[0])}.\n\n"
+        f"**Not found.** The seeds do not separate the two exponents for {listed(unclear, 'any other')}. "
+        f"With momentum the accuracy on a line between twins falls by at most {lost:.1f} points, where the "
+        f"thesis reports more than {POINTS:g}.\n\n"
+        f"**How sure.** Of the claims that can be tested here, this page's seeds decide {decided(results)}, "
+        f"the recorded ones {decided(record)}. All models are small and classify digits: nothing here "
+        "measures the exponents of ResNet-20."
+    )
 
 
 # Figures.
