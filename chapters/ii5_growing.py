@@ -16,16 +16,15 @@
 # little later does (0.986). So instead of choosing an operator that preserves the loss, one should try all for a few steps and continue
 # with the best: *landscape-aware growing*, LAG.
 #
-# **What you will see**: shallow models of a language with known entropy, grown by every operator of the thesis' design space and by two
-# that preserve the function exactly, all trained on the same batches; whether depth helps there at all; how early the final loss can
-# be predicted; what LAG chooses and what it costs; and whether measures of the landscape predict as well. The next page, [II.5b Stacking](ii5_stacking.ipynb),
-# grows in several stages.
+# **The questions**: does depth help on our language at all? How early can the final loss be predicted? Does LAG choose well, and what do its trials cost?
 #
-# By default three shallow models are grown by six operators and trained briefly, which may be too short for the check of headroom below and
-# for everything that depends on it; the recorded run, `-p preset laptop-long`, has thirty operators and is longer.
+# **What you will see**: shallow models of a language with known entropy, grown by operators of the thesis' design space and by two
+# that preserve the function exactly, all trained on the same batches. The thesis has one trial per operator. Here every number is over several
+# shallow models, and choices made on one half of the held-out sentences are evaluated on the other. The next page,
+# [II.5b Stacking](ii5_stacking.ipynb), grows in several stages.
 #
-# The thesis has one trial per operator. Here every number is over several shallow models, and choices made on one half of the held-out
-# sentences are evaluated on the other.
+# By default three shallow models are grown by six operators and trained briefly. The recorded run beside it, `-p preset laptop-long`, grows six layers
+# to ten, on a language with sentences twice as long, by thirty operators: eighteen of the thesis' design space and twelve that preserve the function.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -51,7 +50,7 @@ page = begin(globals(), STUDY, "ii5_growing")
 # ## Growth operators
 #
 # An operator takes $k$ consecutive layers out of $L$, starting at layer $i$, in blocks of $b$, and inserts new layers after each block.
-# They are copies of the block (*duplicate*) or random (*random*): the thesis' design space. Two more operators preserve the function:
+# The new layers are copies of the block (*duplicate*) or random (*random*): the thesis' design space. Two more operators preserve the function:
 # random layers with zero output matrices (*silent*), and copies with zero output matrices (*muted*). The moments of AdamW are copied
 # with the parameters; new parameters start without moments, at step 0.
 
@@ -76,13 +75,15 @@ grown = page.results
 show.layer_maps(grown, drawing.panels(1, width=6)[0])
 
 # %% [markdown]
+# The default grows by few maps, each with every kind of new layer.
+#
 # ## Does depth help?
 #
-# Operators can differ in a meaningful way only where a deeper model is better. Two checks come first. How much of the information of a
-# sentence about a masked word lies beyond its neighbours, which one layer can read:
+# Operators can differ in a meaningful way only where a deeper model is better. Two checks come first. The first is how much context information about a
+# masked word lies beyond its neighbours, which a single layer can read:
 
 # %%
-from sameloss.book.chapter import render
+from sameloss.book.chapter import finding, render, say
 
 locality = page.store.get(page.locality).rename(
     columns={"window": "words beyond a distance of", "mean": "nats"}
@@ -90,68 +91,93 @@ locality = page.store.get(page.locality).rename(
 render(locality, decimals=4)
 
 # %% [markdown]
-# And the headroom: relative to a shallow model that continues unchanged, on the same batches and at the same rates, the best grown model
-# reduces the final KL by {glue:text}`headroom`.
+# The second is the headroom: by how much the best grown model reduces the final KL relative to a shallow model that continues unchanged, on the same
+# batches and at the same rates.
 
-# %% tags=["remove-cell"]
-from myst_nb import glue
+# %%
+from sameloss.studies.recorded import record_in_words, recorded
 
-glue("headroom", show.headroom_in_words(grown.headroom()), display=False)
-glue("ceiling", show.ceiling_in_words(grown), display=False)
-glue("transition", show.transition_in_words(grown), display=False)
-glue("lag", str(page.config.lag), display=False)
-glue("steps", str(page.config.steps), display=False)
+thirty = page.recorded("laptop-long")
+say(
+    f"The headroom is {show.headroom_in_words(grown.headroom())}. In the recorded run it is {show.headroom_in_words(thirty.headroom())}. "
+    + record_in_words("laptop-long", "ii5_growing")
+)
 
 # %% mystnb={"figure": {"caption": "KL after growing, mean over the shallow models, one line per operator. At step 0 copies have disrupted the function; the others have preserved it, exactly or nearly.", "name": "fig-after-growing"}, "image": {"alt": "KL against steps after growing on logarithmic axes; copies begin above the others and fall fastest."}}
+finding(show.after_growing_finding(grown))
 (ax,) = drawing.panels(1, width=6)
 show.after_growing(grown, ax)
 drawing.legend(ax)
 
 # %%
-render(show.operator_table(grown), decimals=4)
+finals = grown.final.mean(0)
+say(
+    f"All other operators begin near the model that is not grown. At the end the means of all {len(finals)} operators span "
+    f"{finals.max() - finals.min():.4f} nats; between shallow models the standard deviation is {grown.final.mean(1).std(ddof=1):.4f} nats."
+)
 
 # %% [markdown]
 # ## The first loss, the early loss, the last (Figure 5.2)
+#
+# The thesis predicts that the KL right after growing orders the operators badly, and the KL after 5 % of the steps well. Correlations are computed
+# within each shallow model and averaged.
 
 # %% mystnb={"figure": {"caption": "Figure 5.2: the final KL of every operator against the KL right after growing (left) and after 5 % of the steps (right), each over the mean of its shallow model's candidates.", "name": "fig-early-final"}, "image": {"alt": "Two scatter plots of the final KL, coloured by how new layers begin."}}
+finding(show.early_final_finding(grown))
 axes = drawing.panels(2, width=4.5)
 show.early_against_final(grown, 0, "right after growing", axes[0])
 show.early_against_final(grown, grown.early, f"after {grown.steps[grown.early]} steps", axes[1])
 drawing.legend(axes[0])
 
+# %%
+say(show.early_final_in_words(grown))
+
 # %% [markdown]
-# Correlations are computed within each shallow model and averaged. If all operators together are ordered one way and those with the same
-# initialisation another way, the pooled correlation reflects the initialisations and not the loss:
+# If all operators together are ordered one way and those with the same initialisation another way, the pooled correlation reflects the initialisations
+# and not the loss. With nine layer maps for each initialisation, the recorded run can tell these apart:
 
 # %%
-render(show.correlation_table(grown))
+import pandas as pd
+
+runs = {f"preset {page.config.name}": grown, "recorded, thirty operators": thirty}
+correlations = {name: show.correlation_table(run) for name, run in runs.items()}
+render(pd.concat(correlations, names=["runs"]).reset_index("runs").dropna(subset="value"))
 
 # %% [markdown]
 # ## How early? (Figure 5.3)
-#
-# {glue:text}`transition`.
 
 # %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL; the correlation between any two evaluations, and when later ones begin to agree (lines); how often the best operator is ranked among the first; and the relative regret of choosing then. Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Four panels against the steps after growing: correlation, a map of correlations between evaluations, recall, and relative regret."}}
+finding(show.how_early_finding(grown))
 curve = show.how_early(grown, drawing.panels(4, width=4.5))
 
-# %% [markdown]
-# {glue:text}`ceiling`. Move the step to see which operator one would choose then:
+# %%
+say(
+    f"{show.transition_in_words(grown)}. Bands over {len(grown.final)} shallow models are wide, and a choice at any step may be no better than one at random."
+)
+
+# %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation, recall and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Four panels against the steps after growing, for thirty operators."}}
+finding(f"Thirty operators: {show.how_early_finding(thirty)[0].lower()}{show.how_early_finding(thirty)[1:]}")
+_ = show.how_early(thirty, drawing.panels(4, width=4.5))
+
+# %%
+say(
+    f"{show.transition_in_words(thirty)}. {show.ceiling_in_words(thirty)}. Move the step to see which operator one would choose then:"
+)
 
 # %%
 from sameloss.book.movable import movable_growth
-from sameloss.studies.recorded import record_in_words, recorded
 
-thirty = page.recorded("laptop-long")
-movable_growth({f"preset {page.config.name}": grown, "recorded, thirty operators": thirty})
+movable_growth(runs)
 
 # %% [markdown]
 # ## What LAG chooses, and what it costs (Tables 5.1 and 5.2)
 #
-# LAG trains all candidates for {glue:text}`lag` of {glue:text}`steps` steps and continues with the best. Final loss of each selection rule relative
-# to that of the best operator for the same shallow model (95 % intervals over shallow models):
+# LAG trains all candidates for some steps and continues with the best. The final loss of each selection rule relative to that of the best operator for
+# the same shallow model (95 % intervals over shallow models), and the regret relative to the range between the best and the worst operator:
 
 # %%
-render(show.choice_table(grown), decimals=4)
+choices = {name: show.choice_table(run) for name, run in runs.items()}
+render(pd.concat(choices, names=["runs"]).reset_index("runs"), decimals=4)
 
 # %% [markdown]
 # The thesis' numbers, one trial per operator (losses in nats per token of natural text):
@@ -161,30 +187,37 @@ render(show.PUBLISHED_CHOICES, decimals=4)
 
 # %% [markdown]
 # Trials have a cost, which the thesis does not count: with its 30 operators, LAG@200 takes 5.8 % of the 100,000 steps that follow, LAG@2000
-# takes 58 %.
-#
-# The thesis sets $k$ by eye, some steps after rankings begin to agree. Two rules are automatic: *halving* [Jamieson and Talwalkar, 2016](bibliography.md) drops the
-# worse half at a first step, at twice that, and so on; *when settled* waits until the same candidate has been best for half of the steps
-# taken.
+# takes 58 %. The thesis sets LAG's $k$ by eye, some steps after rankings begin to agree. Two rules are automatic: *halving*
+# [Jamieson and Talwalkar, 2016](bibliography.md) drops the worse half at a first step, at twice that, and so on; *when settled* waits until the same
+# candidate has been best for half of the steps taken.
 
 # %% mystnb={"figure": {"caption": "Relative regret of each way to choose, with 95 % intervals over shallow models, against what trying the others costs.", "name": "fig-regret-by-cost"}, "image": {"alt": "Regret against cost on a logarithmic axis: a curve for LAG by its step, points for halving and when settled."}}
-selection = show.selection_table(grown)
+selection, random_regret = show.selection_table(grown), grown.random_choice_regret().mean()
+finding(show.regret_finding(selection, random_regret))
 (ax,) = drawing.panels(1, width=6.5)
-show.regret_by_cost(selection, grown.random_choice_regret().mean(), ax)
+show.regret_by_cost(selection, random_regret, ax)
 drawing.legend(ax)
 
 # %%
-render(selection, decimals=2)
+widest = (selection.high - selection.low).max()
+say(
+    f"Intervals over {len(grown.final)} shallow models span up to {widest:.1f} times the range from the best operator (0) to the worst (1); "
+    "an interval wider than this range says nothing about a rule."
+)
 
 # %% [markdown]
-# ## What the grown models know (Table C.1)
+# ## Downstream performance of the grown models (Table C.1)
 #
 # Converged linear probes predict the hidden symbols of the grammar from all token representations: accuracies in per cent, mean over the
 # shallow models. An untrained deep model is the control. The thesis' table has three one-shot tasks and one trial: 28.18, 25.23, 21.82, 21.59
 # and 21.82 % on TyDi QA for oracle, LAG, LAG@0, last and random on top.
 
 # %%
-render(show.downstream_table(grown, page.tables()["downstream"]), decimals=2)
+accuracies = page.tables()["downstream"], recorded("downstream", "laptop-long", "ii5_growing")
+probed = {
+    name: show.downstream_table(run, own) for (name, run), own in zip(runs.items(), accuracies, strict=True)
+}
+render(pd.concat(probed, names=["runs"]).reset_index("runs"), decimals=2)
 
 # %% [markdown]
 # ## Do measures of the landscape predict as well?
@@ -192,45 +225,17 @@ render(show.downstream_table(grown, page.tables()["downstream"]), decimals=2)
 # Measured for each grown model before any step: rank correlations with the final KL. Positive means that flatter models end better.
 
 # %%
-render(show.landscape_table(grown))
+landscapes = {name: show.landscape_table(run) for name, run in runs.items()}
+render(pd.concat(landscapes, names=["runs"]).reset_index("runs"))
 
 # %% [markdown]
-# ## Thirty operators, and a fading picture
+# ## The age of the shallow model
 #
-# {glue:text}`record`
-#
-# The recorded run grows six layers to ten, on a language with sentences twice as long, with thirty operators: eighteen from the thesis'
-# design space and twelve that preserve the function. Depth reduces the KL by {glue:text}`headroom-thirty`. {glue:text}`ceiling-thirty`.
-
-# %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation, recall and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Four panels against the steps after growing, for thirty operators."}}
-_ = show.how_early(thirty, drawing.panels(4, width=4.5))
-
-# %%
-render(show.choice_table(thirty), decimals=4)
-
-# %% [markdown]
-# With nine layer maps for each initialisation, correlations within an initialisation are more informative than with two. Then again the
-# landscape, and what the models know:
-
-# %%
-render(show.correlation_table(thirty))
-
-# %%
-render(show.landscape_table(thirty))
-
-# %%
-render(show.downstream_table(thirty, recorded("downstream", "laptop-long", "ii5_growing")), decimals=2)
-
-# %% tags=["remove-cell"]
-glue("record", record_in_words("laptop-long", "ii5_growing"), display=False)
-glue("ceiling-thirty", show.ceiling_in_words(thirty), display=False)
-glue("headroom-thirty", show.headroom_in_words(thirty.headroom()), display=False)
-
-# %% [markdown]
-# The thesis grows after 83 % and 75 % of the pre-training. Here other shallow models of this page's shape, on its language, are grown at several
-# ages, up to sixteen times as long: towards saturation, where a model has learnt all that it can.
+# The thesis grows after 83 % and 75 % of the pre-training. In the recorded run other shallow models of this page's shape, on its language, are grown at
+# several ages, towards saturation, where a model has learnt all that it can.
 
 # %% mystnb={"figure": {"caption": "Recorded: by the steps of the shallow models, the gain from depth and the final spread of operators (left), and when the final KL can be predicted (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line per age."}}
+finding(show.ages_finding(thirty))
 left, right = drawing.panels(2, width=4.5)
 show.spread_by_age(thirty, left)
 left.legend(fontsize="small")
@@ -238,23 +243,35 @@ show.correlation_by_age(thirty, right)
 _ = right.legend(title="before growing", fontsize="small")
 
 # %%
-render(show.age_table(thirty), decimals=3)
+ages = show.age_table(thirty)
+early, late = ages["Spearman at first"].iloc[[0, -1]]
+say(
+    f"Over {len(thirty.final)} shallow models per age, the rank correlation right after growing goes from {early:.2f} to {late:.2f}. "
+    "The table has the step from which all evaluations predict the final KL (predictive from step), and how far the final order is shared by shallow models:"
+)
+
+# %%
+render(ages, decimals=3)
+
+# %% [markdown]
+# ## What this page found
+
+# %%
+from sameloss.book.chapter import beside_the_paper, verdict_sentences
+
+of = verdict_sentences(page)
+say(
+    f"Operators can be compared only where depth helps. Here the headroom is {show.headroom_in_words(grown.headroom())}; "
+    f"in the recorded run it is {show.headroom_in_words(thirty.headroom())}. {show.ages_in_words(thirty)} "
+    f"The verdict on the early loss as a predictor: {of['grow-early']}; on LAG against a choice by the initial loss: {of['grow-lag-initial']}. "
+    f"All intervals are over {len(grown.final)} shallow models here and {len(thirty.final)} in the recorded run, too few for small effects."
+)
 
 # %% [markdown]
 # ## Comparison with the thesis
 
 # %%
-from sameloss.book.chapter import beside_the_paper
-
 verdicts = beside_the_paper(page)
-
-# %% [markdown]
-# **What it shows.** Does the initial loss mislead? {glue:}`verdict-grow-initial`; among copies alone?
-# {glue:}`verdict-grow-initial-copies`. Does the early loss predict the final one? {glue:}`verdict-grow-early`. Is LAG better than choosing by
-# the initial loss? {glue:}`verdict-grow-lag-initial`; than choosing at random? {glue:}`verdict-grow-lag-lot`. Is the best operator the same for
-# every shallow model? {glue:}`verdict-grow-shared`. Is growing better than training from scratch? {glue:}`verdict-grow-scratch`. Does LAG's
-# choice know more than the choice by the initial loss? {glue:}`verdict-grow-knows-initial`. Do operators differ less the longer the
-# shallow model was trained? {glue:}`verdict-grow-age-spread`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -275,9 +292,9 @@ for filling in PRESERVING:
 #
 # - Random hierarchies of [Cagnetta et al., 2024](bibliography.md) instead of natural text, and models of a few layers. On the default language of Part I depth
 #   does not help, so nothing about growing can be tested there.
-# - Exact labels at the laptop's presets: with sampled ones, models fluctuate by more than operators differ. `-p label_noise 1` has them.
-# - A pilot with five other shallow models determined how many layers are grown, from the headroom, and LAG's k, by eye as in the thesis, "some
-#   margin" after rankings begin to agree. It used what this page shows; this page's models are new.
+# - Exact labels at the laptop's presets: with sampled ones, models fluctuate by more than operators differ. `-p label_noise 1` samples them.
+# - A pilot with five other shallow models determined how many layers are added, from the headroom, and LAG's $k$, by eye as in the thesis, "some
+#   margin" after rankings begin to agree. It used the same measurements; this page's models are new.
 # - After growing the rate decays linearly to zero. The thesis keeps it constant for BERT, and uses a cosine for UL2.
 # - The thesis does not say how it initialises the moments of new layers. `-p state reset` resets all of them, `-p state stale` keeps the
 #   old number of steps with zero moments.
@@ -288,7 +305,7 @@ for filling in PRESERVING:
 # ## Exercises
 #
 # 1. Does the picture survive sampled labels? `-p label_noise 1`.
-# 2. How much of the order is chance? `-p seeds 8`.
+# 2. How much of the order is due to chance? `-p seeds 8`.
 # 3. What if the optimiser state is reset? `-p state reset`.
 
 # %% tags=["hide-input"]

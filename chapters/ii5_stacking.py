@@ -9,17 +9,18 @@
 # ---
 
 # %% [markdown]
-# # II.5b Growing in stages, and what grown models know
+# # II.5b Growing in stages
 #
 # **The claim** (Chapter 5 and Appendix C of [Karp, 2024](bibliography.md)): a deep model can be trained in stages, each of which adds layers to the
 # previous one. The usual method repeats the last layers on top (*gradual stacking*, [Reddi et al., 2023](bibliography.md)); choosing at every stage by
 # landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six stages (Table C.2, one trial each).
 #
-# **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches; what
-# the trials of the adaptive method cost, and how much of its gain remains if they are counted; whether stacking is worthwhile compared with
-# training the deep model from scratch with the same compute. Then the question of Part I, which the thesis does not ask: **does a grown model
-# know the same as one trained from scratch, at the same KL?** [Saunshi et al., 2024](bibliography.md) found that models which repeat their middle layers
+# **The questions**: does adaptive stacking end better, also if the cost of its trials is counted? Is stacking worthwhile compared with training the deep
+# model from scratch with the same compute? And the question of Part I, which the thesis does not ask: **do a grown model and one trained from scratch
+# differ in downstream performance at the same KL?** [Saunshi et al., 2024](bibliography.md) found that models which repeat their middle layers
 # reason better at equal loss.
+#
+# **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches.
 #
 # By default three stacks of three layers are trained briefly; the recorded run, `-p preset laptop-long`, has six layers and longer stages.
 
@@ -56,78 +57,86 @@ from sameloss.studies.growing import show
 render(show.way_table(page.config))
 
 # %% [markdown]
-# All methods share the first stage, batches and learning rates; the rate is constant until the last stage, where it decays to zero. The
+# All methods share the first stage, the batches and the learning rates; the rate is constant until the last stage, where it decays to zero. The
 # adaptive method trains all candidates of a stage for a few steps and continues with the one with the smallest KL; a second adaptive arm has
 # a last stage shortened by the cost of all trials. Two controls: a model that does not grow in the last stage, and one of full depth trained
 # from scratch with the same compute.
 #
 # ## How each method ends (Table C.2)
 
-# %% mystnb={"figure": {"caption": "KL in the last stage against everything computed since the first weights were drawn, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
+# %% mystnb={"figure": {"caption": "KL in the last stage against the FLOPs of all stages, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
+from sameloss.book.chapter import finding, say
 from sameloss.studies import drawing
 
 stacks_ = page.results
+finding(show.stacks_finding(stacks_))
 (ax,) = drawing.panels(1, width=6.5)
 show.stacks_by_flops(stacks_, ax)
 drawing.legend(ax, letters=90)
 
-# %% [markdown]
-# Differences are computed within each first stage; 95 % intervals are over first stages.
+# %%
+say(f"{show.stacks_in_words(stacks_)} All differences are computed within each first stage:")
 
 # %%
 render(show.stack_table(stacks_), decimals=4)
 
-# %% [markdown]
-# Choices of the adaptive method:
-
 # %%
-render(show.choices_of_stages(stacks_))
-
-# %% [markdown]
-# ## The same KL, the same knowledge?
-#
-# Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that both a stacked model and the one trained
-# from scratch reach in their last stage, and then compared. Both have the same shape, so only the training differs. {glue:text}`without`
-
-# %% mystnb={"figure": {"caption": "At equal KL: accuracy of each stacked model minus that of the model trained from scratch, with 95 % intervals over first stages.", "name": "fig-same-kl"}, "image": {"alt": "One row per task and one for their mean, one marker per method, with intervals around zero."}}
-same = show.same_kl_table(stacks_)
-(ax,) = drawing.panels(1, width=6.5)
-show.at_same_kl(same, ax)
-drawing.legend(ax, letters=90)
-
-# %%
-render(same, decimals=3)
-
-# %% [markdown]
-# ## Six layers, recorded
-#
-# {glue:text}`record` {glue:text}`without-deeper`
-
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
 from sameloss.studies.recorded import record_in_words
 
-glue("without", show.without_common_kl(stacks_), display=False)
-glue("record", record_in_words("laptop-long", "ii5_stacking"), display=False)
 deeper = page.recorded("laptop-long")
-glue("without-deeper", show.without_common_kl(deeper), display=False)
+say(f"With six layers: {show.stacks_in_words(deeper)} {record_in_words('laptop-long', 'ii5_stacking')}")
 
 # %%
 render(show.stack_table(deeper), decimals=4)
 
 # %% [markdown]
+# The layers that the adaptive method repeated, by stage:
+
+# %%
+render(show.choices_of_stages(stacks_))
+
+# %% [markdown]
+# ## Downstream performance at the same KL
+#
+# Accuracies of linear probes and the Fisher trace are interpolated, as in Part I, to the smallest KL that both a stacked model and the one trained
+# from scratch reach in their last stage, and then compared. Both have the same shape, so only the training differs.
+
+# %% mystnb={"figure": {"caption": "Mean accuracy of the probes against KL in the last stage, one line per method, means over first stages: this page's runs (left), and six layers, recorded (right). Lines can be compared where they share a KL.", "name": "fig-same-kl"}, "image": {"alt": "Two panels of accuracy against KL on a logarithmic axis, one line per method, dashed for training from scratch."}}
+finding(show.same_kl_finding(stacks_))
+axes = drawing.panels(2, width=4.5)
+for of, ax in zip((stacks_, deeper), axes, strict=True):
+    show.accuracy_against_kl(of, ax)
+drawing.legend(axes[0], letters=90)
+
+# %%
+say(
+    f"{show.without_common_kl(stacks_)} With six layers: {show.without_common_kl(deeper)} With longer training they might (exercise 3)."
+)
+
+# %%
+same = show.same_kl_table(stacks_)
+render(same, decimals=3) if len(same) else None
+
+# %% [markdown]
+# ## What this page found
+
+# %%
+from sameloss.book.chapter import beside_the_paper, verdict_sentences
+
+verdict = verdict_sentences(page)
+say(
+    f"{show.stacks_finding(stacks_)} With six layers: {show.stacks_finding(deeper)} "
+    f"The verdict on choosing at every stage: {verdict['stack-adaptive']}; on stacking against training from scratch: {verdict['stack-scratch']}; "
+    f"on probes of a stacked model at equal KL: {verdict['stack-knows']}. "
+    "The first two verdicts require that growing in the last stage has an effect. "
+    f"All intervals are over {len(stacks_.settings.stack_seeds)} first stages here and {len(deeper.settings.stack_seeds)} in the recorded run, too few for small effects."
+)
+
+# %% [markdown]
 # ## Comparison with the thesis
 
 # %%
-from sameloss.book.chapter import beside_the_paper
-
 verdicts = beside_the_paper(page)
-
-# %% [markdown]
-# **What it shows.** Does choosing at every stage end better? {glue:}`verdict-stack-adaptive`; with trials counted?
-# {glue:}`verdict-stack-adaptive-paid`. Is stacking better than training from scratch, at equal FLOPs? {glue:}`verdict-stack-scratch`. At equal
-# KL, do probes of a stacked model score higher? {glue:}`verdict-stack-knows`; is it flatter? {glue:}`verdict-stack-flatter`.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
@@ -145,17 +154,17 @@ print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winner
 #
 # - Models of a few layers on a random hierarchy, exact labels at the laptop's presets, and a rate that decays in the last stage, as on the previous
 #   page: [II.5 Growing](ii5_growing.ipynb).
-# - The thesis' batches, masks and validation sentences are different; it does not say how the moments of new layers are initialised. Here they
-#   start without.
+# - The thesis' batches, masks and validation sentences are different, and it does not say how the moments of new layers are initialised. Here new
+#   layers start without moments.
 # - The second adaptive arm, the middle layers, and both controls are not in the thesis.
 #
 # ## Exercises
 #
 # 1. Choose immediately: `-p stage_lag 0` is stacking by the initial loss.
-# 2. Is the order of the methods the same for more first stages? `-p stacks 8`.
+# 2. Does the order of the methods change with more first stages? `-p stacks 8`.
 # 3. Longer stages come closer to saturation: `-p stage_steps 1600 -p last_steps 3200`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close
 
-close(page, same)
+close(page, stacks_.known)

@@ -201,10 +201,47 @@ def test_an_image_has_one_scale_for_both_signs(page, axes):
     assert low == -high
 
 
-@pytest.mark.parametrize("draw", [show.critical, show.scaling, show.samples, show.departures])
+@pytest.mark.parametrize("draw", [show.critical, show.samples, show.departures])
 def test_all_other_panels_draw(tables, axes, draw):
     draw(tables)
     for ax in axes():
         assert ax.lines
         assert ax.get_xlabel()
         assert ax.get_ylabel()
+
+
+# Sentences.
+
+
+def test_findings_have_the_numbers_of_their_figures(tables):
+    assert show.scores_finding(tables) == (
+        "At 3 of 3 read-outs the token's own score grows first; at 3 the scores end in the order of the list."
+    )
+    turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
+    assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of 3 read-outs")
+    assert "at c = 10 it gets 77 % of all attention" in show.attention_finding(tables)
+    assert "2.19 times as long as half a unit above it (L = 40)" in show.critical_finding(tables)
+    assert "(c = 1,000)" in show.departures_finding(tables)
+    assert "100 times rarer" in show.departures_finding(tables)
+
+
+def test_a_plateau_that_is_not_left_is_said(tables):
+    far = tables.flows[(tables.flows.family != "critical -0.5") | (tables.flows.accuracy < 1)]
+    assert "does not end within the horizon" in show.critical_finding(replace(tables, flows=far))
+    assert "at $L$ = 40 the flow does not leave it" in show.critical_in_words(replace(tables, flows=far))
+    assert "within the horizon" not in show.critical_in_words(tables)
+    assert "2 of 2 runs end well above the plateau of 65 %" in show.joint_in_words(tables)
+    low = replace(tables, both=tables.both.assign(accuracy=0.6, readout=0.1))
+    assert "0 of 2 runs end" in show.joint_in_words(low)
+    assert "does not pass $c^*$" in show.joint_in_words(low)
+
+
+def test_how_far_assumptions_may_be_violated(tables):
+    assert "a spread of up to 1, but not of 7" in show.departures_in_words(tables)
+    assert "further than 0.03 $c$" in show.departures_in_words(tables)
+    kind = tables.departures.what != "start"
+    always = replace(
+        tables, departures=tables.departures.assign(number=tables.departures.number.where(kind, 0.5))
+    )
+    assert "a spread of up to 7. The" in show.departures_in_words(always)
+    assert "to lists of 3 it changes by a factor of 0.7" in show.scaling_in_words(tables)

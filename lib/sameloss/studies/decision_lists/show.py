@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.experiment import THEOREM, ListConfig
-from sameloss.studies.decision_lists.statements import Tables, samples_needed
+from sameloss.studies.decision_lists.statements import Tables, logarithmic_growth, samples_needed
 from sameloss.studies.drawing import MARKERS, legend, panels
 
 # Tables.
@@ -40,6 +40,10 @@ def descent_table(tables: Tables) -> pd.DataFrame:
 # Figures.
 
 COARSE = colormaps["vlag"].resampled(7)  # few colours, so that an image of noise is a small file
+
+
+SHOWN = 60
+"""Tokens and labels in an image of V: of more, a diagonal would be less than a pixel wide."""
 
 
 def _label(ax: Axes, x: str, y: str, log: str = "", **options: Any) -> None:
@@ -124,28 +128,15 @@ def critical(tables: Tables) -> None:
         ax.set_xticks(words, map(str, words))
 
 
-def scaling(tables: Tables) -> None:
-    """Draw the scaled time to perfection by L, one line per sweep, and by the length of lists."""
-    left, right = panels(2, width=4.5)
-    sweep, rules = tables.sweep("words"), tables.sweep("rules")
-    families = sweep.family.str.removeprefix("words at ")
-    _lines(left, sweep.assign(family=families), "family", "words", "time", ms=4)
-    for _, part in sweep.groupby("family", sort=False):
-        law = part.words**2 / part.length * np.log(part.words)
-        left.plot(part.words, law * (part.time / law).iloc[-1], ":", color="0.6", lw=1)
-    right.plot(rules.rules, rules.time, "o-")
-    _label(left, "vocabulary L", "scaled time to perfection", log="xy")
-    _label(right, "tokens of a list, m", "scaled time to perfection", ylim=(0, None))
-
-
 def one_step(settings: ListConfig) -> None:
-    """Draw V after one step as images: exact, and on drawn sequences."""
+    """Draw a corner of V after one step as images: exact, and on sampled sequences."""
     task, length, rate = settings.task.build(), settings.task.length, float(settings.task.words**2)
     images = {"exactly": theory.exact_step(task, length, rate)}
     for count in settings.drawn[:3:2]:
         draws = generator_for("lists shown step", count)
         images[f"{count:,} sequences"] = theory.sampled_step(task, length, rate, count, draws)
-    for (title, image), ax in zip(images.items(), panels(len(images), width=4.2), strict=True):
+    for (title, whole), ax in zip(images.items(), panels(len(images), width=4.2), strict=True):
+        image = whole[:SHOWN, :SHOWN]
         largest = float(image.abs().max())
         drawn = ax.imshow(image.numpy(), cmap=COARSE, vmin=-largest, vmax=largest, interpolation="nearest")
         ax.set(title=title, xlabel="attended token", ylabel="label")
@@ -216,3 +207,104 @@ def departures(tables: Tables) -> None:
     _label(axes[1], "spread of the first scores", "time over the promised", log="y", title="W₀ = 0")
     _label(axes[2], "largest |V − cP| over c", "accuracy at the end (%)", ylim=(0, 104), title="V near cP")
     _label(axes[3], "rarity κ of heads", "scaled time to perfection", log="xy", title="4.3: no set too rare")
+
+
+# Sentences.
+
+
+def scores_finding(tables: Tables) -> str:
+    """Which score grows first, and where the scores end in the order of the list, at the read-outs drawn."""
+    drawn = [curve[tables.entries] for _, curve in tables.curves.groupby("name", sort=False)][:4]
+    first = sum(scores.iloc[0].idxmax() == tables.entries[-2] for scores in drawn)
+    listed = sum(scores.iloc[-1].is_monotonic_decreasing for scores in drawn)
+    return (
+        f"At {first} of {len(drawn)} read-outs the token's own score grows first; "
+        f"at {listed} the scores end in the order of the list."
+    )
+
+
+def attention_finding(tables: Tables) -> str:
+    """How much attention the deciding token gets at the theorem's read-out, and at the best other one."""
+    most = tables.curves.groupby("name").attention.max()
+    share, others = most[THEOREM] * tables.settings.task.length, most.drop(THEOREM)
+    return (
+        f"At the theorem's read-out the deciding token never gets more than {share:.3f} times uniform "
+        f"attention; at c = {others.idxmax()} it gets {100 * others.max():.0f} % of all attention."
+    )
+
+
+def critical_finding(tables: Tables) -> str:
+    """How much longer training takes below the critical read-out, at the largest vocabulary that has both."""
+    times = tables.sweep("critical").pivot(index="words", columns="family", values="natural").dropna()
+    if times.empty:
+        return "Half a unit below the critical read-out, training does not end within the horizon."
+    ratio = times["critical -0.5"].iloc[-1] / times["critical +0.5"].iloc[-1]
+    return (
+        f"Half a unit below the critical read-out, training takes {ratio:,.3g} times as long as half a unit "
+        f"above it (L = {times.index[-1]})."
+    )
+
+
+def critical_in_words(tables: Tables) -> str:
+    """How near c* is to log 2L, and at which vocabularies the plateau is not left below it."""
+    sweep = tables.sweep("critical")
+    stars, below = (sweep[sweep.family == f"critical {shift}"] for shift in ("+0", "-0.5"))
+    distance = (stars.readout - np.log(2 * stars.words)).abs().max()
+    lost = " and ".join(f"{words:,}" for words in below[below.natural.isna()].words)
+    horizon = f"; at $L$ = {lost} the flow does not leave it within the horizon" if lost else ""
+    return (
+        f"With sequences of $L/8$ tokens and lists of four, $c^*$ is within {distance:.2f} of "
+        f"$\\log L + \\log 2$ (left). Below it the plateau takes ever longer to leave{horizon}."
+    )
+
+
+def scaling_in_words(tables: Tables) -> str:
+    """How the time at the theorem's read-out changes with the vocabulary and with the length of lists."""
+    ratios = [logarithmic_growth(sweep) - 1 for _, sweep in tables.sweep("words").groupby("family")]
+    rules = tables.sweep("rules").sort_values("rules")
+    return (
+        f"At the theorem's read-out the scaled time tends to grow as $(L^2/n) \\log L$: over the last "
+        f"doubling of $L$, at fixed $n$ or $n/L$, its ratio to this law changes by at most "
+        f"{100 * max(map(abs, ratios)):.1f} %. From lists of {rules.rules.iloc[0]} tokens to lists of "
+        f"{rules.rules.iloc[-1]} it changes by a factor of {rules.time.iloc[-1] / rules.time.iloc[0]:.1f}."
+    )
+
+
+def joint_in_words(tables: Tables) -> str:
+    """Whether both matrices leave the plateau, and when their read-out passes c*."""
+    column, both = tables.settings.task.column(1.0), tables.both[tables.both.task == 0]
+    ends = both.sort_values("step").groupby("seed").accuracy.last()
+    passed = both[both.readout > column.critical_readout].groupby("seed").step.min().median()
+    when = "does not pass $c^*$" if np.isnan(passed) else f"is above $c^*$ from step {passed:,.0f} on"
+    return (
+        f"Trained together for {both.step.max():,} steps, {(ends > (1 + column.plateau) / 2).sum()} of "
+        f"{len(ends)} runs end well above the plateau of {100 * column.plateau:.0f} %. "
+        f"Their read-out {when}. More steps (`-p steps 2000`) show what happens later."
+    )
+
+
+def departures_finding(tables: Tables) -> str:
+    """How much longer training takes with repeated tokens and with rare heads."""
+    repeats = tables.dropped("repeats").query("name == 'time'")
+    times = repeats.pivot(index="readout", columns="value", values="number").iloc[-1]
+    rarity = tables.sweep("rarity").sort_values("rarity")
+    return (
+        f"Training takes {times.repeated / times.different:,.0f} times as long with repeated tokens "
+        f"(c = {times.name:,.0f}), and {rarity.time.iloc[0] / rarity.time.iloc[-1]:,.0f} times as long if "
+        f"heads of lists are {1 / rarity.rarity.iloc[0]:.0f} times rarer."
+    )
+
+
+def departures_in_words(tables: Tables) -> str:
+    """From which starts the promised time suffices, and how far V may be from cP."""
+    starts, radius = tables.dropped("start").astype({"value": float}), tables.dropped("radius")
+    late = starts[~(starts.number <= 1)].value.min()
+    enough = starts[~(starts.value >= late)].value.max()
+    but = "" if np.isnan(late) else f", but not of {late:g}"
+    worst = radius.groupby(radius.value.astype(float)).number.min()
+    near = worst.index[(worst == 1).cummin()].max()
+    return (
+        f"The promised time suffices from first scores with a spread of up to {enough:g}{but}. The flow of "
+        f"$W$ classifies every sequence if no entry of $V$ is further than {near:g} $c$ from $cP$; distances "
+        f"are relative to $c$, as the theorem's read-outs are larger by orders of magnitude."
+    )

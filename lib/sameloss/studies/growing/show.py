@@ -75,18 +75,6 @@ def _step_axis(grown: Grown, ax: Axes) -> Float[np.ndarray, " step"]:
     return 1.0 + np.array(grown.steps)
 
 
-def operator_table(grown: Grown) -> pd.DataFrame:
-    """Mean KL (nats) of each operator right after growing, early and at the end, the best first."""
-    table = {
-        "operator": [o.name + " (diverged)" * (o.name in grown.diverged) for o in grown.operators],
-        "KL at first": grown.kl[:, 0].mean(0),
-        f"after {grown.steps[grown.early]}": grown.kl[:, grown.early].mean(0),
-        "at the end": grown.final.mean(0),
-        "standard_error": pd.DataFrame(grown.final).sem(),
-    }
-    return pd.DataFrame(table).sort_values("at the end", ignore_index=True)
-
-
 def early_against_final(grown: Grown, at: int, title: str, ax: Axes) -> None:
     """Draw the final KL against that at an evaluation, each over the mean of its shallow model's."""
     early = grown.chosen_by[:, at] / grown.chosen_by[:, at].mean(1, keepdims=True)
@@ -162,7 +150,7 @@ def choice_table(grown: Grown) -> pd.DataFrame:
     finals |= {
         "at random": grown.final.mean(1),
         "not grown": grown.not_grown[:, -1],
-        "from scratch, equal FLOPs": grown.scratch[:, -1],
+        WAY_NAMES[FROM_SCRATCH]: grown.scratch[:, -1],
     }
     rows = []
     for name, final in finals.items():
@@ -273,7 +261,7 @@ def age_table(grown: Grown) -> pd.DataFrame:
                 "Spearman at first": initial.value,
                 "low": initial.low,
                 "high": initial.high,
-                "tells from step": pd.Series(aged.first_predictive_step()).mean(),  # NaN left out
+                "predictive from step": pd.Series(aged.first_predictive_step()).mean(),  # NaN left out
                 "ceiling": aged.ceiling(),
                 "shared order": aged.shared_order().value,
             }
@@ -307,32 +295,119 @@ def correlation_by_age(grown: Grown, ax: Axes) -> None:
 
 
 def headroom_in_words(headroom: Interval) -> str:
-    """Whether depth gains anything, on which all other claims depend."""
+    """Whether depth helps, on which all other claims depend."""
     gain, low, high = (100 * (1 - np.exp(-end)) for end in headroom)
     if np.isnan(low):
         return (
-            f"{gain:.0f} %, of one shallow model: without an interval nothing that depends on it is testable"
+            f"{gain:.0f} %, for one shallow model: without an interval, claims that depend on it are not "
+            f"testable"
         )
     gains = f"{gain:.0f} % ({low:.0f} to {high:.0f})"
     if low > 0:
-        return f"{gains}: there is depth to gain, so operators can be compared"
-    return f"{gains}: depth gains nothing that is told from zero, so what depends on it is not testable here"
+        return f"{gains}: depth helps, so operators can be compared"
+    return f"{gains}: no detectable gain from depth, so claims that depend on it are not testable here"
+
+
+def after_growing_finding(grown: Grown) -> str:
+    """Where copies begin and end, relative to the model that is not grown."""
+    copies, kept = grown.kl[:, :, grown.of("duplicate")].mean((0, 2)), grown.not_grown.mean(0)
+    begin, end = (
+        f"{abs(gap):.2g} nats {'above' if gap > 0 else 'below'}" for gap in (copies - kept)[[0, -1]]
+    )
+    return f"Copies begin {begin} the model that is not grown, and end {end} it."
+
+
+def early_final_finding(grown: Grown) -> str:
+    """The rank correlations of the first and the early KL with the final one."""
+    first, early = (mean_correlation(grown.correlations(at)).value for at in (0, grown.early))
+    return (
+        f"The rank correlation with the final KL is {first:.2f} right after growing "
+        f"and {early:.2f} after {grown.steps[grown.early]} steps."
+    )
+
+
+def early_final_in_words(grown: Grown) -> str:
+    """The intervals of these correlations, beside the thesis', and what limits them."""
+    first, early = (mean_correlation(grown.correlations(at)) for at in (0, grown.early))
+    return (
+        f"The 95 % intervals over {len(grown.final)} shallow models are {first.low:.2f} to {first.high:.2f} "
+        f"and {early.low:.2f} to {early.high:.2f}; the thesis has -0.418 and 0.986. "
+        f"{ceiling_in_words(grown)}."
+    )
+
+
+def how_early_finding(grown: Grown) -> str:
+    """From which step on the final order can be predicted, if any before the end."""
+    before = grown.correlation_curve().set_index("step").correlation_value.iloc[:-1]
+    predictive = before[before >= PREDICTIVE]
+    if predictive.empty:
+        return (
+            f"No evaluation before the end predicts the final order: "
+            f"the rank correlation is at most {before.max():.2f}."
+        )
+    return f"The rank correlation with the final KL first reaches {PREDICTIVE} at step {predictive.index[0]}."
 
 
 def ceiling_in_words(grown: Grown) -> str:
+    """How well the evaluation itself orders operators, which limits all earlier evaluations."""
     ceiling = grown.ceiling()
-    halves = f"At the end the two halves of the sentences order operators alike up to {ceiling:.2f}"
+    halves = (
+        f"At the end of training the two halves of the held-out sentences order the operators with a rank "
+        f"correlation of {ceiling:.2f}"
+    )
     if ceiling >= PREDICTIVE:
-        return f"{halves}: the most that any look could have"
-    return f"{halves}, less than {PREDICTIVE}: they are too few, and no claim about an order is testable here"
+        return f"{halves}, which limits all earlier evaluations"
+    return f"{halves}, below {PREDICTIVE}: there are too few, and no claim about an order is testable here"
 
 
 def transition_in_words(grown: Grown) -> str:
+    """The step at which rankings change most."""
     at, gain = transition(grown.mean_self_correlation())
     percent = 100 * grown.steps[at] / grown.settings.steps
     return (
-        f"Looks agree with each other more than with those before from step {grown.steps[at]} on "
-        f"({percent:.1f} % of the steps after growing), by {gain:.2f} in the mean correlation"
+        f"Rankings change most at step {grown.steps[at]} ({percent:.1f} % of the steps after growing): later "
+        f"evaluations agree with each other better than with earlier ones, by {gain:.2f} in mean correlation"
+    )
+
+
+def regret_finding(selection: pd.DataFrame, random_regret: float) -> str:
+    """Regret and cost of LAG, beside a random choice."""
+    lag = selection[selection.choice.str.startswith("LAG")].iloc[-1]
+    return (
+        f"{lag.choice} has a relative regret of {lag['relative regret']:.2f}, a random choice "
+        f"{random_regret:.2f}; trials cost {lag['cost (%)']:.0f} % of one training."
+    )
+
+
+def ages_finding(grown: Grown) -> str:
+    """How the gain from depth and the spread of operators change with the age of the shallow model."""
+    youngest, oldest = (grown.aged[age] for age in (min(grown.aged), max(grown.aged)))
+    gains, spreads = (
+        [f"{100 * value:.0f} %" for value in values]
+        for values in (
+            (youngest.headroom().value, oldest.headroom().value),
+            (youngest.spread().mean(), oldest.spread().mean()),
+        )
+    )
+    return (
+        f"From {min(grown.aged):,} to {max(grown.aged):,} steps before growing, the gain from depth goes "
+        f"from {gains[0]} to {gains[1]}, the spread of operators from {spreads[0]} to {spreads[1]}."
+    )
+
+
+def ages_in_words(grown: Grown) -> str:
+    """At which ages depth helps, and how the initial KL orders operators there."""
+    helped = [age for age in sorted(grown.aged) if grown.aged[age].headroom().low > 0]
+    if not helped:
+        return "The gain from depth is not clear at any age, so operators cannot be compared."
+    ranks = []
+    for age in helped:
+        value, low, high = mean_correlation(grown.aged[age].correlations(0))
+        ranks.append(f"{value:.2f} ({low:.2f} to {high:.2f}) after {age:,} steps")
+    return (
+        f"The gain from depth is clear only where the shallow model was trained for "
+        f"{' or '.join(f'{age:,}' for age in helped)} steps. There the rank correlation of the initial with "
+        f"the final KL is {', '.join(ranks)}."
     )
 
 
@@ -360,7 +435,7 @@ def stacks_by_flops(stacks: Stacks, ax: Axes) -> None:
     for (way, label), marker in zip(WAY_NAMES.items(), MARKERS, strict=False):
         grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_SCRATCH) else {}
         ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **grey)
-    ax.set(yscale="log", xlabel="FLOPs since the first weights were drawn", ylabel=KL_LABEL)
+    ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
     plain_log_axis(ax.yaxis, mean.kl)
 
 
@@ -383,7 +458,7 @@ def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
 
 
 def same_kl_table(stacks: Stacks) -> pd.DataFrame:
-    """Each way minus the model from scratch at equal KL: points by task, trace as a ratio.
+    """Each way minus the model trained from scratch at equal KL: points by task, trace as a ratio.
 
     Ways without a common KL are left out: see `without_common_kl`.
     """
@@ -398,23 +473,60 @@ def same_kl_table(stacks: Stacks) -> pd.DataFrame:
     return pd.DataFrame(rows).dropna(subset="value", ignore_index=True)
 
 
-def at_same_kl(table: pd.DataFrame, ax: Axes) -> None:
-    """Draw the accuracy of each way minus that of a model from scratch at equal KL, by task."""
-    points = table[table.of.str.contains("points")]
-    for at, (way, tasks) in enumerate(points.groupby("way", sort=False)):
-        errors = [tasks.value - tasks.low, tasks.high - tasks.value]
-        y = -np.arange(len(tasks)) - 0.15 * at
-        ax.errorbar(tasks.value, y, xerr=errors, fmt=MARKERS[at], ms=5, capsize=2, label=way)
-    names = points.of.drop_duplicates().str.removesuffix(" (points)").str.replace(" of the tasks", "")
-    ax.set_yticks(-np.arange(len(names)) - 0.22, names)
-    ax.axvline(0, color="0.5", lw=1)
-    ax.set_ylim(-len(names) + 0.2, 0.4)
-    ax.set(xlabel="accuracy minus that from scratch, at equal KL (points)")
+def accuracy_against_kl(stacks: Stacks, ax: Axes) -> None:
+    """Draw the mean accuracy over tasks against KL in the last stage, one line per way, means over seeds."""
+    known = stacks.known.assign(accuracy=stacks.known[stacks.tasks].mean(axis=1))
+    mean = known.groupby(["way", "step"])[["kl", "accuracy"]].mean()
+    for way, marker in zip([*WAYS, FROM_SCRATCH], MARKERS, strict=False):
+        grey: Style = {"color": "0.35", "ls": "--"} if way == FROM_SCRATCH else {}
+        ax.plot(mean.kl[way], mean.accuracy[way], marker=marker, ms=5, label=WAY_NAMES[way], **grey)
+    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="accuracy, mean of the tasks (%)")
+    plain_log_axis(ax.xaxis, mean.kl)
+
+
+def same_kl_finding(stacks: Stacks) -> str:
+    """Whether stacked models can be compared with training from scratch at equal KL, and how they differ."""
+    same = same_kl_table(stacks)
+    points = same[same.of.str.startswith("mean")].value
+    if points.empty:
+        return "In the last stage, stacked models cannot be compared with training from scratch at equal KL."
+    return (
+        f"At equal KL, accuracies of stacked models differ from those of training from scratch by "
+        f"{points.min():+.1f} to {points.max():+.1f} points."
+    )
+
+
+def stacks_finding(stacks: Stacks) -> str:
+    """Where adaptive stacking and training from scratch end, relative to stacking the last layers."""
+    adaptive, scratch = (
+        f"{abs(gap):.2g} nats {'above' if gap > 0 else 'below'}"
+        for way in ("adaptive", FROM_SCRATCH)
+        for gap in [stacks.below("last", way).value]
+    )
+    return (
+        f"Adaptive stacking ends {adaptive} stacking the last layers, "
+        f"training from scratch with equal FLOPs {scratch}."
+    )
+
+
+def stacks_in_words(stacks: Stacks) -> str:
+    """Whether these differences are clear, and whether growing in the last stage helps at all."""
+    adaptive, scratch = (stacks.below("last", way) for way in ("adaptive", FROM_SCRATCH))
+    gain, low, high = (100 * (1 - np.exp(-end)) for end in stacks.headroom())
+    helps = "helps" if low > 0 else "has no detectable effect"
+    return (
+        f"The 95 % intervals of these differences over first stages are {adaptive.low:.4f} to "
+        f"{adaptive.high:.4f} and {scratch.low:.4f} to {scratch.high:.4f} nats. Growing in the last stage "
+        f"{helps}: it changes the final KL by {-gain:+.0f} % ({-high:+.0f} to {-low:+.0f})."
+    )
 
 
 def without_common_kl(stacks: Stacks) -> str:
-    """Which ways cannot be compared with the model from scratch at equal KL."""
-    names = "; ".join(name for name in WAYS.values() if name not in set(same_kl_table(stacks).way))
+    """Which ways cannot be compared with the model trained from scratch at equal KL."""
+    compared = set(same_kl_table(stacks).way)
+    names = [name for name in WAYS.values() if name not in compared]
     if not names:
-        return "In the last stage every way to stack has a KL in common with the model from scratch."
-    return f"In the last stage these have no KL in common with the model from scratch: {names}."
+        return "Every way to stack has a KL in common with the model trained from scratch."
+    if len(names) == len(WAYS):
+        return "No way to stack has a KL in common with the model trained from scratch."
+    return f"These have no KL in common with the model trained from scratch: {'; '.join(names)}."
