@@ -89,9 +89,9 @@ tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
 # %% [markdown]
 # ## The experiment
 #
-# The main language is a grammar of the paper's shape: layered, ambiguous, with early stopping; small enough for every size
-# to saturate, and hard enough that no probe recovers its hidden symbols in all sentences. A *replicate* redraws everything,
-# including the grammar. Here is one replicate, from the language to a probe:
+# The main language is a grammar of the paper's shape: layered, ambiguous, with early stopping. It is small enough that even
+# the smallest model learns most of what the context tells, and hard enough that no probe recovers its hidden symbols in all
+# sentences. A *replicate* redraws everything, including the grammar. Here is one replicate, from the language to a probe:
 
 # %%
 from sameloss.measures.downstream import contextual_features
@@ -123,7 +123,7 @@ for row in data.accuracies(features, "features", labels, sets=1):
 # All measurements of all models are in one table, one number per row:
 
 # %%
-from sameloss.book.chapter import render
+from sameloss.book.chapter import finding, render, say
 from sameloss.studies.same_loss import figures, tables
 
 table = page.table
@@ -145,23 +145,30 @@ render(tables.model_table(table), decimals=3)
 # ## Are larger models better? (Figures 2 and 9)
 #
 # Each size is trained to completion for several lengths, which gives accuracies over a range of KLs. Two sizes are compared
-# at the smallest KL that both reach.
+# at the smallest KL that both reach. If the loss alone mattered, all lines of the figure would coincide; the paper predicts
+# that larger models lie above smaller ones.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line per size, one point per complete training run, means over replicates; training is longer to the right. Random ReLU features expand all features to the same number. Horizontal lines: one-hot tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
 from sameloss.studies import drawing
 
+finding(tables.size_finding(page.answers))
 languages = dict(list(table.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_kl(own, ax).set_title(tables.LANGUAGES[name])
 drawing.legend(axes[0])
 
+# %%
+say(
+    f"{tables.answer_in_words(page.answers, 'size')} The recorded runs below have more sizes, draws and readings."
+)
+
 # %% [markdown]
 # **Is it the model or the probe?** A wider model gives its probe more features, and random features of the sentence alone can
-# help as well. The main comparison therefore expands the features of all models to the same number. Other readings are
-# shown beside it: raw features; features projected to the smaller width; the smaller model's features expanded to the larger
-# width; fewer and more labels; test sentences that no probe was fitted to; fine-tuning; and untrained models. None of them is
-# subtracted.
+# help as well. The main comparison therefore expands the features of all models to the same number. The figure shows other
+# readings beside it: features as they are; features projected to the smaller width; the smaller model's features expanded to
+# the larger width; fewer and more labels; test sentences that no probe was fitted to; fine-tuning; and untrained models. We
+# subtract none of them.
 #
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
 # learning rates. If any of these leads to the opposite conclusion, the verdict says so.
@@ -171,16 +178,15 @@ from sameloss.studies.same_loss.claims import POINTS
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
 answers = recorded_answers()
+finding(tables.size_finding(answers, "features as they are"))
 of_size = answers[(answers.question == "size") & (answers.unit == POINTS)]
 groups = dict(list(of_size.groupby("language", sort=False)))
 axes = drawing.panels(len(groups), width=6)
 for (name, rows), ax in zip(groups.items(), axes, strict=True):
     figures.effects(rows, ax, tables.LANGUAGES[name])
 
-# %% tags=["remove-input"]
-from IPython.display import Markdown
-
-Markdown(tables.answer_in_words(answers, "size"))
+# %%
+say(tables.answer_in_words(answers, "size"))
 
 # %%
 render(tables.control_table(answers, "size"), decimals=4)
@@ -195,19 +201,20 @@ glue("figure-size", drawing.picture(axes[0].figure, told), display=False)
 # ## Do more steps help? (Figure 1)
 #
 # After the longest training, we continue with *sampled* labels at a constant learning rate. The KL stays almost constant, so
-# changes in accuracy are not due to the loss. Dashed lines show the same continuation on exact labels, which separates the effect
-# of more steps from that of label noise.
+# changes in accuracy are not due to the loss. Dashed lines show the same continuation on exact labels, to
+# separate the effect of more steps from that of label noise.
 
 # %% mystnb={"figure": {"caption": "KL and accuracy along the plateau, means over replicates. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
 record = recorded_measurements()
+finding(tables.steps_finding(answers[answers.question == "steps"], record))
 grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", left)
 figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
 drawing.legend(left)
 
-# %% tags=["remove-input"]
-Markdown(tables.answer_in_words(answers, "steps"))
+# %%
+say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")
 
 # %%
 render(tables.control_table(answers, "steps"), decimals=4)
@@ -216,13 +223,20 @@ render(tables.control_table(answers, "steps"), decimals=4)
 # ## Is an optimal loss enough? (Table 1)
 #
 # Represent each token by its true log conditionals, and fit the probe to them. Nothing predicts masked words better, so if
-# the loss alone determined downstream performance, no representation would do better.
+# the loss alone determined downstream performance, no representation would do better. The paper predicts that every trained
+# model does; the main comparison is with the least accurate size.
 
-# %% tags=["remove-input"]
-Markdown(tables.answer_in_words(answers, "lookup"))
+# %%
+say(tables.answer_in_words(answers, "lookup"))
 
 # %%
 render(tables.control_table(answers, "lookup"), decimals=4)
+
+# %% [markdown]
+# ## What this page found
+
+# %%
+say(tables.conclusion(answers, tables.PAGES["02_existence"]))
 
 # %% [markdown]
 # ## Comparison with the paper
@@ -232,18 +246,15 @@ render(tables.control_table(answers, "lookup"), decimals=4)
 # question is *not testable* if these models could not have answered it.
 
 # %%
-questions = tables.PAGES["02_existence"]
-render(tables.answer_table(answers, questions))
+render(tables.answer_table(answers, tables.PAGES["02_existence"]))
 
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(
-    f"{record_in_words('workstation')} {tables.chance_in_words(answers[answers.question.isin(questions)])}"
-)
+say(record_in_words("workstation"))
 
 # %% [markdown]
-# The same comparison from the smaller set of runs of this page:
+# From the runs of this page alone:
 
 # %%
 render(tables.answer_table(page.answers))
@@ -257,7 +268,7 @@ print("descents end below the KL of untrained models:", bool(kl["descent"] < kl[
 # ## Deviations
 #
 # - The grammar, sizes and training lengths are chosen for a laptop; `-p preset gpu` and `-p preset paper` use the paper's.
-# - Models are first trained on exact conditionals, so that small models saturate; label noise is added afterwards.
+# - Models are first trained on exact conditionals, so that small models come closer to saturation; label noise is added afterwards.
 # - No dropout and no weight decay: both regularise explicitly, and the claim is about implicit regularisation.
 # - Probes are trained to convergence; the paper stops AdamW after 100 epochs.
 # - SST-2 (Figure 9) needs the real OPT and is not tested here.

@@ -106,13 +106,16 @@ print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}
 # %%
 import pandas as pd
 
-from sameloss.book.chapter import render
+from sameloss.book.chapter import finding, render, say
 
 parts = {name: (part.mean, part.standard_error) for name, part in trace.parts.items()}
 render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename_axis("part").reset_index())
 
 # %% [markdown]
 # ## Are larger models flatter? (Figure 5)
+#
+# The paper predicts that at equal KL the trace falls with size. The learning rate moves the trace as well, so every size
+# is trained at two.
 
 # %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables
@@ -121,7 +124,7 @@ from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurem
 from sameloss.studies import drawing
 
 record, answers = recorded_measurements(), recorded_answers()
-
+finding(tables.rate_finding(answers, record))
 recorded_languages = dict(list(record.groupby("language", sort=False)))
 axes = drawing.panels(len(recorded_languages), width=5)
 for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
@@ -129,21 +132,20 @@ for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# The trace depends on the learning rate as well as on the size: a lower rate ends in a sharper minimum. If the rate
-# decreases with the width, as is common practice, the two effects oppose each other, and a wider model can look sharper
-# because of its rate alone. We therefore compare sizes at one rate, and show the effect of the rate beside it.
+# If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
+# wider model can look sharper because of its rate alone. We therefore compare sizes at one rate, and show the effect of the
+# rate beside it.
 
 # %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at one KL, with 95 % intervals over replicates. Above one, the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+finding(tables.trace_finding(answers, record, "rate falls as 1 / d"))
 of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
 groups = dict(list(of_size.groupby("language", sort=False)))
 axes = drawing.panels(len(groups), width=6)
 for (name, rows), ax in zip(groups.items(), axes, strict=True):
     figures.effects(rows, ax, tables.LANGUAGES[name])
 
-# %% tags=["remove-input"]
-from IPython.display import Markdown
-
-Markdown(tables.answer_in_words(answers, "flatness by size"))
+# %%
+say(tables.answer_in_words(answers, "flatness by size"))
 
 # %%
 render(tables.control_table(answers, "flatness by size"), decimals=4)
@@ -160,16 +162,21 @@ render(tables.control_table(answers, "flatness by rate"), decimals=4)
 
 # %% [markdown]
 # ## Does longer training flatten? (Figure 3)
+#
+# After the longest training we continue at a constant rate: with sampled labels, whose noise should lower the trace, and
+# with exact labels, which have none.
 
 # %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
+finding(tables.steps_finding(answers[answers.question == "flatness by steps"], record))
 grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", right)
 drawing.legend(left)
 
-# %% tags=["remove-input"]
-Markdown(tables.answer_in_words(answers, "flatness by steps"))
+# %%
+steps = "flatness by steps"
+say(f"{tables.answer_in_words(answers, steps)} {tables.exact_labels_in_words(answers, steps)}")
 
 # %%
 render(tables.control_table(answers, "flatness by steps"), decimals=4)
@@ -177,34 +184,42 @@ render(tables.control_table(answers, "flatness by steps"), decimals=4)
 # %% [markdown]
 # ## Does flatness explain accuracy? (Figure 5)
 #
-# Across sizes, anything that grows with size correlates with anything else that does, so this correlation is shown but not
-# judged: its slope, in points per e-fold decrease of the trace, and its r² are in the last rows of the table in
-# [A.4 Algorithms](a4_algorithms.ipynb). The experiment there changes the flatness of a single model instead.
+# Across sizes, anything that grows with size correlates with anything else that does, so we show this correlation but do not
+# judge it. [A.4 Algorithms](a4_algorithms.ipynb) changes the flatness of a single model instead.
 
 # %% mystnb={"figure": {"caption": "Probe accuracy against Fisher trace after the longest training at one rate, one point per replicate. Recorded runs.", "name": "fig-trace-accuracy"}, "image": {"alt": "Scatter plot of probe accuracy against Fisher trace, one colour per size."}}
+finding(tables.correlation_finding(answers))
 axes = drawing.panels(len(recorded_languages), width=5)
 for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
     figures.accuracy_against_trace(own, ax).set_title(tables.LANGUAGES[name])
 drawing.legend(axes[0])
 
 # %% [markdown]
+# These models differ in size and in KL as well as in flatness, so the figure cannot tell which of the three makes the
+# difference in accuracy.
+#
+# ## What this page found
+
+# %%
+say(tables.conclusion(answers, tables.PAGES["04_flatness"]))
+
+# %% [markdown]
+# **Not asked here.** Whether flatness is what makes a model more accurate: see [A.4 Algorithms](a4_algorithms.ipynb).
+#
 # ## Comparison with the paper
 #
 # Recorded runs, judged as in [2 Existence](02_existence.ipynb); the paper predicts ratios above one.
 
 # %%
-questions = tables.PAGES["04_flatness"]
-render(tables.answer_table(answers, questions))
+render(tables.answer_table(answers, tables.PAGES["04_flatness"]))
 
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(
-    f"{record_in_words('workstation')} {tables.chance_in_words(answers[answers.question.isin(questions)])}"
-)
+say(record_in_words("workstation"))
 
 # %% [markdown]
-# The same comparison from the smaller set of runs of this page:
+# From the runs of this page alone:
 
 # %%
 render(tables.answer_table(page.answers))

@@ -89,11 +89,14 @@ round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 
 # %% [markdown]
 # ## What each algorithm does
+#
+# These are all training algorithms of the book. This page compares AdamW with the adversary, and treats one saturated
+# model with label noise, a penalty that flattens it and a reward that sharpens it.
 
 # %%
 import pandas as pd
 
-from sameloss.book.chapter import render
+from sameloss.book.chapter import finding, render, say
 from sameloss.training.objectives import ALGORITHMS
 
 summaries = {name: algorithm.summary for name, algorithm in ALGORITHMS.items()}
@@ -106,7 +109,10 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # number of steps. As in [2 Existence](02_existence.ipynb), complete training runs of several lengths give each algorithm accuracies over a range
 # of KLs, and two algorithms are compared at the smallest KL that both reach. The sweep over $\lambda$ shows the trade-off: a
 # stronger adversary increases the loss. The verdict is about the strongest one whose final KL is at most twice AdamW's, a
-# rule that depends on the loss alone.
+# rule that depends on the loss alone. The paper predicts that the adversary's models are less accurate and sharper.
+#
+# The runs of this page after the longest training, means over replicates (KL in nats per masked token, trace over native
+# parameters, mean probe accuracy in per cent):
 
 # %%
 from sameloss.studies import drawing
@@ -120,22 +126,17 @@ language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% [markdown]
-# (Runs of this page: KL in nats per masked token, trace over native parameters and mean probe accuracy in per cent, after the
-# longest training, means over replicates.) Recorded runs, all at one KL: the accuracy of AdamW's models minus that of the
-# adversary's, in points, and the ratio of the adversary's trace to AdamW's.
+# At equal KL, the figure shows the accuracy of AdamW's models minus that of the adversary's, and the table below it the
+# ratio of the adversary's trace to AdamW's.
 
 # %% mystnb={"figure": {"caption": "AdamW beside adversaries of several strengths, at one KL, with 95 % intervals over replicates: points of accuracy that the adversary costs. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
+finding(tables.algorithm_finding(answers, "adversary", "an adversary's models", sign=-1))
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
-# %% tags=["remove-input"]
-from IPython.display import Markdown
-
-Markdown(tables.answer_in_words(answers, "adversary"))
-
 # %%
-render(tables.control_table(answers, "adversary"), decimals=4)
+say(tables.answer_in_words(answers, "adversary"))
 
 # %%
 render(tables.control_table(answers, "flatness by adversary"), decimals=4)
@@ -159,13 +160,17 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 #   something else, such as size or what an adversary destroys; for a single treated model, the slope is zero.
 #
 # What the experiment cannot exclude: a slope may be due to the treatment itself rather than to the flatness that it causes.
-# Noise, penalty and reward are therefore compared with each other, and nothing is concluded if they disagree.
+# We therefore compare noise, penalty and reward with each other, and conclude nothing if they disagree.
 
 # %% mystnb={"figure": {"caption": "Effect of flatness on accuracy at one KL, by intervention: trace relative to the untreated model, and gain in accuracy, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
-treated = answers[answers.question == "flatness as a cause"]
+treated = answers[(answers.question == "flatness as a cause") & (answers.language == language)]
+finding(tables.treatment_finding(treated))
 (ax,) = drawing.panels(1, width=7)
-figures.treatments(treated[treated.language == language], ax)
+figures.treatments(treated, ax)
 drawing.legend(ax)
+
+# %%
+say(tables.answer_in_words(answers, "flatness as a cause"))
 
 # %% tags=["remove-cell"]
 from myst_nb import glue
@@ -173,32 +178,35 @@ from myst_nb import glue
 told = "Difference in accuracy against the ratio of traces, one marker per treatment and model."
 glue("figure-bought", drawing.picture(ax.figure, told), display=False)
 
-# %% tags=["remove-input"]
-Markdown(tables.answer_in_words(answers, "flatness as a cause"))
-
 # %%
 render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 
 # %% [markdown]
-# (The *slope* is in points of accuracy per e-fold decrease of the trace.)
+# *Flatter* is the untreated model's trace divided by the treated one's, *gained* the treated model's lead in accuracy; the
+# other rows are the slope, with the slope between sizes for comparison where several sizes were trained. A treatment that
+# hardly moves the trace says nothing about the slope.
 #
-# ## Comparison with the paper
-#
-# Recorded runs, judged as in [2 Existence](02_existence.ipynb):
+# ## What this page found
 
 # %%
-questions = tables.PAGES["a4_algorithms"]
-render(tables.answer_table(answers, questions))
+say(tables.conclusion(answers, tables.PAGES["a4_algorithms"]))
+
+# %% [markdown]
+# ## Comparison with the paper
+#
+# The main comparisons, judged as in [2 Existence](02_existence.ipynb), from recorded runs or, where there are none, from
+# those of this page:
+
+# %%
+render(tables.answer_table(answers, tables.PAGES["a4_algorithms"]))
 
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(
-    f"{record_in_words('workstation')} {tables.chance_in_words(answers[answers.question.isin(questions)])}"
-)
+say(record_in_words("workstation"))
 
 # %% [markdown]
-# The same comparison from the smaller set of runs of this page:
+# From the runs of this page alone:
 
 # %%
 render(tables.answer_table(page.answers))

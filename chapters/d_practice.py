@@ -78,11 +78,12 @@ draws = [fisher_trace_along(model, model.bias[None] + 0, row[None]) for row in s
 round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 
 # %% [markdown]
-# One size, trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. KL in nats per masked token, trace
-# over native parameters, accuracy in per cent, after the longest training:
+# One size is trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. If flatness is what
+# transfers, SAM and the penalty should lower the trace and raise the accuracy. The runs of this page after the longest
+# training (KL in nats per masked token, trace over native parameters, accuracy in per cent):
 
 # %%
-from sameloss.book.chapter import render
+from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
@@ -94,17 +95,16 @@ if not (answers.question == asked).any():  # the record is not complete
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% mystnb={"figure": {"caption": "AdamW's trace over that of a regularised model, at one KL, with 95 % intervals over replicates: above one, the regulariser flattens. Recorded runs, or this page's where there are none.", "name": "fig-regularisers"}, "image": {"alt": "Intervals of the ratio of traces, one row per regulariser."}}
+finding(tables.flatter_finding(answers))
 rows = answers[answers.question == asked]
 (ax,) = drawing.panels(1, width=6)
 _ = figures.effects(rows, ax)
 
-# %% tags=["remove-input"]
-from IPython.display import Markdown
-
-Markdown(tables.answer_in_words(answers, "flatness by regularisers"))
-
 # %%
-render(tables.control_table(answers, asked), decimals=4)
+say(tables.answer_in_words(answers, asked))
+
+# %% [markdown]
+# The accuracy that each regulariser gains over AdamW, at the same KLs:
 
 # %%
 render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
@@ -112,26 +112,38 @@ render(tables.control_table(answers, "accuracy by regularisers"), decimals=4)
 # %% [markdown]
 # ## Which measure predicts accuracy?
 #
-# Appendix D asks for a better predictor than the loss. For one size trained by several algorithms, the table has the rank
+# Appendix D asks for a better predictor than the loss. For one size trained by several algorithms, the table shows the rank
 # correlation across algorithms between accuracy and candidate predictors, averaged over replicates, with 95 % intervals. It
 # is positive if *smaller* values go with *higher* accuracy. KL is the loss itself; [B Trace](b1_trace.ipynb) defines the measures.
+# The models are those at the end of training, so their KLs differ.
 
 # %%
 render(tables.predictor_table(record))
+
+# %%
+say(tables.predictors_in_words(record))
 
 # %% [markdown]
 # ## What later papers found
 #
 # | paper | finding | here |
 # |---|---|---|
-# | Du et al. 2024 [Du et al., 2024](bibliography.md) | models of equal pre-training loss perform alike downstream, whatever their size | [2 Existence](02_existence.ipynb): size at exactly equal KL |
-# | Springer et al. 2025 [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2 Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
-# | Andriushchenko et al. 2023 [Andriushchenko et al., 2023](bibliography.md) | sharpness, adaptive or not, often does not go with generalisation | the table of predictors above |
+# | [Du et al., 2024](bibliography.md) | models of equal pre-training loss perform alike downstream, whatever their size | [2 Existence](02_existence.ipynb): size at exactly equal KL |
+# | [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2 Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
+# | [Andriushchenko et al., 2023](bibliography.md) | sharpness, adaptive or not, often does not correlate with generalisation | the table of predictors above |
 #
-# Natural text has no known conditionals, so there "equal loss" holds within an unknown distance from
-# the optimum; here it holds exactly, in a language of a few words. Neither settles the other.
+# The conditionals of natural text are unknown, so models of natural text have equal loss at an unknown distance from the
+# optimum. Here the distance is known, but the language has a few words. Neither result settles the other.
 #
+# ## What this page found
+
+# %%
+say(tables.conclusion(answers, tables.PAGES["d_practice"]))
+
+# %% [markdown]
 # ## Comparison with the paper
+#
+# The main comparisons, from recorded runs or, where there are none, from those of this page:
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["d_practice"]))
@@ -139,10 +151,10 @@ render(tables.answer_table(answers, tables.PAGES["d_practice"]))
 # %% tags=["remove-input"]
 from sameloss.studies.recorded import record_in_words
 
-Markdown(record_in_words("workstation"))
+say(record_in_words("workstation"))
 
 # %% [markdown]
-# The same comparison from the smaller set of runs of this page:
+# From the runs of this page alone:
 
 # %%
 render(tables.answer_table(page.answers))

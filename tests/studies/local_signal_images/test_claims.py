@@ -235,11 +235,11 @@ def test_findings_are_those_of_the_planted_numbers():
     assert show.kept_finding(results).endswith("in 4 of 4 settings, clearly in 4.")
     assert show.kept_in_words(results).startswith("At a random place the network keeps 11.3 (")
     assert "in layer 1, layer 2, layer 3 at σ = 1" in show.activity_finding(results)
-    assert "+20.0 points above its kernel with 8 channels, +10.0 with 32" in show.width_finding(results)
+    assert "is +20.0 points with 8 channels, +10.0 with 32" in show.width_finding(results)
     limit = replace(results, lazy=results.lazy.assign(limit=0.8))
     assert show.lazy_finding(limit) == (
-        "Accuracy is 94 % at α = 1 and 77 % at α = 100, beside 80 % of the linearised network and 77 % of "
-        "the solved kernel."
+        "Accuracy is 94 % at α = 1 and 77 % at α = 100; the linearised network has 80 %, the solved kernel "
+        "77 %."
     )
     assert show.published_finding().endswith(
         "at least 96.8 % of its accuracy, its linearisation at most 90.1 %."

@@ -9,7 +9,17 @@ import pytest
 from sameloss.store.location import results_folder
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.pages import recorded_answers
-from sameloss.studies.same_loss.tables import answer_table
+from sameloss.studies.same_loss.tables import (
+    answer_in_words,
+    answer_table,
+    chance_in_words,
+    conclusion,
+    correlation_finding,
+    rate_finding,
+    size_finding,
+    steps_finding,
+    trace_finding,
+)
 
 WIDTHS = (24, 32, 48, 64, 96)
 STEPS = (312, 625, 1250, 2500)
@@ -128,6 +138,47 @@ def test_the_correlation_across_sizes_is_shown_and_not_judged():
 
 def test_a_worse_large_model_speaks_against():
     assert ask(planted(size=-1.0), "size").direction == "against"
+
+
+def test_a_conclusion_says_what_was_found_and_what_was_not():
+    found, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
+    assert found.startswith("**Found.** Larger models are more accurate at equal KL: +6.")
+    assert sure.startswith("**How sure.** This rests on 8 draws of the grammar. Of ")
+    assert "do not show that larger models" in conclusion(answers(planted()), ["size"])
+    assert "not true here that larger models" in conclusion(answers(planted(size=-1.0)), ["size"])
+    assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
+    assert conclusion(answers(planted()), ["adversary"]).startswith("**Not run yet.** It is open whether an ")
+    assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
+
+
+def test_titles_of_figures_follow_the_data():
+    """The planted large model is better or worse, its trace depends on the rate alone, and steps flatten."""
+    better, worse = answers(planted(size=3.0, slope=-1.0)), answers(planted(size=-3.0))
+    assert "points more accurate than the smallest; with" in size_finding(better, "features as they are")
+    assert "points less accurate than the smallest." in size_finding(worse)
+    assert size_finding(answers(planted())).endswith("within the error of 8 draws.")
+    assert rate_finding(better, planted()).startswith(
+        "At equal size and KL, dividing the learning rate by 4 multiplies the trace by 4."
+    )
+    ratio = ask(planted(size=3.0, slope=-1.0), "flatness by size")["mean"]
+    assert f"the smallest model's trace is {ratio:.2f} times the largest's" in trace_finding(
+        better, planted()
+    )
+    assert "with a rate that falls as 1 / d, 0.2" in trace_finding(better, planted(), "rate falls as 1 / d")
+    assert "the trace falls 6.00-fold and accuracy changes by" in steps_finding(better, planted())
+    assert correlation_finding(better).startswith("Across sizes, accuracy ")
+
+
+def test_without_runs_titles_say_so():
+    table = planted()
+    none = answers(table, [])
+    assert "no pair of models" in size_finding(none)
+    assert "no pair of models" in trace_finding(none, table)
+    assert steps_finding(none, table) == "These runs have no plateau."
+    assert rate_finding(none, table) == "These runs have one learning rate."
+    assert correlation_finding(none) == "These runs have too few sizes for a correlation."
+    assert answer_in_words(none, "size") == "No two models were trained for this question yet."
+    assert chance_in_words(none).startswith("No comparison has an interval")
 
 
 def test_at_a_ceiling_nothing_is_judged():

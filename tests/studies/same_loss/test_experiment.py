@@ -17,13 +17,17 @@ from sameloss.studies.same_loss.pages import STUDY
 from sameloss.studies.same_loss.tables import (
     PAGES,
     QUESTIONS,
+    algorithm_finding,
     algorithm_table,
     answer_table,
     control_table,
     descents_by_task,
     findings,
+    flatter_finding,
     model_table,
     predictor_table,
+    predictors_in_words,
+    treatment_finding,
 )
 from sameloss.training.objectives import NO_TREATMENT
 
@@ -135,6 +139,13 @@ def test_from_algorithms_to_answers(page):
     measures = {"KL", "trace", "top eigenvalue", "relative trace", "adaptive sharpness"}
     assert measures <= set(predictors.predictor)
     assert predictors.correlation.between(-1, 1).all()
+    assert "The best predictor is" in predictors_in_words(table)
+    assert algorithm_finding(rows, "mask rate", "models trained with 15 % masks").endswith(".")
+    assert "AdamW's trace is" in flatter_finding(rows)
+    assert treatment_finding(rows).startswith("Treatments change the trace up to ")
+    assert treatment_finding(rows[:0]) == "These runs have no model that was made flatter or sharper."
+    assert "no pair of models" in algorithm_finding(rows[:0], "adversary", "an adversary's models")
+    assert "no pair of models" in flatter_finding(rows[:0])
     columns = ["question", "page", "language", "effect", "published", "direction", "size", "verdict"]
     assert list(findings(rows)) == columns
 

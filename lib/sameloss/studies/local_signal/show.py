@@ -255,11 +255,11 @@ def kernel_finding(found: TrainingResults) -> str:
     """Up to how many filters every kernel's error is above 0.1, and the error of the best single filter."""
     exact = found.tangent[found.tangent.kind != tangent.HELD_OUT]
     errors = exact.groupby(["filters", "kind"]).error.mean().groupby("filters").min()
-    above, most = errors[errors > ERROR].index.max(), errors.index[-1]
+    above = errors[errors > ERROR].index.max()
     single = 1 - theory.best_threshold(tangent.PATCHES)[1]
     return (
-        f"Up to {above} filters every kernel's mean error is above {100 * ERROR:.0f} %; with {most} the best "
-        f"kernel has {100 * errors[most]:.1f} %, the best single filter {100 * single:.1f} %."
+        f"Up to {above} filters the mean error of every kernel is above {100 * ERROR:.0f} %; the best single "
+        f"filter has {100 * single:.1f} %."
     )
 
 

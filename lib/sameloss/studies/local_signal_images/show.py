@@ -352,8 +352,8 @@ def lazy_finding(results: ImageResults) -> str:
     kernel = results.accuracies(Model.GCV, results.placement)[noise].mean()
     return (
         f"Accuracy is {lazy.iloc[0]:.0f} % at α = {lazy.index[0]:g} and {lazy.iloc[-1]:.0f} % at α = "
-        f"{lazy.index[-1]:g}, beside {limit:.0f} % of the linearised network and {kernel:.0f} % of the "
-        "solved kernel."
+        f"{lazy.index[-1]:g}; the linearised network has {limit:.0f} %, the solved kernel "
+        f"{kernel:.0f} %."
     )
 
 
@@ -363,8 +363,8 @@ def width_finding(results: ImageResults) -> str:
         return "This preset has one width."
     above = results.above_kernel.mean()
     return (
-        f"The network is {above.iloc[0]:+.1f} points above its kernel with {above.index[0]} channels, "
-        f"{above.iloc[-1]:+.1f} with {above.index[-1]}."
+        f"The advantage of the network over its kernel is {above.iloc[0]:+.1f} points with {above.index[0]} "
+        f"channels, {above.iloc[-1]:+.1f} with {above.index[-1]}."
     )
 
 

@@ -10,7 +10,15 @@ import pandas as pd
 from sameloss.runs.measurements import MEASURES
 from sameloss.statistics.intervals import paired
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss.claims import EXPANDED, LOG_ODDS, POINTS, R_SQUARED, RATIO
+from sameloss.studies.same_loss.claims import (
+    EXPANDED,
+    LOG_ODDS,
+    POINTS,
+    R_SQUARED,
+    RATE_SLOPE,
+    RATIO,
+    SLOPE,
+)
 
 QUESTIONS = {
     "size": "At one loss, are larger models better?",
@@ -72,10 +80,15 @@ def row_name(row: Any) -> str:
 
     >>> row_name(pd.Series({"row": "over d24", "model": "d96"}))
     'over d = 24: d = 96'
+    >>> row_name(pd.Series({"row": "flatter by: sgd-noise, s = 1", "model": "d32"}))
+    'flatter: label noise, s = 1: d = 32'
     """
     if row.row.startswith("one "):  # of several rows, which differ by the model
         return model_name(row.model)
     words = row.row.replace("main", "main comparison", 1)
+    if " by: " in words:  # of treatments
+        verb, _, treatment = words.partition(" by: ")
+        words = f"{verb}: {display_name(treatment)}"
     name = re.sub(r"\b(d|lstm)\d+\b", lambda model: model_name(model[0]), words)
     return f"{name}: {model_name(row.model)}" if isinstance(row.model, str) else name
 
@@ -98,6 +111,15 @@ def main_descents(table: pd.DataFrame, reading: str = EXPANDED) -> pd.DataFrame:
     return rows[(rows.stage == "descent") & (rows.lr == main_lr(table))]
 
 
+UNITS = {
+    RATIO: "times",
+    LOG_ODDS: "log-odds per doubling",
+    SLOPE: "points per e-fold drop in trace",
+    RATE_SLOPE: "log trace per log rate",
+}
+"""Units as readers see them; the rest keep their names."""
+
+
 def effect_in_words(row: pd.Series) -> str:
     """Return an effect with its interval in its unit.
 
@@ -111,7 +133,7 @@ def effect_in_words(row: pd.Series) -> str:
         return "not computed"
     digits, sign = (1 if row.unit == POINTS else 2), ("+" if row.unit in (POINTS, LOG_ODDS) else "")
     ends = f"{row.low:.{digits}f} to {row.high:.{digits}f}; " if np.isfinite(row.low) else ""
-    unit, draws = "times" if row.unit == RATIO else row.unit, "draw" if row.replicates == 1 else "draws"
+    unit, draws = UNITS.get(row.unit, row.unit), "draw" if row.replicates == 1 else "draws"
     return f"{row['mean']:{sign}.{digits}f} {unit} ({ends}{int(row.replicates)} {draws})"
 
 
@@ -122,10 +144,31 @@ def published_in_words(row: pd.Series) -> str:
     return f"{row.published:.2f}" if row.unit == RATIO else f"{row.published:+.1f}"
 
 
+CONDITIONS = {
+    "with label noise, cooled": "with label noise",
+    "other rate": "at the other rate",
+    "rate falls as 1 / d": "with a rate that falls as 1 / d",
+    "best rate of each": "at the best rate of each size",
+}
+"""Conditions as sentences name them; the rest keep their names."""
+
+
+def conditions_in_words(note: str) -> str:
+    """Return under which other conditions the direction is the opposite.
+
+    >>> conditions_in_words("against: other rate, at the largest common KL")
+    'the opposite at the other rate and at the largest common KL'
+    """
+    for name, words in CONDITIONS.items():
+        note = note.replace(name, words)
+    *most, last = note.partition(": ")[2].split(", ")
+    return f"the opposite {' and '.join(filter(None, [', '.join(most), last]))}"
+
+
 def remark(row: pd.Series) -> str:
     """Return what follows a direction: the size or the reason, and which other conditions disagree."""
     words = [word for word in (row["size"], row.reason) if isinstance(word, str)]
-    return "; but ".join([*words[:1], *([row.note] if isinstance(row.note, str) else [])])
+    return "; ".join([*words[:1], *([conditions_in_words(row.note)] if isinstance(row.note, str) else [])])
 
 
 def _in_words(answers: pd.DataFrame) -> pd.DataFrame:
@@ -156,17 +199,45 @@ def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS))
     return words[[*columns, "effect", "published", "direction", "size", "verdict"]]
 
 
+EFFECTS = {
+    "size": "the largest model's lead over the smallest",
+    "steps": "the mean change in accuracy",
+    "flatness by size": "the smallest model's trace over the largest's",
+    "flatness by steps": "the trace after the first steps over that after all",
+    "flatness as a cause": "the gain in accuracy",
+    "lookup": "the lead of the least accurate size over the lookup table",
+    "adversary": "AdamW's lead over the adversary",
+    "flatness by adversary": "the adversary's trace over AdamW's",
+    "flatness by regularisers": "AdamW's trace over SAM's",
+    "accuracy by regularisers": "SAM's lead over AdamW",
+    "mask rate": "the lead of 15 % masks over one mask",
+}
+"""What is measured, by question; other questions have an effect."""
+
+
 def answer_in_words(answers: pd.DataFrame, question: str) -> str:
     """Return the main answer to a question on each language, as Markdown."""
+    scaled = " for as many doublings of the parameters" if question in ("size", "flatness by size") else ""
     sentences = [
-        f"{row.language}, {row.effect}"
-        + (f", the paper {row.published}" if row.published != "–" else "")
-        + f": *{row.direction}*"
-        + (f" ({row.size})" if row.size else "")
+        f"On the {row.language} {EFFECTS.get(question, 'the effect')} is {row.effect.replace(' times ', ' ')}"
+        + (f"; the paper's is {row.published}{scaled}" if row.published != "–" else "")
+        + f". Verdict: *{row.direction}*"
+        + (f" ({row.size})." if row.size else ".")
         for row in findings(answers, [question]).itertuples()
     ]
-    missing = "nothing yet, for no model of the record was trained for it"
-    return f"**Found**: {'; '.join(sentences) or missing}."
+    return " ".join(sentences) or "No two models were trained for this question yet."
+
+
+def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
+    """Return what the plateau without label noise says about more steps."""
+    rows = answers[(answers.question == question) & (answers.row == "plateau, exact labels")]
+    sentences = []
+    for _, row in rows.iterrows():
+        effect = (
+            f"On exact labels ({LANGUAGES[row.language]}, {model_name(row.model)}): {effect_in_words(row)}"
+        )
+        sentences.append(f"{effect}, but {row.reason}." if isinstance(row.reason, str) else f"{effect}.")
+    return " ".join(sentences)
 
 
 def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS)) -> pd.DataFrame:
@@ -178,12 +249,14 @@ def answer_table(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIO
 def chance_in_words(answers: pd.DataFrame) -> str:
     """Return how many judged intervals exclude no effect, and how many would by chance."""
     judged = answers[(answers.direction != "not judged") & answers.low.notna()]
+    if judged.empty:
+        return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     beyond = int(((judged.low > none) | (judged.high < none)).sum())
     return (
-        f"Of {len(judged)} judged intervals, main comparisons and controls, {beyond} lie wholly to one "
-        f"side of no effect; were there none anywhere, about {0.05 * len(judged):.1f} would. Rows of the "
-        "same models are not independent."
+        f"Of {len(judged)} intervals, of main comparisons and controls, {beyond} exclude no effect; "
+        f"if there were no effects at all, about {0.05 * len(judged):.1f} would. Rows of the same models "
+        "are not independent."
     )
 
 
@@ -275,3 +348,243 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
             row = {"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL")}
             rows.append({**row, "correlation": mean, "low": low, "high": high})
     return pd.DataFrame(rows)
+
+
+# Sentences: what a page found, and the titles of figures.
+
+STATEMENTS = {
+    "size": "larger models are more accurate at equal KL",
+    "steps": "more steps at constant loss make models more accurate",
+    "flatness by size": "larger models are flatter at equal KL and learning rate",
+    "flatness by steps": "more steps at constant loss make models flatter",
+    "flatness as a cause": "a model that is made flatter becomes more accurate",
+    "lookup": "every trained model is more accurate than the lookup table, whose loss is optimal",
+    "adversary": "an adversary's model is less accurate at equal KL",
+    "flatness by adversary": "an adversary's model is sharper at equal KL",
+    "flatness by regularisers": "SAM finds flatter models at equal KL",
+    "accuracy by regularisers": "SAM finds more accurate models at equal KL",
+    "mask rate": "a mask rate of 15 % changes accuracy by less than two points",
+}
+"""What *supported* means, by question."""
+
+BEGINNINGS = {
+    "supported": ("Found", "", ""),
+    "against": ("Found, against the paper", "It is not true here ", "that "),
+    "unclear": ("Not found", "These runs do not show ", "that "),
+    "not testable": ("Not decided", "These runs cannot tell ", "whether "),
+    "missing": ("Not run yet", "It is open ", "whether "),
+}
+"""Label, beginning and conjunction of a sentence about each direction."""
+
+
+def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
+    """Return what some questions' main answers show, what they do not, and how sure that is, as Markdown."""
+    questions = [question for question in questions if question in STATEMENTS]
+    asked = answers[(answers.row == "main") & answers.question.isin(questions)]
+    said: dict[str, list[str]] = {direction: [] for direction in BEGINNINGS}
+    for question in questions:
+        rows = asked[asked.question == question]
+        for direction, alike in rows.groupby("direction", sort=False):
+            effects = [_effect_with_conditions(row) for _, row in alike.iterrows()]
+            said[str(direction)].append(f"{STATEMENTS[question]}: {'; '.join(effects)}")
+        said["missing"] += [STATEMENTS[question]] if rows.empty else []
+    paragraphs = []
+    for direction, (label, beginning, conjunction) in BEGINNINGS.items():
+        words = [f"{conjunction}{statement}" for statement in said[direction]]
+        if not conjunction:
+            words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
+        paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
+    if not asked.empty:
+        draws = asked.groupby("language", sort=False).replicates.max().astype(int)
+        counts = [f"{n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
+        effects = [question for question in questions if question != "mask rate"]  # whose claim is none
+        chance = chance_in_words(answers[answers.question.isin(effects)]) if effects else ""
+        paragraphs.append(f"**How sure.** This rests on {' and '.join(counts)}. {chance}".rstrip())
+    return "\n\n".join(paragraphs)
+
+
+def _effect_with_conditions(row: pd.Series) -> str:
+    """Return an effect with its language, why it cannot be judged, and where the opposite holds."""
+    words = f"{effect_in_words(row)} on the {LANGUAGES[row.language]}"
+    words += f", because {row.reason}" if isinstance(row.reason, str) else ""
+    return words + (f", but {conditions_in_words(row.note)}" if isinstance(row.note, str) else "")
+
+
+def main_answer(answers: pd.DataFrame, question: str) -> Any:
+    """Return the first computed main answer to a question; None if there is none."""
+    rows = answers[(answers.question == question) & (answers.row == "main") & answers["mean"].notna()]
+    return None if rows.empty else rows.iloc[0]
+
+
+def points_in_words(points: float, other: str = "") -> str:
+    """Return how accurate a model is beside another.
+
+    >>> points_in_words(1.68), points_in_words(-1.3, "the smallest"), points_in_words(0.01, "AdamW's")
+    ('1.7 points more accurate', '1.3 points less accurate than the smallest', "as accurate as AdamW's")
+    """
+    if abs(points) < 0.05:
+        return f"as accurate as {other}" if other else "equally accurate"
+    words = f"{abs(points):.1f} points {'more' if points > 0 else 'less'} accurate"
+    return f"{words} than {other}" if other else words
+
+
+def fold_in_words(ratio: float) -> str:
+    """Return how a trace moves that is divided by a ratio.
+
+    >>> fold_in_words(1.47), fold_in_words(0.5)
+    ('falls 1.47-fold', 'rises 2.00-fold')
+    """
+    return f"falls {ratio:.2f}-fold" if ratio > 1 else f"rises {1 / ratio:.2f}-fold"
+
+
+def _on(row: Any, answers: pd.DataFrame) -> str:
+    """Begin a title: the language of a row, where there are several."""
+    return f"On the {LANGUAGES[row.language]}, at" if answers.language.nunique() > 1 else "At"
+
+
+def _doubt(row: Any) -> str:
+    """End a title: what the interval of a row leaves open."""
+    if np.isnan(row.low):
+        return " (one draw)"
+    zero_inside = row.low <= (1.0 if row.unit == RATIO else 0.0) <= row.high
+    return f", within the error of {int(row.replicates)} draws" if zero_inside else ""
+
+
+def _why_not(answers: pd.DataFrame, question: str) -> str:
+    """Title of a figure whose comparison could not be made."""
+    reasons = answers[(answers.question == question) & (answers.row == "main")].reason.dropna()
+    return f"Nothing can be compared here: {[*reasons, 'these runs have no pair of models'][0]}."
+
+
+def size_finding(answers: pd.DataFrame, control: str = "") -> str:
+    """Return the effect of size on accuracy, and under one control."""
+    if (main := main_answer(answers, "size")) is None:
+        return _why_not(answers, "size")
+    chosen = answers[(answers.question == "size") & (answers.language == main.language)]
+    own = chosen[chosen.row == control]["mean"].dropna()
+    control = control if control.startswith("at ") else f"with {control}"
+    more = f"; {control}, {points_in_words(own.iloc[0])}" if len(own) else ""
+    more = more.replace(" more accurate", " more").replace(" less accurate", " less")
+    gain = f"the largest model is {points_in_words(main['mean'], 'the smallest')}"
+    return f"{_on(main, answers)} the smallest common KL, {gain}{_doubt(main)}{more}."
+
+
+def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return what more steps at constant loss do to trace and accuracy, as far as both were asked."""
+    flatter, better = (main_answer(answers, question) for question in ("flatness by steps", "steps"))
+    effects = []
+    if flatter is not None:
+        effects.append(f"the trace {fold_in_words(flatter['mean'])}{_doubt(flatter)}")
+    if better is not None:
+        effects.append(f"accuracy changes by {better['mean']:+z.1f} points{_doubt(better)}")
+    if not effects:
+        return "These runs have no plateau."
+    steps = table[table.stage == "plateau"].steps
+    return f"From step {steps.min():,} to {steps.max():,} at a constant rate, {' and '.join(effects)}."
+
+
+def rate_factor(answers: pd.DataFrame, table: pd.DataFrame) -> tuple[float, float] | None:
+    """Return by what the learning rate is divided, and the trace multiplied; None without two rates."""
+    if (main := main_answer(answers, "flatness by rate")) is None:
+        return None
+    rates = table[(table.language == main.language) & (table.stage == "descent")].lr
+    divided = rates.max() / rates.min()
+    return float(divided), float(divided ** -main["mean"])
+
+
+def rate_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
+    """Return what the learning rate alone does to the trace."""
+    if (factor := rate_factor(answers, table)) is None:
+        return "These runs have one learning rate."
+    return "At equal size and KL, dividing the learning rate by {:g} multiplies the trace by {:.1f}.".format(
+        *factor
+    )
+
+
+def trace_finding(answers: pd.DataFrame, table: pd.DataFrame, control: str = "") -> str:
+    """Return the effect of size on the trace, and under one control, or else of the learning rate."""
+    if (main := main_answer(answers, "flatness by size")) is None:
+        return _why_not(answers, "flatness by size")
+    chosen = answers[(answers.question == "flatness by size") & (answers.language == main.language)]
+    own = chosen[chosen.row == control]["mean"].dropna()
+    more = ""
+    if len(own):
+        more = f"; {CONDITIONS.get(control, control)}, {own.iloc[0]:.2f} times"
+    elif not control and (factor := rate_factor(answers, table)):
+        more = f"; dividing the learning rate by {factor[0]:g} multiplies traces by {factor[1]:.1f}"
+    ratio = f"the smallest model's trace is {main['mean']:.2f} times the largest's"
+    return f"{_on(main, answers)} equal KL, {ratio}{_doubt(main)}{more}."
+
+
+def correlation_finding(answers: pd.DataFrame) -> str:
+    """Return how accuracy goes with the trace across sizes."""
+    rows = answers[(answers.question == "flatness as a cause") & answers["mean"].notna()]
+    slopes, fits = (rows[rows.row == f"between sizes{more}"]["mean"] for more in ("", ", r²"))
+    if slopes.empty:
+        return "These runs have too few sizes for a correlation."
+    verb = "rises" if slopes.iloc[0] > 0 else "falls"
+    return (
+        f"Across sizes, accuracy {verb} by {abs(slopes.iloc[0]):.1f} points for each factor e by which the "
+        f"trace is smaller (r² = {fits.iloc[0]:.2f})."
+    )
+
+
+def algorithm_finding(
+    answers: pd.DataFrame, question: str, whose: str, other: str = "AdamW's", sign: int = 1
+) -> str:
+    """Return how accurate an algorithm's models are beside others.
+
+    Args:
+        answers: from `claims.answers`.
+        question: whose effect is in points.
+        whose: models these are, in the plural.
+        other: models they are compared with.
+        sign: -1 if the effect is the lead of the others.
+
+    """
+    if (main := main_answer(answers, question)) is None:
+        return _why_not(answers, question)
+    gain = points_in_words(sign * main["mean"], other)
+    return f"{_on(main, answers)} equal KL, {whose} are {gain}{_doubt(main)}."
+
+
+def flatter_finding(answers: pd.DataFrame) -> str:
+    """Return how much flatter and more accurate SAM's models are than AdamW's."""
+    flatter, better = (main_answer(answers, f"{what} by regularisers") for what in ("flatness", "accuracy"))
+    if flatter is None or better is None:
+        return _why_not(answers, "flatness by regularisers")
+    first, last = _doubt(flatter), _doubt(better)
+    ratio = f"AdamW's trace is {flatter['mean']:.2f} times SAM's{first if first != last else ''}"
+    gain = f"SAM's models are {points_in_words(better['mean'])}{last}"
+    return f"{_on(flatter, answers)} equal KL, {ratio}; {gain}."
+
+
+def treatment_finding(answers: pd.DataFrame) -> str:
+    """Return how far treatments of one model move its trace, and what that does to accuracy."""
+    main = main_answer(answers, "flatness as a cause")
+    ratios = answers[answers.row.str.startswith("flatter by: ")]["mean"].dropna()
+    if main is None or ratios.empty:
+        return "These runs have no model that was made flatter or sharper."
+    most = float(np.exp(np.log(ratios).abs().max()))
+    return (
+        f"Treatments change the trace up to {most:.1f}-fold; each factor e of flattening changes accuracy by "
+        f"{main['mean']:+z.1f} points{_doubt(main)}."
+    )
+
+
+def predictors_in_words(table: pd.DataFrame) -> str:
+    """Return what `predictor_table` shows, and how many algorithms and draws that rests on."""
+    ends, rows = _ends_by_algorithm(table), predictor_table(table)
+    algorithms = ends.algorithm.nunique()
+    draws = int(ends.groupby("language").replicate.nunique().max())
+    start = f"The ranks are of {algorithms} algorithms in {draws} draw{'s' * (draws != 1)}. "
+    if algorithms < 3:
+        return (
+            start + "Two models have only two orders, so each correlation of a draw is 1 or −1, by necessity."
+        )
+    mean = rows.groupby("predictor", sort=False).correlation.mean()
+    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or "none"
+    return (
+        f"{start}The best predictor is {mean.idxmax()}, with a correlation of {mean.max():.2f}; KL, the "
+        f"loss, has {mean['KL']:.2f}. Predictors whose interval lies above zero: {beyond}."
+    )
