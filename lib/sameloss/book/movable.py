@@ -191,7 +191,7 @@ def movable_phase(flows: pd.DataFrame) -> HTML:
             "steps": _short(steps, 4),
             "accuracy": _short(accuracy, 4),
         },
-        still="the tables of colours above show three of its steps",
+        still="the figure above shows some of its steps",
         controls=_slider("steps", "look") + OUTPUT,
         size="640 300",
         label="Accuracy by rows and strength of noise",

@@ -53,7 +53,7 @@ def record_in_words(preset: str, page: str = "") -> str:
     origin = records(page)[preset]
     days = " to ".join(dict.fromkeys(origin["days"]))
     return (
-        f"Recorded: preset {preset}, {origin['seeds']} pre-training seeds, {origin['runs']} runs, "
+        f"Recorded: preset {preset}, {origin['seeds']} seeds, {origin['runs']} runs, "
         f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
         f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
         + _schemas_in_words(origin.get("schemas", {}))

@@ -146,7 +146,8 @@ class Measurements:
                 smallest = common_kl(curves)
             except UnreachableKL:
                 continue
-            target = smallest * (min(kl.max() for kl in curves) / smallest) ** position
+            largest = min(kl.max() for kl in curves)
+            target = min(largest, smallest * (largest / smallest) ** position)  # rounding may exceed it
             weights = [weights_at(kl, target) for kl in curves]
             ends = [w @ v.loc[replicate].to_numpy() for w, v in zip(weights, values, strict=True)]
             steps = [w @ kl.columns.to_numpy(float) for w, kl in zip(weights, kls, strict=True)]
