@@ -109,6 +109,31 @@ print(f"{size}: {model.parameter_count:,} parameters, {training.optimisation.ste
 print(f"KL {kl:.4f} nats per masked token")
 
 # %% [markdown]
+# In plain PyTorch the KL is two loops: over sentences, and over the position that is masked. The library computes the same in
+# batches.
+
+
+# %%
+def plain_kl(model, sentences, conditionals):
+    """Mean KL of the exact conditionals and the model's."""
+    per_sentence = []
+    for tokens, length, truth in zip(sentences.tokens.long(), sentences.lengths, conditionals, strict=True):
+        kl = 0.0
+        for t in range(length):
+            masked = tokens[None, :length].clone()
+            masked[0, t] = 0  # [MASK]
+            log_f = model(masked, torch.tensor([t])).log_softmax(-1)[0]
+            kl += (torch.xlogy(truth[t], truth[t]) - truth[t] * log_f).sum() / length
+        per_sentence.append(kl)
+    return torch.stack(per_sentence).mean()
+
+
+few = sentences.rows(slice(5))
+with torch.no_grad():
+    plain = plain_kl(model.cpu(), few, conditionals[:5])
+print(f"plain {plain:.6f}, library {divergences(model, few, conditionals[:5]).mean():.6f}")
+
+# %% [markdown]
 # A linear probe predicts hidden symbols from the features of all tokens:
 
 # %%
@@ -262,6 +287,10 @@ render(tables.answer_table(page.answers))
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 kl = table[table.quantity == "kl"].groupby("stage").value.mean()
+print(
+    "the library's KL is that of two loops:",
+    bool(abs(plain / divergences(model, few, conditionals[:5]).mean() - 1) < 1e-3),
+)
 print("descents end below the KL of untrained models:", bool(kl["descent"] < kl["untrained"]))
 
 # %% [markdown]

@@ -57,18 +57,29 @@ page = begin(globals(), STUDY, "04_flatness")
 # back-propagated output gradients.
 
 # %%
-from sameloss.book.chapter import show_source
+import torch
+
 from sameloss.measures.flatness.trace import fisher_trace
 
-show_source(fisher_trace)
+
+def plain_trace(model, masked):
+    """One backward pass for each label of each masked sentence: slow, and exact."""
+    parameters, traces = list(model.parameters()), []
+    for row in range(len(masked.targets)):
+        one = masked.rows(slice(row, row + 1))
+        log_f = model(one.masked, one.positions, one.lengths).log_softmax(-1)[0]
+        for y in range(len(log_f)):
+            gradients = torch.autograd.grad(log_f[y], parameters, retain_graph=True)
+            squared_norm = sum(gradient.square().sum() for gradient in gradients)
+            traces.append(log_f[y].exp().detach() * squared_norm)
+    return sum(traces) / len(masked.targets)
+
 
 # %% [markdown]
 # **By hand.** A model that ignores its input and has one parameter per word, $f = \mathrm{softmax}(b)$, has the Hessian
 # $\mathrm{diag}(f) - f f^\top$, whose trace is $1 - \sum_y f_y^2$. For $f = (0.5, 0.3, 0.2)$ this is $1 - 0.38 = 0.62$.
 
 # %%
-import torch
-
 from sameloss.languages.masking import Batch
 
 
@@ -82,7 +93,9 @@ class Unigram(torch.nn.Module):
 
 
 anything = Batch(torch.zeros(2, 1).long(), torch.zeros(2).long(), torch.zeros(2).long(), None)
-round(fisher_trace(Unigram([0.5, 0.3, 0.2]), anything, estimator="exact").total.mean, 6)
+unigram = Unigram([0.5, 0.3, 0.2])
+print(f"plain {plain_trace(unigram, anything):.6f}, ", end="")
+print(f"library {fisher_trace(unigram, anything, estimator='exact').total.mean:.6f}")
 
 # %% [markdown]
 # ## The experiment
@@ -99,6 +112,13 @@ model = page.store.complete.get(replicate.main(size)).last()
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
 print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}, native parameters")
+
+few = masked.rows(slice(3))  # with labels summed over instead of sampled, by both ways to compute it
+plain, exact = (
+    float(plain_trace(model.cpu(), few)),
+    fisher_trace(model.cpu(), few, estimator="exact").total.mean,
+)
+print(f"three sentences: plain {plain:.2f}, library {exact:.2f}")
 
 # %% [markdown]
 # Which parameters contribute? Input and output embeddings are tied, so the word embedding counts both uses:
@@ -248,6 +268,7 @@ print(
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
 total = sum(part.mean for part in trace.parts.values())
+print("per-example gradients have the same norms:", bool(abs(plain / exact - 1) < 1e-3))
 print("parts of the trace add up to it:", bool(abs(total - trace.total.mean) < 1e-4 * total))
 
 # %% [markdown]

@@ -146,7 +146,7 @@ def test_a_record_belongs_to_a_preset_and_optionally_a_page(results, page):
     read = recorded.recorded("candidates", "laptop-long", page)
     assert read.kl.to_list() == pytest.approx(table.kl.to_list(), rel=1e-5)
     assert recorded.recorded("other", "laptop-long", page).empty
-    assert "5 pre-training seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
+    assert "5 seeds, 7 runs, 1.5 core-hours on cpu" in record_in_words("laptop-long", page)
 
 
 def test_a_folder_without_an_origin_is_no_record(results):
