@@ -172,12 +172,6 @@ drawing.legend(ax)
 # %%
 say(tables.answer_in_words(answers, "flatness as a cause"))
 
-# %% tags=["remove-cell"]
-from myst_nb import glue
-
-told = "Difference in accuracy against the ratio of traces, one marker per treatment and model."
-glue("figure-bought", drawing.picture(ax.figure, told), display=False)
-
 # %%
 render(tables.control_table(answers, "flatness as a cause"), decimals=4)
 

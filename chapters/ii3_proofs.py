@@ -128,7 +128,7 @@ say(f"The bound on c that follows from a loss of 1 at an error of 1 % is {' and 
 restrained = found.states[found.states.b <= 0]
 held = (restrained.noise <= restrained.ours * (1 + 1e-9)).sum()
 finding(
-    f"Our bound on the noise's part holds at {held} of {len(restrained)} states with b ≤ 0; it is at most half the proof's."
+    f"Our bound on the noise, at most half the proof's, holds at {held} of {len(restrained)} states with b ≤ 0."
 )
 show.noise_parts(found, drawing.panels(1, width=5)[0])
 
@@ -145,9 +145,7 @@ show.noise_parts(found, drawing.panels(1, width=5)[0])
 # %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*; dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "Curves that rise through zero, later the smaller c is."}}
 turns = found.turns[(found.turns.of == "lem33") & found.turns.exact].set_index("step").decades
 large, small, smallest = (show.rows_in_words(turns[f"∇_b > 0 at c = {c}"]) for c in ("1", "0.3", "1/log⁴k"))
-finding(
-    f"At an error of 1 % the bias still falls only from k = {large} on at c = 1, and from {small} on at c = 0.3."
-)
+finding(f"At an error of 1 % the bias falls only from k = {large} on (c = 1), or {small} (c = 0.3).")
 show.bias_gradients(found, drawing.panels(1, width=5)[0])
 
 # %%

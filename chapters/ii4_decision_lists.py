@@ -242,13 +242,13 @@ tolerated = lists.samples.errors[0]
 slope, rare = sample_slope(tables, tolerated), tables.samples.groupby("words").mass.first()
 power = np.polyfit(np.log(rare.index), -np.log(rare), 1)[0]
 finding(
-    f"The sample that gives an error of {100 * tolerated:g} % grows as about L to the power {slope.value:.1f}, and 1/δ as L to the power {power:.1f}."
+    f"The sample that gives an error of {100 * tolerated:g} % grows as about L^{slope.value:.1f}, and 1/δ as L^{power:.1f}."
 )
 show.samples(tables)
 
 # %%
 say(
-    f"The 95 % interval of the first power over seeds is {slope.low:.1f} to {slope.high:.1f}. It is fitted to sequences of {lists.samples.length} tokens and "
+    f"The 95 % interval of the first exponent over seeds is {slope.low:.1f} to {slope.high:.1f}. It is fitted to sequences of {lists.samples.length} tokens and "
     f"vocabularies of at most {rare.index.max()}."
 )
 

@@ -110,10 +110,12 @@ show.after_growing(grown, ax)
 drawing.legend(ax)
 
 # %%
+import numpy as np
+
 finals = grown.final.mean(0)
 say(
     f"All other operators begin near the model that is not grown. At the end the means of all {len(finals)} operators span "
-    f"{finals.max() - finals.min():.4f} nats; between shallow models the standard deviation is {grown.final.mean(1).std(ddof=1):.4f} nats."
+    f"{finals.max() - finals.min():.4f} nats; those of shallow models span {np.ptp(grown.final.mean(1)):.4f} nats."
 )
 
 # %% [markdown]
@@ -203,6 +205,8 @@ widest = (selection.high - selection.low).max()
 say(
     f"Intervals over {len(grown.final)} shallow models span up to {widest:.1f} times the range from the best operator (0) to the worst (1); "
     "an interval wider than this range says nothing about a rule."
+    if widest > 0
+    else "A single shallow model gives no intervals, and the rules cannot be compared."
 )
 
 # %% [markdown]

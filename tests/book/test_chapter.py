@@ -201,13 +201,13 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
 
 def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown):
     about = {"question": "Are larger models better?", "page": "02_existence", "language": "grammar"}
-    about |= {"statement": "larger models are better", "size": "smaller; but against: other rate"}
+    about |= {"statement": "larger models are better", "size": "smaller; the opposite at the other rate"}
     answer = about | {"effect": "+3 points", "published": "+4.6", "direction": "supported"}
     statements = pd.DataFrame({"verdict": ["holds", "holds as corrected"]})
     glue_findings(pd.DataFrame([answer]), statements)
     glued = shown["glued"]
     assert set(glued) == {"findings", "findings-front", "findings-short", "claim-counts", "theory-counts"}
-    short = "At one loss: larger models are better (grammar, but against: other rate)."
+    short = "Larger models are better (grammar, but the opposite at the other rate)."
     assert glued["findings-short"].data == f"<ul><li><strong>What holds.</strong> {short}</li></ul>"
     assert glued["findings-front"].data.replace("chapters/", "") == glued["findings"].data
     assert 'href="chapters/02_existence.html"' in glued["findings-front"].data

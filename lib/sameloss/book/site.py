@@ -128,9 +128,9 @@ def _arranged(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
         texts = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
         titles = [output for output in texts if not output.metadata.get(CAPTION)]
         if titles:
-            yield nbformat.v4.new_code_cell(
-                id=f"{cell.id}-title", execution_count=1, outputs=titles, metadata={"tags": ["remove-input"]}
-            )
+            hidden = {"tags": ["remove-input"]}
+            title = nbformat.v4.new_code_cell("finding()", execution_count=1, outputs=titles, metadata=hidden)
+            yield title | {"id": f"{cell.id}-title"}
         cell.outputs = [output for output in cell.outputs if output not in texts]
     yield cell
 
@@ -256,7 +256,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
     body = _THEBE.sub("", context.get("body", ""))
     if (anchor := LAST.lower().replace(" ", "-")) in body:
         link = f' <a class="more" href="#{anchor}">{LAST}</a>'
-        body = body.replace("</figcaption>", f"{link}</figcaption>")
+        body = re.sub("(</p>)?\\s*</figcaption>", rf"{link}\1</figcaption>", body)
     context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
     context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:

@@ -208,17 +208,19 @@ def in_short(answers: pd.DataFrame) -> str:
     """The statements that hold, that do not, and that stay open, as a list.
 
     Args:
-        answers: `statement`, `language`, `direction`, `size`; what `size` says after "but" qualifies it.
+        answers: `statement`, `language`, `direction`, `size`, which after a semicolon qualifies the statement.
 
     """
     items = []
     for direction, head in SHORT.items():
         said = []
         for row in answers[answers.direction == direction].itertuples():
-            _, but, qualified = row.size.partition(" but")
-            said.append(f"{row.statement} ({row.language}{',' if but else ''}{but}{qualified})")
+            _, _, opposite = row.size.partition("; ")
+            qualified = f", but {opposite}" if opposite else ""
+            said.append(f"{row.statement} ({row.language}{qualified})")
         if said:
-            items.append(f"<li><strong>{head}.</strong> At one loss: {escape('; '.join(said))}.</li>")
+            words = "; ".join(said)
+            items.append(f"<li><strong>{head}.</strong> {escape(words[0].upper() + words[1:])}.</li>")
     return f"<ul>{''.join(items)}</ul>"
 
 

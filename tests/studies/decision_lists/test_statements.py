@@ -219,7 +219,7 @@ def test_findings_have_the_numbers_of_their_figures(tables):
     )
     turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
     assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of 3 read-outs")
-    assert "at c = 10 it gets 77 % of all attention" in show.attention_finding(tables)
+    assert "at c = 10, 77 % of all." in show.attention_finding(tables)
     assert "2.19 times as long as half a unit above it (L = 40)" in show.critical_finding(tables)
     assert "(c = 1,000)" in show.departures_finding(tables)
     assert "100 times rarer" in show.departures_finding(tables)

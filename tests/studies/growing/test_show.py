@@ -153,6 +153,16 @@ def test_findings_have_the_numbers_and_the_direction_of_their_figures(synthetic)
     assert show.after_growing_finding(low).endswith("and end 0.6 nats above it.")
     assert "is -1.00 right after growing" in show.early_final_finding(synthetic)
     assert "-0.418 and 0.986. At the end of training" in show.early_final_in_words(synthetic)
+    one = replace(
+        synthetic,
+        chosen_by=synthetic.chosen_by[:1],
+        kl=synthetic.kl[:1],
+        not_grown=synthetic.not_grown[:1],
+        scratch=synthetic.scratch[:1],
+        landscape={},
+        accuracy=synthetic.accuracy[:1],
+    )
+    assert show.early_final_in_words(one).startswith("Without a second shallow model there is no interval.")
     assert show.how_early_finding(synthetic).endswith("first reaches 0.8 at step 3.")
     never = replace(synthetic, chosen_by=np.repeat(synthetic.chosen_by[:, :1], len(synthetic.steps), 1))
     assert show.how_early_finding(never).endswith("the rank correlation is at most -1.00.")
@@ -215,6 +225,9 @@ def test_stacks_end_above_or_below_the_last_layers(stacks):
         "training from scratch with equal FLOPs 0.033 nats above."
     )
     assert "Growing in the last stage helps: it changes the final KL by -60 %" in show.stacks_in_words(stacks)
+    one = stacks.stages[stacks.stages.seed == 0], stacks.known[stacks.known.seed == 0]
+    alone = replace(stacks, settings=replace(stacks.settings, stacks=1), stages=one[0], known=one[1])
+    assert show.stacks_in_words(alone) == "Without a second first stage there is no interval."
     ends = stacks.stages.kl.where(stacks.stages.way != "not grown", stacks.stages.kl / 3)
     useless = replace(stacks, stages=stacks.stages.assign(kl=ends))
     assert "has no detectable effect" in show.stacks_in_words(useless)

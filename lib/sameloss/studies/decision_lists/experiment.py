@@ -260,7 +260,7 @@ PRESETS = {
         "laptop",
         cases=200,
         alone_looks=20,
-        steps=1000,
+        steps=2000,
         both_looks=20,
         blocks=Blocks(TaskShape(50, 10, 4), 64, (1,), 3e-3, 64, 1000, 1),
         seeds=3,

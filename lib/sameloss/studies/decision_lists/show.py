@@ -228,8 +228,8 @@ def attention_finding(tables: Tables) -> str:
     most = tables.curves.groupby("name").attention.max()
     share, others = most[THEOREM] * tables.settings.task.length, most.drop(THEOREM)
     return (
-        f"At the theorem's read-out the deciding token never gets more than {share:.3f} times uniform "
-        f"attention; at c = {others.idxmax()} it gets {100 * others.max():.0f} % of all attention."
+        f"At the theorem's read-out the deciding token gets at most {share:.3f} times uniform attention; "
+        f"at c = {others.idxmax()}, {100 * others.max():.0f} % of all."
     )
 
 
@@ -290,8 +290,8 @@ def departures_finding(tables: Tables) -> str:
     rarity = tables.sweep("rarity").sort_values("rarity")
     return (
         f"Training takes {times.repeated / times.different:,.0f} times as long with repeated tokens "
-        f"(c = {times.name:,.0f}), and {rarity.time.iloc[0] / rarity.time.iloc[-1]:,.0f} times as long if "
-        f"heads of lists are {1 / rarity.rarity.iloc[0]:.0f} times rarer."
+        f"(c = {times.name:,.0f}), {rarity.time.iloc[0] / rarity.time.iloc[-1]:,.0f} times with heads "
+        f"{1 / rarity.rarity.iloc[0]:.0f} times rarer."
     )
 
 

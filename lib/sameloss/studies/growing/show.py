@@ -329,6 +329,8 @@ def early_final_finding(grown: Grown) -> str:
 def early_final_in_words(grown: Grown) -> str:
     """The intervals of these correlations, beside the thesis', and what limits them."""
     first, early = (mean_correlation(grown.correlations(at)) for at in (0, grown.early))
+    if np.isnan(first.low):
+        return f"Without a second shallow model there is no interval. {ceiling_in_words(grown)}."
     return (
         f"The 95 % intervals over {len(grown.final)} shallow models are {first.low:.2f} to {first.high:.2f} "
         f"and {early.low:.2f} to {early.high:.2f}; the thesis has -0.418 and 0.986. "
@@ -383,7 +385,7 @@ def ages_finding(grown: Grown) -> str:
     """How the gain from depth and the spread of operators change with the age of the shallow model."""
     youngest, oldest = (grown.aged[age] for age in (min(grown.aged), max(grown.aged)))
     gains, spreads = (
-        [f"{100 * value:.0f} %" for value in values]
+        [f"{100 * value:.0f}" for value in values]
         for values in (
             (youngest.headroom().value, oldest.headroom().value),
             (youngest.spread().mean(), oldest.spread().mean()),
@@ -391,7 +393,7 @@ def ages_finding(grown: Grown) -> str:
     )
     return (
         f"From {min(grown.aged):,} to {max(grown.aged):,} steps before growing, the gain from depth goes "
-        f"from {gains[0]} to {gains[1]}, the spread of operators from {spreads[0]} to {spreads[1]}."
+        f"from {gains[0]} to {gains[1]} %, operators' spread from {spreads[0]} to {spreads[1]} %."
     )
 
 
@@ -513,6 +515,8 @@ def stacks_in_words(stacks: Stacks) -> str:
     """Whether these differences are clear, and whether growing in the last stage helps at all."""
     adaptive, scratch = (stacks.below("last", way) for way in ("adaptive", FROM_SCRATCH))
     gain, low, high = (100 * (1 - np.exp(-end)) for end in stacks.headroom())
+    if np.isnan(low):
+        return "Without a second first stage there is no interval."
     helps = "helps" if low > 0 else "has no detectable effect"
     return (
         f"The 95 % intervals of these differences over first stages are {adaptive.low:.4f} to "

@@ -36,21 +36,6 @@ QUESTIONS = {
     "post-LN": "What does post-LN change?",
 }
 
-STATEMENTS = {
-    "size": "larger models are better",
-    "steps": "more steps make a converged model better",
-    "flatness by size": "larger models are flatter",
-    "flatness by steps": "more steps make a converged model flatter",
-    "flatness as a cause": "making a model flatter makes it more accurate",
-    "lookup": "a lookup table with a perfect loss is worse than every trained model",
-    "adversary": "an adversary makes models worse",
-    "flatness by adversary": "an adversary makes models sharper",
-    "flatness by regularisers": "SAM finds flatter models",
-    "accuracy by regularisers": "SAM finds more accurate models",
-    "mask rate": "masking 15 % of the tokens changes little",
-}
-"""What a question's answer supports, all at one pre-training loss."""
-
 PAGES = {
     "02_existence": ("size", "steps", "lookup"),
     "04_flatness": ("flatness by size", "flatness by steps", "flatness by rate"),
