@@ -208,7 +208,7 @@ def in_short(answers: pd.DataFrame) -> str:
     """The statements that hold, that do not, and that stay open, as a list.
 
     Args:
-        answers: `statement`, `language`, `direction`, `size`, which after a semicolon qualifies the statement.
+        answers: `statement`, `language`, `direction`, and `size`, whose end after a semicolon qualifies it.
 
     """
     items = []

@@ -279,7 +279,7 @@ def joint_in_words(tables: Tables) -> str:
     return (
         f"Trained together for {both.step.max():,} steps, {(ends > (1 + column.plateau) / 2).sum()} of "
         f"{len(ends)} runs end well above the plateau of {100 * column.plateau:.0f} %. "
-        f"Their read-out {when}. More steps (`-p steps 2000`) show what happens later."
+        f"Their read-out {when}."
     )
 
 
