@@ -130,7 +130,8 @@ def _arranged(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
         if titles:
             hidden = {"tags": ["remove-input"]}
             title = nbformat.v4.new_code_cell("finding()", execution_count=1, outputs=titles, metadata=hidden)
-            yield title | {"id": f"{cell.id}-title"}
+            title.id = f"{cell.id}-title"
+            yield title
         cell.outputs = [output for output in cell.outputs if output not in texts]
     yield cell
 
