@@ -212,12 +212,12 @@ def in_short(answers: pd.DataFrame) -> str:
 
     """
     items = []
-    for direction, head in SHORT.items():
+    for direction, (head, conjunction) in SHORT.items():
         said = []
         for row in answers[answers.direction == direction].itertuples():
             _, _, opposite = row.size.partition("; ")
             qualified = f", but {opposite}" if opposite else ""
-            said.append(f"{row.statement} ({row.language}{qualified})")
+            said.append(f"{conjunction}{row.statement} ({row.language}{qualified})")
         if said:
             words = "; ".join(said)
             items.append(f"<li><strong>{head}.</strong> {escape(words[0].upper() + words[1:])}.</li>")
@@ -225,12 +225,12 @@ def in_short(answers: pd.DataFrame) -> str:
 
 
 SHORT = {
-    "supported": "What holds",
-    "against": "What does not",
-    "unclear": "What stays unclear",
-    "not testable": "What these models cannot tell",
+    "supported": ("What holds", ""),
+    "against": ("What does not", "that "),
+    "unclear": ("What stays unclear", "whether "),
+    "not testable": ("What these models cannot tell", "whether "),
 }
-"""Directions of answers, and what the front page calls them."""
+"""Heading and conjunction of a list of statements, by the direction of their answers."""
 
 
 def counted(verdicts: pd.Series) -> str:
