@@ -219,8 +219,18 @@ render(tables.control_table(answers, "size"), decimals=4)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-told = "Accuracy of the largest model minus that of the smallest, at one KL: one row per way of reading them."
-glue("figure-size", drawing.picture(axes[0].figure, told), display=False)
+few = ["main", "other rate", "at the largest common KL", "features as they are", "fine-tuned", "untrained"]
+front = of_size[of_size.row.isin(few)]
+(ax,) = drawing.panels(1, width=6)
+figures.effects(front, ax)
+ax.set_xlabel("accuracy of the largest model minus that of the smallest (points)")
+told = (
+    "Difference in accuracy between the largest and the smallest model: the main comparison, and five others."
+)
+glue("figure-size", drawing.picture(ax.figure, told), display=False)
+named = front[front.row.isin(["features as they are", "untrained"])]
+others = zip(named.row, named.apply(tables.effect_in_words, axis=1), strict=True)
+glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), display=False)
 
 # %% [markdown]
 # ## Do more steps help? (Figure 1)

@@ -125,7 +125,8 @@ render(theory.drop(columns="page"))
 # %% tags=["remove-cell"]
 from sameloss.book.chapter import glue_findings
 
-glue_findings(tables.findings(answers[answers.direction != "not judged"]), theory)
+judged = answers[answers.direction != "not judged"]
+glue_findings(tables.findings(judged), tables.conclusion(answers, tables.STATEMENTS), theory)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT

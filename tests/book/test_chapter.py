@@ -201,14 +201,12 @@ def test_paper_beside_ours_is_shown_and_told_in_the_prose(opened, shown):
 
 def test_what_the_book_found_is_glued_for_the_first_page_and_for_chapters(shown):
     about = {"question": "Are larger models better?", "page": "02_existence", "language": "grammar"}
-    about |= {"statement": "larger models are better", "size": "smaller; the opposite at the other rate"}
-    answer = about | {"effect": "+3 points", "published": "+4.6", "direction": "supported"}
+    answer = about | {"effect": "+3 points", "published": "+4.6", "direction": "supported", "size": "smaller"}
     statements = pd.DataFrame({"verdict": ["holds", "holds as corrected"]})
-    glue_findings(pd.DataFrame([answer]), statements)
+    glue_findings(pd.DataFrame([answer]), "**Found.** Larger is better.", statements)
     glued = shown["glued"]
-    assert set(glued) == {"findings", "findings-front", "findings-short", "claim-counts", "theory-counts"}
-    short = "Larger models are better (grammar, but the opposite at the other rate)."
-    assert glued["findings-short"].data == f"<ul><li><strong>What holds.</strong> {short}</li></ul>"
+    assert set(glued) == {"findings", "findings-front", "conclusion", "claim-counts", "theory-counts"}
+    assert glued["conclusion"].data == "<p><strong>Found.</strong> Larger is better.</p>"
     assert glued["findings-front"].data.replace("chapters/", "") == glued["findings"].data
     assert 'href="chapters/02_existence.html"' in glued["findings-front"].data
     assert glued["theory-counts"] == "holds 1, holds as corrected 1"

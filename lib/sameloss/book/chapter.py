@@ -116,17 +116,18 @@ def finding(text: str) -> None:
     say(f"**{text}**")
 
 
-def glue_findings(answers: pd.DataFrame, statements: pd.DataFrame) -> None:
-    """Glue the table `findings`, for the front page `findings-front` and `findings-short`, and counts.
+def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFrame) -> None:
+    """Glue the table `findings`, for the front page `findings-front` and `conclusion`, and counts.
 
     Args:
         answers: to the questions of Part I, from `same_loss.tables.findings`.
+        conclusion: from them, as Markdown.
         statements: of all studies, from `statement.statement_table`.
 
     """
     glue("findings", HTML(verdict_table.findings(answers)), display=False)
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
-    glue("findings-short", HTML(verdict_table.in_short(answers)), display=False)
+    glue("conclusion", HTML(verdict_table.paragraphs(conclusion)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)
     glue("theory-counts", verdict_table.counted(statements.verdict), display=False)
 

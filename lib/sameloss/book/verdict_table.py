@@ -1,5 +1,6 @@
 """HTML of verdicts: badges, sentences, and tables with a forest plot in their rows."""
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -200,37 +201,18 @@ def findings(answers: pd.DataFrame, folder: str = "") -> str:
         why = escape(f", {row.size}" if row.size else "")
         effect = f"<small>{escape(f'{row.language}: {row.effect}{published}')}</small>"
         rows.append(f'<tr><th scope="row">{link}</th><td>{badge(row.direction)}{why} {effect}</td></tr>')
-    head = '<thead><tr><th scope="col">question</th><th scope="col">found</th></tr></thead>'
+    head = '<thead><tr><th scope="col">question</th><th scope="col">answer</th></tr></thead>'
     return f'<table class="dataframe findings">{head}<tbody>{"".join(rows)}</tbody></table>'
 
 
-def in_short(answers: pd.DataFrame) -> str:
-    """The statements that hold, that do not, and that stay open, as a list.
+def paragraphs(text: str) -> str:
+    """HTML of paragraphs of Markdown that begin in bold.
 
-    Args:
-        answers: `statement`, `language`, `direction`, and `size`, whose end after a semicolon qualifies it.
-
+    >>> paragraphs("**Found.** It is so.")
+    '<p><strong>Found.</strong> It is so.</p>'
     """
-    items = []
-    for direction, (head, conjunction) in SHORT.items():
-        said = []
-        for row in answers[answers.direction == direction].itertuples():
-            _, _, opposite = row.size.partition("; ")
-            qualified = f", but {opposite}" if opposite else ""
-            said.append(f"{conjunction}{row.statement} ({row.language}{qualified})")
-        if said:
-            words = "; ".join(said)
-            items.append(f"<li><strong>{head}.</strong> {escape(words[0].upper() + words[1:])}.</li>")
-    return f"<ul>{''.join(items)}</ul>"
-
-
-SHORT = {
-    "supported": ("What holds", ""),
-    "against": ("What does not", "that "),
-    "unclear": ("What stays unclear", "whether "),
-    "not testable": ("What these models cannot tell", "whether "),
-}
-"""Heading and conjunction of a list of statements, by the direction of their answers."""
+    bold = re.sub(r"\*\*(.*?)\*\*", r"<strong>\1</strong>", escape(text))
+    return "".join(f"<p>{paragraph}</p>" for paragraph in bold.split("\n\n"))
 
 
 def counted(verdicts: pd.Series) -> str:

@@ -175,13 +175,8 @@ def findings(answers: pd.DataFrame, questions: Iterable[str] = tuple(QUESTIONS))
     """Return the main answer to each question on each language in words, with the page that has it."""
     page_of = {question: page for page, asked in PAGES.items() for question in asked}
     words = _in_words(answers[(answers.row == "main") & answers.question.isin(list(questions))])
-    words = words.assign(
-        page=words.question.map(page_of),
-        statement=words.question.map(STATEMENTS),
-        question=words.question.map(QUESTIONS),
-    )
-    columns = ["question", "statement", "page", "language"]
-    return words[[*columns, "effect", "published", "direction", "size", "verdict"]]
+    words = words.assign(page=words.question.map(page_of), question=words.question.map(QUESTIONS))
+    return words[["question", "page", "language", "effect", "published", "direction", "size", "verdict"]]
 
 
 EFFECTS = {
