@@ -16,7 +16,7 @@
 # lookup table of the true conditionals, whose loss is optimal, is worse than trained models.
 #
 # **What you will see**: models of several sizes, trained on languages whose lowest possible loss is known exactly and
-# compared at *one* KL and *one* learning rate; how much of their difference remains when all probes read the same number
+# compared at the same KL and the same learning rate; how much of their difference remains when all probes read the same number
 # of features; and what more steps do at constant loss. The comparisons, and what counts for or against the paper, were
 # fixed before the runs: [Protocol](protocol.md).
 
@@ -84,18 +84,20 @@ A -> 'one' [0.9] | 'two' [0.1]
 B -> 'two' [1.0]
 """)
 )
-tiny.conditionals(Sentences(torch.tensor([[1, 2]]), torch.tensor([2])))[0, 0]
+two_words = Sentences(torch.tensor([[1, 2]]), torch.tensor([2]))  # one sentence of length 2
+tiny.conditionals(two_words)[0, 0]  # at its first position, whatever word stands there
 
 # %% [markdown]
 # ## The experiment
 #
 # The main language is a grammar of the paper's shape: layered, ambiguous, with early stopping. It is small enough that even
 # the smallest model learns most of what the context tells, and hard enough that no probe recovers its hidden symbols in all
-# sentences. A *replicate* redraws everything, including the grammar. Here is one replicate, from the language to a probe:
+# sentences. A *replicate* redraws everything, including the grammar; tables call it a draw. Here is one replicate, from the language to a probe:
 
 # %%
 from sameloss.measures.downstream import contextual_features
 from sameloss.measures.saturation import divergences
+from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.experiment import ProbeData, Replicate
 
 replicate: Replicate = page.replicate
@@ -142,7 +144,7 @@ features = data.features(lambda sentences: contextual_features(model, sentences)
 labels = page.config.measures.train
 for row in data.accuracies(features, "features", labels, sets=1):
     if row["reading"] == "features":
-        print(f"{row['task']}: {row['value']:.1f} % of the test sentences")
+        print(f"{display_name(row['task'])} ({row['task']}): {row['value']:.1f} % of the test sentences")
 
 # %% [markdown]
 # All measurements of all models are in one table, one number per row:
@@ -158,9 +160,9 @@ render(table[(table.model == size) & (table.quantity == "kl")].head(4), decimals
 render(tables.model_table(table), decimals=3)
 
 # %% [markdown]
-# Means over replicates after the longest training. KL is in nats per masked token, and relative to the KL of a bag of words
-# (a softmax regression on the counts of the other words). Accuracies are those of linear probes, averaged over the tasks,
-# which ask for hidden symbols: the start symbol and the symbol above the first half of the sentence, and for the hidden
+# Means over replicates after the longest training. KL is in nats per masked token, and as a percentage of the KL of a bag of
+# words (a softmax regression on the counts of the other words). Accuracies are those of linear probes, averaged over the tasks,
+# which ask for hidden symbols: the start symbol (task A) and the symbol above the first half of the sentence (task B), and for the hidden
 # Markov model the states at two positions. The label is the most probable symbol given the sentence, so a perfect probe
 # scores 100 %. (The released code labels by $\arg\max_s \Pr(x_1..x_L\mid s)$, without a prior and without the rest of the
 # sentence. On the paper's calibrated grammar this is the true symbol in 9 and 20 % of the sentences for tasks B and C, against
@@ -169,11 +171,11 @@ render(tables.model_table(table), decimals=3)
 # %% [markdown]
 # ## Are larger models better? (Figures 2 and 9)
 #
-# Each size is trained to completion for several lengths, which gives accuracies over a range of KLs. Two sizes are compared
-# at the smallest KL that both reach. If the loss alone mattered, all lines of the figure would coincide; the paper predicts
+# For each size there are several complete trainings, with different numbers of steps, which gives accuracies over a range of
+# KLs. Two sizes are compared at the smallest KL that both reach. If the loss alone mattered, all lines of the figure would coincide; the paper predicts
 # that larger models lie above smaller ones.
 
-# %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line per size, one point per complete training run, means over replicates; training is longer to the right. Random ReLU features expand all features to the same number. Horizontal lines: one-hot tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
+# %% mystnb={"figure": {"caption": "Probe accuracy against KL: one line per size, one point per complete training run, means over replicates; training is longer to the right. The features of all models are expanded with random ReLU features to the same number. Horizontal lines: one-hot tokens, and the lookup table of true log conditionals, whose KL is zero.", "name": "fig-existence"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
 from sameloss.studies import drawing
 
 finding(tables.size_finding(page.answers))
@@ -191,14 +193,20 @@ say(
 # %% [markdown]
 # **Is it the model or the probe?** A wider model gives its probe more features, and random features of the sentence alone can
 # help as well. The main comparison therefore expands the features of all models to the same number. The figure shows other
-# readings beside it: features as they are; features projected to the smaller width; the smaller model's features expanded to
-# the larger width; fewer and more labels; test sentences that no probe was fitted to; fine-tuning; and untrained models. We
-# subtract none of them.
+# readings beside it: features as they are; features projected to as many dimensions as the smallest model has; the smallest
+# model's features expanded to as many as the largest has; fewer and more labels; test sentences that no probe was fitted to;
+# fine-tuning; and untrained models. They stand beside the main comparison; none is subtracted from it.
 #
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
-# learning rates. If any of these leads to the opposite conclusion, the verdict says so.
+# learning rates (the peak rates are 0.005 and 0.00125). If any of these leads to the opposite conclusion, the verdict says so.
+#
+# A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
+# effect) and, where the paper reports a number, how the size of the effect compares with it per doubling of parameters (as
+# published, smaller, larger, or uncertain). A question is *not testable* if these models could not have answered it. In the
+# tables KL is the common KL; steps are those that the first and the second model take to it or, in rows that are cooled, those
+# of cooling.
 
-# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at one KL, with 95 % intervals over replicates: the main comparison, then other readings of the same two models, and untrained models. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
+# %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at the same KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
 from sameloss.studies.same_loss.claims import POINTS
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
 
@@ -211,7 +219,10 @@ for (name, rows), ax in zip(groups.items(), axes, strict=True):
     figures.effects(rows, ax, tables.LANGUAGES[name])
 
 # %%
-say(tables.answer_in_words(answers, "size"))
+named = ["features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
+beside = of_size[of_size.row.isin(named)]
+effects = [f"{row.row} {tables.effect_in_words(row)}" for _, row in beside.iterrows()]
+say(f"{tables.answer_in_words(answers, 'size')} Beside it: {'; '.join(effects)}.")
 
 # %%
 render(tables.control_table(answers, "size"), decimals=4)
@@ -228,16 +239,17 @@ told = (
     "Difference in accuracy between the largest and the smallest model: the main comparison, and five others."
 )
 glue("figure-size", drawing.picture(ax.figure, told), display=False)
-named = front[front.row.isin(["features as they are", "untrained"])]
-others = zip(named.row, named.apply(tables.effect_in_words, axis=1), strict=True)
+others = front[front.row.isin(["features as they are", "untrained"])]
+others = zip(others.row, others.apply(tables.effect_in_words, axis=1), strict=True)
 glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), display=False)
 
 # %% [markdown]
 # ## Do more steps help? (Figure 1)
 #
-# After the longest training, we continue with *sampled* labels at a constant learning rate. The KL stays almost constant, so
-# changes in accuracy are not due to the loss. Dashed lines show the same continuation on exact labels, to
-# separate the effect of more steps from that of label noise.
+# After the longest training, we continue with *sampled* labels at a constant learning rate. Label noise first raises the
+# KL; from the first checkpoint on it changes little, and where it changes by less than a fifth we count it as the same loss.
+# The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling: it bounds the effect of label
+# noise but does not isolate it.
 
 # %% mystnb={"figure": {"caption": "KL and accuracy along the plateau, means over replicates. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
 record = recorded_measurements()
@@ -276,9 +288,7 @@ say(tables.conclusion(answers, tables.PAGES["02_existence"]))
 # %% [markdown]
 # ## Comparison with the paper
 #
-# The main comparison for each question, from recorded runs. A verdict has two parts: the direction that the interval
-# supports and, where the paper reports a number, how the size of the effect compares with it per doubling of parameters. A
-# question is *not testable* if these models could not have answered it.
+# The main comparison for each question, from recorded runs:
 
 # %%
 render(tables.answer_table(answers, tables.PAGES["02_existence"]))

@@ -15,7 +15,7 @@
 # of the Hessian of that loss decreases with size and with the number of steps, and flatter models are more accurate
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
-# **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at one KL *and one learning rate*; the
+# **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at the same KL *and the same learning rate*; the
 # effect of the learning rate alone on the trace; and how accuracy varies with it.
 
 # %% tags=["parameters"]
@@ -92,7 +92,8 @@ class Unigram(torch.nn.Module):
         return torch.zeros(len(masked), len(self.head_bias)) + self.head_bias
 
 
-anything = Batch(torch.zeros(2, 1).long(), torch.zeros(2).long(), torch.zeros(2).long(), None)
+zeros = torch.zeros(2).long()  # what the two sentences are does not matter
+anything = Batch(masked=zeros[:, None], positions=zeros, targets=zeros, lengths=None)
 unigram = Unigram([0.5, 0.3, 0.2])
 print(f"plain {plain_trace(unigram, anything):.6f}, ", end="")
 print(f"library {fisher_trace(unigram, anything, estimator='exact').total.mean:.6f}")
@@ -100,7 +101,8 @@ print(f"library {fisher_trace(unigram, anything, estimator='exact').total.mean:.
 # %% [markdown]
 # ## The experiment
 #
-# From a language to the trace of a model trained on it, for one replicate of [2 Existence](02_existence.ipynb):
+# From a language to the trace of a model trained on it, for one replicate of [2 Existence](02_existence.ipynb). The trace is over
+# the model's own parameters, not over those of an enlarged model as in Appendix B.1:
 
 # %%
 from sameloss.runs.sampling import held_out_masked
@@ -111,17 +113,16 @@ size = replicate.models[0]
 model = page.store.complete.get(replicate.main(size)).last()
 masked = held_out_masked(replicate.language.build(), 500, replicate.seed, "trace")
 trace = fisher_trace(model, masked, generator=torch.Generator().manual_seed(0))
-print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}, native parameters")
+print(f"{size}: trace {trace.total.mean:.1f} ± {trace.total.standard_error:.1f}")
 
-few = masked.rows(slice(3))  # with labels summed over instead of sampled, by both ways to compute it
-plain, exact = (
-    float(plain_trace(model.cpu(), few)),
-    fisher_trace(model.cpu(), few, estimator="exact").total.mean,
-)
+model, few = model.cpu(), masked.rows(slice(3))  # now with every label summed over, none sampled
+plain = float(plain_trace(model, few))
+exact = fisher_trace(model, few, estimator="exact").total.mean
 print(f"three sentences: plain {plain:.2f}, library {exact:.2f}")
 
 # %% [markdown]
-# Which parameters contribute? Input and output embeddings are tied, so the word embedding counts both uses:
+# Which parameters contribute? Input and output embeddings are tied, so the word embedding counts both uses; the head is what
+# lies between the last block and the output embedding, and the output bias:
 
 # %%
 import pandas as pd
@@ -153,10 +154,10 @@ drawing.legend(axes[0])
 
 # %% [markdown]
 # If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
-# wider model can look sharper because of its rate alone. We therefore compare sizes at one rate, and show the effect of the
-# rate beside it.
+# wider model can look sharper because of its rate alone. We therefore compare sizes at the same rate, and show the effect of
+# the rate beside it.
 
-# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at one KL, with 95 % intervals over replicates. Above one, the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
+# %% mystnb={"figure": {"caption": "Trace of the smallest model divided by that of the largest, at the same KL, with 95 % intervals over replicates (that of the main comparison is widened by Holm's correction). Above one, the larger model is flatter. Recorded runs.", "name": "fig-trace-size"}, "image": {"alt": "Intervals of the ratio of traces, one row per comparison."}}
 finding(tables.trace_finding(answers, record, "rate falls as 1 / d"))
 of_size = answers[(answers.question == "flatness by size") & (answers.unit == RATIO)]
 groups = dict(list(of_size.groupby("language", sort=False)))
@@ -175,7 +176,7 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 # rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 #
-# The slope of the log trace against the log learning rate, at one size and one KL:
+# The slope of the log trace against the log learning rate, at the same size and KL:
 
 # %%
 render(tables.control_table(answers, "flatness by rate"), decimals=4)
@@ -184,7 +185,7 @@ render(tables.control_table(answers, "flatness by rate"), decimals=4)
 # ## Does longer training flatten? (Figure 3)
 #
 # After the longest training we continue at a constant rate: with sampled labels, whose noise should lower the trace, and
-# with exact labels, which have none.
+# with exact labels (one size), which have none but whose KL keeps falling.
 
 # %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
 finding(tables.steps_finding(answers[answers.question == "flatness by steps"], record))

@@ -297,7 +297,8 @@ def _checkpoints_compared(
     """The second checkpoint's lead over the first; not testable if their KLs differ."""
     first, second = (m.value(model, quantity) for model in pair)
     change = _kl_change(*(m.value(model, KL) for model in pair))
-    steps = _steps(*(m.value(model, TAKEN) for model in pair))
+    along = pair[0].stage.startswith("plateau")  # of one training, so that the number of steps is its place
+    steps = _steps(*(pd.Series([model.steps]) if along else m.value(model, TAKEN) for model in pair))
     reason = reason or _moved(change)
     return _row(name, second - first, quantity.unit, reason, steps=steps, kl_change=change, **more)
 
@@ -340,7 +341,7 @@ def _no_better_than_tokens(m: Measurements) -> str | None:
     ends = [m.end(name, ACCURACY) for name in m.family]
     best = max(ends, key=lambda end: float(end.mean()))
     lead = paired((best - m.value(BASELINE, TOKENS)).dropna().to_numpy())
-    return "no trained model is read better than its one-hot tokens" if lead.low <= 0 else None
+    return "no trained model is shown to beat one-hot tokens" if lead.low <= 0 else None
 
 
 # The questions.

@@ -21,15 +21,15 @@ from sameloss.studies.same_loss.claims import (
 )
 
 QUESTIONS = {
-    "size": "At one loss, are larger models better?",
+    "size": "At the same loss, are larger models better?",
     "steps": "Once the loss has converged, do more steps make models better?",
-    "flatness by size": "At one loss, are larger models flatter?",
+    "flatness by size": "At the same loss, are larger models flatter?",
     "flatness by steps": "Once the loss has converged, do more steps make models flatter?",
     "flatness by rate": "What does the learning rate alone do to the trace?",
-    "flatness as a cause": "At one loss, is a model that is made flatter more accurate?",
-    "lookup": "Is a lookup table, whose loss is perfect, worse than every trained model?",
-    "adversary": "At one loss, is an adversary's model worse?",
-    "flatness by adversary": "At one loss, is an adversary's model sharper?",
+    "flatness as a cause": "At the same loss, is a model that is made flatter more accurate?",
+    "lookup": "Is a lookup table, whose loss is optimal, worse than every trained model?",
+    "adversary": "At the same loss, is an adversary's model worse?",
+    "flatness by adversary": "At the same loss, is an adversary's model sharper?",
     "flatness by regularisers": "Does SAM find flatter models?",
     "accuracy by regularisers": "Does SAM find more accurate models?",
     "mask rate": "Does a mask rate of 15 % change accuracy by little?",
@@ -117,9 +117,9 @@ def effect_in_words(row: pd.Series) -> str:
     if np.isnan(row["mean"]):
         return "not computed"
     digits, sign = (1 if row.unit == POINTS else 2), ("+" if row.unit in (POINTS, LOG_ODDS) else "")
-    ends = f"{row.low:.{digits}f} to {row.high:.{digits}f}; " if np.isfinite(row.low) else ""
+    ends = f"{row.low:z.{digits}f} to {row.high:z.{digits}f}; " if np.isfinite(row.low) else ""
     unit, draws = UNITS.get(row.unit, row.unit), "draw" if row.replicates == 1 else "draws"
-    return f"{row['mean']:{sign}.{digits}f} {unit} ({ends}{int(row.replicates)} {draws})"
+    return f"{row['mean']:{sign}z.{digits}f} {unit} ({ends}{int(row.replicates)} {draws})"
 
 
 def published_in_words(row: pd.Series) -> str:
@@ -131,9 +131,9 @@ def published_in_words(row: pd.Series) -> str:
 
 CONDITIONS = {
     "with label noise, cooled": "with label noise",
-    "other rate": "at the other rate",
-    "rate falls as 1 / d": "with a rate that falls as 1 / d",
-    "best rate of each": "at the best rate of each size",
+    "other rate": "at the other learning rate",
+    "rate falls as 1 / d": "with a learning rate that falls as 1 / d",
+    "best rate of each": "at the best learning rate of each size",
 }
 """Conditions as sentences name them; the rest keep their names."""
 
@@ -142,7 +142,7 @@ def conditions_in_words(note: str) -> str:
     """Return under which other conditions the direction is the opposite.
 
     >>> conditions_in_words("against: other rate, at the largest common KL")
-    'the opposite at the other rate and at the largest common KL'
+    'the opposite at the other learning rate and at the largest common KL'
     """
     for name, words in CONDITIONS.items():
         note = note.replace(name, words)
@@ -150,9 +150,16 @@ def conditions_in_words(note: str) -> str:
     return f"the opposite {' and '.join(filter(None, [', '.join(most), last]))}"
 
 
+SIZES = {
+    "smaller": "smaller than published",
+    "larger": "larger than published",
+    "imprecise": "of uncertain size",
+}
+
+
 def remark(row: pd.Series) -> str:
     """Return what follows a direction: the size or the reason, and which other conditions disagree."""
-    words = [word for word in (row["size"], row.reason) if isinstance(word, str)]
+    words = [SIZES.get(word, word) for word in (row["size"], row.reason) if isinstance(word, str)]
     return "; ".join([*words[:1], *([conditions_in_words(row.note)] if isinstance(row.note, str) else [])])
 
 
@@ -183,7 +190,7 @@ EFFECTS = {
     "size": "the largest model's lead over the smallest",
     "steps": "the mean change in accuracy",
     "flatness by size": "the smallest model's trace over the largest's",
-    "flatness by steps": "the trace after the first steps over that after all",
+    "flatness by steps": "the trace at the start of the plateau over that at its end",
     "flatness as a cause": "the gain in accuracy",
     "lookup": "the lead of the least accurate size over the lookup table",
     "adversary": "AdamW's lead over the adversary",
@@ -234,9 +241,9 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     beyond = int(((judged.low > none) | (judged.high < none)).sum())
     return (
-        f"Of {len(judged)} intervals, of main comparisons and controls, {beyond} exclude no effect; "
-        f"if there were no effects at all, about {0.05 * len(judged):.1f} would. Rows of the same models "
-        "are not independent."
+        f"Of {len(judged)} intervals (main comparisons and controls), {beyond} do not contain zero effect, on "
+        f"either side; if there were no effect anywhere, about {0.05 * len(judged):.1f} would not. Rows that "
+        "share models are not independent."
     )
 
 
@@ -267,10 +274,10 @@ def model_table(table: pd.DataFrame) -> pd.DataFrame:
             "model": means.model.map(model_name),
             "parameters": means.parameters,
             "KL": means.kl,
-            "KL over bag of words (%)": 100 * means.kl / bag,
+            "KL (% of bag of words')": 100 * means.kl / bag,
             "trace": means.trace,
-            "accuracy as is": means.as_is,
-            "with as many features": means.accuracy,
+            "accuracy (%), own features": means.as_is,
+            "accuracy (%), equal number of features": means.accuracy,
         }
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
@@ -504,8 +511,8 @@ def correlation_finding(answers: pd.DataFrame) -> str:
         return "These runs have too few sizes for a correlation."
     verb = "rises" if slopes.iloc[0] > 0 else "falls"
     return (
-        f"Across sizes, accuracy {verb} by {abs(slopes.iloc[0]):.1f} points for each factor e by which the "
-        f"trace is smaller (r² = {fits.iloc[0]:.2f})."
+        f"Across sizes, accuracy {verb} by {abs(slopes.iloc[0]):.1f} points for each e-fold fall in the "
+        f"trace (mean r² within a draw: {fits.iloc[0]:.2f})."
     )
 
 
