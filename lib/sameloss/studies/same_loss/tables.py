@@ -241,9 +241,9 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
     beyond = int(((judged.low > none) | (judged.high < none)).sum())
     return (
-        f"Of {len(judged)} intervals (main comparisons and controls), {beyond} do not contain zero effect, on "
-        f"either side; if there were no effect anywhere, about {0.05 * len(judged):.1f} would not. Rows that "
-        "share models are not independent."
+        f"Of {len(judged)} intervals (main comparisons and controls), {beyond} do not contain zero effect, "
+        f"on either side; if there were no effect anywhere, about {0.05 * len(judged):.1f} would not. Rows "
+        "that share models are not independent."
     )
 
 
