@@ -230,8 +230,15 @@ render(tables.control_table(answers, "size"), decimals=4)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
-few = ["main", "other rate", "at the largest common KL", "features as they are", "fine-tuned", "untrained"]
-front = of_size[of_size.row.isin(few)]
+on_front = [
+    "main",
+    "other rate",
+    "at the largest common KL",
+    "features as they are",
+    "fine-tuned",
+    "untrained",
+]
+front = of_size[of_size.row.isin(on_front)]
 (ax,) = drawing.panels(1, width=6)
 figures.effects(front, ax)
 ax.set_xlabel("accuracy of the largest model minus that of the smallest (points)")
