@@ -6,6 +6,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from sameloss.book.site import FOLDED_WHOLE
+
 PAGES = sorted((Path(__file__).parents[2] / "chapters").glob("*.ipynb"))
 BY_NAME = pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGES])
 
@@ -60,6 +62,18 @@ def test_texts_have_no_roles_that_only_the_book_knows(page):
         ]
         for text in [cell.source] if cell.cell_type == "markdown" else texts:
             assert not re.search(r"{[a-z:]+}`", text), text
+
+
+def test_the_page_of_verdicts_has_no_more_rows_than_can_be_seen():
+    (page,) = (page for page in PAGES if page.stem == "verdicts")
+    rows = 0
+    for cell in cells_of(page):
+        if not any(text in cell.source for text in FOLDED_WHOLE):
+            outputs = [
+                output.data.get("text/html", "") for output in cell.get("outputs", []) if "data" in output
+            ]
+            rows += sum(html.count("<tr") for html in outputs)
+    assert 20 < rows <= 150
 
 
 @BY_NAME

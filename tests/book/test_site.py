@@ -134,6 +134,7 @@ def test_a_finding_stands_above_its_figure_which_has_one_caption():
     [
         ("axes = panels(2)", {"mystnb": {"figure": {"caption": "A."}}}, "Code of this figure"),
         ("render(table)", {}, "Code of this table"),
+        ("render(tables.control_table(answers, 'size'))", {}, "The numbers of these effects"),
         ("# NBVAL_CHECK_OUTPUT\nprint(1)", {"tags": ["hide-input"]}, "Checks of this page"),
         ("close(page)", {"tags": ["hide-input"]}, "Code"),
         ("show_source(render)", {}, None),

@@ -26,6 +26,10 @@ from sameloss.studies.parameters import parameters_in
 from sameloss.studies.verdict import chance_in_words
 
 
+MOST_STAGES = 30
+"""Of a page about the whole book, which has more, the page on costs has the table."""
+
+
 def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     """Begin a chapter: check its parameters, announce its cost, compute its missing runs.
 
@@ -67,7 +71,9 @@ def close(page: Page[Any], data: pd.DataFrame | None = None) -> None:
     runs = page.runs()
     if runs:
         print(f"Computed: preset {page.config.name}, {origin_in_words(page.store, runs)}")
-        display(render(measured(page.store, runs), decimals=2))
+        stages = measured(page.store, runs)
+        if len(stages) < MOST_STAGES:
+            display(render(stages, decimals=2))
     if data is not None:
         display(download(data, page.name))
     print(f"With a parameter of your own: {example_of(page)}")

@@ -108,7 +108,8 @@ def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.Noteboo
         if cell.source.strip() and cell.execution_count is None:
             raise SystemExit(f"{path}: a cell was not executed; run `make book` first.")
         if label := folded_behind(cell):
-            cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "hide-input"})
+            what = "hide-cell" if label in FOLDED_WHOLE.values() else "hide-input"
+            cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), what})
             cell.metadata.setdefault("mystnb", {})["code_prompt_show"] = label
         elif "say(" in cell.source:
             cell.metadata["tags"] = sorted({*cell.metadata.get("tags", []), "remove-input"})
@@ -139,7 +140,14 @@ def _arranged(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
 LAST = "Data and command"
 """Heading of the end of a page, which has both."""
 
-FOLDED = {
+FOLDED_WHOLE = {
+    "beside_the_paper(page)": "All verdicts of this page",
+    "control_table(": "The numbers of these effects",
+    "render(theory": "All statements",
+}
+"""Text in cells whose tables are folded too, and the label they are folded behind."""
+
+FOLDED = FOLDED_WHOLE | {
     "NBVAL_CHECK_OUTPUT": "Checks of this page",
     "begin(globals()": "Start of this page",
     "beside_the_paper(": "Code of this table",
