@@ -25,7 +25,6 @@ from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
 from sameloss.studies.verdict import chance_in_words
 
-
 MOST_STAGES = 30
 """Of a page about the whole book, which has more, the page on costs has the table."""
 
