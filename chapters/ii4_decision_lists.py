@@ -235,7 +235,8 @@ show.along_sgd(tables)
 
 # %%
 times = ", ".join(
-    f"{row.value:.2f} times ({row.low:.2f} to {row.high:.2f}) at η = {row.rate:g}" for row in alone.itertuples()
+    f"{row.value:.2f} times ({row.low:.2f} to {row.high:.2f}) at η = {row.rate:g}"
+    for row in alone.itertuples()
 )
 say(
     f"SGD on W at c = {settings.readout:g} orders half of the columns in a multiple of the exact flow's time: {times}, with 95 % intervals over seeds. "

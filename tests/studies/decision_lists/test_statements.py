@@ -1,5 +1,6 @@
 """Statements and their checks, which fail on planted faults; the numbers behind them; tables and figures."""
 
+import re
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -252,6 +253,8 @@ def test_a_plateau_that_is_not_left_is_said(tables):
 def test_how_far_assumptions_may_be_violated(tables):
     assert "a spread of up to 1, but not of 7" in show.departures_in_words(tables)
     assert "further than 0.03 $c$" in show.departures_in_words(tables)
+    text = show.departures_in_words(tables)
+    assert re.search(r"exponent of \$\\kappa\$ goes from \$-1\.\d\$ to \$-1\.[01]\$\.$", text)
     kind = tables.departures.what != "start"
     always = replace(
         tables, departures=tables.departures.assign(number=tables.departures.number.where(kind, 0.5))

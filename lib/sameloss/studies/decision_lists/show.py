@@ -326,5 +326,5 @@ def departures_in_words(tables: Tables) -> str:
         f"The promised time suffices from first scores with a spread of up to {enough:g}{but}. The flow of "
         f"$W$ classifies every sequence if no entry of $V$ is further than {near:g} $c$ from $cP$; distances "
         f"are relative to $c$, as the theorem's read-outs are larger by orders of magnitude. As heads get "
-        f"rare, the exponent of $\\kappa$ in the time goes from {exponents[0]:.1f} to {exponents[-1]:.1f}."
+        f"rare, the time's exponent of $\\kappa$ goes from ${exponents[0]:.1f}$ to ${exponents[-1]:.1f}$."
     )
