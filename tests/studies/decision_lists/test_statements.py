@@ -1,5 +1,6 @@
 """Statements and their checks, which fail on planted faults; the numbers behind them; tables and figures."""
 
+import re
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -143,6 +144,9 @@ def test_one_row_a_read_out_with_its_orders(tables):
     assert table["read-out"].iloc[0] == "c → ∞"
     assert len(table) == 2 + len(tables.settings.readouts)
     assert "123o" in table.columns[-2]
+    natural = tables.sweep("readout").set_index("readout").natural
+    assert table.iloc[0, -1] == "–"  # in the limit time has no unit
+    assert table.iloc[-1, -1] == f"{natural[10.0]:.3g}"
 
 
 def test_a_row_of_every_task(tables):
@@ -213,16 +217,26 @@ def test_all_other_panels_draw(tables, axes, draw):
 # Sentences.
 
 
+def test_a_large_number_in_tex():
+    assert show.in_tex(1.389e12) == r"$1.4 \times 10^{12}$"
+    assert show.in_tex(9_591_403, 2) == r"$9.59 \times 10^{6}$"
+
+
 def test_findings_have_the_numbers_of_their_figures(tables):
     assert show.scores_finding(tables) == (
-        "At 3 of 3 read-outs the token's own score grows first; at 3 the scores end in the order of the list."
+        "At 3 of the 3 read-outs shown the token's own score leads at first; "
+        "at 3 the scores end in the order of the list."
     )
     turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
-    assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of 3 read-outs")
-    assert "at c = 10, 77 % of all." in show.attention_finding(tables)
+    assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of the 3 read-outs")
+    assert "at c = 10, 77 % of the attention." in show.attention_finding(tables)
     assert "2.19 times as long as half a unit above it (L = 40)" in show.critical_finding(tables)
     assert "(c = 1,000)" in show.departures_finding(tables)
     assert "100 times rarer" in show.departures_finding(tables)
+    rare = tables.flows.family == "rarity"
+    slow = tables.flows.assign(time=tables.flows.time.where(~rare | (tables.flows.rarity > 0.01), 22049.4))
+    slow.loc[rare & (slow.rarity == 1.0), "time"] = 1.0
+    assert "about 22,000 times with heads" in show.departures_finding(replace(tables, flows=slow))
 
 
 def test_a_plateau_that_is_not_left_is_said(tables):
@@ -239,9 +253,11 @@ def test_a_plateau_that_is_not_left_is_said(tables):
 def test_how_far_assumptions_may_be_violated(tables):
     assert "a spread of up to 1, but not of 7" in show.departures_in_words(tables)
     assert "further than 0.03 $c$" in show.departures_in_words(tables)
+    text = show.departures_in_words(tables)
+    assert re.search(r"exponent of \$\\kappa\$ goes from \$-1\.\d\$ to \$-1\.[01]\$\.$", text)
     kind = tables.departures.what != "start"
     always = replace(
         tables, departures=tables.departures.assign(number=tables.departures.number.where(kind, 0.5))
     )
     assert "a spread of up to 7. The" in show.departures_in_words(always)
-    assert "to lists of 3 it changes by a factor of 0.7" in show.scaling_in_words(tables)
+    assert "3 tokens it is 0.7 times that with lists of 2" in show.scaling_in_words(tables)

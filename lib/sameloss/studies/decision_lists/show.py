@@ -17,13 +17,17 @@ from sameloss.studies.drawing import MARKERS, legend, panels
 
 
 def event_table(tables: Tables) -> pd.DataFrame:
-    """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection."""
+    """Scaled time from which scores have each order, by read-out; and the unscaled time to perfection.
+
+    In the limit c → ∞ the latter goes to 0, and the one that is stored, at c = 1, means nothing.
+    """
     flows = tables.flows[tables.flows.family.isin(["readout", "luce"])]
     flows = flows.assign(c=flows.readout.where(flows.family == "readout", np.inf))
     table = flows.pivot(index="c", columns="order", values="time").sort_index(ascending=False)
     table = table[flows.order.drop_duplicates()].iloc[:, 1:].map("{:,.0f}".format)
-    perfect = flows[flows.accuracy == 1].groupby("c").natural.min()
-    table["perfect at time"] = perfect.map("{:.3g}".format)
+    finite = flows[(flows.accuracy == 1) & (flows.family == "readout")]
+    perfect = finite.groupby("c").natural.min().map("{:.3g}".format)
+    table["perfect at time"] = perfect.reindex(table.index, fill_value="–")
     names = {c: "c → ∞" if c == np.inf else f"{c:.3g}" for c in table.index}
     return table.rename(names).rename_axis("read-out").reset_index().replace("nan", "–")
 
@@ -203,22 +207,29 @@ def departures(tables: Tables) -> None:
     axes[3].plot(rarity.rarity, rarity.time, "o-")
     inverse = rarity.time.iloc[0] * rarity.rarity.iloc[0] / rarity.rarity
     axes[3].plot(rarity.rarity, inverse, ":", color="0.4", label="1/κ")
-    _label(axes[0], "read-out c", "time to perfection", log="xy", title="4.1: no token twice")
+    _label(axes[0], "read-out c", "time to perfection", log="xy", title="Assumption 4.1: no token twice")
     _label(axes[1], "spread of the first scores", "time over the promised", log="y", title="W₀ = 0")
     _label(axes[2], "largest |V − cP| over c", "accuracy at the end (%)", ylim=(0, 104), title="V near cP")
-    _label(axes[3], "rarity κ of heads", "scaled time to perfection", log="xy", title="4.3: no set too rare")
+    title = "Assumption 4.3: no set too rare"
+    _label(axes[3], "rarity κ of heads", "scaled time to perfection", log="xy", title=title)
 
 
 # Sentences.
 
 
+def in_tex(number: float, decimals: int = 1) -> str:
+    r"""A large number for a sentence: 1.39e12 as $1.4 \times 10^{12}$."""
+    digits, power = f"{number:.{decimals}e}".split("e")
+    return rf"${digits} \times 10^{{{int(power)}}}$"
+
+
 def scores_finding(tables: Tables) -> str:
-    """Which score grows first, and where the scores end in the order of the list, at the read-outs drawn."""
+    """Which score leads at first, and where the scores end in the list's order, at the read-outs drawn."""
     drawn = [curve[tables.entries] for _, curve in tables.curves.groupby("name", sort=False)][:4]
     first = sum(scores.iloc[0].idxmax() == tables.entries[-2] for scores in drawn)
     listed = sum(scores.iloc[-1].is_monotonic_decreasing for scores in drawn)
     return (
-        f"At {first} of {len(drawn)} read-outs the token's own score grows first; "
+        f"At {first} of the {len(drawn)} read-outs shown the token's own score leads at first; "
         f"at {listed} the scores end in the order of the list."
     )
 
@@ -228,8 +239,9 @@ def attention_finding(tables: Tables) -> str:
     most = tables.curves.groupby("name").attention.max()
     share, others = most[THEOREM] * tables.settings.task.length, most.drop(THEOREM)
     return (
-        f"At the theorem's read-out the deciding token gets at most {share:.3f} times uniform attention; "
-        f"at c = {others.idxmax()}, {100 * others.max():.0f} % of all."
+        f"At the theorem's read-out the deciding token gets at most {100 * (share - 1):.2g} % more than "
+        f"uniform attention at any time shown; at c = {others.idxmax()}, {100 * others.max():.0f} % of the "
+        "attention."
     )
 
 
@@ -265,8 +277,8 @@ def scaling_in_words(tables: Tables) -> str:
     return (
         f"At the theorem's read-out the scaled time tends to grow as $(L^2/n) \\log L$: over the last "
         f"doubling of $L$, at fixed $n$ or $n/L$, its ratio to this law changes by at most "
-        f"{100 * max(map(abs, ratios)):.1f} %. From lists of {rules.rules.iloc[0]} tokens to lists of "
-        f"{rules.rules.iloc[-1]} it changes by a factor of {rules.time.iloc[-1] / rules.time.iloc[0]:.1f}."
+        f"{100 * max(map(abs, ratios)):.1f} %. With lists of {rules.rules.iloc[-1]} tokens it is "
+        f"{rules.time.iloc[-1] / rules.time.iloc[0]:.1f} times that with lists of {rules.rules.iloc[0]}."
     )
 
 
@@ -288,23 +300,31 @@ def departures_finding(tables: Tables) -> str:
     repeats = tables.dropped("repeats").query("name == 'time'")
     times = repeats.pivot(index="readout", columns="value", values="number").iloc[-1]
     rarity = tables.sweep("rarity").sort_values("rarity")
+    slower = _rounded(times.repeated / times.different), _rounded(rarity.time.iloc[0] / rarity.time.iloc[-1])
     return (
-        f"Training takes {times.repeated / times.different:,.0f} times as long with repeated tokens "
-        f"(c = {times.name:,.0f}), {rarity.time.iloc[0] / rarity.time.iloc[-1]:,.0f} times with heads "
-        f"{1 / rarity.rarity.iloc[0]:.0f} times rarer."
+        f"Training takes about {slower[0]} times as long with repeated tokens (c = {times.name:,.0f}), "
+        f"about {slower[1]} times with heads {1 / rarity.rarity.iloc[0]:.0f} times rarer."
     )
 
 
+def _rounded(ratio: float) -> str:
+    """Two digits of a large number: 22049 as 22,000."""
+    return f"{float(f'{ratio:.2g}'):,.0f}"
+
+
 def departures_in_words(tables: Tables) -> str:
-    """From which starts the promised time suffices, and how far V may be from cP."""
+    """From which starts the promised time suffices, how far V may be from cP, and what rare heads cost."""
     starts, radius = tables.dropped("start").astype({"value": float}), tables.dropped("radius")
     late = starts[~(starts.number <= 1)].value.min()
     enough = starts[~(starts.value >= late)].value.max()
     but = "" if np.isnan(late) else f", but not of {late:g}"
     worst = radius.groupby(radius.value.astype(float)).number.min()
     near = worst.index[(worst == 1).cummin()].max()
+    heads = tables.sweep("rarity").sort_values("rarity", ascending=False)
+    exponents = np.diff(np.log(heads.time)) / np.diff(np.log(heads.rarity))
     return (
         f"The promised time suffices from first scores with a spread of up to {enough:g}{but}. The flow of "
         f"$W$ classifies every sequence if no entry of $V$ is further than {near:g} $c$ from $cP$; distances "
-        f"are relative to $c$, as the theorem's read-outs are larger by orders of magnitude."
+        f"are relative to $c$, as the theorem's read-outs are larger by orders of magnitude. As heads get "
+        f"rare, the time's exponent of $\\kappa$ goes from ${exponents[0]:.1f}$ to ${exponents[-1]:.1f}$."
     )

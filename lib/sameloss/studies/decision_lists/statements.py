@@ -23,19 +23,21 @@ from sameloss.studies.statement import Check, Statement, check_table
 OURS = "(ours)"
 
 STATEMENTS = {
-    "gradients": Statement("Section 4.3.3", "The gradients by W and by V, with the mean over n tokens."),
-    "label-gradient": Statement("Section 4.3.2", "∂L/∂w at the label-determining token is never positive."),
+    "gradients": Statement(
+        "Section 4.3.3", "The formulas of the gradients by W and by V, as means over n tokens, are right."
+    ),
+    "label-gradient": Statement("Section 4.3.2", "∂ℒ/∂w at the label-determining token is never positive."),
     "sketch": Statement(
         "Section 4.3.2, proof sketch",
-        "The directional derivative is at most 0 on all other sequences.",
-        "Where k is the first token that fails: then sequences before it are classified.",
+        "The directional derivative along v is at most 0 where another token than k determines the label.",
+        "It is if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
     ),
     "failing": Statement("Proof of Theorem 4.3", "On S the slope along v is at most −(c/2n) p (1 − p)."),
     "elsewhere": Statement("Proof of Theorem 4.3", "On other sequences it is at most 0."),
     "half": Statement("Proof of Theorem 4.3", "A misclassified label-determining token has p ≤ 1/2."),
     "light": Statement(
         "Proof of Theorem 4.3",
-        "Sets of S in which it has p < 1/2n have probability at most 2n² L/c, which is δ/2 or less.",
+        "Sets of S in which it has p < 1/2n have probability at most 2n² ℒ/c, which is δ/2 or less.",
     ),
     "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),
     "order-necessary": Statement(
@@ -43,17 +45,17 @@ STATEMENTS = {
         "With all sets of n ≥ 3 tokens possible no other order does; with n = 2 others do.",
     ),
     "gradient-bound": Statement(
-        "Proof of Theorem 4.3", "While a token is misclassified, ‖∂L‖² ≥ log²L / 16M."
+        "Proof of Theorem 4.3", "While a token is misclassified, ‖∂ℒ‖² ≥ log²L / 16M."
     ),
     "thm43": Statement("Theorem 4.3", "Perfect classification within T = 32 λ M / log L steps of 1/λ."),
     "thm43-rate": Statement(
         "Theorem 4.3, the rate",
         "Steps of 1/λ, λ the largest eigenvalue of the Hessian, never raise the loss.",
-        "With λ ≥ that of every W, such as Pr[a occurs] (c²/8 + c)/n; that at W = 0 does not do.",
+        "With λ ≥ that of every W, such as Pr[a occurs] (c²/8 + c)/n; the value at W = 0 does not suffice.",
     ),
     "thm43-after": Statement(
         f"Theorem 4.3, later times {OURS}",
-        "Some t is not every later t: in a distribution of seven sets a token is lost again.",
+        "Perfect at one time does not mean perfect ever after: in an example a token is later lost again.",
     ),
     "asm43": Statement("Assumption 4.3", "It implies Assumption 4.2 where V = cP."),
     "asm43-off": Statement(
@@ -67,26 +69,27 @@ STATEMENTS = {
     ),
     "constants": Statement(
         "Proof of Theorem 4.4",
-        "(δ/20)√(ε/M) ≤ δ/5 for ε ≤ 16M, and p (1 − p) is at least 1/4n at both of its ends.",
+        "(δ/20)√(ε/M) ≤ δ/5 for ε ≤ 16M, and p (1 − p) is at least 1/4n at both ends of the range of p.",
     ),
-    "lem41": Statement("Lemma 4.1", "A step moves no entry of V by more than η: |∂L/∂V| ≤ 1."),
+    "lem41": Statement("Lemma 4.1", "A step moves no entry of V by more than η: |∂ℒ/∂V| ≤ 1."),
     "thm44": Statement("Theorem 4.4", "Both matrices are perfect within λε/2 steps: a time of ε/2."),
     "lists": Statement(
         "Section 4.3.4, Figure 4.1",
         "f(i) = i mod (L + 1) makes π a permutation of 1 to L.",
-        "Modulo L, from 0.",
+        "It does modulo L, with tokens from 0.",
     ),
     "figure": Statement("Figure 4.1", "After one step on V from scratch, P is seen in it."),
     "figure-diagonal": Statement(f"Figure 4.1 {OURS}", "Its entries are L/n − 1 exactly, at the rate L²."),
     "convergence": Statement(
         "Section 4.3.4",
-        "Trained together from scratch, both matrices might converge: 98 % are classified.",
+        "Trained together from scratch, both matrices might converge (to at least 98 % accuracy).",
     ),
     "crucial": Statement(
         "Section 4.1", "Attention is crucial for the task: uniform attention cannot solve it."
     ),
     "uniform": Statement(
-        f"Theorem 4.3 {OURS}", "In its regime attention stays uniform: the read-out tells tiny differences."
+        f"Theorem 4.3 {OURS}",
+        "In its regime attention stays within 1 % of uniform; the read-out amplifies what little there is.",
     ),
     "block": Statement(
         f"A transformer block {OURS}", "Trained by Adam, it learns to attend to the label-determining token."
@@ -99,14 +102,16 @@ STATEMENTS = {
     "scaling": Statement(f"Time in L {OURS}", "The scaled time tends to grow as (L²/n) log L."),
     "rarity": Statement(
         f"Time in rarity {OURS}",
-        "Where heads of lists are rare it grows as κ to the power −1.1, not as 1/δ².",
+        "Where heads of lists are rarest, time grows as κ to a power between −1 and −1.2, not as 1/δ².",
     ),
     "first-step": Statement(
-        f"First step {OURS}", "The default grows first below a density of tokens, the head above it."
+        f"First step {OURS}",
+        "Below a critical density n/L the default grows first, above it the head of the list.",
     ),
     "sgd": Statement(f"SGD {OURS}", "On drawn sequences it follows the exact flow."),
     "samples": Statement(
-        f"Fixed samples {OURS}", "The samples needed grow as about L^1.3, where 1/δ grows as L³."
+        f"Fixed samples {OURS}",
+        "The samples needed grow far more slowly than 1/δ: with an exponent in L of 1.3 ± 0.2, against 3.",
     ),
     "repeats": Statement(
         f"Assumption 4.1 {OURS}", "With repeated tokens time falls as 1/c, not as 1/c², and W has to grow."
@@ -271,15 +276,15 @@ def _proofs(tables: Tables) -> Iterator[Check]:
     yield _excess("failing", text, exact.on_failing)
     yield _excess("elsewhere", text, exact.elsewhere)
     yield _excess("half", "largest p − 1/2 of a misclassified token", exact.weight)
-    yield _excess("light", "largest excess of their probability over 2n² L/c", exact.light)
+    yield _excess("light", "largest excess of their probability over 2n² ℒ/c", exact.light)
     column = task.theorem_column
     bound = 2 * task.length**2 * theory.first_loss(task.words, task.length, column.readout) / column.readout
-    yield _below("light", "2n² L₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
+    yield _below("light", "2n² ℒ₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
     text = f"largest excess over c, {int(near.cases.sum()):,} cases"
     yield _excess("failing-off", text, near.on_failing)
     yield _excess("elsewhere-off", text, near.elsewhere)
     yield _excess("half-off", "largest p − 1/2 − ε/c of a misclassified token", near.weight)
-    yield _below("lem41", "largest |∂L/∂V| in all cases", proofs.read_out_slope.max(), 1.0)
+    yield _below("lem41", "largest |∂ℒ/∂V| in all cases", proofs.read_out_slope.max(), 1.0)
 
 
 def _order(tables: Tables) -> Iterator[Check]:
@@ -308,7 +313,7 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
     yield _below("thm43-rate", text, everywhere.rises.sum(), 0.0, printed=False)
     text = "our bound: largest curvature of a token over it"
     yield _below("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
-    text = "bound over the least ‖∂L‖² of a column on the way"
+    text = "bound over the least ‖∂ℒ‖² of a column on the way"
     yield _below("gradient-bound", text, 1 / everywhere.least_slope.min(), 1.0)
     lost = tables.dropped("persistence").set_index("value").number
     yield _below("thm43-after", "steps of 1/50λ until perfect", lost["perfect"], 1.0)

@@ -245,7 +245,7 @@ class Column:
         return float(self.masses @ losses) / self.length
 
     def gradient(self, w: Entries) -> Entries:
-        """∂L/∂W for one token of each entry; over all tokens of the column they sum to 0."""
+        """∂ℒ/∂W for one token of each entry; over all tokens of the column they sum to 0."""
         p = self.attention(w)
         _, residual = self.cross_entropy(self.readout * p, self.words - self.length)
         differences = residual[:, :, None] - residual[:, None, :]  # so 1 − p is never taken
@@ -294,7 +294,7 @@ class Column:
         return min(mass for mass in [*masses, self.chance(last, 2)] if mass > 0)
 
     def first_step(self) -> Entries:
-        """−∂L/∂W at W = 0 in closed form: (c/n²) (Pr[a and k occur, k decides] − Pr[a and k occur]/n)."""
+        """−∂ℒ/∂W at W = 0 in closed form: (c/n²) (Pr[a and k occur, k decides] − Pr[a and k occur]/n)."""
         m, n, size = self.rules, self.length, self.words
         decides = np.array([self.chance(place, 1 if place == m - 1 else 2) for place in range(m)] + [0.0])
         both = n * (n - 1) / (size * (size - 1))
@@ -349,7 +349,7 @@ def curvature_bound(occurrence: float, readout: float, length: int) -> float:
 
 
 def gradient_bound(words: int, longest: int) -> float:
-    """log²L / 16M, the bound on ‖∂L‖² in the proof of 4.3 as long as a token is misclassified."""
+    """log²L / 16M, the bound on ‖∂ℒ‖² in the proof of 4.3 as long as a token is misclassified."""
     return log(words) ** 2 / (16 * longest)
 
 
