@@ -176,7 +176,7 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 # rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 #
-# The slope of the log trace against the log learning rate, at the same size and KL:
+# Folded below: the slope of the log trace against the log learning rate, at the same size and KL.
 
 # %%
 render(tables.control_table(answers, "flatness by rate"), decimals=4)

@@ -76,6 +76,22 @@ def test_the_page_of_verdicts_has_no_more_rows_than_can_be_seen():
     assert 20 < rows <= 150
 
 
+RETIRED = re.compile(
+    r"\b(by lot|from nothing|solved probe|slips?|bare tokens|after all steps|turns round|(is|are) told)\b"
+)
+"""What the book once said for at random, from scratch, converged, errata, one-hot tokens, reverses, reported."""
+
+ROOT = Path(__file__).parents[2]
+TEXTS = [*ROOT.glob("chapters/*.py"), *ROOT.glob("chapters/*.md"), ROOT / "intro.md", ROOT / "README.md"]
+
+
+def test_retired_words_are_not_used():
+    """But in the protocol, which stays as it was committed before the runs."""
+    texts = [path for path in TEXTS if path.name != "protocol.md"]
+    used = {path.name: found for path in texts if (found := RETIRED.findall(path.read_text()))}
+    assert not used
+
+
 @BY_NAME
 def test_a_page_is_no_longer_than_a_reader_stays(page):
     cells = cells_of(page)

@@ -83,7 +83,7 @@ def _assumption(run: SGDDrift, zeros: pd.DataFrame) -> Iterator[Check]:
     for count, part in zeros.groupby("zeros", sort=False):
         late = part.sort_values("time").tail(4)  # the end of gradient flow
         growth = float(np.polyfit(-np.log(late.kl), late.spread, 1)[0])
-        text = f"{count} zeros: growth of the logits for each factor e of KL"
+        text = f"{count} zeros: growth of the logits per e-fold fall of KL"
         yield Check("assumption31", text, growth, 0.0, 0.1, printed=bool(count))
     population, model = run.population()
     rank, conditions = rank_of(population, run.start()), model.contexts * (model.words - 1)

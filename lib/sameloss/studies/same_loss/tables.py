@@ -554,7 +554,7 @@ def treatment_finding(answers: pd.DataFrame) -> str:
         return "These runs have no model that was made flatter or sharper."
     most = float(np.exp(np.log(ratios).abs().max()))
     return (
-        f"Treatments change the trace up to {most:.1f}-fold; each factor e of flattening changes accuracy by "
+        f"Treatments change the trace up to {most:.1f}-fold; each e-fold fall of it changes accuracy by "
         f"{main['mean']:+z.1f} points{_doubt(main)}."
     )
 
