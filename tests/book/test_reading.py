@@ -79,7 +79,7 @@ def test_the_page_of_verdicts_has_no_more_rows_than_can_be_seen():
 RETIRED = re.compile(
     r"\b(by lot|from nothing|solved probe|slips?|bare tokens|after all steps|turns round|(is|are) told)\b"
 )
-"""What the book once said for at random, from scratch, converged, errata, one-hot tokens, reverses, reported."""
+"""Once said for at random, from scratch, converged, errata, one-hot tokens, reverses, reported."""
 
 ROOT = Path(__file__).parents[2]
 TEXTS = [*ROOT.glob("chapters/*.py"), *ROOT.glob("chapters/*.md"), ROOT / "intro.md", ROOT / "README.md"]
