@@ -65,6 +65,7 @@ def stage(committed: bool) -> None:
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
     """Files that Sphinx reads: pages, notebooks, and narrow forms of figures."""
+    url = repository()
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
@@ -75,7 +76,7 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
         notebook = nbformat.read(source, as_version=4)
         yield from take_narrow_forms(notebook).items()
         presentable(notebook, path)
-        if url := repository():
+        if url:
             notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
         yield path, nbformat.writes(notebook).encode()
 
@@ -129,10 +130,8 @@ def _arranged(cell: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNode]:
         texts = [output for output in cell.outputs if "text/markdown" in output.get("data", {})]
         titles = [output for output in texts if not output.metadata.get(CAPTION)]
         if titles:
-            hidden = {"tags": ["remove-input"]}
-            title = nbformat.v4.new_code_cell("finding()", execution_count=1, outputs=titles, metadata=hidden)
-            title.id = f"{cell.id}-title"
-            yield title
+            options = {"id": f"{cell.id}-title", "execution_count": 1, "metadata": {"tags": ["remove-input"]}}
+            yield nbformat.v4.new_code_cell("finding()", outputs=titles, **options)
         cell.outputs = [output for output in cell.outputs if output not in texts]
     yield cell
 
