@@ -154,7 +154,9 @@ def keep(preset: str) -> None:
     require_known_source()
     book = open_page("costs", preset=preset)
     require_committed_runs(book.store, book.runs())
-    prune_record(POOL, [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()])
+    read = [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()]
+    compared = [run for preset in PART_I_PRESETS.values() for r in preset.replicates() for run in r.runs()]
+    prune_record(POOL, read + compared)
     print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
@@ -203,8 +205,7 @@ def record(
             if not finished:
                 print(f"{name}: {announce(opened, runs)}", flush=True)
                 compute_all(opened.store, runs, opened.config.workers)
-            if opened.name != PART_I:  # its loss curves would be too large, and its table has everything
-                record_runs(opened.store, runs, POOL)
+            record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
     for opened in pages:  # last, since changed tables make the tree dirty
         _write(opened)
 
