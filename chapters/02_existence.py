@@ -183,7 +183,8 @@ languages = dict(list(table.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %%
 say(
@@ -265,7 +266,7 @@ grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", left)
 figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")

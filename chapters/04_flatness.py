@@ -150,7 +150,8 @@ recorded_languages = dict(list(record.groupby("language", sort=False)))
 axes = drawing.panels(len(recorded_languages), width=5)
 for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
     figures.trace_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %% [markdown]
 # If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
@@ -193,7 +194,7 @@ grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 steps = "flatness by steps"

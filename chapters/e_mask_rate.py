@@ -91,7 +91,7 @@ shown = page.table[page.table.language == page.replicate.setup.name]
 left, right = drawing.panels(2, width=4.5)
 figures.by_algorithm(shown, "accuracy", left)
 figures.by_algorithm(shown, "trace", right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 say(tables.answer_in_words(answers, "mask rate"))

@@ -11,6 +11,7 @@ import pytest
 
 from sameloss.studies.drawing import (
     LETTERS,
+    LINE_HEIGHT,
     MARKERS,
     NARROW,
     NARROW_IN,
@@ -19,6 +20,7 @@ from sameloss.studies.drawing import (
     both_forms,
     download,
     forms,
+    label_ends,
     legend,
     panels,
     picture,
@@ -95,6 +97,28 @@ def test_a_long_legend_has_several_rows():
         ax.plot([0, 1], label=30 * name)
     legend(ax)
     assert ax.figure.legends[0]._ncols == 3
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_lines_are_labelled_at_their_ends_without_overlap(scale):
+    _, ax = plt.subplots()
+    heights = {"a": 1.0, "b": 1.001, "c": 5.0, "d": 9.0}
+    for name, height in heights.items():
+        ax.plot([1, 2], [1, height], label=name, color=f"C{len(ax.lines)}")
+    ax.plot([1, 2], [2, 2])
+    ax.set(xscale=scale, yscale=scale)
+    ax.invert_xaxis()
+    for line in ax.lines:
+        line.set_xdata(line.get_xdata()[::-1])  # ends at the right of an inverted axis
+    label_ends(ax)
+    labels = {text.get_text(): text for text in ax.texts}
+    assert list(labels) == list(heights)  # from below; what has no name has no label
+    at = {name: label.xy[1] for name, label in labels.items()}
+    to_axes = ax.transData + ax.transAxes.inverted()
+    for name in "cd":
+        assert at[name] == pytest.approx(to_axes.transform((1, heights[name]))[1])
+        assert labels[name].get_color() == ax.lines["abcd".index(name)].get_color()
+    assert at["b"] - at["a"] == pytest.approx(LINE_HEIGHT)
 
 
 def test_the_style_has_a_grid_and_colour_blind_colours():

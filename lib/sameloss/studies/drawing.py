@@ -7,9 +7,11 @@ import re
 import textwrap
 from html import escape
 from io import StringIO
+from operator import itemgetter
 from typing import Any
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from IPython import get_ipython
@@ -20,10 +22,14 @@ from matplotlib.figure import Figure
 from matplotlib.scale import LogScale, register_scale
 from matplotlib.ticker import LogFormatterSciNotation, LogLocator, NullFormatter
 from matplotlib_inline.config import InlineBackend
+from scipy.optimize import isotonic_regression
 
 from sameloss.studies.names import NARROW, NARROW_SCREEN, NARROW_WANTED, WIDE
 
 KL_LABEL = "KL to the truth (nats per masked token)"
+LINE_HEIGHT = 0.06
+"""Of a label, as a fraction of a panel's height."""
+
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
 RAISED = frozenset("⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -80,11 +86,15 @@ def use_style() -> None:
     )
 
 
+WIDEST_IN = 8.8
+"""Width in inches: scaled to the column of a page, no label is smaller than 10 pixels."""
+
+
 def panels(count: int, width: float = 3.5) -> list[Axes]:
-    """Axes of `width` inches each: up to three in a row, four in a square."""
+    """Axes of at most `width` inches each: up to three in a row, four in a square."""
     columns = 2 if count == 4 else min(count, 3)
-    rows = -(-count // columns)
-    _, axes = plt.subplots(rows, columns, figsize=(width * columns, 3.1 * rows), squeeze=False)
+    rows, width = -(-count // columns), min(width * columns, WIDEST_IN)
+    _, axes = plt.subplots(rows, columns, figsize=(width, 3.1 * rows), squeeze=False)
     for ax in list(axes.flat)[count:]:
         ax.remove()
     return list(axes.flat)[:count]
@@ -97,6 +107,21 @@ def legend(ax: Axes, letters: int = 100) -> None:
     if labels:
         columns = min(len(labels), fitting)
         ax.figure.legend(handles, labels, loc="outside upper center", ncols=columns, fontsize="small")
+
+
+def label_ends(ax: Axes) -> None:
+    """Label each line at its right end, in its colour, instead of a legend; close labels move apart."""
+    lines = [line for line in ax.lines if not str(line.get_label()).startswith("_")]
+    ax.autoscale_view()
+    ends = [line.get_transform().transform(line.get_xydata()) for line in lines]
+    heights = [ax.transAxes.inverted().transform(max(end, key=itemgetter(0)))[1] for end in ends]
+    order, spaced = np.argsort(heights, kind="stable"), LINE_HEIGHT * np.arange(len(lines))
+    apart = isotonic_regression(np.sort(heights) - spaced).x + spaced  # moved as little as possible
+    for at, height in zip(order, apart, strict=True):
+        ax.annotate(
+            str(lines[at].get_label()), (1, height), (4, 0), "axes fraction", "offset points",
+            va="center", fontsize="small", color=lines[at].get_color(), annotation_clip=False,
+        )  # fmt: skip
 
 
 def plain_log_axis(axis: Axis, values: pd.Series) -> None:
