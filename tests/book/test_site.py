@@ -1,6 +1,5 @@
 """The built book: no warning, every internal link resolves, no error, no path; rendered where it changed."""
 
-import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -15,15 +14,12 @@ from tiny_book import PAGE, build, notebook, write
 from sameloss.book import site
 from sameloss.book.notebooks import copy_of, show_captions, toc_files
 from sameloss.book.site import (
-    FOLDER,
     FRONT_TITLE,
     STAGE,
     folded_behind,
     presentable,
     stage,
-    take_narrow_forms,
 )
-from sameloss.studies.drawing import NARROW, WIDE
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
 from sameloss.studies.same_loss.pages import recorded_answers
@@ -191,21 +187,6 @@ def test_an_edited_notebook_shows_on_its_page_and_on_those_that_glue_from_it(boo
             assert f"'{answer}'" in page.read_text().replace("&#39;", "'")
 
 
-@pytest.mark.book
-def test_a_repository_adds_buttons_and_a_cell_that_installs(book):
-    config = Path("_config.yml").read_text() + "launch_buttons: {binderhub_url: ''}\n"
-    config += "repository: {url: https://github.com/me/book, branch: main}\n"
-    Path("_config.yml").write_text(config + "sphinx: {extra_extensions: [sameloss.book.site]}\n")
-    done = build(book)
-    assert done.returncode == 0, done.stdout + done.stderr
-    page = (site.HTML / PAGE.with_suffix(".html")).read_text()
-    assert f"https://colab.research.google.com/github/me/book/blob/main/{PAGE}" in page
-    assert "https://github.com/me/book/issues" in page
-    assert "git clone" not in page
-    downloaded = (site.HTML / "_sources" / PAGE).read_text()
-    assert "!git clone -q --depth 1 https://github.com/me/book same-loss" in downloaded
-
-
 def test_the_footer_says_the_version():
     version = re.findall(r"^version: (.*)", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[0]
     footer = yaml.safe_load((ROOT / "_config.yml").read_text())["html"]["extra_footer"]
@@ -335,24 +316,6 @@ def test_no_page_shows_an_error_an_object_or_a_path_of_this_machine(html):
 
 
 # What the book's pages are told beyond Sphinx' configuration.
-
-
-def test_narrow_forms_are_taken_out_and_named_as_the_wide_ones():
-    outputs = [nbformat.v4.new_output("display_data", {WIDE: "<svg>wide</svg>", NARROW: "<svg/>"})]
-    cells = [nbformat.v4.new_code_cell("1", outputs=outputs), nbformat.v4.new_code_cell("2")]
-    name = hashlib.sha256(b"<svg>wide</svg>").hexdigest()
-    made = nbformat.v4.new_notebook(cells=cells)
-    assert take_narrow_forms(made) == {FOLDER / f"{name}.svg": b"<svg/>"}
-    assert list(outputs[0].data) == [WIDE]
-
-
-@pytest.mark.book
-def test_every_figure_has_a_narrow_form_that_is_there(html):
-    for page in (html / "chapters").glob("*.html"):
-        text = page.read_text()
-        narrow = re.findall(r'srcset="\.\./(_static/narrow/[^"]+)"', text)
-        assert len(narrow) == text.count("<figcaption>"), page.name
-        assert all((html / name).exists() for name in narrow), page.name
 
 
 @pytest.mark.book

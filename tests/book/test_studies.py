@@ -259,7 +259,7 @@ def test_and_is_gone_without_a_trace():
 GRAMMAR = "S A A 1\nA x 0.5\nA y 0.5"
 
 HOSTILE = (
-    *(0, -1, 1, 1.5, 5e-324, 1e300, 10**400, -(10**5000), math.inf, math.nan, -0.0, 2**63, True),
+    *(0, -1, 1, 1.5, 5e-324, 1e300, 10**400, math.inf, math.nan, -0.0, 2**63, True),
     *(
         "",
         " ",
@@ -275,7 +275,7 @@ HOSTILE = (
         "None",
     ),
     *("/proc/x", "/proc/kmsg", "/dev/null/x", "/dev/zero", "/etc/passwd", "{x}", "-1", "https://x/y", "'"),
-    *(None, [1], {}, b"x", 1j, [10**5000], np.eye(9)),
+    *(None, [1], {}, b"x", 1j, np.eye(9)),
 )
 
 COMPANIONS = {

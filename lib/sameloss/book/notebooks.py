@@ -24,6 +24,9 @@ DEFAULT = "laptop"
 OWN = "sameloss"
 """Key of the execution in a notebook's metadata."""
 
+SVG = "image/svg+xml"
+"""MIME type of figures."""
+
 CAPTION = "caption"
 """Key in the metadata of an output that is a figure's caption."""
 

@@ -1,6 +1,6 @@
 """Stage the input of Jupyter Book, and render it if it has changed.
 
-This module is also a Sphinx extension: it adds narrow figures and removes scripts that need a server.
+This module is also a Sphinx extension, which removes scripts that need a server.
 """
 
 import hashlib
@@ -12,13 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-import yaml
 from docutils.nodes import document
 from sphinx.application import Sphinx
-from sphinx.config import Config
 
 from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, strip_metadata, toc_files
-from sameloss.studies.names import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
@@ -27,7 +24,7 @@ RENDERED = Path("_build/html.sha256")
 
 PAGES = (
     *("_config.yml", "_toc.yml", "references.bib", "README.md", "_static/book.css", "_static/favicon.svg"),
-    *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists", "phase")),
+    *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists")),
 )
 """Input besides the pages of `_toc.yml`; of the README, its sections on running."""
 
@@ -64,8 +61,7 @@ def stage(committed: bool) -> None:
 
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
-    """Files that Sphinx reads: pages, notebooks, and narrow forms of figures."""
-    url = repository()
+    """Files that Sphinx reads."""
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
@@ -73,31 +69,8 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
         source = path if committed else copy_of(path)
         if not source.exists():
             raise SystemExit(f"{path} was not executed; run `make book` first.")
-        notebook = nbformat.read(source, as_version=4)
-        yield from take_narrow_forms(notebook).items()
-        presentable(notebook, path)
-        if url:
-            notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
+        notebook = presentable(nbformat.read(source, as_version=4), path)
         yield path, nbformat.writes(notebook).encode()
-
-
-INSTALL = """# Where the library is not installed yet, for example in Colab
-import importlib.util
-import sys
-
-if importlib.util.find_spec("sameloss") is None:
-    !git clone -q --depth 1 {url} same-loss
-    %pip install -q -e "same-loss[book]"
-    sys.path.insert(0, "same-loss/lib")"""
-"""A cell of notebooks that are downloaded; pages do not show it."""
-
-INVISIBLE: dict[str, Any] = {"id": "install", "metadata": {"tags": ["remove-cell"]}}
-
-
-def repository() -> str:
-    """Address of the book's repository, from `_config.yml`; empty if it has none."""
-    config = yaml.safe_load(Path("_config.yml").read_text())
-    return str(config.get("repository", {}).get("url", ""))
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
@@ -216,13 +189,8 @@ def render() -> None:
 
 # The extension of Sphinx
 
-FOLDER = Path("_static/narrow")
-"""Folder of narrow forms, named as MyST-NB names the wide ones."""
-
 FRONT_TITLE = "An executable reproduction"
 """Title of the front page, followed by the book's title."""
-
-_IMAGE = re.compile(r'<img [^>]*src="([./]*)_images/([0-9a-f]{64}\.svg)"[^>]*>')
 
 _THEBE = re.compile(
     r'<script type="text/x-thebe-config">.*?</script>\s*(<script>kernelName.*?</script>)?', re.DOTALL
@@ -231,31 +199,12 @@ _THEBE = re.compile(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Sphinx extension: process each page after all other extensions."""
-    app.connect("config-inited", _add_buttons)
     app.connect("html-page-context", _finish, priority=900)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _add_buttons(app: Sphinx, config: Config) -> None:
-    """Link to the repository, if there is one, and open pages in Colab."""
-    options = config.html_theme_options
-    if options.get("repository_url"):
-        options |= {"use_repository_button": True, "use_issues_button": True}
-        options["launch_buttons"] |= {"colab_url": "https://colab.research.google.com"}
-
-
-def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
-    """Remove the narrow forms of figures, which MyST-NB cannot show, and return them by path."""
-    shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
-    return {FOLDER / _name(data[WIDE]): data.pop(NARROW).encode() for data in shown if NARROW in data}
-
-
-def _name(svg: str) -> str:
-    return hashlib.sha256("\n".join(svg.splitlines()).encode()).hexdigest() + ".svg"
-
-
 def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
-    """Add narrow figures, remove the scripts of sphinx-thebe, and set the title of the front page."""
+    """Remove the scripts of sphinx-thebe, link figures to their data, and set the front page's title."""
     context["script_files"] = [
         script
         for script in context["script_files"]
@@ -265,16 +214,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
     if (anchor := LAST.lower().replace(" ", "-")) in body:
         link = f' <a class="more" href="#{anchor}">{LAST}</a>'
         body = re.sub("(</p>)?\\s*</figcaption>", rf"{link}\1</figcaption>", body)
-    context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
+    context["body"] = body.replace("<figure", '<figure tabindex="0"')  # scrolled with keys where too wide
     context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:
         context["title"] = FRONT_TITLE
-
-
-def _for_any_screen(image: re.Match[str], source: Path) -> str:
-    """Wrap an image and its narrow form, if any, in a `<picture>`."""
-    up, name = image.groups()
-    if not (source / FOLDER / name).exists():
-        return image[0]
-    narrow = f'<source media="{NARROW_SCREEN}" srcset="{up}{FOLDER}/{name}">'
-    return f"<picture>{narrow}{image[0]}</picture>"

@@ -186,18 +186,17 @@ def _row(row: Any, rows: pd.DataFrame, scale: Scale, sources: Sequence[Any], hom
     return f'<tr id="claim-{row.id}">{"".join(cells)}</tr>'
 
 
-def findings(answers: pd.DataFrame, folder: str = "") -> str:
-    """Table of findings: question, badge, effect and language.
+def findings(answers: pd.DataFrame) -> str:
+    """Table of findings for the front page: question, badge, effect and language.
 
     Args:
         answers: `question`, `page`, `language`, `direction`, `size`, `effect` and `published`.
-        folder: relative path to the chapters, such as `chapters/`.
 
     """
     rows = []
     for row in answers.itertuples():
         published = "" if row.published == "–" else f"; the paper: {row.published}"
-        link = f'<a href="{folder}{row.page}.html">{escape(row.question)}</a>'
+        link = f'<a href="chapters/{row.page}.html">{escape(row.question)}</a>'
         why = escape(f", {row.size}" if row.size else "")
         effect = f"<small>{escape(f'{row.language}: {row.effect}{published}')}</small>"
         rows.append(f'<tr><th scope="row">{link}</th><td>{badge(row.direction)}{why} {effect}</td></tr>')
