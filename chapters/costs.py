@@ -48,8 +48,7 @@ render(preset_costs(page.store))
 # ## Estimates compared with measurements
 #
 # One pre-training run per size. Every chapter prints its estimate before it computes anything, and refuses to start
-# above `max_hours`, however busy the machine is. *Tokens per second* excludes padding; *utilisation* is relative to
-# this device's measured speed in matrix products of the same width (%).
+# above `max_hours`, however busy the machine is.
 
 # %%
 from sameloss.book.costs import estimated_and_measured
@@ -76,10 +75,9 @@ if len(trainings):
 # may have computed other runs before.
 
 # %%
-from sameloss.book.costs import by_page, totals
+from sameloss.book.costs import by_page
 
-stages = by_page(page.pages)
-chapters = totals(stages)
+chapters = by_page(page.pages)
 render(chapters, decimals=1)
 
 # %%
@@ -88,9 +86,6 @@ say(
     f"The longest chapter, `{longest.chapter}`, takes {longest.core_s / 60:.1f} core minutes, and no process needs more than "
     f"{chapters.peak_gb.max():.1f} GB."
 )
-
-# %% mystnb={"code_prompt_show": "Stage by stage"} tags=["hide-cell"]
-render(stages.drop(columns="device"), decimals=1)
 
 # %% [markdown]
 # ## Recorded runs
@@ -195,22 +190,6 @@ print(trace_record)
 # [B Trace](b1_trace.ipynb), whose small matrix products run below the speed of large ones (a profile shows this where a
 # goal is missed). It is higher because gradients are never written to memory, and because sentences of similar length
 # are computed together (peers pad them, the loop does not).
-
-# %% [markdown]
-# ## Sizes
-#
-# The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two hundred
-# ([A.3 Models](a3_models.ipynb)). The table has the exact number of parameters of the models in this book.
-
-# %%
-from sameloss.book.costs import size_table
-
-render(size_table())
-
-# %% tags=["hide-input"]
-# NBVAL_CHECK_OUTPUT
-table = size_table()
-print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
 
 # %% [markdown]
 # ## Summary

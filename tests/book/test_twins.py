@@ -51,7 +51,7 @@ def edit(twin, old, new):
 def test_a_twin_out_of_step_is_found_and_written_into_the_notebook(twin, old, new):
     assert twin_differences() == []
     edit(twin, old, new)
-    with pytest.raises(SystemExit, match=r"a.py differ, first at line \d+ of.*\nRun `make twins`"):
+    with pytest.raises(SystemExit, match=r"a.ipynb and its twin differ\.\nRun `make twins`"):
         twins(sync=False)
     twins(sync=True)
     assert twin_differences() == []
