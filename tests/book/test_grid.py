@@ -113,11 +113,11 @@ REFUSALS = [
     ({"seeds": "1,0"}, "seeds must be positive; got 0."),
     ({"seeds": "few"}, "seeds must be a whole number; got 'few'."),
     ({"steps": "-1"}, "steps must be positive; got -1."),
-    ({"max_hours": "9" * 400}, "max_hours is at most 2,147,483,648; got inf."),
+    ({"max_hours": "9" * 400}, "max_hours is at most 2,147,483,648; got 9999"),
     ({"max_hours": "nan"}, "max_hours must be positive; got nan."),
     ({"seeds": "9" * 5000}, "seeds is at most 300; got inf."),
     ({"workers": "1.5"}, "workers must be a whole number; got 1.5."),
-    ({"artifacts": ""}, "artifacts is empty; leave it out, or give a name."),
+    ({"artifacts": ""}, "artifacts must be a name of printable characters, "),
     ({"out": ""}, "out is a folder whose name has no braces and no tilde; got ''."),
     ({"out": "{x}"}, "out is a folder whose name has no braces and no tilde; got '{x}'."),
 ]
@@ -131,11 +131,6 @@ def test_an_impossible_grid_is_refused_in_one_sentence(tmp_path, given, sentence
     assert str(refused.value).startswith(sentence)
     assert str(refused.value).endswith(".")
     assert "\n" not in str(refused.value)
-
-
-def test_an_axis_is_given_once():
-    with pytest.raises(ParameterError, match=r"^sizes is given twice; write sizes=d8,d16\.$"):
-        grid_of(["sizes=d8", "sizes=d16"])
 
 
 @pytest.mark.book

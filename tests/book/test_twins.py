@@ -115,8 +115,8 @@ def test_every_line_is_one_that_a_page_is_wide_enough_for(study, name):
 def test_a_cell_gives_the_defaults(study, name):
     namespace = {}
     exec(cell(study.table(name)), namespace)
-    assert parameters_in(namespace) == {n: p.default for n, p in study.table(name).items()}
-    assert checked(study.table(name), parameters_in(namespace)) == checked(study.table(name), {})
+    assert parameters_in(namespace, {}) == {n: p.default for n, p in study.table(name).items()}
+    assert checked(study.table(name), parameters_in(namespace, {})) == checked(study.table(name), {})
 
 
 def test_papermill_finds_the_cell_in_a_notebook(tmp_path):

@@ -17,7 +17,7 @@ import toy_runs
 from toy_runs import Sleeping, Squaring
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
-from sameloss.store.pool import _bar, _keep_busy, compute_all
+from sameloss.store.pool import _keep_busy, compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 
 
@@ -129,15 +129,6 @@ def test_short_work_is_done_in_the_calling_process(tmp_path, monkeypatch, number
         with pytest.raises(BrokenProcessPool):
             compute_all(store, [run], workers)
         assert asked == [workers or 7]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "said"), [([Squaring], "Squaring (2)"), ([Squaring, Unreadable], "4 runs")]
-)
-def test_a_bar_names_few_kinds_and_counts_many(monkeypatch, kinds, said):
-    monkeypatch.setattr("sameloss.store.pool.MOST_KINDS", 1)
-    with _bar([kind(number) for kind in kinds for number in (1, 2)]) as bar:
-        assert (bar.desc, bar.total) == (said, 2 * len(kinds))
 
 
 def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):

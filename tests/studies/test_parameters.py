@@ -110,10 +110,11 @@ def test_choose_returns_one_of_the_choices():
 
 
 def test_values_above_the_first_call_are_parameters():
-    """Not what is imported, or what papermill and IPython add."""
-    others = {"math": math, "begin": checked, "STUDY": Parameter("a"), "_": 1, "In": [""], "Out": {}}
-    namespace = {"size": "10K", "steps": None, "PAPERMILL_INPUT_PATH": "x", **others}
-    assert parameters_in(namespace) == {"size": "10K", "steps": None}
+    """Not what is imported, or what papermill, IPython and its start-up files add."""
+    hidden = {"In": [""], "SEED": 7, "seeds": 5}
+    others = {"math": math, "begin": checked, "STUDY": Parameter("a"), "_": 1, "PAPERMILL_INPUT_PATH": "x"}
+    found = {"size": "10K", "steps": None, "seeds": 8}
+    assert parameters_in({**hidden, **others, **found}, hidden) == found
 
 
 def test_papermill_reads_a_cell_back():
@@ -129,7 +130,7 @@ def test_papermill_reads_a_cell_back():
 def test_a_cell_assigns_the_defaults():
     namespace = {}
     exec(cell(TABLE), namespace)
-    assert checked(TABLE, parameters_in(namespace)) == checked(TABLE, {})
+    assert checked(TABLE, parameters_in(namespace, {})) == checked(TABLE, {})
 
 
 def test_every_page_accepts_every_preset():

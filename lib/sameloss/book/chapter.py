@@ -44,7 +44,8 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     if shell := get_ipython():
         shell.set_custom_exc((BookError,), _show_sentence)
     use_style()
-    names = namespace.get("_parameters") or tuple(parameters_in(namespace))
+    hidden = shell.user_ns_hidden if shell else {}
+    names = namespace.get("_parameters") or tuple(parameters_in(namespace, hidden))
     page = study.open(name, {parameter: namespace[parameter] for parameter in names})
     namespace["_parameters"] = names
     if book_root() is None:

@@ -50,18 +50,14 @@ def grid_of(words: Iterable[str]) -> Grid:
     """Parse words such as `sizes=2M,5M`, and normalise numbers.
 
     Raises:
-        ParameterError: for an unknown or repeated name, an invalid number, and a folder name that is empty
-            or has a tilde or braces, which are a pattern to Snakemake.
+        ParameterError: for an unknown name, an invalid number, and a folder name that is empty or has a tilde
+            or braces, which are a pattern to Snakemake.
 
     """
     known = [field.name for field in fields(Grid)]
-    given: dict[str, str] = {}
-    for name, _, value in (word.partition("=") for word in words):
-        if name not in known:
-            raise ParameterError(f"A grid has no {name!r}; valid are {', '.join(known)}.")
-        if name in given:
-            raise ParameterError(f"{name} is given twice; write {name}={given[name]},{value}.")
-        given[name] = value
+    given = {name: value for name, _, value in (word.partition("=") for word in words)}
+    if unknown := [name for name in given if name not in known]:
+        raise ParameterError(f"A grid has no {unknown[0]!r}; valid are {', '.join(known)}.")
     grid = Grid(**given)
     if not grid.out or {"{", "}", "~"} & set(grid.out):
         raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid.out!r}.")

@@ -41,7 +41,7 @@ def html(committed: bool) -> None:
     """
     stage(committed)
     source = _staged_hash()
-    if not (RENDERED.exists() and RENDERED.read_text() == source and _all_pages_exist()):
+    if not (RENDERED.exists() and RENDERED.read_text() == source):
         render()
         RENDERED.write_text(source)
     print(f"The book: {(HTML / 'index.html').resolve()}")
@@ -146,11 +146,6 @@ def _staged_hash() -> str:
     for path in sorted(path for path in STAGE.rglob("*") if path.is_file()):
         digest.update(str(path).encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
-
-
-def _all_pages_exist() -> bool:
-    pages = [Path("index.html"), *(path.with_suffix(".html") for path in toc_files())]
-    return all((HTML / page).exists() for page in pages)
 
 
 def render() -> None:

@@ -18,9 +18,6 @@ from sameloss.store.store import PROGRESS, Run, Store
 
 POLL_S = 0.5
 
-MOST_KINDS = 4
-"""Kinds of runs that a progress bar lists by name, at most."""
-
 SHORT = 8.0
 """Effort (seconds) below which starting two workers takes longer than computing without them."""
 
@@ -104,10 +101,9 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
 
 def _bar(runs: list[Run]) -> tqdm:
     """Progress bar over the effort of all runs."""
-    kinds = sorted({run.kind for run in runs})
     return tqdm(
         total=sum(run.effort for run in runs),
-        desc=f"{', '.join(kinds)} ({len(runs)})" if len(kinds) <= MOST_KINDS else f"{len(runs)} runs",
+        desc=f"{len(runs)} runs",
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 5,  # fewer lines in a log
     )

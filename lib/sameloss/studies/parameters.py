@@ -155,16 +155,19 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
-def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
+def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters in the namespace of a notebook whose cells so far assign nothing else.
 
-    Names from papermill (`PAPERMILL_*`) and what is imported (functions, modules, a study) do not count.
+    Args:
+        namespace: of the notebook; what is imported there (functions, modules, a study) is no parameter.
+        hidden: what IPython and its start-up files put there.
+
     """
     return {
         name: value
         for name, value in namespace.items()
         if not name.startswith(("_", "PAPERMILL_"))
-        and name not in ("In", "Out")
+        and hidden.get(name, hidden) is not value
         and not (callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value))
     }
 
