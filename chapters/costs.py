@@ -100,16 +100,6 @@ from sameloss.studies.recorded import record_in_words, records
 print(*map(record_in_words, records()), sep="\n")
 
 # %% [markdown]
-# The parts in the order of computation, with all runs and the finished ones; core-hours of the finished runs,
-# estimated and measured, and of the remaining ones, estimated. Runs shared with an earlier part are not counted again.
-
-# %%
-from sameloss.book.costs import recorded_parts
-
-hours = {"told": "estimated (h)", "took": "measured (h)", "left": "remaining (h)"}
-render(recorded_parts().rename(columns=hours))
-
-# %% [markdown]
 # ## Reliability
 #
 # A training run that is killed resumes from its last saved state, finished runs are kept, and a damaged result is

@@ -236,16 +236,6 @@ def test_a_record_that_is_not_complete_is_no_measurement_of_its_preset(tmp_path,
     assert preset_costs(Store(tmp_path)).measured_h.isna().all()
 
 
-def test_parts_of_all_records_stand_under_each_other(monkeypatch):
-    """A record that has no such table is left out."""
-    tables = {"old": pd.DataFrame(), "new": pd.DataFrame({"part": ["a", "b"], "left": [0.0, 1.0]})}
-    monkeypatch.setattr(costs, "records", lambda: tables)
-    monkeypatch.setattr(costs, "recorded", lambda name, preset: tables[preset])
-    found = costs.recorded_parts()
-    assert found.columns.tolist() == ["preset", "part", "left"]
-    assert found.preset.tolist() == ["new"] * 2
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """Two small pre-trainings of either size."""

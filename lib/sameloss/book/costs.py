@@ -203,14 +203,6 @@ def preset_costs(store: Store) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def recorded_parts() -> pd.DataFrame:
-    """`by_part` of every record of Part I, with its `preset`."""
-    results_folder()  # raises without a book
-    tables = [recorded("parts", preset).assign(preset=preset) for preset in records()]
-    table = pd.concat([table for table in tables if len(table)])
-    return table[["preset", *table.columns.drop("preset")]]
-
-
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     """Recorded table of `benchmarks/<name>.py`, and its provenance."""
     folder = results_folder()

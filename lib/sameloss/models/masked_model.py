@@ -233,6 +233,6 @@ class Shape(ABC):
         """Require that no option is set if the family supports plain training only."""
         if self.plain and any(options):
             raise ParameterError(
-                "An LSTM cannot be trained with post-LN, dropout, bfloat16 or compilation; choose a "
-                "transformer's size."
+                f"{type(self).__name__} cannot be trained with post-LN, dropout, bfloat16 or compilation; "
+                "choose another family's size."
             )
