@@ -3,6 +3,7 @@
 import math
 import sys
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,6 +17,7 @@ from sameloss.book.pages import all_statements, all_studies, open_page, study_of
 from sameloss.book.twins import stale_cells, with_parameters
 from sameloss.device import device_name
 from sameloss.errors import BookError, ParameterError
+from sameloss.store.store import Store
 from sameloss.studies.parameters import cell
 
 ROOT = Path(__file__).parents[2]
@@ -58,20 +60,21 @@ def test_every_page_is_a_chapter_and_its_defaults_are_of_its_parameters(study, n
 
 
 @pytest.mark.parametrize(("study", "name"), BY_NAME)
-def test_every_number_a_reader_sets_changes_the_configuration_of_some_preset(study, name):
+def test_every_number_a_reader_sets_changes_the_configuration_of_some_preset(study, name, tmp_path):
     """A field that is renamed would otherwise be found by the reader who sets it."""
     for parameter, about in study.table(name).items():
         if about.kind in (int | None, float | None) and parameter != "length_limit":  # of a grammar alone
             value = about.checked(parameter, min(8, about.most))
-            changed = [_changed(study, preset, {parameter: value}) for preset in study.presets]
+            opened = partial(study.open, name, store=Store(tmp_path))
+            changed = [_changed(opened, preset, {parameter: value}) for preset in study.presets]
             assert any(changed), parameter
 
 
-def _changed(study, preset, given):
+def _changed(opened, preset, given):
     """Tell whether a preset with a value is another, or the value is refused."""
-    plain = study.presets[preset]
+    plain = opened({"preset": preset}).config
     with suppress(BookError):
-        found = study.resolve({"preset": preset, **given})
+        found = opened({"preset": preset, **given}).config
         return (found, found.max_hours, found.workers) != (plain, plain.max_hours, plain.workers)
     return True
 

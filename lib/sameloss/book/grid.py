@@ -42,8 +42,8 @@ def grid_of(words: Iterable[str]) -> dict[str, Any]:
         `preset/language/size/seeds-N`.
 
     Raises:
-        ParameterError: for an unknown name or value, and a folder name that is empty or has a tilde or braces,
-            which are a pattern to Snakemake.
+        ParameterError: for an unknown name or value, and a folder name that is empty or has a tilde or
+            braces, which are a pattern to Snakemake.
         StoreError: if the artifacts folder cannot be written.
 
     """
