@@ -31,18 +31,18 @@ page = begin(globals(), STUDY, "costs")
 # %% [markdown]
 # ## Cost of each preset
 #
-# The table covers all comparisons of Part I. *Estimated* are the memory and the time of the training runs alone, one
+# The table covers all comparisons of Part I. It has the memory and the time of the training runs alone, one
 # after another, with every sentence counted at full length. The reference core performs 9e10 operations per second in
 # matrix products and takes 2 ms to dispatch a block. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
 # sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming 40 % of peak arithmetic and bandwidth, and
-# half a millisecond per block. *Measured* are the hours of all runs, training and measurements, summed over
-# single-threaded processes. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked.
+# half a millisecond per block. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked. What
+# recorded presets took stands below.
 
 # %%
 from sameloss.book.chapter import render
 from sameloss.book.costs import preset_costs
 
-render(preset_costs(page.store))
+render(preset_costs())
 
 # %% [markdown]
 # ## Estimates compared with measurements

@@ -5,7 +5,6 @@ import re
 from dataclasses import replace
 from functools import partial
 
-import pandas as pd
 import pytest
 from toy_pages import squares
 from toy_runs import Squaring
@@ -29,7 +28,6 @@ from sameloss.errors import ParameterError
 from sameloss.runs.cost import H200, Speed, training_flops
 from sameloss.store.store import Store, with_ancestors
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import records
 from sameloss.studies.same_loss.experiment import PRESETS
 
 
@@ -221,19 +219,11 @@ def test_pages_that_computed_nothing_are_left_out(computed):
 # Tables of the page on costs.
 
 
-def test_every_preset_says_what_was_estimated_and_what_was_measured(tmp_path):
-    table = preset_costs(Store(tmp_path)).set_index("preset")
+def test_every_preset_says_what_was_estimated():
+    table = preset_costs().set_index("preset")
     assert list(table.index) == list(PRESETS)
     assert (table[["FLOPs", "GB", "estimated_h"]].astype(float) > 0).all(axis=None)
     assert table["for"].eq("H200").tolist() == [False, False, False, True, True]
-    assert set(table.measured_h.dropna().index) <= set(records())
-    assert table.on["smoke"] == "–"
-
-
-def test_a_record_that_is_not_complete_is_no_measurement_of_its_preset(tmp_path, monkeypatch):
-    left = pd.DataFrame({"part": ["a"], "left": [1.0]})
-    monkeypatch.setattr(costs, "recorded", lambda name, preset: left)
-    assert preset_costs(Store(tmp_path)).measured_h.isna().all()
 
 
 @pytest.fixture(scope="module")

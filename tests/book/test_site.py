@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -148,10 +149,14 @@ def test_code_that_only_shows_is_folded_and_code_that_teaches_is_not(source, met
 
 @pytest.fixture
 def renderings(book, monkeypatch):
-    """The number of times that the book was rendered; here into nothing."""
+    """The number of times that the book was rendered; here into an empty folder."""
     calls = []
 
-    monkeypatch.setattr(site, "render", lambda: calls.append(1))
+    def render():
+        calls.append(1)
+        site.HTML.mkdir(parents=True, exist_ok=True)
+
+    monkeypatch.setattr(site, "render", render)
     return calls
 
 
@@ -161,7 +166,8 @@ def test_an_unchanged_book_is_not_rendered_again(renderings):
         (lambda: None, 1),
         (lambda: Path("intro.md").write_text("# New"), 2),
         (lambda: Path("constraints.txt").write_text("numpy==2"), 3),
-        (lambda: None, 3),
+        (lambda: shutil.rmtree(site.HTML), 4),
+        (lambda: None, 4),
     ]
     for change, expected in changes:
         change()

@@ -19,11 +19,9 @@ from sameloss.runs.cost import (
 )
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import results_folder
-from sameloss.store.provenance import origin_of
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu", "paper")
@@ -172,22 +170,16 @@ def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame
     return pd.DataFrame(rows)
 
 
-def preset_costs(store: Store) -> pd.DataFrame:
-    """Cost of all comparisons of Part I at each preset.
+def preset_costs() -> pd.DataFrame:
+    """Estimated cost of all comparisons of Part I at each preset.
 
-    `estimated_h`: hours of all pre-trainings in sequence. `measured_h`: core-hours (GPU-hours) of everything,
-    from the store or from a record in `results/`.
+    `estimated_h`: hours of all pre-trainings in sequence.
     """
     rows = []
     for name, experiment in PRESETS.items():
         runs = [run for replicate in experiment.replicates() for run in replicate.runs()]
         trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
         where, speed = ("H200", H200) if name in ON_A_GPU else ("one core", CORE)
-        parts = recorded("parts", name)
-        complete = parts.empty or not parts.left.any()
-        origin = records().get(name) if complete else None
-        if all(map(store.has, runs)):
-            origin = origin_of(store, runs)
         rows.append(
             {
                 "preset": name,
@@ -196,8 +188,6 @@ def preset_costs(store: Store) -> pd.DataFrame:
                 "GB": max(map(training_bytes, trainings)) / 1e9,
                 "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
                 "for": where,
-                "measured_h": origin["core_hours"] if origin else float("nan"),
-                "on": ", ".join(origin["device"]) if origin else "–",
             }
         )
     return pd.DataFrame(rows)

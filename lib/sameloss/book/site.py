@@ -19,7 +19,7 @@ from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, stri
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
-RENDERED = Path("_build/html.sha256")
+RENDERED = HTML / ".source.sha256"
 """Hash of the input of the HTML; exists only while the HTML is complete."""
 
 PAGES = (
