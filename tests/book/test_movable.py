@@ -11,13 +11,7 @@ import torch
 from browser import dom_after, in_a_browser
 from small_growth import SMALL
 
-from sameloss.book.movable import (
-    Panel,
-    movable_accuracy,
-    movable_growth,
-    movable_landscape,
-    movable_lists,
-)
+from sameloss.book.movable import Panel, movable_accuracy, movable_growth, movable_landscape, movable_lists
 from sameloss.statistics.equal_kl import common_kl, weights_at
 from sameloss.statistics.prediction import mean_correlation, random_regret, rank_correlation, regret
 from sameloss.studies.decision_lists.experiment import PRESETS

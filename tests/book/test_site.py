@@ -14,13 +14,7 @@ from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
 from sameloss.book.notebooks import copy_of, show_captions, toc_files
-from sameloss.book.site import (
-    FRONT_TITLE,
-    STAGE,
-    folded_behind,
-    presentable,
-    stage,
-)
+from sameloss.book.site import FRONT_TITLE, STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
 from sameloss.studies.same_loss.pages import recorded_answers

@@ -10,15 +10,7 @@ import pandas as pd
 import pytest
 from IPython.core.pylabtools import print_figure
 
-from sameloss.studies.drawing import (
-    MARKERS,
-    PRINTED,
-    download,
-    legend,
-    panels,
-    picture,
-    use_style,
-)
+from sameloss.studies.drawing import MARKERS, PRINTED, download, legend, panels, picture, use_style
 from sameloss.studies.names import NAMES, display_name
 from sameloss.studies.same_loss.experiment import PRESETS
 from sameloss.training.objectives import ALGORITHMS, label
