@@ -168,12 +168,7 @@ for steps, ax in zip(looks, drawing.panels(len(looks), width=3.6), strict=True):
     show.phase(show.reached_at(found.phase, steps), f"after {steps:,.0f} steps", ax)
 
 # %%
-say(f"{show.phase_in_words(found)} Move the slider to see other steps:")
-
-# %%
-from sameloss.book.movable import movable_phase
-
-movable_phase(found.phase)
+say(show.phase_in_words(found))
 
 # %% [markdown]
 # ## Several features

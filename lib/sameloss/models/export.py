@@ -101,10 +101,7 @@ def _huggingface_config(model: Encoder) -> PreTrainedConfig:
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "intermediate_size": shape.d_inter,
-        "hidden_act": "gelu",
         "layer_norm_eps": EPSILON,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
     }
     return config(**settings)
 
