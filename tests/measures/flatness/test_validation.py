@@ -40,7 +40,7 @@ def test_every_measure_checks_model_and_sentences(measure, tiny_model, broken, m
         measure(tiny_model, masked.rows(slice(0)))
     with pytest.raises(ModelError, match="head_bias holds values that are not finite"):
         measure(broken, masked)
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ModelError, match="^Under torch.autocast"):
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ModelError, match=r"^Under torch\.autocast"):
         measure(tiny_model, masked)
 
 
