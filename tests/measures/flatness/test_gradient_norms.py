@@ -298,6 +298,14 @@ def test_sentences_of_one_token_match_a_naive_loop():
     assert_norms_are_naive(model, masked, cotangents)
 
 
+@pytest.mark.parametrize("name", ["encoder", "BiLSTM", "GPT-2"])
+def test_a_chunk_may_have_only_sentences_of_one_token(name):
+    model, masked = model_of(name), batch_of(ragged=True)
+    lengths = masked.lengths.where(torch.arange(SENTENCES) > 7, 1)
+    masked = masked._replace(lengths=lengths, positions=masked.positions.minimum(lengths - 1))
+    assert_norms_are_naive(model, masked, cotangents_of(model))
+
+
 def test_a_chunk_may_have_as_many_sentences_as_tokens():
     model, masked = model_of("encoder"), batch_of(ragged=False)
     cotangents = cotangents_of(model)

@@ -405,7 +405,9 @@ def recordings(
     if masked.lengths is not None:
         order = masked.lengths.argsort(stable=True)  # for little padding
     for rows in order.split(chunk):
-        part = masked.rows(rows).narrowed()
+        part = masked.rows(rows)
+        if part.lengths is None or part.lengths.max() > 1:  # outputs of one token have shapes of shared ones
+            part = part.narrowed()
         layout = part.masked.shape[1], part.lengths is None
         if layout not in layouts:
             layouts[layout] = _shared(model, _two_sentences(part)) if chunk > 1 else []
