@@ -25,22 +25,17 @@ from sameloss.runs.sampling import (
     LabelledSampling,
 )
 from sameloss.store.store import Run, Store
+from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.decision_lists.experiment import (
-    PARTS,
-    Departures,
     Steps,
     TaskShape,
     figure_step,
-    list_block,
     list_curves,
-    list_departures,
     list_descents,
     list_flows,
     list_proofs,
-    list_samples,
     list_sgd,
 )
-from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.dyck.experiment import (
     DyckChecks,
     DyckConfig,
@@ -317,20 +312,14 @@ def lists() -> dict[str, Run]:
     """The runs of decision lists."""
     task, smoke = TaskShape(9, 3, 3), LISTS["smoke"]
     sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
-    how = Departures((100.0,), (0.0, 0.5), (10.0,), 1, (0.0, 1.0))
-    samples = replace(smoke.samples, words=(12,), sizes=(8, 16), tested=50, most_steps=40)
-    blocks = replace(smoke.blocks, batch=8, steps=4)
     return {
         "lists, flows": list_flows(task, (30.0,), sweeps),
         "lists, curves": list_curves(task, (30.0,), 1e6),
         "lists, descents": list_descents((task,)),
         "lists, proofs": list_proofs(2, 0),
-        **{f"lists, {part}": list_departures(part, task, task, how, 0) for part in PARTS},
         "lists, one step": figure_step(task, (25, 100), 0),
         "lists, scores": list_sgd(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
         "lists, both": list_sgd(task, None, Steps(1.0, 8, 12, 3), 50, 0),
-        "lists, samples": list_samples(samples, 0),
-        "lists, block": list_block(blocks, 1, True, 0),
     }
 
 

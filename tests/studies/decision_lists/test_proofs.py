@@ -1,4 +1,4 @@
-"""Every step of the proofs, and flows of whole matrices."""
+"""Every step of the proofs, and the flow of Theorem 4.4."""
 
 from dataclasses import replace
 
@@ -8,21 +8,20 @@ import torch
 
 from sameloss.studies.decision_lists.proofs import (
     Case,
-    MatrixFlow,
-    lost_again,
     measured,
     nearly_ordered_case,
     random_case,
     sketch_slope,
+    train_both,
 )
 from sameloss.studies.decision_lists.theory import (
-    Column,
     DecisionLists,
     Sets,
     correct,
     cyclic_lists,
-    flow,
     forward,
+    gradients,
+    readout_of_44,
     uniform_sets,
 )
 
@@ -121,50 +120,25 @@ def test_the_counter_example_to_the_sketch():
     assert sketch_slope((0.90, 0.05, 0.03, 0.02), 50.0, absent=4) <= 0
 
 
-# Flows of whole matrices: beside a column's, first times, and the token that is lost again.
-
-TASK, SETS = cyclic_lists(9, 3), uniform_sets(9, 3)
+# Theorem 4.4: both matrices beside the flow of W alone, in small steps, and without enough time.
 
 
-def exact_flow(readout, horizon, **options):
-    return MatrixFlow(TASK, SETS, TASK.read_out(readout), readout, horizon, **options)
-
-
-@pytest.mark.parametrize("method", ["RK45", "LSODA"])
-def test_it_is_the_flow_of_every_column(method):
-    path, column = exact_flow(30.0, 5.0, method=method), flow(Column(9, 3, 3, 30.0), 1e4)
-    assert path.perfect() == pytest.approx(column.natural(column.perfect), rel=1e-4)
-    exact = column.scores(5.0 * (30 / 3) ** 2)
-    scores, _ = path.at(5.0)
-    for token, listed in enumerate(TASK.lists):
-        np.testing.assert_allclose(scores[list(listed), token], exact[:3], rtol=1e-4)
-
-
-def test_both_matrices_move_only_if_asked_to():
-    assert torch.equal(exact_flow(30.0, 1.0).at(1.0)[1], TASK.read_out(30.0))
-    moved = exact_flow(30.0, 1.0, trains_read_out=True).at(1.0)[1] - TASK.read_out(30.0)
-    assert 0 < float(moved.abs().max()) < 1
-
-
-def test_first_times_lie_between_two_steps_of_the_solver():
-    path = exact_flow(30.0, 5.0)
-    for token in (0, 5):
-        at = path.perfect(token)
-        assert not path.wrong(at, token).any()
-        assert path.wrong(at * (1 - 1e-6), token).any()
-    assert np.isnan(path.first(lambda time: False))
-    assert path.first(lambda time: True) == 0
-    assert np.isnan(exact_flow(30.0, 1e-3).perfect())
-
-
-def test_all_sequences_with_their_repeats():
-    rows, probabilities = uniform_sets(4, 3, repeats=True)
-    assert len({tuple(row) for row in rows.tolist()}) == 64
-    assert float(probabilities.sum()) == pytest.approx(1)
-
-
-def test_a_token_is_perfect_and_lost_again():
-    task, sets = lost_again()
-    step = 3 / (50 * 0.7829 * (1e10 / 8))  # the fiftieth part of 1/λ
-    path = MatrixFlow(task, sets, task.read_out(1e5), 1e5, 200 * step)
-    assert [bool(path.wrong(n * step, 0).any()) for n in (0, 1, 30, 100)] == [True, False, False, True]
+def test_training_both_matrices_is_gradient_descent_with_tiny_steps():
+    """From the same V, Euler's steps are perfect at the same time, with the same move of V."""
+    task, sets = cyclic_lists(9, 3), uniform_sets(9, 3)
+    found, labels = train_both(task, sets, 1.0, generator(0)), task.labels(sets.sequences)
+    noise = 0.5 * (2 * torch.rand(9, 9, generator=generator(0), dtype=torch.float64) - 1)
+    start = task.read_out(found.readout) + noise
+    assert found.readout == readout_of_44(1.0, task, sets, noise)
+    scores, read_out, steps = torch.zeros(9, 9, dtype=torch.float64), start, 400
+    for _ in range(steps):
+        computed = forward(scores, read_out, sets.sequences, labels)
+        assert not correct(computed.logits, labels).all()
+        by_scores, by_read_out = gradients(computed, read_out, *sets)
+        scores = scores - found.time / 2 / steps * by_scores
+        read_out = read_out - found.time / 2 / steps * by_read_out
+    for _ in range(10):  # Euler's error is a few steps
+        by_scores, _ = gradients(forward(scores, read_out, sets.sequences, labels), read_out, *sets)
+        scores = scores - found.time / 2 / steps * by_scores
+    assert correct(forward(scores, read_out, sets.sequences, labels).logits, labels).all()
+    assert 2 * float((read_out - start).abs().max()) == pytest.approx(found.move, rel=0.02)
