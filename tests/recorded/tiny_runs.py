@@ -37,7 +37,6 @@ from sameloss.studies.decision_lists.experiment import (
     list_sgd,
 )
 from sameloss.studies.dyck.experiment import (
-    DyckChecks,
     DyckConfig,
     dyck_features,
     dyck_minimisation,
@@ -243,15 +242,12 @@ def dyck() -> dict[str, Run]:
         seeds=2,
         training_steps=36,
     )
-    searches = dyck_minimisation(settings, 2), dyck_minimisation(settings, 4)
-    transfer, features = dyck_transfer(settings), dyck_features(settings)
     return {
-        "dyck, search, two neurons": searches[0],
-        "dyck, search": searches[1],
-        "dyck, transfer": transfer,
-        "dyck, features": features,
+        "dyck, search, two neurons": dyck_minimisation(settings, 2),
+        "dyck, search": dyck_minimisation(settings, 4),
+        "dyck, transfer": dyck_transfer(settings),
+        "dyck, features": dyck_features(settings),
         "dyck, training": dyck_training(settings),
-        "dyck, checks": DyckChecks(settings, searches, transfer, features),
     }
 
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -10,11 +9,10 @@ import torch
 from scipy.stats import binomtest
 
 from sameloss.errors import LanguageError, ModelError
-from sameloss.runs.stage import TABLE, Tabled, stage
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Report
 from sameloss.studies.dyck import theory
-from sameloss.studies.dyck.statements import all_checks
 from sameloss.studies.dyck.theory import Inputs, Transformer
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 from sameloss.studies.parameters import Config, param
@@ -223,22 +221,3 @@ def trained(
         "error_own": float(below.loss),
         "off_direction": theory.off_direction(model),
     }
-
-
-@dataclass(frozen=True)
-class DyckChecks(Tabled):
-    """The checks of Theorems 5.1 and F.6 and of the lemmas, see `statements`."""
-
-    settings: DyckConfig
-    minimisations: tuple[Run, ...]
-    transfer: Run
-    features: Run
-
-    def parents(self) -> list[Run]:
-        return [*self.minimisations, self.transfer, self.features]
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        s, searches = self.settings, pd.concat(map(store.get, self.minimisations))
-        tables = searches, store.get(self.transfer), store.get(self.features)
-        checks = all_checks(s.length, s.width, *tables, s.generator("checks"))
-        checks.to_csv(folder / TABLE, index=False)

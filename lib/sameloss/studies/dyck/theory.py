@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from sameloss.errors import ModelError, NonFiniteLoss, NotConverged
+from sameloss.errors import NonFiniteLoss, NotConverged
 
 # The bracket language (Section 5), all inputs enumerated
 #
@@ -254,19 +254,6 @@ def kinks(model: Transformer, inputs: Inputs) -> Bool[Tensor, "inputs width"]:
     return at_zero & (model.head.abs() > AT_KINK)
 
 
-def averaged_curvature(model: Transformer, inputs: Inputs) -> float:
-    """E[δᵀ∇²L δ] over Gaussian δ with one-sided derivatives: the trace, plus a term for kinks.
-
-    A neuron at its kink responds to half of all directions: u_i σ(δ_i·h)/m adds u_i²‖h‖²/(2m²), and a pair of
-    such neurons twice u_i u_j‖h‖²/(2πm²). Assumes Q = K = 0.
-    """
-    here = kinks(model, inputs) * model.head / model.width
-    squares, sums = here.square().sum(-1), here.sum(-1)
-    extra = squares / 2 + (sums.square() - squares) / (2 * torch.pi)
-    norms = run(model, inputs).averages.square().sum(-1)
-    return float(hessian_trace(model, inputs) + 2 * (extra * norms).mean())
-
-
 def transferable_solution(length: int, width: int) -> Transformer:
     """Solution (1) for any width m ≥ 2: all V_i = ∓c·[1; 0], balanced as in condition (3).
 
@@ -389,14 +376,9 @@ def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) 
         inputs: all downstream inputs.
         samples: values of n.
 
-    Raises:
-        ModelError: if no head is right on all inputs.
-
     """
     features = run(model, inputs).features
     right = smallest_head(features, inputs.target)
-    if head_loss(features, right, inputs.target) > RIGHT:
-        raise ModelError("No head on these features is right on all inputs, so that none can be found.")
     norms = features.norm(dim=1)
     alive = norms > RIGHT
     directions = (features[alive] / norms[alive, None]).round(decimals=9)
@@ -433,7 +415,7 @@ def _contains(
 
 
 def minimise_trace(
-    length: int, width: int, restarts: int, steps: int, generator: torch.Generator, rank: int = 2
+    length: int, width: int, restarts: int, steps: int, generator: torch.Generator
 ) -> Transformer:
     """Minimise m·Tr + w·L over Q, K, V and u by Adam from random points, then move to zero loss.
 
@@ -447,14 +429,13 @@ def minimise_trace(
         restarts: number of starting points, the leading axis of the returned models.
         steps: of Adam.
         generator: of the starting points.
-        rank: rows of Q and K.
 
     Raises:
         NotConverged: if no restart reaches zero loss; otherwise those that do not are returned as well.
 
     """
     inputs = pretraining_inputs(length)
-    start = random_start(length, width, restarts, generator, rank)
+    start = random_start(length, width, restarts, generator, rank=2)
     signs = 1.0 - 2.0 * (torch.arange(width) % 2)  # with a single sign, a model cannot reach zero loss
     start = start._replace(head=start.head.abs() * signs)
     model = Transformer(*(tensor.requires_grad_() for tensor in start))
@@ -494,13 +475,13 @@ def random_start(
     return Transformer(query, key, normal(spread[0], width, 2 * length), normal(spread[1], width))
 
 
-def to_zero_loss(model: Transformer, inputs: Inputs, steps: int = 60) -> Transformer:
+def to_zero_loss(model: Transformer, inputs: Inputs) -> Transformer:
     """Move to a nearby solution by minimum-norm Gauss-Newton steps in V and u.
 
     A step during which a neuron changes its activity can raise the loss; the best point so far is returned.
     """
     best, least = model, inf
-    for _ in range(steps):
+    for _ in range(60):
         done = run(model, inputs)
         if done.loss < least:
             best, least = model, float(done.loss)
