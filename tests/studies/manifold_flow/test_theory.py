@@ -91,7 +91,7 @@ def test_minimisers_predict_the_conditionals_however_unbalanced(population):
 
 def test_power_sums_by_hand():
     assert PowerSum()(torch.tensor([1.0, 2.0])).tolist() == [[9.0, 0.0]]
-    assert PowerSum(2).trace(torch.tensor([1.0, 2.0]), 0.5) == 0.25 * (4 + 16)
+    assert PowerSum().trace(torch.tensor([1.0, 2.0]), 0.5) == 0.25 * 9 * (1 + 16)
 
 
 def test_unattainable_conditionals_are_refused(population):

@@ -96,8 +96,6 @@ def _theorem(sgd: Tables) -> Iterator[Check]:
         of = "thm33" if row.batch == 1 else "thm33-batch"
         text = f"B × coefficient at B = {row.batch}, η → 0"
         yield Check(of, text, row.coefficient, 0.25, ERRORS * row.standard_error)
-    gap, error = extrapolated(gap_table(sgd).query("batch == 1"), "rate", "gap", "gap_se")
-    yield Check("thm33", "mean distance of the trace from the flow, η → 0", gap, 0.0, ERRORS * error)
     for flow in ("vanishing", "finite"):
         gap, error = finite_limit(sgd["finite"], flow)
         text = f"distance from the flow of the {flow} rate, B → ∞"
@@ -134,20 +132,6 @@ def coefficient_limits(coefficients: pd.DataFrame, measured: str = "minimiser") 
     batches = coefficients[coefficients.measured == measured].groupby("batch")
     rows = [(batch, *extrapolated(part, "rate", "coefficient", "standard_error")) for batch, part in batches]
     return pd.DataFrame(rows, columns=["batch", "coefficient", "standard_error"])
-
-
-def gap_table(sgd: Tables) -> pd.DataFrame:
-    """Distance of mean traces from the flow by batch size and rate, averaged over times.
-
-    Returns:
-        `gap` and `gap_se` at nearby minimisers (the mean of the standard errors, an upper bound), and
-        `spread`, the standard deviation over replicas.
-
-    """
-    later = sgd["trajectories"].query("time > 0")
-    expected, spread = np.interp(later.time, sgd["flow"].time, sgd["flow"].trace), later.minimiser_sd
-    columns = {"gap": expected - later.minimiser, "gap_se": spread / later.replicas**0.5, "spread": spread}
-    return later.assign(**columns).groupby(["batch", "rate"])[list(columns)].mean().reset_index()
 
 
 def finite_limit(finite: pd.DataFrame, flow: str) -> tuple[float, float]:
