@@ -111,8 +111,8 @@ render(table[shown].assign(loss=table.loss.map("{:.0e}".format)), decimals=3)
 random_row = table.iloc[1]
 say(rf"""
 With as many random features as inputs, solution (2) has {random_row["trace / bound"]:.0f} times the smallest trace, and
-its contributions cancel {random_row.cancellation:.1f}-fold, as Section 5 says. The last two rows are not in the paper;
-they matter for Lemma F.3 and are explained below.
+its contributions cancel {random_row.cancellation:.1f}-fold, as Section 5 says. The last row is not in the paper;
+it matters for Lemma F.3 and is explained below.
 """)
 
 # %% [markdown]
@@ -177,7 +177,7 @@ kinked = table.iloc[2]
 say(rf"""
 For each sign of $u$ there are {counts.all} such neurons at $T = 6$, and the lemma describes {counts.described} of them, so
 it is false as printed. All but {counts.smooth} of the {counts.all} lie exactly at the ReLU's kink on some of the inputs, on
-{100 * kinked["at the kink"]:.0f} % in the two solutions above. No Hessian exists at a kink, and
+{100 * kinked["at the kink"]:.0f} % in the last solution above. No Hessian exists at a kink, and
 $\mathbf 1[V_i\cdot h > 0]$ is a convention.
 """)
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sameloss.errors import LanguageError, ModelError, ParameterError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, trained
 from sameloss.studies.dyck.pages import STUDY
 from sameloss.studies.dyck.statements import STATEMENTS, all_checks
@@ -91,9 +91,9 @@ def open_page(**given):
     ("given", "fault", "words"),
     [
         ({"sentence_length": 7}, LanguageError, "is even"),
-        ({"sentence_length": 4}, LanguageError, "at least 6"),
-        ({"sentence_length": 20}, LanguageError, "at most 10"),
-        ({"width": 1}, ModelError, "at least 2"),
+        ({"sentence_length": 4}, ParameterError, "at least 6"),
+        ({"sentence_length": 20}, ParameterError, "at most 10"),
+        ({"width": 1}, ParameterError, "at least 2"),
         ({"width": 2.5}, ParameterError, "whole number"),
         ({"replicas": 9}, ParameterError, f"valid here are {', '.join(STUDY.table('05_dyck'))}"),
     ],

@@ -22,7 +22,8 @@ def test_solutions_by_hand(models):
     table = show.solution_table(models, INPUTS).set_index("solution")
     assert (table.loss < ZERO_LOSS).all()
     assert table["trace / bound"]["solution (1)"] == pytest.approx(1)
-    assert table.m.tolist() == [2, 240, 4, 4]
+    assert table.m.tolist() == [2, 240, 4]
+    assert table["at the kink"]["kinked solution"] == 0.5
     assert table["at the kink"]["solution (1)"] == 0
 
 

@@ -191,14 +191,7 @@ PRESETS = {
         seeds=2,
     ),
     # Fewer seeds, steps and evaluations.
-    "laptop": ListConfig(
-        "laptop",
-        cases=200,
-        alone_looks=20,
-        steps=2000,
-        both_looks=20,
-        seeds=3,
-    ),
+    "laptop": ListConfig("laptop", cases=200, alone_looks=20, steps=2000, both_looks=20, seeds=3),
     "laptop-long": ListConfig("laptop-long"),
     "gpu": _GPU,
     # The printed setting, with a million sequences for its figure.

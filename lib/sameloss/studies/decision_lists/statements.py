@@ -73,15 +73,6 @@ STATEMENTS = {
         f"Theorem 4.3 {OURS}",
         "In its regime attention stays within 1 % of uniform; the read-out amplifies what little there is.",
     ),
-    "luce": Statement(f"Limit c → ∞ {OURS}", "Times (c/n)² t tend to those of Luce's convex model."),
-    "critical": Statement(
-        f"Read-out c* {OURS}",
-        "At n = L/8 and m = 4 c* is about log L + log 2; below it escape takes ever longer.",
-    ),
-    "rarity": Statement(
-        f"Time in rarity {OURS}",
-        "Where heads of lists are rarest, time grows as κ to a power between −1 and −1.2, not as 1/δ².",
-    ),
     "sgd": Statement(f"SGD {OURS}", "On drawn sequences it follows the exact flow."),
 }
 
@@ -167,7 +158,7 @@ STABLE = 8.0  # rate over the curvature up to which SGD must follow the flow
 
 def checks(tables: Tables) -> pd.DataFrame:
     """All checks of the chapter's statements, one row each."""
-    parts = [_proofs, _constants, _theorem_43, _theorem_44, _figure, _attention, _dynamics, _sgd]
+    parts = [_proofs, _constants, _theorem_43, _theorem_44, _figure, _attention, _sgd]
     return check_table([check for part in parts for check in part(tables)])
 
 
@@ -242,10 +233,10 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
 def _theorem_44(tables: Tables) -> Iterator[Check]:
     small, task = tables.settings.small, tables.settings.small.build()
     sets = theory.uniform_sets(small.words, small.length)
-    found = train_both(task, sets, 1.0, generator_for("lists noise", FIRST_SEED))
-    about = f"ε = 1.0, c = {found.readout:,.0f}"
-    yield _below("thm44", f"{about}: time over ε/2", found.time, 1.0)
-    yield _below("lem41", f"{about}: largest move of V until perfection, over ε/2", found.move, 1.0)
+    found = train_both(task, sets, 1.0, 5e-4, generator_for("lists noise", FIRST_SEED))
+    text = f"ε = 1, c = {found.readout:,.0f}: tokens misclassified after a thousandth of the time ε/2"
+    yield _below("thm44", text, found.wrong, 0.0)
+    yield _below("lem41", "the same: largest move of V over ε/2", found.move / 0.5, 1.0)
 
 
 def _figure(tables: Tables) -> Iterator[Check]:
@@ -274,25 +265,6 @@ def _attention(tables: Tables) -> Iterator[Check]:
     text = "n times the attention on the deciding token, at perfection, less 1"
     yield Check("uniform", text, first.length * first.attention - 1, 0.0, 1e-3)
     yield Check("uniform", "the same at the end of T", first.length * first.attention_at_end - 1, 0.0, 1e-2)
-
-
-def _dynamics(tables: Tables) -> Iterator[Check]:
-    limit, readouts = tables.sweep("luce").time.iloc[0], tables.sweep("readout")
-    for row in readouts[readouts.readout >= 1e5].itertuples():
-        yield Check("luce", f"s* at c = {row.readout:,.0f} over the limit", row.time / limit, 1.0, 0.01)
-    critical = tables.sweep("critical")
-    for row in critical[critical.family == "critical +0"].itertuples():
-        difference = row.readout - np.log(2 * row.words)
-        yield Check("critical", f"L = {row.words}: c* − log 2L", difference, 0.0, 0.1)
-    times = critical.pivot(index="words", columns="family", values="natural")
-    for words, least in ((40, 2.0), (100, 8.0), (200, 400.0)):
-        if words in times.index:
-            high, low = times.loc[words, "critical +0.5"], times.loc[words, "critical -0.5"]
-            ratio = 0.0 if high > 0 and np.isnan(low) else high / low  # not within the horizon: longer
-            yield _below("critical", f"L = {words}: t(c* + ½) / t(c* − ½)", ratio, 1 / least)
-    rarest = np.log(tables.sweep("rarity").sort_values("rarity").head(2)[["time", "rarity"]])
-    slope = float(np.diff(rarest.time)[0] / np.diff(rarest.rarity)[0])
-    yield Check("rarity", "exponent between the two rarest", slope, -1.1, 0.1)
 
 
 def _sgd(tables: Tables) -> Iterator[Check]:

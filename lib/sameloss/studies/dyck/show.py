@@ -20,7 +20,7 @@ from sameloss.studies.statement import Judgement
 
 
 def solutions(inputs: Inputs, width: int, generator: torch.Generator) -> dict[str, Transformer]:
-    """The two solutions of Section 5 and the two with kinks.
+    """The two solutions of Section 5 and the one with kinks.
 
     Args:
         inputs: all inputs of pre-training.
@@ -32,8 +32,7 @@ def solutions(inputs: Inputs, width: int, generator: torch.Generator) -> dict[st
     return {
         "solution (1)": theory.transferable_solution(inputs.length, width),
         "solution (2), random features": random,
-        "kinked, ξ = the mask's sign": theory.kinked_solution(inputs.length, "mask"),
-        "kinked, ξ = the first token": theory.kinked_solution(inputs.length, "token"),
+        "kinked solution": theory.kinked_solution(inputs.length),
     }
 
 

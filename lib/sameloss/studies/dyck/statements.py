@@ -139,8 +139,8 @@ def _bound(flattest: Transformer, uneven: Transformer, inputs: Inputs, smallest:
 def _neurons(flattest: Transformer, inputs: Inputs) -> Iterator[Check]:
     """Fact F.2 and Lemma F.3."""
     length, target = inputs.length, inputs.target
-    kinked = {f"ξ = {kind}": theory.kinked_solution(length, kind) for kind in ("mask", "token")}
-    for name, model in {"solution (1)": flattest, **kinked}.items():
+    models = {"solution (1)": flattest, "kinked solution": theory.kinked_solution(length)}
+    for name, model in models.items():
         wrong = (run(model, inputs).active > 0) & (target[:, None] * model.head <= 0)
         yield Check("factF2", f"activations of the wrong sign, {name}", int(wrong.sum()), 0, 0)
     rank = int(torch.linalg.matrix_rank(inputs.tokens.sum(1)))

@@ -274,17 +274,14 @@ def _averaging(value: Tensor, head: Tensor) -> Transformer:
     return Transformer(zeros, zeros, value, head)
 
 
-def kinked_solution(length: int, kind: str) -> Transformer:
-    """Solution of four neurons (g* + ξ, g* - ξ, -g* + ξ, -g* - ξ) with ξ = ±1 linear in the input.
+def kinked_solution(length: int) -> Transformer:
+    """Solution of four neurons (g* + ξ, g* - ξ, -g* + ξ, -g* - ξ) with ξ the sign of the first token.
 
-    For `"mask"`, ξ is the sign of the mask: V^(c) = ∓c·1 and V^(p) = ±c·1, the second case in the proof of
-    Lemma F.3. For `"token"`, it is the sign of the first token, and V^(c) is no multiple of 1, which that
-    lemma excludes. Both have zero loss and meet conditions (3) to (5); half of their neurons are at the kink
-    of the ReLU on every input.
+    V^(c) is no multiple of 1, which Lemma F.3 excludes. The solution has zero loss and meets conditions (3)
+    to (5); half of its neurons are at the kink of the ReLU on every input.
     """
     sign = torch.zeros(2 * length).double()  # ξ
-    sign[length:] = 1.0 if kind == "mask" else torch.eye(length)[0]
-    sign[0] = float(kind == "token")
+    sign[[0, length]] = 1.0
     count = torch.cat([-torch.ones(length), torch.zeros(length)]).double()  # g*
     directions = torch.stack([count + sign, count - sign, sign - count, -sign - count])
     scale = length**0.75  # σ(V_i·h) = 2·scale/T, |u_i| = 2·scale/√T: their product is m = 4
@@ -387,9 +384,8 @@ def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) 
     wrong = torch.tensor([not _contains(lines[space], right[None]) for space in spaces])
     members = spaces.double()
     inside = (members @ counts.double() + (~alive).sum()) / len(features)
-    contained = (
-        members @ (1 - members).T == 0
-    ).double()  # space in space; triangular, as smaller ones are first
+    # Whether a space lies in another: triangular, as smaller ones come first.
+    contained = (members @ (1 - members).T == 0).double()
     powers = inside[:, None] ** torch.tensor(samples)
     spanned = torch.linalg.solve_triangular(contained.T, powers, upper=False)
     return spanned[wrong].sum(0).tolist()
