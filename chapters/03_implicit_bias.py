@@ -15,7 +15,7 @@
 # manifold of minimisers, but gradients are still noisy, and this noise moves SGD along the manifold
 # towards a smaller trace of the Hessian: Lemma 3.2, Theorem 3.3, Figure 4.
 #
-# **What you will see**: the lemma, entry by entry; a language that violates the theorem's assumption;
+# **What you will see**: the lemma, entry by entry; why the theorem needs a smoothed language;
 # SGD at several learning rates and batch sizes beside the flow of the theorem, and the theorem's ¼ estimated
 # from SGD alone; what changes at a finite rate and with Adam; and Figure 4 drawn from a computed loss.
 #
@@ -37,7 +37,7 @@ from sameloss.studies.manifold_flow.pages import STUDY
 page = begin(globals(), STUDY, "03_implicit_bias")
 
 # %%
-sgd, adam, zeros, path = map(page.store.get, page.runs())
+sgd, adam, path = map(page.store.get, page.runs())
 
 # %% [markdown]
 # ## A model whose minimisers are known
@@ -109,20 +109,7 @@ show.bartlett(page.sgd, ax)
 # empty: the loss approaches its infimum only as logits diverge. The model must give a word of probability zero
 # less than the KL allows, so two logits differ by at least
 # $\log(p_c / \mathrm{KL})$, up to a constant. The paper's languages, block-diagonal Markov models and layered grammars,
-# have such zeros. We follow gradient flow on the exact loss of a language with zeros, and of the same language smoothed.
-
-# %% mystnb={"figure": {"caption": "Largest difference of two logits of one context along gradient flow on the exact loss, from left to right, for a language with zeros and for the same language smoothed.", "name": "fig-zeros"}, "image": {"alt": "With zeros the difference of logits grows with every decade of KL; without, it stops at a finite value."}}
-ends = zeros.groupby("zeros", sort=False).spread.last()
-finding(
-    f"With zeros among the conditionals, two logits end {ends.iloc[0]:.0f} apart; "
-    f"without zeros, {ends.iloc[-1]:.1f}."
-)
-(ax,) = panels(1, width=5)
-show.logits_against_kl(zeros, ax)
-
-# %% [markdown]
-# With zeros the difference grows by the same amount for every e-fold drop in KL and would never stop; without zeros it
-# settles as the KL vanishes. So the theorem needs a smoothed language, and from here on we use one.
+# have such zeros. So the theorem needs a smoothed language, and ours is one.
 #
 # ## Theorem 3.3
 #
@@ -234,7 +221,7 @@ show.finite_rate(sgd["finite"], page.config.finite_rate, ax)
 #
 # the quantity of [Li et al., 2025](bibliography.md); the batch size drops out.
 
-# %% mystnb={"figure": {"caption": "Left: Adam's replicas (mean and 95 % interval, at minimisers close by) beside the flow above, with its ε. Right: paths of SGD and Adam in the plane of both measures of flatness; stars are the flattest points by each measure.", "name": "fig-adam"}, "image": {"alt": "Left, Adam's trace follows its flow. Right, paths of SGD and Adam part and end near different stars."}}
+# %% mystnb={"figure": {"caption": "Paths of SGD and Adam in the plane of both measures of flatness; stars are the flattest points by each measure.", "name": "fig-adam"}, "image": {"alt": "Paths of SGD and Adam part and end near different stars."}}
 from sameloss.studies.manifold_flow.statements import adam_beside_trace_flow, adam_limit
 
 beside = adam_beside_trace_flow(adam)
@@ -242,15 +229,14 @@ finding(
     f"At equal trace, Adam ends with a Tr Diag(H)^½ {100 * abs(beside):.0f} % "
     f"{'below' if beside < 0 else 'above'} the theorem's flow."
 )
-left, right = panels(2, width=4.5)
-show.adam_along_flow(adam, left)
-show.two_measures(adam, right)
+(ax,) = panels(1, width=5.5)
+show.two_measures(adam, ax)
 
 # %%
 value, error = adam_limit(adam)
 say(rf"""
-Extrapolated to a vanishing rate, the coefficient of Adam's flow is {value:.3f} ± {1.96 * error:.3f} (95 % interval); the
-formula has ½. Adam and SGD first lower both quantities alike, and part near their ends.
+Fitted to Adam's replicas as above and extrapolated to a vanishing rate, the coefficient of Adam's flow is {value:.3f} ±
+{1.96 * error:.3f} (95 % interval); the formula has ½. Adam and SGD first lower both quantities alike, and part near their ends.
 """)
 
 # %% [markdown]

@@ -34,7 +34,7 @@ list_length: int = None  # tokens of every list, m; None: the preset's
 readout: float = None  # c of SGD on W alone, and of one more flow; None: the preset's
 steps: int = None  # of SGD on both matrices; None: the preset's
 batch: int = None  # sequences a step of SGD; None: the preset's
-seeds: int = None  # of SGD and Figure 4.1; None: the preset's
+seeds: int = None  # of SGD; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
@@ -188,22 +188,12 @@ say(
 # thesis does not say how many sequences it sampled.
 
 # %% mystnb={"figure": {"caption": "Figure 4.1: V after one step, exactly and on sampled sequences, for the first 60 tokens and labels; each panel has its own scale of colours.", "name": "fig-lists-one-step"}, "image": {"alt": "Images of V: a shifted diagonal, in noise that shrinks with the number of sequences."}}
-visible = tables.steps.groupby("count").recall.mean()
-few, *_, many = settings.drawn[:3]  # numbers of sequences; the figure shows the first and the third
-finding(
-    f"After one step on {few} sequences, V is largest at the right label for {100 * visible[few]:.0f} % of tokens; "
-    f"on {many:,} for {100 * visible[many]:.0f} %."
-)
+finding(show.step_finding(settings))
 show.one_step(settings)
 
 # %% [markdown]
-# The other tokens of a list are too weak to be seen on this scale of colours. The table has means over seeds: the share of columns, and of rows, that are
-# largest at $\pi$; the mean and the least entry at $(\pi(k), k)$; and the largest other entry.
-
-# %%
-render(tables.steps.drop(columns="seed").groupby("count").mean().reset_index(), decimals=2)
-
-# %% [markdown]
+# Every entry of the shifted diagonal is $P$. The other tokens of a list are too weak to be seen on this scale of colours.
+#
 # ## SGD beside the exact flow
 #
 # SGD draws new sequences at every step. It trains $W$ alone at a fixed read-out, and both matrices from scratch with one learning rate. The thesis leaves

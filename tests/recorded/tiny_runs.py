@@ -29,7 +29,6 @@ from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.decision_lists.experiment import (
     Steps,
     TaskShape,
-    figure_step,
     list_curves,
     list_descents,
     list_flows,
@@ -60,12 +59,10 @@ from sameloss.studies.local_signal_images.experiment import KernelFit, image_com
 from sameloss.studies.local_signal_images.theory import LogisticDescent, PooledCNN, Scene
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
-    ZEROS_LANGUAGE,
     AdamDrift,
     FlowConfig,
     Landscape,
     SGDDrift,
-    zero_conditionals,
 )
 from sameloss.studies.same_loss.estimators import (
     estimator_measurement,
@@ -272,7 +269,6 @@ def flows() -> dict[str, Run]:
     return {
         "flow, SGD": SGDDrift(*instance),
         "flow, Adam": AdamDrift(*instance),
-        "flow, zeros": zero_conditionals((ZEROS_LANGUAGE,), 0, decades=2),
         "flow, landscape": Landscape(0.7, starts, ("large", "small"), 0.04, 4, 200, 0),
     }
 
@@ -313,7 +309,6 @@ def lists() -> dict[str, Run]:
         "lists, curves": list_curves(task, (30.0,), 1e6),
         "lists, descents": list_descents((task,)),
         "lists, proofs": list_proofs(2, 0),
-        "lists, one step": figure_step(task, (25, 100), 0),
         "lists, scores": list_sgd(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
         "lists, both": list_sgd(task, None, Steps(1.0, 8, 12, 3), 50, 0),
     }

@@ -6,11 +6,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import show, statements
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
-from sameloss.studies.decision_lists.theory import draw_sequences
+from sameloss.studies.decision_lists.theory import draw_sequences, recall
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
 CORRECTED = {"sketch", "thm43-rate", "lists"}
@@ -44,8 +45,6 @@ def test_every_statement_is_judged_and_these_are_corrected(page):
         ("descents", "least_slope", 0.5, "thm43-proof"),
         ("descents", "attention", 0.9, "uniform"),
         ("proofs", "read_out_slope", 1.5, "lem41"),
-        ("steps", "recall", 0.9, "figure"),
-        ("steps", "diagonal", 2.0, "figure-diagonal"),
         ("both", "accuracy", 0.9, "convergence"),
     ],
 )
@@ -83,8 +82,10 @@ def test_a_level_is_reached_between_two_points():
 
 
 def test_the_bound_of_uniform_attention(page):
-    exact = statements.uniform_bound(page.config)
-    assert (exact.mean, exact.standard_error) == (pytest.approx(0.60606, abs=1e-5), 0)
+    """Beside the mean over all sets, and the pilot's at the printed setting."""
+    small = statements.uniform_bound(page.config)
+    assert small.mean == pytest.approx(0.60606, abs=4 * small.standard_error)
+    assert small.standard_error < 0.002
     drawn = statements.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
     assert drawn.mean == pytest.approx(0.08, abs=1e-3)
 
@@ -153,10 +154,14 @@ def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
     assert axes()[0].get_xlim()[1] > (tables.alone.rate * tables.alone.step).max()
 
 
-def test_an_image_has_one_scale_for_both_signs(page, axes):
+def test_images_of_a_step_have_one_scale_for_both_signs(page, axes):
     show.one_step(page.config)
+    assert [ax.get_title() for ax in axes()] == ["exactly", "25 sequences", "1,000 sequences"]
     low, high = axes()[0].images[0].get_clim()
     assert low == -high
+    task = page.config.task.build()
+    share = 100 * recall(task, torch.as_tensor(axes()[1].images[0].get_array().data))
+    assert f"for {share:.0f} % of tokens on 25 sequences" in show.step_finding(page.config)
 
 
 def test_times_around_the_critical_read_out(tables, axes):

@@ -10,12 +10,10 @@ from scipy.interpolate import CubicSpline
 
 from sameloss.errors import ParameterError
 from sameloss.store.pool import compute_all
-from sameloss.studies import drawing
 from sameloss.studies.manifold_flow import show
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
     PRESETS,
-    SMOOTH_LANGUAGE,
     TIMES,
     ZEROS_LANGUAGE,
     FlowConfig,
@@ -62,7 +60,7 @@ def page(shared):
 
 @pytest.fixture(scope="module")
 def tables(page):
-    return dict(zip(("sgd", "adam", "zeros", "path"), map(page.store.get, page.runs()), strict=True))
+    return dict(zip(("sgd", "adam", "path"), map(page.store.get, page.runs()), strict=True))
 
 
 # Parameters
@@ -88,13 +86,13 @@ def test_a_parameter_of_another_page_is_refused():
 
 def test_runs_follow_the_parameters():
     page = open_page(replicas=20)
-    sgd, adam, zeros, landscape = page.runs()
+    sgd, adam, landscape = page.runs()
     assert (sgd, landscape) == (page.sgd, page.landscape)
     assert {sgd.settings, adam.settings} == {page.config}
     assert sgd.language == adam.language == FLOW_LANGUAGE
     assert landscape.steps == page.config.landscape_steps
     assert open_page().sgd.key != sgd.key
-    assert open_page().runs()[2].key == zeros.key
+    assert open_page().runs()[2].key == landscape.key
 
 
 # Configuration and languages
@@ -121,7 +119,7 @@ def test_every_preset_is_there_and_the_longer_ones_alike():
 
 
 def test_one_language_has_zeros_in_half_of_its_conditionals():
-    for spec, fraction in ((FLOW_LANGUAGE, 0), (SMOOTH_LANGUAGE, 0), (ZEROS_LANGUAGE, 0.5)):
+    for spec, fraction in ((FLOW_LANGUAGE, 0), (ZEROS_LANGUAGE, 0.5)):
         _, conditionals = masked_population(spec.build())
         assert float((conditionals == 0).double().mean()) == fraction
     _, rows = masked_population(FLOW_LANGUAGE.build())
@@ -183,15 +181,6 @@ def test_replicas_are_averaged_where_they_are_and_close_by(page, tables):
     assert set(trajectories.query("batch == 4").replicas) == {20}
 
 
-def test_a_language_with_zeros_has_no_minimum(tables):
-    """Without end the loss falls and the parameters grow; without zeros both come to rest."""
-    late = tables["zeros"].groupby("zeros").tail(2)
-    with_zeros, without = (late[late.zeros.astype(bool) == any_] for any_ in (True, False))
-    assert with_zeros.spread.diff().iloc[-1] > 0.5
-    assert abs(without.spread.diff().iloc[-1]) < 1e-3
-    assert with_zeros.kl.iloc[-1] > 1e3 * without.kl.iloc[-1]
-
-
 # Statements
 
 
@@ -221,7 +210,7 @@ def test_a_wrong_coefficient_would_be_seen(page, tables, found):
     """With half of the theorem's 1/4 in every fit, the check of batch 1 fails."""
     fitted = tables["sgd"]["coefficients"]
     halved = {"coefficients": fitted.assign(coefficient=fitted.coefficient / 2)}
-    wrong = checks(page.sgd, tables["sgd"] | halved, tables["adam"], tables["zeros"])
+    wrong = checks(page.sgd, tables["sgd"] | halved, tables["adam"])
     first, halved_first = (table.query("of == 'thm33'").iloc[0] for table in (found, wrong))
     assert first.passed
     assert not halved_first.passed
@@ -328,18 +317,9 @@ def test_two_flows_are_drawn_beside_one_large_rate(tables, ax):
     assert len(ax.containers) == tables["sgd"]["finite"].batch.nunique()
 
 
-def test_adam_beside_its_flow_and_where_it_ends(tables):
-    along, plane = drawing.panels(2)
-    show.adam_along_flow(tables["adam"], along)
-    assert set(labels(along)) == {"Adam, η = 0.02", "Adam, η = 0.01", "Adam's flow"}
-    show.two_measures(tables["adam"], plane)
-    assert labels(plane) == ["flow, ¼ Tr", "SGD", "Adam", "least Tr H", "least Tr Diag(H)^½"]
-
-
-def test_logits_with_and_without_zeros(tables, ax):
-    show.logits_against_kl(tables["zeros"], ax)
-    assert set(labels(ax)) == {"16 conditionals are zero", "none is zero"}
-    assert ax.get_xlim()[0] > ax.get_xlim()[1]
+def test_where_adam_ends(tables, ax):
+    show.two_measures(tables["adam"], ax)
+    assert labels(ax) == ["flow, ¼ Tr", "SGD", "Adam", "least Tr H", "least Tr Diag(H)^½"]
 
 
 def test_entries_are_on_the_line_at_a_minimiser_only(page, ax):

@@ -93,13 +93,12 @@ class ListConfig(Config):
     )
     steps: int = param("of SGD on both matrices; None: the preset's", 1500)
     batch: int | None = param("sequences a step of SGD; None: the preset's", most=100_000)
-    seeds: int = param("of SGD and Figure 4.1; None: the preset's", 10, least=2, most=MOST_SEEDS)
+    seeds: int = param("of SGD; None: the preset's", 10, least=2, most=MOST_SEEDS)
     readouts: tuple[float, ...] = (1e5, 1e3, 100.0, 30.0, 10.0, 7.0, 5.0)  # beside the theorem's
     compared: tuple[float, ...] = (30.0, 10.0, 7.0, 5.0)  # in figures, beside the theorem's
     sweeps: Sweeps = SWEEPS
     cases: int = 400  # random ones of each kind, for the steps of the proofs
     small: TaskShape = TaskShape(12, 3, 3)  # small enough to enumerate all sets
-    drawn: tuple[int, ...] = (25, 100, 1000, 10_000)  # sequences of Figure 4.1's step
     rates: tuple[float, ...] = (1.5, 7.0, 20.0)  # of SGD on W alone, times the bound on the curvature
     alone_looks: int = 50
     both_lr: float = 100.0
@@ -164,7 +163,6 @@ class ListConfig(Config):
 _GPU = ListConfig(
     "gpu",
     sweeps=replace(SWEEPS, words=(*SWEEPS.words, 3200)),
-    drawn=(25, 100, 1000, 10_000, 100_000),
     both_batch=256,
     steps=10_000,
     both_looks=100,
@@ -181,7 +179,6 @@ PRESETS = {
         sweeps=Sweeps((320, 640), (0.125,), (8,), (2, 3), (1.0, 0.02, 0.01), (40,), 1e6),
         cases=8,
         small=TaskShape(9, 3, 3),
-        drawn=(25, 1000),
         rates=(0.3,),
         alone_looks=20,
         both_lr=5.0,
@@ -194,8 +191,7 @@ PRESETS = {
     "laptop": ListConfig("laptop", cases=200, alone_looks=20, steps=2000, both_looks=20, seeds=3),
     "laptop-long": ListConfig("laptop-long"),
     "gpu": _GPU,
-    # The printed setting, with a million sequences for its figure.
-    "paper": replace(_GPU, name="paper", drawn=(25, 100, 1000, 10_000, 1_000_000)),
+    "paper": replace(_GPU, name="paper"),
 }
 
 
@@ -323,32 +319,12 @@ def _descent(curvature: str, column: Column, bound: float, steps: int) -> dict[s
     }
 
 
-# Sampled runs: Figure 4.1 and SGD.
+# SGD on drawn sequences.
 
 
 def generator(use: str, *path: int) -> Generator:
     """Random numbers for one use, on the best device."""
     return Generator(best_device()).manual_seed(stream_seed(f"lists {use}", *path))
-
-
-@stage("FigureStep", seconds=lambda run: 1.2e-4 * sum(run.counts))
-def figure_step(task: TaskShape, counts: tuple[int, ...], seed: int) -> pd.DataFrame:
-    """Figure 4.1's step on drawn sequences: how much of P is visible in V."""
-    lists, words, rows = task.build(), task.words, []
-    diagonal = lists.image, torch.arange(words)
-    for count in counts:
-        draws = generator_for("lists step", seed, count)
-        read_out = theory.sampled_step(lists, task.length, float(words**2), count, draws)
-        row = {
-            "count": count,
-            "recall": theory.recall(lists, read_out),
-            "row_recall": float((read_out.argmax(1)[lists.image] == diagonal[1]).double().mean()),
-            "diagonal": float(read_out[diagonal].mean()),
-            "least": float(read_out[diagonal].min()),
-            "largest_other": float(read_out.index_put(diagonal, torch.tensor(0.0)).abs().max()),
-        }
-        rows.append(row)
-    return pd.DataFrame(rows)
 
 
 def sgd(

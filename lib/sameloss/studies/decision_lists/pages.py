@@ -34,7 +34,6 @@ class ListPage(Page[ListConfig]):
         yield "proofs", experiment.list_proofs(s.cases, FIRST_SEED), {}
         for seed in s.all_seeds:
             label = {"seed": seed}
-            yield "steps", experiment.figure_step(s.task, s.drawn, seed), label
             for steps in map(s.steps_at, s.rates):
                 run = experiment.list_sgd(s.task, s.readout, steps, s.looked, seed)
                 yield "alone", run, {**label, "rate": steps.rate}

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.experiment import THEOREM, ListConfig
-from sameloss.studies.decision_lists.statements import Tables
+from sameloss.studies.decision_lists.statements import Tables, sampled_step
 from sameloss.studies.drawing import MARKERS, legend, panels
 
 # Tables.
@@ -51,6 +51,7 @@ def descent_table(tables: Tables) -> pd.DataFrame:
 COARSE = colormaps["vlag"].resampled(7)  # few colours, so that an image of noise is a small file
 
 
+DRAWN = (25, 1000)  # sequences of Figure 4.1's step
 SHOWN = 60
 """Tokens and labels in an image of V: of more, a diagonal would be less than a pixel wide."""
 
@@ -112,12 +113,10 @@ def critical(tables: Tables) -> None:
 
 
 def one_step(settings: ListConfig) -> None:
-    """Draw a corner of V after one step as images: exact, and on sampled sequences."""
-    task, length, rate = settings.task.build(), settings.task.length, float(settings.task.words**2)
-    images = {"exactly": theory.exact_step(task, length, rate)}
-    for count in settings.drawn[:3:2]:
-        draws = generator_for("lists shown step", count)
-        images[f"{count:,} sequences"] = theory.sampled_step(task, length, rate, count, draws)
+    """Draw a corner of V after one step as images: exact, and on drawn sequences."""
+    task = settings.task.build()
+    images = {"exactly": theory.exact_step(task, settings.length, float(task.words**2))}
+    images |= {f"{count:,} sequences": sampled_step(settings, count) for count in DRAWN}
     for (title, whole), ax in zip(images.items(), panels(len(images), width=4.2), strict=True):
         image = whole[:SHOWN, :SHOWN]
         largest = float(image.abs().max())
@@ -147,6 +146,16 @@ def along_sgd(tables: Tables) -> None:
 
 
 # Sentences.
+
+
+def step_finding(settings: ListConfig) -> str:
+    """For how many tokens V is largest at the right label after one step, by number of sequences."""
+    task = settings.task.build()
+    few, many = (100 * theory.recall(task, sampled_step(settings, count)) for count in DRAWN)
+    return (
+        f"After one step, V is largest at the right label for {few:.0f} % of tokens on {DRAWN[0]} sequences, "
+        f"and for {many:.0f} % on {DRAWN[1]:,}."
+    )
 
 
 def in_tex(number: float, decimals: int = 1) -> str:

@@ -9,7 +9,7 @@ import seaborn as sns
 import torch
 from matplotlib.axes import Axes
 
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style
+from sameloss.studies.drawing import MARKERS, Style
 from sameloss.studies.manifold_flow.experiment import SGDDrift
 from sameloss.studies.manifold_flow.theory import Population, PowerSum
 from sameloss.studies.statement import Judgement
@@ -69,14 +69,6 @@ def _errorbars(
         ax.errorbar(part[x], part[y], bars, label=label.format(value), **(shared | series))
 
 
-def logits_against_kl(table: pd.DataFrame, ax: Axes) -> None:
-    """Draw the largest spread of logits as KL falls, for languages with and without zeros."""
-    names = [f"{count} conditionals are zero" if count else "none is zero" for count in table.zeros]
-    _errorbars(table.assign(zeros=names), "zeros", "{}", ("kl", "spread"), ax)
-    ax.set(xscale="log", xlim=(2, 1e-17), xlabel=KL_LABEL, ylabel="largest difference of logits")
-    ax.legend()
-
-
 def drift(trajectories: pd.DataFrame, flow: pd.DataFrame, batch: int, ax: Axes) -> None:
     """Draw mean traces with their standard deviation over replicas, one colour per rate, and the flow."""
     part = trajectories[trajectories.batch == batch]
@@ -113,16 +105,6 @@ def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> None:
     ax.plot(last.time, last.finite, color="C3", ls="--", lw=2, label=f"flow for η = {rate:g}")
     ax.set(xlabel=TIME, ylabel=TRACE)
     ax.legend(fontsize="small")
-
-
-def adam_along_flow(adam: dict[str, pd.DataFrame], ax: Axes) -> None:
-    """Draw the trace along Adam's replicas and along Adam's flow."""
-    columns, table = ("time", "trace", "trace_se"), adam["trajectories"].query("algorithm == 'Adam'")
-    _errorbars(table, "rate", "Adam, η = {:g}", columns, ax, lw=0, capsize=0, elinewidth=1)
-    flow = adam["flows"].query("flow == 'Adam'")
-    ax.plot(flow.time, flow.trace, color="black", lw=1.8, label="Adam's flow")
-    ax.set(xlabel="rescaled time η² k", ylabel=TRACE)
-    ax.legend()
 
 
 def two_measures(adam: dict[str, pd.DataFrame], ax: Axes) -> None:

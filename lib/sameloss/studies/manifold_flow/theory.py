@@ -55,15 +55,13 @@ class LogBilinear:
         `unbalance`, so that in some directions the rows of A are large and those of B small, and vice versa.
 
         Raises:
-            ModelError: where a conditional is zero or the rank too small.
+            ModelError: where a conditional is zero.
 
         """
         if not (conditionals > 0).all():
             raise ModelError("A conditional is zero, which no logits attain; smooth the language.")
         logits = conditionals.log() - conditionals.log().mean(-1, keepdim=True)
         u, s, v = torch.linalg.svd(logits, full_matrices=False)
-        if self.rank < (needed := int((s > 1e-12 * s[0]).sum())):
-            raise ModelError(f"rank must be at least {needed} for these conditionals; got {self.rank}.")
         a, b = torch.zeros(self.contexts, self.rank).double(), torch.zeros(self.rank, self.words).double()
         most = min(self.rank, len(s))
         a[:, :most], b[:most] = u[:, :most] * s[:most].sqrt(), s[:most].sqrt()[:, None] * v[:most]
