@@ -123,7 +123,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
 
 def movable_landscape(run: Landscape) -> HTML:
     """SGD on the two-parameter loss of Section 3, from the run's first initial point."""
-    curve = manifold_of(run.population(), 120)
+    curve = manifold_of(run.population())
     return _figure(
         "sgd-landscape",
         {
