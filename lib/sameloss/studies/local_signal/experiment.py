@@ -94,46 +94,6 @@ def signal_sgd(
     return theory.evaluated(patches, states).assign(start=start)
 
 
-@stage("BestFilters", seconds=lambda run: 0.015 * len(run.rows_of_noise) * len(run.multipliers))
-def best_filters(rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...]) -> pd.DataFrame:
-    """Compute accuracies of the best filter and the linear model by k and multiplier of σ."""
-    rows = []
-    for noise, multiplier in product(rows_of_noise, multipliers):
-        patches = Patches(noise, multiplier)
-        rows.append((noise, multiplier, *theory.best_threshold(patches), 1 - tangent.linear_error(patches)))
-    return pd.DataFrame(rows, columns=["noise", "multiplier", "threshold", "network", "linear"])
-
-
-def _dead_zone_seconds(run: Any) -> float:
-    steps = sum(2 * run.patches.noise / multiple for multiple in run.multiples)
-    return 4e-5 * len(run.centres) * run.count * steps
-
-
-@stage("DeadZone", seconds=_dead_zone_seconds)
-def dead_zone(
-    patches: Patches, centres: tuple[float, ...], multiples: tuple[float, ...], count: int,
-    spread: float = 0.1, across: float = 0.01,
-) -> pd.DataFrame:  # fmt: skip
-    """Find out from which starts exact descent ends with the signal below the threshold.
-
-    Args:
-        patches: the data distribution.
-        centres: values of c⁰.
-        multiples: η_w in units of |c⁰|/k.
-        count: starts around each centre.
-        spread: of the starts, relative to the centre.
-        across: v⁰.
-
-    """
-    tables = []
-    for centre, multiple in product(centres, multiples):
-        starts = centre * (1 + spread * np.linspace(-1, 1, count))
-        lrs = multiple * abs(starts) / patches.noise
-        dead = [theory.dies(patches, Filter(c, across, 0.0), lr) for c, lr in zip(starts, lrs, strict=True)]
-        tables.append(pd.DataFrame({"start": centre, "multiple": multiple, "dead": dead}))
-    return pd.concat(tables, ignore_index=True)
-
-
 # Tangent kernels over random starts: the sampled part of Theorem 3.2.
 
 
@@ -200,10 +160,8 @@ class SignalConfig(Config):
     )  # fmt: skip
     d: int = 10  # entries of a row
     horizon: float = 1e7  # steps of the flow
-    rows_of_noise: tuple[int, ...] = (100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000)
     phase: tuple[int, ...] = (100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)  # k of the phase diagram
     multipliers: tuple[float, ...] = (0.5, 0.75, 1.0, 1.25, 1.5)
-    dead: Any = dead_zone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20)
     filters: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # of tangent kernels
     held: int = 10
     images: int = 400
@@ -223,8 +181,6 @@ class SignalConfig(Config):
         return {
             "flow": signal_flows((self.noise,), (self.multiplier,), self.descent, self.horizon),
             "phase": signal_flows(self.phase, self.multipliers, self.descent, self.horizon),
-            "best": best_filters(self.rows_of_noise, self.multipliers),
-            "dead": self.dead,
             "tangent": tangent_rows(tangent.PATCHES, tried, self.first_seed),
         }
 
@@ -258,8 +214,7 @@ _GPU = SignalConfig("gpu", steps=10_000, seeds=10, starts=400, held=50, images=2
 
 _SMOKE = SignalConfig(
     "smoke", noise=100, batch=50, steps=60, seeds=2, horizon=1e4,
-    rows_of_noise=(100, 1000), phase=(100, 1000), multipliers=(0.5, 1.0),
-    dead=dead_zone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
+    phase=(100, 1000), multipliers=(0.5, 1.0),
     filters=(1, 4, 16), starts=6, held=2, images=100,
 )  # fmt: skip
 

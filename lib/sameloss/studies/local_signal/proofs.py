@@ -7,10 +7,8 @@ threshold that reaches this error: the last state at which the lemmas' hypothesi
 from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
-from heapq import nlargest
 from itertools import product
-from math import comb, exp, expm1, log, log1p, nan, pi, sqrt
-from typing import Any, NamedTuple
+from math import exp, expm1, log, log1p, nan, pi, sqrt
 
 import numpy as np
 import pandas as pd
@@ -29,39 +27,16 @@ from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, popul
 Points = Float[np.ndarray, " point"]
 
 
-class Moments(NamedTuple):
-    """Moments of Z ~ N(0, 1) given Z ≥ -b."""
+def moments(b: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Mean, variance and second moment of Z ~ N(0, 1) given Z ≥ -b.
 
-    mean: Any
-    variance: Any
-    second: Any  # E[Z² | Z ≥ -b]
+    These are (B.1) to (B.3) for s = 1, with -b/s in place of the printed α = |b|/s.
 
-
-def moments(b: float | Points) -> Moments:
-    """(B.1) to (B.3) for s = 1, with -b/s in place of the printed α = |b|/s.
-
-    >>> round(float(moments(0.0).mean), 6)  # √(2/π)
+    >>> round(float(moments(0.0)[0]), 6)  # √(2/π)
     0.797885
     """
     rate = np.exp(norm.logpdf(b) - log_ndtr(b))  # φ/Φᶜ at -b, without underflow
-    return Moments(rate, 1 - b * rate - rate**2, 1 - b * rate)
-
-
-def projected_by_integration(z: float, c: float, v: float) -> float:
-    """E[cA | cA + vB = z] for independent A, B ~ N(0, 1), which is z c²/(c² + v²) by (B.4).
-
-    The conditional density is Gaussian with standard deviation v/√(c² + v²).
-    """
-    top, width = z * c / (c**2 + v**2), abs(v) / sqrt(c**2 + v**2)
-    a = top + width * np.linspace(-9, 9, 2001)
-    density = np.exp(-(a**2) / 2 - ((z - c * a) / v) ** 2 / 2 + z**2 / (2 * (c**2 + v**2)))
-    return float(c * (density @ a) / density.sum())
-
-
-def mills_bounds(x: Points) -> tuple[Points, Points, Points]:
-    """Lower bound of (B.6), Mills' ratio Φᶜ(x)/φ(x), and upper bound."""
-    ratio = np.exp(log_ndtr(-x) - norm.logpdf(x))
-    return 2 / (np.sqrt(x**2 + 4) + x), ratio, 2 / (np.sqrt(x**2 + 2) + x)
+    return rate, 1 - b * rate - rate**2, 1 - b * rate
 
 
 NOWHERE = 40.0
@@ -124,14 +99,6 @@ def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
 def leading_bound(n: int, s: int) -> float:
     """s√(2/π)/√n, the bound of Lemma B.10 without its o(1)."""
     return s * sqrt(2 / (pi * n))
-
-
-def erdos_bound(n: int, s: int) -> float:
-    """The s largest binomial coefficients over 2ⁿ: the exact maximum, attained for a_i = 1 (Erdős).
-
-    It is at most `leading_bound`, because each coefficient is at most the central one.
-    """
-    return sum(nlargest(s, (comb(n, j) for j in range(n + 1)))) / 2**n
 
 
 def joint_slabs(x: float, y: float, correlation: float) -> float:
