@@ -286,9 +286,8 @@ class ImageConfig(Config):
     placements: tuple[str, ...] = theory.PLACEMENTS
     kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    middle_noise: float = 0.5  # of lazy training and of narrower networks; one of `noises`
+    middle_noise: float = 0.5  # of lazy training; one of `noises`
     scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: no lazy training
-    narrower: tuple[LogitNetwork, ...] = (PooledCNN((4, 8, 8)), PooledCNN((8, 16, 16)))  # by width
     every: bool = True  # all placements and sizes at every noise, not only at the first and the last
     theirs: Setting | None = None  # the row of Table 3.1 with these data and this network
     pictures: ImageSource | None = None  # backgrounds; None: Gaussian noise
@@ -358,31 +357,26 @@ class ImageConfig(Config):
         shrunk, side = size
         return Scene(placement, side, noise, shrunk, self.pictures, self.tiles)
 
-    def comparison(self, scene: Scene, seed: int, network: LogitNetwork | None = None) -> Run:
-        """A network, by default the page's, beside its kernel.
-
-        The trained kernel is that of the page's network at the first placement and size only.
-        """
-        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0]) and network is None
+    def comparison(self, scene: Scene, seed: int) -> Run:
+        """A network beside its kernel, which is solved at the trained parameters in the first place only."""
+        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
         kernel = self.kernel and replace(self.kernel, trained=main)
-        about = self.source, scene, network or self.network, self.descent, self.examples, seed
+        about = self.source, scene, self.network, self.descent, self.examples, seed
         return image_comparison(*about, kernel, self.linear)
 
     def runs(self) -> dict[str, list[Run]]:
         """Runs by the table that they make.
 
-        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training and
-        narrower networks use the samples of the comparisons at `middle_noise`.
+        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training
+        uses the samples of the comparisons at `middle_noise`.
         """
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         middle = self.scene(self.placements[0], self.sizes[0], self.middle_noise)
         descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
         lazy = self.source, middle, self.network, descent, self.examples
-        networks = (*self.narrower, None) if self.narrower else ()
         return {
             "images": [self.comparison(scene, seed) for scene in self.scenes for seed in seeds],
             "lazy": [lazy_training(*lazy, seed, self.scales) for seed in seeds if self.scales],
-            "widths": [self.comparison(middle, seed, network) for seed in seeds for network in networks],
         }
 
 
@@ -408,7 +402,6 @@ _GPU = ImageConfig(
     kernel=None,
     linear=_epochs(30, 50, (140, 170), lr=1e-3),
     scales=(),
-    narrower=(),
     theirs=GAUSSIAN,
 )
 
@@ -421,7 +414,6 @@ PRESETS = {
         noises=(0.0, 0.5),
         seeds=2,
         scales=(1.0, 100.0),
-        narrower=(PooledCNN((2, 4, 4)),),
         every=False,
     ),
     "laptop": ImageConfig(
@@ -430,7 +422,6 @@ PRESETS = {
         examples=500,
         noises=(0.0, 0.5, 1.0),
         seeds=3,
-        narrower=(PooledCNN((4, 8, 8)),),
         every=False,
     ),
     "laptop-long": ImageConfig("laptop-long"),
@@ -451,7 +442,7 @@ def _every_class(config: ImageConfig) -> ImageConfig:
     """Classify all classes, with one logit each; the linearised network stands for the kernel."""
     linear = config.linear or LogisticDescent(1e-3, config.descent.batch, config.descent.steps)
     source = replace(config.source, halves=False, second=None)
-    return replace(config, source=source, theirs=None, kernel=None, linear=linear, scales=(), narrower=())
+    return replace(config, source=source, theirs=None, kernel=None, linear=linear, scales=())
 
 
 def _vehicles(config: ImageConfig) -> ImageConfig:
