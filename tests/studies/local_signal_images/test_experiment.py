@@ -12,11 +12,9 @@ from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 from sameloss.studies import drawing
-from sameloss.studies.local_signal_images import claims, experiment, show
+from sameloss.studies.local_signal_images import claims, show
 from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.local_signal_images.experiment import (
-    AMONG_ANIMALS,
-    GAUSSIAN,
     PRESETS,
     KernelFit,
     image_comparison,
@@ -94,41 +92,12 @@ def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
     assert lazy.scene in config.scenes
 
 
-def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
+def test_a_reader_may_bring_images(tmp_path, monkeypatch):
     monkeypatch.setattr(ImageSource, "known", lambda self: replace(self, content="known"))
-    config = configured(tmp_path, data="images", backgrounds="plants")
+    config = configured(tmp_path, preset="paper", data="images", max_hours=1000)
     assert (config.source.name, config.source.halves, config.source.content) == ("images", True, "known")
-    assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in config.scenes)
-    assert (config.theirs, config.noises) == (None, (0.0, 0.25, 0.5, 0.75, 1.0))
-    assert configured(tmp_path, backgrounds="plants", noise=2).noises == (0.0, 0.5, 1.0, 2.0)
-
-
-def test_every_class_may_be_told_apart(tmp_path):
-    config = configured(tmp_path, classes="all", steps=7)
-    assert not config.source.halves
-    assert (config.kernel, config.scales) == (None, ())
-    assert (config.linear.lr, config.linear.steps) == (1e-3, 7)
-    assert configured(tmp_path, classes="halves").scenes == configured(tmp_path).scenes
-    ten = configured(tmp_path, preset="paper", classes="all", max_hours=1000)
-    assert (ten.source.second, ten.theirs, ten.linear) == (None, None, PAPER.linear)
-
-
-def test_vehicles_are_among_animals(tmp_path):
-    config = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000)
-    assert config.theirs == AMONG_ANIMALS
-    assert {scene.placement for scene in config.scenes} == {AMONG_ANIMALS.placement}
-    assert [scene.noise for scene in config.scenes] == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert {(scene.tiles, scene.side, scene.shrunk) for scene in config.scenes} == {(2, 32, 2)}
-    source, animals = config.source, config.pictures
-    assert not set(source.only) & set(animals.only)
-    assert sorted(source.only + animals.only) == list(range(10))
-    assert (config.descent.steps, config.examples) == (200 * 20_000 // 128, 20_000)
-    own = {"placement": "fixed corner", "noise": 2, "examples": 50, "steps": 7}
-    other = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000, **own)
-    assert (other.placements[0], other.noises[-1], other.examples) == ("fixed corner", 2, 50)
-    assert (other.descent.steps, other.theirs) == (7, None)
-    with pytest.raises(ParameterError, match=r"images of CIFAR-10: choose the preset gpu or paper, and no"):
-        configured(tmp_path, classes="vehicles")
+    assert (config.source.second, config.theirs, PAPER.theirs) == (None, False, True)
+    assert not configured(tmp_path, preset="paper", noise=2, max_hours=1000).theirs
 
 
 @pytest.mark.parametrize(
@@ -138,10 +107,8 @@ def test_vehicles_are_among_animals(tmp_path):
             {"placement": "middle"},
             "^Unknown placement 'middle'; choose one of random place, random corner, fixed",
         ),
-        ({"classes": "some"}, "^Unknown classes 'some'; choose one of halves, all, vehicles"),
         ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
-        ({"backgrounds": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"noise": 0}, "noise must be positive"),
         ({"device": "cuda"}, "device = cuda was asked for"),
@@ -235,31 +202,6 @@ def test_what_is_not_asked_for_is_not_there(store):
     assert not of & {"NTK, GCV", "pixels"}
 
 
-def every_class(**changes):
-    about = {
-        "source": ImageSource(pool=400, tested=200),
-        "scene": Scene("fixed corner", 8, 0.0),
-        "network": PooledCNN((16, 16), (1, 2)),
-        "descent": LogisticDescent(0.01, 32, 150),
-        "examples": 300,
-        "kernel": None,
-        "linear": LogisticDescent(0.01, 32, 150),
-    }
-    return comparison(**about | changes)
-
-
-def test_ten_classes_have_a_logit_each(store):
-    results = store.get(every_class()).set_index(["measure", "of"]).value
-    network, linear, chance = (results["accuracy", of] for of in ("network", "linearised", "chance"))
-    assert chance < 0.2
-    assert network > 3 * chance
-    assert linear > 2 * chance
-    _, model, start = begun(every_class(network=comparison().network))
-    _, _, single = begun(comparison())
-    assert model[-1].out_features == 10
-    assert all(start[name].equal(own) for name, own in single.items() if own.ndim == 4)
-
-
 def test_a_seed_has_a_result_of_its_own(store, table):
     other = store.get(comparison(seed=2)).set_index(["measure", "of"]).value
     assert not table["active after"].equals(other["active after"])
@@ -335,21 +277,6 @@ def shown_everything(page):
     ]
     assert all(text.endswith(".") and "*" not in text and "nan" not in text for text in findings)
     return findings
-
-
-def test_vehicles_among_animals_have_a_page(page, monkeypatch):
-    """The structure of the thesis' own settings, on digits: a network beside its linearisation."""
-    few = ImageSource(pool=60, tested=40, only=(0, 1, 8, 9))
-    monkeypatch.setattr(experiment, "CIFAR_VEHICLES", few)
-    monkeypatch.setattr(experiment, "CIFAR_ANIMALS", replace(few, only=(2, 3, 4)))
-    monkeypatch.setattr(experiment, "EPOCH", 2 * few.pool)
-    brief = {"linear": page.config.descent, "kernel": None, "scales": ()}
-    thesis = replace(page.config, theirs=GAUSSIAN, **brief)
-    vehicles = replace(page, config=replace(experiment._vehicles(thesis), examples=40))
-    compute_all(vehicles.store, vehicles.runs(), 1)
-    assert vehicles.verdicts().set_index("id").verdict["img-own-wrn"] == "not testable here"
-    assert shown_everything(vehicles)
-    assert set(vehicles.results.noises) == {0.0, 0.25, 0.5, 0.75, 1.0}
 
 
 def test_a_preset_without_kernels_and_lazy_training_has_a_page(page):
