@@ -29,7 +29,6 @@ preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 noise: int = None  # rows of noise, k; None: the preset's
 multiplier: float = None  # σ over log k/√k; None: 1
 lr: float = None  # learning rate of w; None: the preset's
-length: float = None  # of the first filter, w; None: the preset's
 batch: int = None  # fresh images a step; None: the preset's
 steps: int = None  # of stochastic descent; None: the preset's
 seeds: int = None  # of stochastic descent; None: the preset's
@@ -158,8 +157,7 @@ movable_phase(found.phase)
 # If $c$ starts below zero, $b$ decreases from the first step, and once $|b|$ exceeds $|c|$ the signal is below the threshold: it has no
 # gradient, and the noise shrinks what is left. On its way up, $c$ moves by about $\eta_w/2$ per step and must not land between $-|b|$ and $|b|$, with
 # $|b| \approx |c^0|/k$ by then. With $\eta_w < 4|c^0|/k$ it always does, and at larger rates by chance, the less often the larger the rate. The thesis'
-# Lemma B.3 takes the initialisation so small relative to the rate that this hardly happens; the page warns if your own initialisation and
-# rate are expected to end without a gradient.
+# Lemma B.3 takes the initialisation so small relative to the rate that this hardly happens.
 #
 # Exact descent at $k = 100$ from twenty initialisations around each $c^0$: per cent that end without a gradient, by $\eta_w$ in units of
 # $|c^0|/k$:
@@ -195,6 +193,9 @@ drawing.legend(ax)
 say(show.training_in_words(found))
 
 # %% [markdown]
+# **Not found.** For small $k$ no filter reaches 99 %, so $k_0$ of Theorem 3.1 is larger. Whether gradient descent finds a filter for each of
+# several features was not computed.
+#
 # **How sure.** Flows and best filters are exact; only stochastic descents and the initialisations of tangent kernels are samples. All
 # of this is about the thesis' data distribution; [II.3c](ii3_images.ipynb) has images.
 #

@@ -52,7 +52,7 @@ from sameloss.studies.local_signal import proofs, show
 
 found = page.results
 printed, true = (proofs.moments(b)[0] for b in (-1.0, 1.0))
-say(f"At $b = s$ the printed mean is {printed:.2f} s, the true one {true:.2f} s.")
+say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s$.")
 
 # %% [markdown]
 # The error does no harm where $b$ is positive only briefly. (B.4) and (B.5), the share of $Z_i$ along $w^*$, and the bounds (B.6) on Mills' ratio
@@ -60,9 +60,9 @@ say(f"At $b = s$ the printed mean is {printed:.2f} s, the true one {true:.2f} s.
 #
 # ## The initialisation: Lemmas B.1 to B.4
 #
-# The probability $P[\max X_i > 2\sigma\sqrt{\log n}]$ is at most $1/n$; its exact value is about $1/(2n\sqrt{2\pi \log n})$. An initialisation
-# $w^0 \sim N(0, \delta^2/(kd))$ is longer than $\delta$ with probability at most $2d\,e^{-k/2}$. Lemma B.4, that the gradients of a large batch are close
-# to the population's, is Hoeffding's inequality, which applies if no entry of the noise exceeds one.
+# Lemmas B.1 to B.3 are union bounds: $P[\max X_i > 2\sigma\sqrt{\log n}]$ is at most $1/n$ (its exact value is about
+# $1/(2n\sqrt{2\pi \log n})$), and an initialisation $w^0 \sim N(0, \delta^2/(kd))$ is longer than $\delta$ with probability at most $2d\,e^{-k/2}$. Lemma B.4,
+# that the gradients of a large batch are close to the population's, is Hoeffding's inequality, which applies if no entry of the noise exceeds one.
 
 # %%
 from math import exp, log
@@ -77,24 +77,13 @@ say(
 #
 # These lemmas describe a filter whose error is above 1 %. They are tightest at the moment when the error falls to 1 %. For a filter along $w^*$,
 # with $v = 0$, that moment depends on $|b|/c$ alone.
-
-# %% mystnb={"figure": {"caption": "The threshold α = |b|/s at which the error is 1 %, Lemma B.5's limit, and where the signal itself does not pass.", "name": "fig-proofs-along"}, "image": {"alt": "A flat curve near 3 under a slowly rising one, crossed by a steep one at k about 1,600."}}
-alphas, below = found.rows.alpha, (found.rows.alpha < found.rows.limit).all()
-finding(
-    f"The error falls to 1 % at a threshold α of {alphas.min():.1f} to {alphas.max():.1f}, "
-    f"{'always' if below else 'not always'} below Lemma B.5's limit."
-)
-show.alphas_along(found, drawing.panels(1, width=5)[0])
-
-# %% [markdown]
-# The grey curve limits this: above it the threshold blocks the signal, too, and the three lemmas need the hypothesis that it does not.
+# The threshold blocks the signal itself where $\alpha > 1/\sigma$, and the three lemmas need the hypothesis that it does not.
 #
 # - **B.5**, $\alpha \le 2\sqrt{\log k}$, holds with room to spare if the signal passes the threshold. If $|b| > c$ it does not: $f$ is nearly always 0, the
 #   error is 1, and $\alpha$ can be as large as one likes. Below $k$ = 1,611 this happens to every filter along $w^*$ with $\alpha = 2\sqrt{\log k}$.
 # - **B.6**, $\mathrm{Var}\, S_i \ge \beta (c + b)^2/k$, also needs $c + b > 0$. Then $\beta = 0.08$ suffices from $k = 800$ on; the best $\beta$ tends to
 #   $1/\Phi^{-1}(.99)^2 = 0.185$.
-# - **B.9**, $E|S_i| \ge C k^{-3/8} \sqrt{\mathrm{Var}\, S_i}$, has a proof that uses the error, which the lemma does not mention. The bound is loose:
-#   $E|S_i|/\sqrt{\mathrm{Var}\, S_i}$ falls only as $1/\log k$.
+# - **B.9**, $E|S_i| \ge C k^{-3/8} \sqrt{\mathrm{Var}\, S_i}$, has a proof that uses the error, which the lemma does not mention.
 #
 # ## The loss: Lemmas B.7 and B.8
 #
@@ -173,19 +162,11 @@ render(show.turn_table(found))
 # strict, because a closed interval of length 2 contains two of the middle sums. With $s - 1 \le \Delta < s$ the lemma holds without the $o(1)$, because
 # Erdős' exact maximum, the sum of the $s$ largest binomial coefficients over $2^n$, is below $s$ times the central one.
 #
-# The last step of Lemma B.11, that two slabs are at least as likely together as if they were independent, is Šidák's inequality; the thesis does not name it.
+# Lemma B.11, that two slabs are at least as likely together as if they were independent, is Šidák's inequality; the thesis does not name it.
+# B.12 extends it to several filters. Let $q$ be the probability that noise opens the same gates as the signal. Given that, $g$ has the size of a
+# Gaussian, so $|g(\varepsilon)| \ge C\sigma|g(w^*)|$ with probability $q/2$ for all $W$, where $P[|N(0, 1)| \le C] = q/2$. So the lemma holds, but $q$ falls
+# with the number of filters, and with it what the proof gives.
 #
-# B.12 extends B.11 to several filters. Let $q$ be the probability that noise opens the same gates as the signal. Given that, $g$ has the size of a Gaussian, so
-# $|g(\varepsilon)| \ge C\sigma|g(w^*)|$ with probability $q/2$ for all $W$, where $P[|N(0, 1)| \le C] = q/2$. The lemma holds, but $q$ falls steeply with the
-# number of filters, and with it what the proof gives.
-
-# %%
-same = found.several.groupby("filters").same.median()
-say(
-    f"The median of $q$ is {' and '.join(f'{q:.2g} with {m} filters' for m, q in same.iloc[[0, -1]].items())}."
-)
-
-# %% [markdown]
 # ## Theorem 3.2: the smallest error of tangent kernels
 #
 # The kernel $k_W(X) = \sum_i \sum_j \langle W_j, X_i \rangle 1\{|\langle w_j^0, X_i \rangle| \ge |b_j|\}$ is linear in $W$. The best $W$ is given by linear
@@ -198,9 +179,6 @@ say(
 finding(show.shares_finding(found))
 show.shares_by_rows(drawing.panels(1, width=5)[0])
 
-# %%
-say(show.kernels_in_words(found.tangent))
-
 # %% [markdown]
 # [II.3a](ii3_local_signal.ipynb) shows the errors of all kinds of kernels.
 #
@@ -208,11 +186,12 @@ say(show.kernels_in_words(found.tangent))
 
 # %%
 judged = page.statements()
-say(show.proofs_in_words(found, judged))
+say(show.proofs_in_words(judged))
 
 # %% [markdown]
-# Both sides of the lemmas are computed exactly, on a grid of states: this can refute a lemma but cannot prove it. Only Lemma B.12 and the kernels
-# of several filters rest on random draws.
+# The unstated $k_0$ can be large, as the table of $k$ shows: at $k$ = 1,000, the setting of Figure 3.3, neither Lemma 3.3 nor Theorem B.1 holds yet.
+# Both sides of the lemmas are computed exactly, on a grid of states: this can refute a lemma but cannot prove it. Only the kernels of several
+# filters rest on random draws.
 #
 # ## The statements, judged
 

@@ -31,7 +31,7 @@ from sameloss.studies.local_signal.statements import (
     steps_to,
     training_checks,
 )
-from sameloss.studies.local_signal.tangent import AT_SIGNAL, HELD_OUT, KINDS, PATCHES, SOME_CLOSED
+from sameloss.studies.local_signal.tangent import AT_SIGNAL, HELD_OUT, KINDS, PATCHES
 from sameloss.studies.local_signal.theory import Filter, Patches, flow
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
@@ -97,20 +97,6 @@ def test_the_default_is_the_figure_but_for_its_steps():
 def test_invalid_parameters_are_one_sentence(given, sentence):
     with pytest.raises(ParameterError, match=sentence):
         open_page(**given)
-
-
-def test_a_start_in_the_dead_zone_is_warned_of(caplog):
-    open_page(length=50, lr=0.1)
-    (message,) = [record.message for record in caplog.records]
-    assert re.match(r"^\d of 2 descents \(seeds 10.* to end in the dead zone, .*an lr of 2 or more", message)
-
-
-@pytest.mark.parametrize(
-    "given", [{"length": 50, "lr": 2.0}, {"length": 1e-4}, *({"preset": name} for name in PRESETS)]
-)
-def test_other_starts_are_not_warned_of(given, caplog):
-    open_page(**given)
-    assert not caplog.records
 
 
 def test_a_parameter_changes_the_keys_of_its_runs_only():
@@ -275,19 +261,16 @@ def test_every_statement_is_judged_and_these_are_corrected(proofs_page):
     [
         ("states", "noise", 1.5, "lem32"),
         ("states", "noise", -0.1, "lem32"),
-        ("states", "noise", 0.3, "lem31-sharper"),
         ("states", "noise", 1.5, "noise-bound"),
         ("states", "within_g", 0.7, "lemB8"),
         ("rows", "spread", 0.05, "lemB6"),
         ("rows", "width", 1e-3, "lemB9"),
-        ("rows", "width", 1e-3, "lemB9-sharper"),
         ("rows", "error_at_limit", 0.02, "lemB5"),
         ("rows", "by_b_1", -0.1, "lem33"),
         ("rows", "by_c_lowest", 0.1, "lem31"),
         ("turns", "decades", np.inf, "thm31"),
         ("turns", "decades", 200.0, "thmB1"),
         ("turns", "decades", 200.0, "linear"),
-        ("several", "heard", 0.01, "lemB12"),
         ("tangent", "error", 0.05, "thm32"),
         ("tangent", "error", 0.3, "kernel-linear"),
     ],
@@ -341,8 +324,8 @@ def test_cells_of_the_phase_diagram(found, ax):
     assert table.loc[1.0, 100] == pytest.approx(np.interp(np.log(1000), np.log(flow.step), flow.accuracy))
     assert (tables["best filter"] >= table).all(axis=None)
     assert show.phase_finding(tables) == (
-        "Some filter reaches 90 % accuracy in 3 settings, training in 0 after 1,000 steps, 2 after 10,000 "
-        "steps."
+        "Some filter reaches 90 % accuracy in 3 of 4 settings, training in 0 after 1,000 steps, 2 after "
+        "10,000 steps."
     )
     show.phase(table, "after 1,000 steps", ax)
     cells = [f"{100 * cell:.0f}" for cell in table.sort_index(ascending=False).to_numpy().ravel()]
@@ -352,16 +335,14 @@ def test_cells_of_the_phase_diagram(found, ax):
 
 def test_dead_starts_in_per_cent():
     table = show.dead_table().set_index("c at the start")
-    assert (table.loc[0.5] == 0).all()
-    assert table.loc[-0.5, ["2", "3"]].tolist() == [100, 100]
+    assert (table.loc["0.5"] == 0).all()
+    assert table.loc["-0.5", ["2", "3"]].tolist() == [100, 100]
 
 
 def test_the_summary_of_training(found):
     words = show.training_in_words(found)
     assert words.startswith("**Found.** At k = 100 one filter with the best threshold has 62.8 % accuracy")
-    assert words.count("\n\n") == 1
     assert "more steps than were followed" in words
-    assert "Below k = 788 no filter reaches 99 %" in words
 
 
 def test_findings_of_training(found):
@@ -379,14 +360,13 @@ def test_findings_of_training(found):
 
 
 def test_figures_of_the_proofs(proofs):
-    figure, axes = plt.subplots(1, 5)
+    figure, axes = plt.subplots(1, 4)
     show.noise_parts(proofs, axes[0])
-    show.alphas_along(proofs, axes[1])
-    show.bias_gradients(proofs, axes[2])
-    show.errors_by_filters(proofs.tangent, axes[3])
-    show.shares_by_rows(axes[4])
-    assert list(axes[1].lines[0].get_ydata()) == list(proofs.rows.alpha)
-    assert len(axes[3].containers) == len(KINDS)
+    show.bias_gradients(proofs, axes[1])
+    show.errors_by_filters(proofs.tangent, axes[2])
+    show.shares_by_rows(axes[3])
+    assert list(axes[1].lines[0].get_ydata()) == list(proofs.rows.by_b_1)
+    assert len(axes[2].containers) == len(KINDS)
     assert all(ax.get_xlabel() and ax.get_ylabel() for ax in axes.flat)
     plt.close(figure)
 
@@ -397,22 +377,13 @@ def test_tables_and_summary_of_the_proofs(proofs, proofs_page):
     assert "10^70.8" in set(turns)
     assert show.example_table(proofs).value.notna().all()
     assert [show.begins(proofs, "lem33", f"c = {c}") for c in ("1", "1/log⁴k")] == ["6,987", "10^17.5"]
-    words = show.proofs_in_words(proofs, proofs_page.statements())
-    assert words.startswith("Of 25 statements 15 hold as printed, 10 hold with one more hypothesis")
+    words = show.proofs_in_words(proofs_page.statements())
+    assert words.startswith("Of 19 statements 9 hold as printed, 10 hold with one more hypothesis")
     assert "none failed in every form tried here" in words
-    assert "the gradient of Lemma 3.3 is -0.39" in words
 
 
-def test_sentences_on_kernels(proofs):
-    kinds = {AT_SIGNAL: 0.3, SOME_CLOSED: 0.2, HELD_OUT: 0.1}
-    kernels = pd.DataFrame(
-        {"kind": kind, "filters": m, "start": start, "error": error / m}
-        for kind, error in kinds.items()
-        for m in (1, 4, 16)
-        for start in (0, 1)
+def test_the_share_of_good_starts_of_one_filter(proofs):
+    words = show.shares_finding(proofs)
+    assert (
+        "below 0.1 in 0.9 % of starts at k = 1,000, and in the theorem's 0.1 % only at k = 10^10.7." in words
     )
-    words = show.kernels_in_words(kernels)
-    assert "at most 0.1 in 0 % of starts with 1, 100 % of starts with 4, 100 % of starts with 16" in words
-    assert "differ by at most 20.0 points" in words
-    assert "below 0.1 in 0.9 % of starts at k = 1,000" in show.shares_finding(proofs)
-    assert "0.1 % only at k = 10^10.7" in show.shares_finding(proofs)

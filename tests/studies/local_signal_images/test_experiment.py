@@ -83,12 +83,11 @@ def test_lazy_training_has_the_samples_that_are_compared():
 
 
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
-    config = configured(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
+    config = configured(tmp_path, noise=2, steps=7, lr=0.01, examples=50)
     assert config.noises == (0.0, 0.5, 1.0, 2.0)
     lazy = config.runs()["lazy"][0]
     assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr) == (1.0, 7, 0.2)
     assert (config.descent.steps, config.descent.lr, config.examples) == (7, 0.01, 50)
-    assert config.placements == ("fixed corner", "random place", "random corner")
     assert lazy.scene in config.scenes
 
 
@@ -103,10 +102,6 @@ def test_a_reader_may_bring_images(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"placement": "middle"},
-            "^Unknown placement 'middle'; choose one of random place, random corner, fixed",
-        ),
         ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),

@@ -1,7 +1,5 @@
 """The configuration of this study and its stored runs."""
 
-import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -18,8 +16,6 @@ from sameloss.studies.local_signal.proofs import PARTS
 from sameloss.studies.local_signal.theory import Filter, Patches
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
-log = logging.getLogger(__name__)
-
 STEPS_PER_DECADE = 12
 """Evaluations of flows on a logarithmic scale."""
 
@@ -28,9 +24,6 @@ EARLY = 50
 
 FIGURE_STEPS = 10_000
 """Steps of Figure 3.3."""
-
-DEAD_ZONE_RATE = 4.0
-"""Learning rate over |c|/k below which b is expected to stop a negative c before it crosses zero."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +64,14 @@ def eval_steps(steps: int) -> Int[np.ndarray, " step"]:
     return np.unique(np.minimum(np.append(np.arange(1, EARLY), later), steps))
 
 
-def _start(d: int, descent: FilterDescent, seed: int) -> tuple[Float[np.ndarray, " d"], np.random.Generator]:
-    """The first filter, in a random direction, and the generator that then draws the batches."""
-    random = np.random.default_rng(stream_seed("local signal", seed))
-    w = random.normal(size=d)
-    return descent.length * w / np.linalg.norm(w), random
-
-
 @stage("SignalSGD", seconds=lambda run: 8e-9 * run.steps * run.batch * run.patches.noise)
 def signal_sgd(
     patches: Patches, descent: FilterDescent, d: int, batch: int, steps: int, seed: int, report: Report
 ) -> pd.DataFrame:
     """Train on fresh batches from a random start; the table is that of `theory.flow`, with c⁰ as `start`."""
-    w, random = _start(d, descent, seed)
+    random = np.random.default_rng(stream_seed("local signal", seed))
+    w = random.normal(size=d)
+    w = descent.length * w / np.linalg.norm(w)
     start, b, states, evaluate = w[0], 0.0, [], set(eval_steps(steps).tolist())
     for step in range(1, steps + 1):
         by_w, by_b = theory.gradient(patches, w, b, batch, random)
@@ -136,7 +124,7 @@ def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Repo
 
 @stage("ProofTable")
 def proof_table(part: str) -> pd.DataFrame:
-    """Compute one of `PARTS`; all are exact, except for estimated probabilities with several filters."""
+    """Compute one of `PARTS`, all of which are exact."""
     return PARTS[part]()
 
 
@@ -150,7 +138,7 @@ class SignalConfig(Config):
     noise: int = param("rows of noise, k; None: the preset's", 1000, least=2, most=10_000_000, example="300")
     multiplier: float = param("σ over log k/√k; None: 1", 1.0, kind=float, most=100)
     lr: float = param("learning rate of w; None: the preset's", 0.1, kind=float)
-    length: float = param("of the first filter, w; None: the preset's", 1e-6, kind=float)
+    length: float = 1e-6  # of the first filter
     batch: int = param("fresh images a step; None: the preset's", 500, most=100_000)
     steps: int = param("of stochastic descent; None: the preset's", 3000, most=1_000_000)
     seeds: int = param("of stochastic descent; None: the preset's", 3, least=2, most=MOST_SEEDS)
@@ -190,23 +178,6 @@ class SignalConfig(Config):
         settings = (self.patches, self.descent, self.d, self.batch, self.steps)
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return {seed: signal_sgd(*settings, seed) for seed in seeds}
-
-    def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Warn of seeds that are expected not to learn, because c begins too far below zero for the rate.
-
-        Lemma B.3 of the thesis excludes this: there η over the norm of the start is of the order of k.
-        """
-        config = super().resolve(values)
-        least = DEAD_ZONE_RATE / config.noise  # of η over |c|
-        starts = {seed: _start(config.d, config.descent, seed)[0][0] for seed in config.descents}
-        if seeds := [str(seed) for seed, c in starts.items() if config.lr < -least * c]:
-            log.warning(
-                f"{len(seeds)} of {config.seeds} descents (seeds {', '.join(seeds)}) begin with c < 0 and a "
-                f"rate below {DEAD_ZONE_RATE:g}|c|/k, and are expected to end in the dead zone, where the "
-                "signal is under the threshold and has no gradient; choose an lr of "
-                f"{least * config.length:.3g} or more, or a smaller length."
-            )
-        return config
 
 
 _GPU = SignalConfig("gpu", steps=10_000, seeds=10, starts=400, held=50, images=2000)

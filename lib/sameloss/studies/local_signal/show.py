@@ -13,6 +13,7 @@ from sameloss.studies.drawing import MARKERS, Style, plain_log_axis
 from sameloss.studies.local_signal import proofs, tangent, theory
 from sameloss.studies.local_signal.experiment import FIGURE_STEPS
 from sameloss.studies.local_signal.statements import (
+    PRINTED,
     PROOFS,
     ProofResults,
     TrainingResults,
@@ -128,7 +129,8 @@ def phase_finding(tables: dict[str, pd.DataFrame]) -> str:
     """In how many settings accuracy is at least 90 %."""
     best, *trained = ((table >= 0.9).sum().sum() for table in tables.values())
     reached = ", ".join(f"{count} {name}" for count, name in zip(trained, list(tables)[1:], strict=True))
-    return f"Some filter reaches 90 % accuracy in {best} settings, training in {reached}."
+    settings = next(iter(tables.values())).size
+    return f"Some filter reaches 90 % accuracy in {best} of {settings} settings, training in {reached}."
 
 
 def phase(table: pd.DataFrame, title: str, ax: Axes) -> None:
@@ -145,21 +147,17 @@ def dead_table() -> pd.DataFrame:
     """Percentage of starts at k = 100 that end in the dead zone, by start and learning rate over |c|/k."""
     starts, multiples = (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0)
     shares = {f"{at:g}": [100 * theory.dead_share(c, at) for c in starts] for at in multiples}
-    return pd.DataFrame({"c at the start": starts, **shares})
+    return pd.DataFrame({"c at the start": map("{:g}".format, starts), **shares})
 
 
 def training_in_words(found: TrainingResults) -> str:
-    """What the page on training found and what it did not."""
+    """Best accuracies of a filter and of the linear model, and how long training takes to 99 %."""
     patches, late = found.config.patches, steps_to(found.flow, LEVEL)
     best, linear = theory.best_threshold(patches)[1], 1 - tangent.linear_error(patches)
-    when = "more steps than were followed" if np.isnan(late) else _rounded(late)
-    after = 100 * accuracy_after(found.flow, FIGURE_STEPS)
     return (
         f"**Found.** At k = {patches.noise:,} one filter with the best threshold has {100 * best:.1f} % "
-        f"accuracy, the linear model {100 * linear:.1f} %. The exact flow has {after:.1f} % after "
-        f"{FIGURE_STEPS:,} steps; 99 % take {when}.\n\n"
-        f"**Not found.** Below k = {proofs.least_rows()} no filter reaches 99 %, so the k₀ of Theorem 3.1 is "
-        "not smaller. Whether gradient descent finds a filter for each of several features was not computed."
+        f"accuracy, the linear model {100 * linear:.1f} %. Training takes "
+        f"{'more steps than were followed' if np.isnan(late) else _rounded(late)} to 99 %."
     )
 
 
@@ -173,18 +171,6 @@ def noise_parts(found: ProofResults, ax: Axes) -> None:
     ax.plot(alphas, norm.sf(alphas) / 2, color="C0", label="Φᶜ(α)/2")
     ax.plot(below.alpha, below.noise, ".", color="0.3", label="states, b ≤ 0")
     ax.set(xlabel="α", ylabel="noise's part over |c| log²k")
-    ax.legend()
-
-
-def alphas_along(found: ProofResults, ax: Axes) -> None:
-    """Draw α at an error of 1 % against k, the limit of Lemma B.5, and the α at which the signal is lost."""
-    rows = found.rows
-    ax.plot(rows.k, rows.alpha, marker=MARKERS[0], ms=4, label="error of 1 %")
-    ax.plot(rows.k, rows.limit, "--", marker=MARKERS[1], ms=4, label="2√log k")
-    ks = np.geomspace(rows.k.min(), rows.k.max(), 200)
-    lost = np.sqrt(ks) / np.log(ks)
-    ax.plot(ks[lost < 12], lost[lost < 12], color="0.5", label="1/σ: no signal above")
-    ax.set(xscale="log", xlabel="rows of noise, k", ylabel="α", ylim=(0, 12))
     ax.legend()
 
 
@@ -202,23 +188,11 @@ def bias_gradients(found: ProofResults, ax: Axes) -> None:
     ax.legend()
 
 
-MEANINGS = {
-    "lemB5": ("alpha", "α, where 2√log k is said to be the most"),
-    "lemB7": ("loss", "loss, which is said to bound c"),
-    "lemB8": ("within", "P[|S| ≤ c + b + 10], at least 4/5"),
-    "lemB9": ("width", "E|S|/√Var S, at least C k^-⅜"),
-    "lem31": ("by_c", "∂L/∂c, at most -A"),
-    "lem33": ("by_b", "∇_b, at least C"),
-    "noise-bound": ("noise", "noise's part over |c| log²k; printed bound 0.185"),
-}
-"""The column of a counter-example that its lemma is about, and what it is."""
-
-
 def example_table(found: ProofResults) -> pd.DataFrame:
     """Counter-examples to lemmas as printed, each with the value that its lemma is about."""
     rows = []
     for state in found.examples.to_dict("records"):
-        column, meaning = MEANINGS[state["of"]]
+        column, meaning, _ = PRINTED[state["of"]]
         rows.append((PROOFS[state["of"]].place, state["what"], state["error"], meaning, state[column]))
     return pd.DataFrame(rows, columns=["place", "state", "error", "what", "value"])
 
@@ -246,17 +220,15 @@ def begins(found: ProofResults, of: str, step: str = "") -> str:
     return rows_in_words(turns[turns.step.str.contains(step, regex=False)].decades.iloc[0])
 
 
-def proofs_in_words(found: ProofResults, judged: pd.DataFrame) -> str:
-    """What the page on the proofs found."""
+def proofs_in_words(judged: pd.DataFrame) -> str:
+    """How many statements hold, and in which form."""
     kinds = (Judgement.HOLDS, Judgement.CORRECTED, Judgement.FAILS)
     holds, corrected, fails = ((judged.verdict == str(kind)).sum() for kind in kinds)
     blocked = judged.correction.str.contains("signal passes").sum()
     return (
         f"Of {len(judged)} statements {holds} hold as printed, {corrected} hold with one more hypothesis or "
         f"another constant, and {fails or 'none'} failed in every form tried here; in {blocked} the missing "
-        "hypothesis is that the signal passes the threshold. The unstated $k_0$ can be large: at an error of "
-        f"1 % and $c = 1$ the gradient of Lemma 3.3 is {found.rows.set_index('k').by_b_1[1000]:.2f} at $k$ = "
-        f"1,000, where it has to be positive, and Theorem B.1 takes $k$ = {begins(found, 'thmB1')}."
+        "hypothesis is that the signal passes the threshold."
     )
 
 
@@ -310,16 +282,3 @@ def shares_by_rows(ax: Axes) -> None:
     ax.axhline(0.001, color="0.5", ls="--", lw=1)
     ax.set(xscale="log", yscale="log", xlabel="rows of noise, k", ylabel="share of starts with error < 0.1")
     ax.legend()
-
-
-def kernels_in_words(kernels: pd.DataFrame) -> str:
-    """How often kernels of a few filters are good, and how Gaussian sums over rows are."""
-    by_kind = kernels.pivot(index=["filters", "start"], columns="kind", values="error")
-    good = (by_kind[tangent.SOME_CLOSED] <= ERROR).groupby("filters").mean()
-    gaps = (by_kind[tangent.HELD_OUT] - by_kind[tangent.AT_SIGNAL]).groupby("filters").mean().abs()
-    shares = ", ".join(f"{100 * share:.0f} % of starts with {m}" for m, share in good.items())
-    return (
-        f"With several filters and some thresholds just above the signal, the error is at most {ERROR:g} in "
-        f"{shares} filters. These errors take sums over rows as Gaussian; mean errors on sampled images "
-        f"differ by at most {100 * gaps.max():.1f} points."
-    )

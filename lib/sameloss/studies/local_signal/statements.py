@@ -6,7 +6,7 @@ fixed after a pilot with other seeds, before the book's runs.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import floor, log, sqrt
@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.interpolate import CubicSpline
-from scipy.special import ndtr
 from scipy.stats import truncnorm
 
 from sameloss.studies.local_signal import proofs, tangent, theory
@@ -51,8 +50,6 @@ dead: Lemma B.3 (ours): If c begins below zero and η_w < 4|c|/k, descent ends w
 PROOFS = _read("""
 b123: (B.1) to (B.3): Moments of Z given Z ≥ -b, with α = |b|/s.
     → With -b/s; α is that for b ≤ 0 only.
-lemB1: Lemmas B.1, B.2: P[max X_i > 2σ√log n] ≤ 1/n, and P[max |X_i| > 2σ√log n] ≤ 2/n.
-lemB3: Lemma B.3: w⁰ ~ N(0, δ²/(kd)) is no longer than δ, but for a probability e^-Ω(k).
 lemB4: Lemma B.4, its event: No entry of the noise in a batch is above 1.
 lemB5: Lemma B.5: α ≤ 2√log k while the error is above 0.01.
     → While the signal passes the threshold, c + b > 0, and b ≤ 0.
@@ -66,21 +63,15 @@ noise-bound: Proof of Lemma 3.1: The noise's part is at most |c| log²k (Φᶜ(�
     → For b ≤ 0 it is at most |c| log²k Φᶜ(α)/2, and |c| log²k for any b.
 lem31: Lemma 3.1: ∂L/∂c ≤ -A where |c| ≤ H/log⁴k.
     → If the signal passes: |c| > |b|, or b ≥ 0.
-lem31-sharper: Lemma 3.1 (ours): For b ≤ 0 noise holds c back by at most |c| log²k/4: c grows up to
-    o(1/log²k).
 lem32: Lemma 3.2: The gradient across w* lies between 0 and O(v log³k); log²k suffices.
 lemB9: Lemma B.9: E|S_i| ≥ C k^-⅜ √Var S_i where b < 0.
     → While the signal passes the threshold, c + b > 0, and the error is above 0.01.
-lemB9-sharper: Lemma B.9 (ours): At an error of 1 % it is even E|S_i| ≥ 0.2 √Var S_i/log k, from k = 1,000 on.
 lem33: Lemma 3.3: ∇_b ≥ C where c ≥ C₂/log⁴k.
     → While the error is above 0.01, from the k of the next table on.
 lem33-sharper: Lemma 3.3 (ours): At an error of 1 % and k ≥ 10⁵, ∇_b > 0 from c = 10σ = 10 log k/√k on.
 thm31: Theorem 3.1, what it needs: From some k₀ on a filter has an error below 0.01.
 lemB10: Lemma B.10: P[Σ ε_i a_i ∈ B] ≤ (s√(2/π) + o(1))/√n for s - 1 < Δ ≤ s.
     → For s - 1 ≤ Δ < s; then o(1) is not needed.
-lemB11: Lemma B.11: P[A ∧ E] ≥ P[A] P[E] for two slabs (Šidák).
-lemB12: Lemma B.12: With m filters P[|g(ε)| ≥ Cσ|g(w*)|] ≥ p for all W, b; p = q/2, q: noise opens the same
-    gates.
 thmB1: Theorem B.1: One filter: error above 0.1 for all w and b, in .999 of starts.
 thm32: Theorem 3.2: O(1) filters: error above 0.1; here in 95 % of starts, m ≤ 4, k = 1,000.
 kernel-moments: Theorem 3.2 (ours): Sums of rows are Gaussian enough: held-out errors are those by moments.
@@ -108,12 +99,7 @@ class ProofResults:
     rows: pd.DataFrame  # along k, at an error of 1 %
     examples: pd.DataFrame  # counter-examples
     turns: pd.DataFrame  # k from which statements hold
-    several: pd.DataFrame  # both sides of Lemma B.12
     tangent: pd.DataFrame
-
-    def example(self, of: str, column: str) -> float:
-        """Value at a lemma's first counter-example."""
-        return self.examples[self.examples.of == of][column].iloc[0]
 
 
 def curve(flow: pd.DataFrame, column: str) -> CubicSpline:
@@ -147,10 +133,6 @@ def steps_to(flow: pd.DataFrame, level: float) -> float:
 
 EXACT = 1e-9
 """Tolerance of exact equalities and inequalities."""
-
-
-def _true(of: str, text: str, condition: Any, printed: bool = True) -> Check:
-    return Check(of, text, float(bool(condition)), 1, 0, printed)
 
 
 def _at_most(of: str, text: str, value: float, bound: float = 1.0, printed: bool = True) -> Check:
@@ -192,11 +174,11 @@ def _first_steps(config: SignalConfig) -> Iterator[Check]:
     """Exact steps from both signs of c."""
     starts = (Filter(c, config.length, 0.0) for c in (config.length, -config.length))
     up, down = (theory.descend(config.patches, start, config.lr, EARLY) for start in starts)
-    positive, rises = up[up.b > 0], down.b.max() > 0
-    yield _true("first-b", "exact steps from c > 0: whether b is ever positive", len(positive), printed=False)
-    yield _true("first-b", "exact steps from c < 0: whether it is", rises)
-    yield _true("first-b", "and that it is not", not rises, printed=False)
-    largest = config.noise * (positive.b / positive.c).max()
+    ever = [float((steps.b > 0).any()) for steps in (up, down)]
+    yield Check("first-b", "exact steps from c > 0: whether b is ever positive", ever[0], 1, 0, printed=False)
+    yield Check("first-b", "exact steps from c < 0: whether it is", ever[1], 1, 0)
+    yield Check("first-b", "and that it is not", ever[1], 0, 0, printed=False)
+    largest = config.noise * (up.b / up.c)[up.b > 0].max()
     yield Check("small-b", "exact steps: k b/c at most, while b > 0", largest, 1, 1)
 
 
@@ -240,8 +222,8 @@ def _limits(found: TrainingResults) -> Iterator[Check]:
 
 def proof_checks(found: ProofResults) -> pd.DataFrame:
     """All checks of the proofs, one row each."""
-    lemmas = [*_gaussians(), *_invariants(found), *_growth(found), *_bias(found), *_begins(found.turns)]
-    return check_table([*lemmas, *_small_balls(found.several), *_kernel(found.tangent)])
+    lemmas = [*_gaussians(), *_examples(found.examples), *_invariants(found), *_growth(found), *_bias(found)]
+    return check_table([*lemmas, *_begins(found.turns), *_small_balls(), *_kernel(found.tangent)])
 
 
 def _gaussians() -> Iterator[Check]:
@@ -252,10 +234,27 @@ def _gaussians() -> Iterator[Check]:
     yield Check("b123", "b = s: printed E[Z | Z ≥ -b]/s, beside the true one", printed, true, EXACT)
     yield Check("b123", "b = s: printed E[Z²|Z ≥ -b]/s², beside it", second, true_second, EXACT)
     yield _none("b123", "with -b/s, |b| ≤ 3s: largest gap to truncated Gaussians", gaps, printed=False)
-    maxima = [proofs.maximum_excess(n) for n in (2, 3, 10, 100, 10**4, 10**8, 10**15)]
-    yield _at_most("lemB1", "largest probability over its bound, n ≤ 10¹⁵", np.max(maxima))
-    excess = [proofs.log_start_excess(k, d) for k, d in product((2, 10, 100, 300), (2, 5, 20))]
-    yield _none("lemB3", "log P less log 2d exp(-k/2): largest, k ≤ 300", excess)
+
+
+PRINTED: dict[str, tuple[str, str, Callable[[Any], float]]] = {
+    "lemB5": ("alpha", "α, where 2√log k is said to be the most", lambda at: at.alpha - 2 * sqrt(log(at.k))),
+    "lemB7": ("loss", "loss, which is said to bound c", lambda at: at.c - proofs.loss_bound_on_c(at.k)),
+    "lemB8": ("within", "P[|S| ≤ c + b + 10], at least 4/5", lambda at: 0.8 - at.within),
+    "lemB9": ("width", "E|S|/√Var S, at least C k^-⅜", lambda at: 0.15 * at.k**-0.375 - at.width),
+    "lem31": ("by_c", "∂L/∂c, at most -A", lambda at: at.by_c + 0.4),
+    "lem33": ("by_b", "∇_b, at least C", lambda at: -at.by_b),
+    "noise-bound": ("noise", "noise's part over |c| log²k", lambda at: at.noise - at.printed),
+}
+"""By lemma with a counter-example: the column that it is about, what that is, and by how much it fails."""
+
+
+def _examples(examples: pd.DataFrame) -> Iterator[Check]:
+    """The printed forms at the counter-examples."""
+    for state in examples.itertuples():
+        *_, excess = PRINTED[state.of]
+        yield _none(state.of, f"{state.what}: excess over the printed bound", excess(state))
+    spread = examples.set_index("of").spread["lemB5"]
+    yield _none("lemB6", "at the first of these states: 0.08 less k Var/(c + b)²", 0.08 - spread)
 
 
 def erring(states: pd.DataFrame) -> pd.DataFrame:
@@ -265,52 +264,32 @@ def erring(states: pd.DataFrame) -> pd.DataFrame:
 
 def _invariants(found: ProofResults) -> Iterator[Check]:
     rows, err = found.rows, erring(found.states)
-    alpha = found.example("lemB5", "alpha") / 2 / sqrt(log(1000))
-    yield _at_most("lemB5", "c = 1, b = -1.2, k = 1,000: α/(2√log k)", alpha)
     text = "c + b > 0: largest error at α = 2√log k, where that lets the signal through"
     yield _at_most("lemB5", text, rows.error_at_limit.max(), 0.01, printed=False)
-    over = 0.08 / found.example("lemB5", "spread")
-    yield _at_most("lemB6", "0.08 over k Var/(c + b)² at that state", over)
     over = 0.08 / min(err.spread.min(), rows.spread.min())
     yield _at_most("lemB6", "c + b > 0: 0.08 over the least k Var/(c + b)²", over, printed=False)
     text = "its value at an error of 1 %, k = 10⁸, beside 1/Φ⁻¹(.99)²"
     yield Check("lemB6", text, rows.set_index("k").spread[10**8], 0.18478, 1e-4, printed=False)
-    bound = proofs.loss_bound_on_c(10_000)
-    text = f"k = 10⁴, c = 1,000, b = -500, loss below 1: c over {bound:,.0f}"
-    yield _at_most("lemB7", text, found.example("lemB7", "c") / bound)
     text = "k = 1,000: the c at which the loss is 1 and the error 1 %, over 1,500"
     yield _at_most("lemB7", text, proofs.loss_bound_on_c(1000) / 1500, printed=False)
-    missing = 0.8 - found.example("lemB8", "within")
-    yield _none("lemB8", "c = 1, b = -12, k = 1,000, loss log 2: 4/5 less P", missing)
     missing = 0.8 - found.states[found.states.loss <= 1].within_g
     yield _none("lemB8", "φ_b(c): largest 4/5 - P of states with loss ≤ 1", missing, printed=False)
 
 
 def _growth(found: ProofResults) -> Iterator[Check]:
     states = found.states
-    ratio = found.example("noise-bound", "noise") / found.example("noise-bound", "printed")
-    yield _at_most("noise-bound", "b = 2s: the noise's part over its bound", ratio)
     text = f"largest part over ours, {len(states)} states"
     yield _at_most("noise-bound", text, (states.noise / states.ours).max(), printed=False)
-    yield _none("lem31", "k = 1,000, |c| < |b|: ∂L/∂c + 0.4", found.example("lem31", "by_c") + 0.4)
     text = "c = 1/log⁴k, the signal passes: largest ∂L/∂c + 0.4, k up to 10⁸"
     yield _none("lem31", text, found.rows.by_c_lowest + 0.4, printed=False)
-    largest = states[states.b <= 0].noise.max()
-    yield _at_most("lem31-sharper", "b ≤ 0: largest part over |c| log²k", largest, 0.25)
     yield _none("lem32", "largest -∂L/∂v", -states.noise)
     yield _at_most("lem32", "largest ∂L/∂v over v log²k", states.noise.max())
 
 
 def _bias(found: ProofResults) -> Iterator[Check]:
     err, rows = erring(found.states), found.rows
-    missing = 0.15 - found.example("lemB9", "width") * 10_000**0.375
-    yield _none("lemB9", "c = 1, b = -1.2, k = 10⁴: 0.15 less k^⅜ E|S|/√Var", missing)
     least = pd.concat([err[err.b < 0], rows]).eval("width * k**0.375").min()
     yield _none("lemB9", "error above 1 %, c + b > 0: the largest", 0.15 - least, printed=False)
-    late = rows[rows.k >= 1000]
-    yield _none("lemB9-sharper", "0.2 less log k E|S|/√Var: largest", 0.2 - late.width * np.log(late.k))
-    for state in found.examples[found.examples.of == "lem33"].itertuples():
-        yield _none("lem33", f"k = {state.k:,}, c = 1, b = -0.5: -∇_b", -state.by_b)
     for c, k in (("1", 10**4), ("0.3", 10**5), ("0.03", 10**8)):
         text = f"error 1 %, c = {c}, k ≥ {k:,}: largest -∇_b"
         yield _none("lem33", text, -rows[rows.k >= k][f"by_b_{c}"], printed=False)
@@ -331,7 +310,7 @@ def _begins(turns: pd.DataFrame) -> Iterator[Check]:
             yield _at_most(row.of, text, row.decades, DECADES, printed=row.of != "lem33")
 
 
-def _small_balls(several: pd.DataFrame) -> Iterator[Check]:
+def _small_balls() -> Iterator[Check]:
     mass, bound = proofs.largest_mass, proofs.leading_bound
     for n in (3, 15):
         text = f"s = Δ = 1, n = {n}, a_i = 1: probability over s√(2/πn)"
@@ -342,12 +321,6 @@ def _small_balls(several: pd.DataFrame) -> Iterator[Check]:
         for weights in (np.ones(n), 1 + np.arange(n) % 3 / 2)
     )
     yield _at_most("lemB10", "s - 1 ≤ Δ < s: largest, n ≤ 12", over, printed=False)
-    cases = product((0.1, 1, 2), (0.2, 1.5, 3), (-0.95, 0, 0.3, 0.99))
-    excess = [4 * ndtr(-x) * ndtr(-y) - proofs.joint_slabs(x, y, r) for x, y, r in cases]
-    yield _none("lemB11", "largest P[A] P[E] - P[A ∧ E]", excess)
-    for m, part in several.groupby("filters"):
-        text = f"m = {m}, k = {tangent.PATCHES.noise:,}, {len(part)} starts, gates and W: largest q/2 over P"
-        yield _at_most("lemB12", text, (part.same / 2 / part.heard).max())
 
 
 FEW = 4

@@ -158,10 +158,8 @@ def lazy_effect(results: ImageResults, *, near: bool = False) -> Interval:
 
 
 def published_kept(results: ImageResults, of: str | None) -> Interval:
-    """Accuracy kept (%) at a random place; undefined for other data or networks than the thesis'."""
-    if not results.theirs:
-        return UNDEFINED
-    return over_seeds(results.kept(of or results.kernel, ANYWHERE, results.places[0][1]))
+    """Accuracy kept (%); undefined for other data or networks than the thesis'."""
+    return over_seeds(results.kept(of or results.kernel)) if results.theirs else UNDEFINED
 
 
 def _topic(question: str, unit: str, effect: Callable[..., Interval], *claims: tuple[Any, ...]) -> Topic:
@@ -175,7 +173,7 @@ def _topic(question: str, unit: str, effect: Callable[..., Interval], *claims: t
 
 def _own(id: str, of: str | None, name: str, kept: float, points: float) -> Claim:
     """A number of Table 3.1; it is from one run, and on another sample of noise than here."""
-    text, effect = f"{name} keeps {kept} % of CIFAR-2 on Gaussian noise", partial(published_kept, of=of)
+    text, effect = f"{name} keeps {kept} % for CIFAR-2 on Gaussian noise", partial(published_kept, of=of)
     about = (f"img-own-{id}", "Table 3.1", text, "ii3_images", effect)
     return Claim(*about, value=kept, unit="%", tolerance=points / kept)
 

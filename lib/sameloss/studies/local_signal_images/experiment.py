@@ -233,11 +233,6 @@ class ImageConfig(Config):
     data: str | None = param(
         "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's", kind=str
     )
-    placement: str | None = param(
-        f"{', '.join(theory.PLACEMENTS)}: of the page's figures; None: {theory.ANYWHERE}",
-        kind=str,
-        choices=theory.PLACEMENTS,
-    )
     examples: int = param("to train on; None: the preset's", 800, most=1_000_000)
     noise: float | None = param(
         "the most; others are 0, a quarter and a half of it; None: the preset's", kind=float
@@ -256,7 +251,6 @@ class ImageConfig(Config):
     placements: tuple[str, ...] = theory.PLACEMENTS
     kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    middle_noise: float = 0.5  # of lazy training; one of `noises`
     scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: no lazy training
     every: bool = True  # all placements and sizes at every noise, not only at the first and the last
     theirs: bool = False  # whether data and network are the thesis' own
@@ -288,11 +282,7 @@ class ImageConfig(Config):
             source = replace(config.source, name=config.data, halves=True, second=None).known()
             config = replace(config, theirs=False, source=source)
         if (most := config.noise) is not None:
-            noises = (0.0, most / 4, most / 2, most)
-            config = replace(config, theirs=False, noises=noises, middle_noise=most / 2)
-        if config.placement is not None:
-            placements = dict.fromkeys((config.placement, *config.placements))
-            config = replace(config, placements=tuple(placements))
+            config = replace(config, theirs=False, noises=(0.0, most / 4, most / 2, most))
         if (steps := config.steps) is not None:
             linear = config.linear and replace(config.linear, steps=steps)
             config = replace(config, descent=replace(config.descent, steps=steps), linear=linear)
@@ -329,10 +319,10 @@ class ImageConfig(Config):
         """Runs by the table that they make.
 
         Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training
-        uses the samples of the comparisons at `middle_noise`.
+        uses the samples of the comparisons at the middle noise.
         """
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        middle = self.scene(self.placements[0], self.sizes[0], self.middle_noise)
+        middle = self.scene(self.placements[0], self.sizes[0], self.noises[len(self.noises) // 2])
         descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
         lazy = self.source, middle, self.network, descent, self.examples
         return {

@@ -13,12 +13,6 @@ from sameloss.studies.local_signal_images.claims import STATEMENTS, TOPICS, Imag
 from sameloss.studies.local_signal_images.experiment import PRESETS, ImageConfig
 from sameloss.studies.page import Page, PageSpec, Study
 
-# Columns of each table: what describes the run, then what an empty table has of its results.
-COLUMNS = {
-    "images": ("size", "placement", "noise", "seed", "measure", "of", "value"),
-    "lazy": ("seed", "noise", "scale", "accuracy", "own accuracy", "moved", "limit"),
-}
-
 
 @dataclass
 class ImagesPage(Page[ImageConfig]):
@@ -27,15 +21,11 @@ class ImagesPage(Page[ImageConfig]):
     topics, exact = TOPICS, STATEMENTS
 
     def runs(self) -> list[Run]:
-        return list(dict.fromkeys(chain(*self.config.runs().values())))
+        return list(chain(*self.config.runs().values()))
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        return {
-            name: pd.concat(map(self._table, runs), ignore_index=True)[[*COLUMNS[name]]]
-            if runs
-            else pd.DataFrame(columns=[*COLUMNS[name]])
-            for name, runs in self.config.runs().items()
-        }
+        tables = {name: map(self._table, runs) for name, runs in self.config.runs().items() if runs}
+        return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
 
     def _table(self, run: Any) -> pd.DataFrame:
         scene = run.scene
@@ -44,7 +34,7 @@ class ImagesPage(Page[ImageConfig]):
         return self.store.get(run).assign(**about)
 
     def read(self, tables: Mapping[str, pd.DataFrame], config: ImageConfig) -> ImageResults:
-        return ImageResults(tables["images"], tables["lazy"], config.theirs)
+        return ImageResults(tables["images"], tables.get("lazy", pd.DataFrame()), config.theirs)
 
     @cached_property
     def checks(self) -> pd.DataFrame:
