@@ -82,7 +82,7 @@ from sameloss.studies.local_signal.theory import population
 show_source(population)
 
 # %% mystnb={"figure": {"caption": "Accuracy of a filter along the signal against its threshold; the best threshold for each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
-from sameloss.book.chapter import finding, say
+from sameloss.book.chapter import finding
 from sameloss.studies import drawing
 from sameloss.studies.local_signal import show
 
@@ -108,10 +108,9 @@ found = page.results
 finding(show.training_finding(found))
 show.training(found, drawing.panels(3, width=3.6))
 
-# %%
-say(show.descent_in_words(found))
-
 # %% [markdown]
+# Stochastic descent follows the exact flow; the checks at the end compare them.
+#
 # ## How many rows, how many steps
 #
 # **Prediction** (Theorem 3.1): from some $k_0$ on, training reaches 99 %. The theorem has no number for $k_0$ or for the steps; the
@@ -189,10 +188,9 @@ drawing.legend(ax)
 #
 # ## What the page found
 
-# %%
-say(show.training_in_words(found))
-
-# %% [markdown]
+# **Found.** A threshold lets one filter classify what no linear model can, and gradient descent finds it, but slowly: Figure 3.3 ends long before
+# 99 %.
+#
 # **Not found.** For small $k$ no filter reaches 99 %, so $k_0$ of Theorem 3.1 is larger. Whether gradient descent finds a filter for each of
 # several features was not computed.
 #

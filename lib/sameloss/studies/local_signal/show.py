@@ -60,10 +60,8 @@ def training_finding(found: TrainingResults) -> str:
 def training(found: TrainingResults, axes: list[Axes]) -> None:
     """Draw c and b, |b|/c, and accuracy of the exact flow (thick) and every seed (thin) (Figure 3.3)."""
     flow, sgd = (table.assign(ratio=(table.b / table.c).abs()) for table in (found.flow, found.sgd))
-    flow, seeds = (
-        flow[flow.step <= max(FIGURE_STEPS, sgd.step.max())],
-        sgd.pivot(index="step", columns="seed"),
-    )
+    flow = flow[flow.step <= max(FIGURE_STEPS, sgd.step.max())]
+    seeds = sgd.pivot(index="step", columns="seed")
     left, middle, right = axes
     names = {"c": "w along w*", "b": "bias b", "ratio": "|b|/c", "accuracy": "accuracy"}
     for at, (ax, (column, name)) in enumerate(zip((left, *axes), names.items(), strict=True)):
@@ -76,31 +74,14 @@ def training(found: TrainingResults, axes: list[Axes]) -> None:
     right.set_ylim(0.5, 1.0)
 
 
-def descent_in_words(found: TrainingResults) -> str:
-    """Accuracies of stochastic descent and of the flow after as many steps."""
-    steps = int(found.sgd.step.max())
-    last = found.sgd[found.sgd.step == steps].accuracy
-    return (
-        f"After {steps:,} steps, the {len(last)} stochastic descents have a mean accuracy of "
-        f"{100 * last.mean():.1f} %, the exact flow {100 * accuracy_after(found.flow, steps):.1f} %."
-    )
-
-
 def rows_finding(found: TrainingResults) -> str:
     """Up to which k no filter reaches 99 %, and how long training takes at the least k where it does."""
     flows = found.phase[found.phase.multiplier == 1].groupby("noise")
     steps = pd.Series({k: steps_to(flow, LEVEL) for k, flow in flows}).dropna()
-    reached = "nowhere" if steps.empty else f"after {_rounded(steps.iloc[0])} at k = {steps.index[0]:,}"
+    reached = "nowhere"
+    if len(steps):
+        reached = f"after some {float(f'{steps.iloc[0]:.2g}'):,.0f} steps at k = {steps.index[0]:,}"
     return f"Below k = {proofs.least_rows()} no filter reaches 99 % accuracy; training does {reached}."
-
-
-def _rounded(steps: float) -> str:
-    """Format a number of steps with two digits.
-
-    >>> _rounded(2_046_269.3)
-    'some 2,000,000 steps'
-    """
-    return f"some {float(f'{steps:.2g}'):,.0f} steps"
 
 
 def how_long(found: TrainingResults, ax: Axes) -> None:
@@ -127,10 +108,8 @@ def phases(found: TrainingResults) -> dict[str, pd.DataFrame]:
 
 def phase_finding(tables: dict[str, pd.DataFrame]) -> str:
     """In how many settings accuracy is at least 90 %."""
-    best, *trained = ((table >= 0.9).sum().sum() for table in tables.values())
-    reached = ", ".join(f"{count} {name}" for count, name in zip(trained, list(tables)[1:], strict=True))
-    settings = next(iter(tables.values())).size
-    return f"Some filter reaches 90 % accuracy in {best} of {settings} settings, training in {reached}."
+    counts = ", ".join(f"{(table >= 0.9).sum().sum()} ({name})" for name, table in tables.items())
+    return f"Of {tables['best filter'].size} settings accuracy reaches 90 % in {counts}."
 
 
 def phase(table: pd.DataFrame, title: str, ax: Axes) -> None:
@@ -148,17 +127,6 @@ def dead_table() -> pd.DataFrame:
     starts, multiples = (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0)
     shares = {f"{at:g}": [100 * theory.dead_share(c, at) for c in starts] for at in multiples}
     return pd.DataFrame({"c at the start": map("{:g}".format, starts), **shares})
-
-
-def training_in_words(found: TrainingResults) -> str:
-    """Best accuracies of a filter and of the linear model, and how long training takes to 99 %."""
-    patches, late = found.config.patches, steps_to(found.flow, LEVEL)
-    best, linear = theory.best_threshold(patches)[1], 1 - tangent.linear_error(patches)
-    return (
-        f"**Found.** At k = {patches.noise:,} one filter with the best threshold has {100 * best:.1f} % "
-        f"accuracy, the linear model {100 * linear:.1f} %. Training takes "
-        f"{'more steps than were followed' if np.isnan(late) else _rounded(late)} to 99 %."
-    )
 
 
 # The proofs
