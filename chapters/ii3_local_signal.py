@@ -187,7 +187,7 @@ drawing.legend(ax)
 # the same noise through, and the noise can then be subtracted.
 #
 # ## What the page found
-
+#
 # **Found.** A threshold lets one filter classify what no linear model can, and gradient descent finds it, but slowly: Figure 3.3 ends long before
 # 99 %.
 #
