@@ -47,8 +47,6 @@ from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.local_signal.experiment import (
     FilterDescent,
     TangentStarts,
-    best_filters,
-    dead_zone,
     proof_table,
     signal_flows,
     signal_sgd,
@@ -335,8 +333,6 @@ def local_signal() -> dict[str, Run]:
     return {
         "signal, flows": signal_flows((4, 8), (1.0,), descent, 20.0),
         "signal, descent": signal_sgd(patches, descent, 3, 4, 60, 0),
-        "signal, best": best_filters((4, 8), (0.5, 1.0)),
-        "signal, dead": dead_zone(patches, (-0.5, 0.5), (4.0,), 3),
         "signal, tangent": tangent_rows(Patches(1000), TangentStarts((1, 2), 2, 1, 20), 0),
         **{f"signal, {part}": proof_table(part) for part in ("counter-examples", "turns")},
     }
