@@ -26,8 +26,6 @@
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 model: str = None  # one of the preset's alone; None: all
-data: str = None  # a data set on the hub (name, or name:part), or a local folder of one; None: the preset's
-largest: int = None  # sample, m; smaller ones are a half, a quarter, an eighth; None: the preset's
 pairs: int = None  # of twins, of each seed; None: the preset's
 seeds: int = None  # of initialisation, order and pairs; None: the preset's
 steps: int = None  # of the second of three stops; None: each model's own
@@ -184,7 +182,7 @@ drawing.legend(left)
 
 # %%
 say(
-    f"Over more seeds: {show.paths_finding(recorded)} The thesis reports a barrier between networks trained with momentum; "
+    f"The record has more seeds. {show.paths_finding(recorded)} The thesis reports a barrier between networks trained with momentum; "
     "its networks are much larger."
 )
 
@@ -193,7 +191,7 @@ say(
 #
 # The thesis starts from (2.1), after [Feldman and Vondrák, 2019](bibliography.md): with probability $1 - \delta$, the gap of a loss in $[0, 1]$
 # is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With a constant of 1 and $\delta = 0.05$, the largest gap over
-# the bound, by loss:
+# the bound, by loss (far below 1: the bound is loose):
 
 # %%
 render(page.checks[["text", "value"]], decimals=3)
@@ -210,18 +208,15 @@ say(record_in_words("laptop-long", page.name))
 finding(show.summary_finding(recorded))
 _ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
 
-# %%
-say(
-    "The record repeats this page's trainings on the same images: it reduces the error over seeds, and says nothing about larger data or networks."
-)
-
 # %% [markdown]
+# The record repeats this page's trainings on the same images: it reduces the error over seeds, and says nothing about larger data or networks.
+#
 # ## What the page found
 
 # %%
 say(
     f"Over the recorded seeds, the exponent of β minus that of the gap is, with 95 % intervals: {show.slower_in_words(recorded)}. "
-    "An interval above zero means that β does not decrease with the gap, as the thesis finds for networks. "
+    "An interval above zero means that β decreases more slowly than the gap, as the thesis finds for networks. "
     "All models are small and classify digits: nothing here measures the exponents of ResNet-20."
 )
 

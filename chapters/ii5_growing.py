@@ -68,8 +68,6 @@ show_source(repeated)
 print(repeated(6, 3, index=1, block=1), repeated(6, 3, index=1, block=3), sep="\n")
 
 # %% [markdown]
-# The default grows by few maps, each with every kind of new layer.
-#
 # ## Does depth help?
 #
 # Operators can differ in a meaningful way only where a deeper model is better. So the headroom comes first: by how much the best grown model reduces

@@ -15,7 +15,7 @@
 # previous one. The usual method repeats the last layers on top (*gradual stacking*, [Reddi et al., 2023](bibliography.md)); choosing at every stage by
 # landscape-aware growing, *adaptive stacking*, ends better: 1.5301 against 1.5432 nats, 24 layers in six stages (Table C.2, one trial each).
 #
-# **The questions**: does adaptive stacking end better, also if the cost of its trials is counted? Is stacking worthwhile compared with training the deep
+# **The questions**: does adaptive stacking end better, and what do its trials cost? Is stacking worthwhile compared with training the deep
 # model from scratch with the same compute?
 #
 # **What you will see**: models of one layer that grow by one per stage, on a language with known entropy, in four ways on the same batches.
@@ -53,9 +53,8 @@ page = begin(globals(), STUDY, "ii5_stacking")
 # The thesis' stages add four layers each, and try 3, 15, 27, 21 and 27 operators.
 #
 # All methods share the first stage, the batches and the learning rates; the rate is constant until the last stage, where it decays to zero. The
-# adaptive method trains all candidates of a stage for a few steps and continues with the one with the smallest KL; a second adaptive arm has
-# a last stage shortened by the cost of all trials. Two controls: a model that does not grow in the last stage, and one of full depth trained
-# from scratch with the same compute.
+# adaptive method trains all candidates of a stage for a few steps and continues with the one with the smallest KL. There are
+# two controls: a model that does not grow in the last stage, and one of full depth trained from scratch with the same compute.
 #
 # ## How each method ends (Table C.2)
 
@@ -98,7 +97,7 @@ from sameloss.book.chapter import beside_the_paper, verdict_sentences
 
 verdict = verdict_sentences(page)
 say(
-    f"{show.stacks_finding(stacks_)} With six layers: {show.stacks_finding(deeper)} "
+    f"{show.stacks_finding(stacks_)} The recorded run has six layers. {show.stacks_finding(deeper)} "
     f"The verdict on choosing at every stage: {verdict['stack-adaptive']}; on stacking against training from scratch: {verdict['stack-scratch']}. "
     "Both require that growing in the last stage reduces the KL. "
     f"All intervals are over {len(stacks_.settings.stack_seeds)} first stages here and {len(deeper.settings.stack_seeds)} in the recorded run, too few for small effects."
@@ -128,7 +127,7 @@ print(f"Their trials take {100 * steps / whole:.2f} % of all layer-steps, winner
 #   page: [II.5 Growing](ii5_growing.ipynb).
 # - The thesis' batches, masks and validation sentences are different, and it does not say how the moments of new layers are initialised. Here new
 #   layers start without moments.
-# - The second adaptive arm, the middle layers, and both controls are not in the thesis.
+# - The middle layers, the random layers and both controls are not in the thesis.
 #
 # ## Exercises
 #

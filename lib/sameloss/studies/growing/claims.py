@@ -194,7 +194,11 @@ def grown_from(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> Grown:
     def worst_if_diverged(kl: Candidates) -> Candidates:
         return np.where(np.isnan(kl), np.nanmax(kl, (1, 2), keepdims=True), kl)
 
-    names, ages = [operator.name for operator in settings.operators], tables.get("ages")
+    def at_age(aged: Settings) -> Grown:
+        ages = tables["ages"]
+        return grown_from(aged, {"candidates": ages[ages.age == aged.base_steps]})
+
+    names = [operator.name for operator in settings.operators]
     return Grown(
         settings,
         worst_if_diverged(by_candidate("chosen_by", *names)),
@@ -202,10 +206,7 @@ def grown_from(settings: Settings, tables: Mapping[str, pd.DataFrame]) -> Grown:
         by_candidate("kl", NOT_GROWN)[..., 0],
         by_candidate("kl", FROM_SCRATCH)[..., 0],
         tables.get("downstream", pd.DataFrame()),
-        {
-            older.base_steps: grown_from(older, {"candidates": ages[ages.age == older.base_steps]})
-            for older in settings.aged
-        },
+        {aged.base_steps: at_age(aged) for aged in settings.aged},
     )
 
 

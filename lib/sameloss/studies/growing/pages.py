@@ -75,7 +75,7 @@ class GrowingPage(Page[Settings]):
         }
         members[FROM_SCRATCH] = Member(scratch, 0)
         probings = {name: Probing(member, (c.steps,), *about) for name, member in members.items()}
-        return probings | {UNTRAINED: Probing(scratch.base, (0,), *about)}
+        return probings | {UNTRAINED: Probing(scratch.root, (0,), *about)}
 
     def aged(self) -> dict[int, "GrowingPage"]:
         """The page for shallow models of other ages (steps)."""

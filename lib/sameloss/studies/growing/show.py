@@ -275,7 +275,7 @@ def stacks_by_flops(stacks: Stacks, ax: Axes) -> None:
     for (way, label), marker in zip(WAY_NAMES.items(), MARKERS, strict=False):
         grey: Style = {"color": "0.35", "ls": "--"} if way in (NOT_GROWN, FROM_SCRATCH) else {}
         ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **grey)
-    ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel=KL_LABEL)
+    ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
     plain_log_axis(ax.yaxis, mean.kl)
 
 

@@ -194,7 +194,7 @@ def differences(results: Stability, variants: Variants, ax: Axes) -> Axes:
     rows = -np.arange(len(results.kinds))
     for at, (name, of) in enumerate(variants.items()):
         value, low, high = np.transpose([over_seeds(results.slower(kind, *of)) for kind in results.kinds])
-        y = rows + 0.3 - 0.15 * at
+        y = rows + 0.15 * ((len(variants) - 1) / 2 - at)
         ax.hlines(y, low, high, color=f"C{at}", lw=1.5)
         ax.plot(value, y, MARKERS[at], color=f"C{at}", ms=5, label=name)
     ax.axvline(0, color="0.5", lw=1)
