@@ -16,7 +16,6 @@ SMALL = replace(
     lag=10,
     preserving=(Operator(0, 1, "silent"), Operator(0, 2, "muted")),
     evaluations=8,
-    landscape_sentences=32,
     stage_steps=30,
     last_steps=60,
     stage_lag=5,

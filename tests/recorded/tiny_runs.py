@@ -73,7 +73,7 @@ from sameloss.studies.same_loss.experiment import (
     language_baselines,
     model_measurement,
 )
-from sameloss.studies.stability.experiment import TwinTraining, logistic_swaps, ridge_swaps
+from sameloss.studies.stability.experiment import TwinTraining
 from sameloss.studies.stability.training import Descent, Perceptron, RandomFeatures, SmallCNN
 from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import ALGORITHMS, EXACT, recipe
@@ -276,15 +276,13 @@ def growing() -> dict[str, Run]:
     brief = {"base_steps": 12, "warmup": SMALL.optimisation.lasting(12).warmup}
     settings = replace(SMALL, **brief, steps=6, lag=2, sentences=16, evaluations=3)
     page = GrowingPage("ii5_growing", settings, Store(gettempdir()))
-    (candidates,), (landscape,) = page.candidates(0), page.landscape(0)
+    candidates, not_grown = page.candidates(0)
     return {
         "growing, corpus": page.base(0).corpus,
         "growing, held out": page.held_out,
         "growing, base": page.base(0),
         "growing, candidates": candidates,
-        "growing, not grown": page.not_grown(0),
-        "growing, landscape": landscape,
-        "growing, locality": page.locality,
+        "growing, not grown": not_grown,
         "growing, member": Member(candidates, 1),
         **stages(),
     }
@@ -313,17 +311,12 @@ def lists() -> dict[str, Run]:
 
 
 def stability() -> dict[str, Run]:
-    """Twins, all swaps of a few examples, and those of ridge regression."""
+    """Twins of each network."""
     digits, descent = ImageSource(pool=60, tested=20), Descent(0.05, 4, 12, momentum=0.5)
-    halves = replace(digits, halves=True)
     networks = {"perceptron": Perceptron((5,)), "CNN": SmallCNN((3,)), "features": RandomFeatures(9)}
     return {
-        **{
-            f"stability, {name}": TwinTraining(digits, network, descent, 8, 2, (0, 1), (6, 12), 1)
-            for name, network in networks.items()
-        },
-        "stability, swaps": logistic_swaps(halves, Descent(0.05, 2, 6), 4, 3, (2,), 0),
-        "stability, ridge": ridge_swaps(halves, (4, 8), (0.1,), 6, 0),
+        f"stability, {name}": TwinTraining(digits, network, descent, 8, 2, (0, 1), (6, 12), 1)
+        for name, network in networks.items()
     }
 
 

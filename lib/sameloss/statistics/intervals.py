@@ -1,7 +1,7 @@
 """Estimates with their standard errors, intervals over seeds, and paired differences."""
 
 from collections.abc import Sequence
-from math import nan, sqrt
+from math import isnan, nan, sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +48,15 @@ class Interval(NamedTuple):
     value: float
     low: float
     high: float
+
+    def __format__(self, spec: str) -> str:
+        """Format all three numbers; without an interval the value alone, without a value a dash.
+
+        >>> f"{Interval(-1.0, -1.25, -0.755):.2f}", f"{Interval(0.5, nan, nan):+.1f}", f"{UNDEFINED:.1f}"
+        ('-1.00 (-1.25 to -0.76)', '+0.5', '–')
+        """
+        value, low, high = ("–" if isnan(number) else format(number, spec) for number in self)
+        return value if isnan(self.low) else f"{value} ({low} to {high})"
 
 
 UNDEFINED = Interval(nan, nan, nan)

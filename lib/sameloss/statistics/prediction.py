@@ -1,14 +1,12 @@
-"""Prediction of final losses from early ones, and rules that select a candidate by them.
+"""Prediction of final losses from early ones.
 
 How well do early losses of several candidates predict which of them ends best (Karp 2024, Section 5.3)? All
 functions take losses: smaller is better. Statistics of several seeds are computed per seed, with the same
 candidates for each, and averaged afterwards: pooling would mix in the differences between seeds.
 """
 
-from typing import NamedTuple
-
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from scipy.stats import rankdata, spearmanr
 
 from sameloss.errors import ParameterError
@@ -48,16 +46,6 @@ def mean_correlation(correlations: Float[np.ndarray, " seed"]) -> Interval:
     return Interval(*(round(float(np.tanh(end)), 12) for end in interval))
 
 
-def regret(chosen_by: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"]) -> float:
-    """Compute the final loss of the candidate with the least early loss, above the best (equation 5.1)."""
-    return float(final[np.argmin(chosen_by)] - final.min())
-
-
-def random_regret(final: Float[np.ndarray, " candidate"]) -> float:
-    """Compute the expected regret of a random choice relative to the worst candidate's (equation 5.2)."""
-    return float((final.mean() - final.min()) / np.ptp(final))
-
-
 def recall(
     early: Float[np.ndarray, " candidate"], final: Float[np.ndarray, " candidate"], among: int
 ) -> bool:
@@ -91,67 +79,3 @@ def transition(correlations: Float[np.ndarray, "step step"]) -> tuple[int, float
 
     best = max(range(1, steps - 1), key=contrast)
     return best, round(contrast(best), 12)
-
-
-# Selection rules: which candidate to train on, given the losses of all at the evaluation steps.
-#
-# Karp 2024, Section 5.3.4, selects once, at a fixed step; the step, and how many candidates are trained until
-# then, can also depend on the losses.
-
-
-class Choice(NamedTuple):
-    """The selected candidate, and the cost of selecting it."""
-
-    candidate: int
-    others: int  # training steps of all other candidates together
-
-
-def choose_at(
-    losses: Float[np.ndarray, "step candidate"], steps: Int[np.ndarray, " step"], at: int
-) -> Choice:
-    """Select the best candidate at one evaluation (LAG).
-
-    >>> choose_at(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([0, 10]), 1)
-    Choice(candidate=1, others=10)
-    """
-    return Choice(int(losses[at].argmin()), int(steps[at]) * (losses.shape[1] - 1))
-
-
-def halve(losses: Float[np.ndarray, "step candidate"], steps: Int[np.ndarray, " step"], first: int) -> Choice:
-    """Keep the better half at the first evaluation after `first` steps, then at twice that step, and so on.
-
-    This is successive halving (Jamieson and Talwalkar 2016) with rounds that double in length.
-
-    Raises:
-        ParameterError: for a first round without a step.
-
-    """
-    if first < 1:
-        raise ParameterError(f"The first round needs at least one step; got {first}.")
-    candidates, taken, before, target = np.arange(losses.shape[1]), 0, 0, first
-    while len(candidates) > 1:
-        at = min(int(np.searchsorted(steps, target)), len(steps) - 1)
-        taken += len(candidates) * (int(steps[at]) - before)
-        survivors = 1 if at == len(steps) - 1 else (len(candidates) + 1) // 2
-        candidates = candidates[np.argsort(losses[at, candidates], kind="stable")[:survivors]]
-        before, target = int(steps[at]), 2 * int(steps[at])
-    return Choice(int(candidates[0]), taken - before)
-
-
-def when_settled(losses: Float[np.ndarray, "step candidate"], steps: Int[np.ndarray, " step"]) -> Choice:
-    """Select as soon as one candidate has been the best for the second half of the steps so far.
-
-    Losses at initialisation do not count. If the best never settles, the last evaluation decides.
-
-    >>> losses = np.array([[1.0, 2.0], [1.0, 2.0], [2.0, 1.0], [2.0, 1.0], [2.0, 1.0]])
-    >>> when_settled(losses, np.array([0, 10, 15, 25, 40]))
-    Choice(candidate=1, others=40)
-
-    """
-    best = losses.argmin(1)
-    for at in range(1, len(steps)):
-        since = [i for i in range(1, at + 1) if 2 * steps[i] >= steps[at]]
-        earlier = [i for i in range(1, at) if 2 * steps[i] <= steps[at]]
-        if earlier and len(set(best[[earlier[-1], *since]])) == 1:
-            return choose_at(losses, steps, at)
-    return choose_at(losses, steps, len(steps) - 1)

@@ -9,7 +9,7 @@ from small_growth import SMALL
 
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
-from sameloss.studies.growing.claims import FROM_SCRATCH, MEASURES, PAID, Grown, Stacks
+from sameloss.studies.growing.claims import FROM_SCRATCH, UNTRAINED, Grown, Stacks
 from sameloss.studies.growing.experiment import NOT_GROWN
 from sameloss.studies.growing.pages import GrowingPage, StackingPage
 
@@ -41,33 +41,39 @@ def synthetic():
     kl = np.stack([final[::-1] if at < 3 else final for at in range(evaluations)])
     seeds = np.stack([kl + 0.01 * seed for seed in range(3)])
     noise = 1e-4 * np.random.default_rng(0).standard_normal(seeds.shape)
-    landscape = {name: np.stack([final] * 3) for name in MEASURES}
-    accuracy = np.stack([100 - 10 * final] * 3)
+    known = dict(zip([operator.name for operator in SMALL.operators], 100 - 10 * final, strict=True))
+    known |= {NOT_GROWN: 50.0, FROM_SCRATCH: 60.0, UNTRAINED: 30.0}
+    downstream = pd.DataFrame(
+        {"seed": seed, "operator": name, "task": task, "accuracy": accuracy - (task == "b")}
+        for seed in range(3)
+        for name, accuracy in known.items()
+        for task in "ab"
+    )
     controls = seeds[:, :, 0] + 0.5, seeds[:, :, 0] + 0.7
-    grown = Grown(SMALL, seeds + noise, seeds, *controls, landscape, accuracy)
+    grown = Grown(replace(SMALL, seeds=3), seeds + noise, seeds, *controls, downstream)
     constant = np.repeat(seeds[:, -1:], evaluations, 1)
     older = replace(grown, chosen_by=constant, kl=1 + seeds / 10)
     return replace(grown, aged={10: grown, 100: older})
 
 
-ENDS = {"adaptive": 0.1, PAID: 0.11, "last": 0.12, "middle": 0.13, "random": 0.14}
+ENDS = {"adaptive": 0.1, "last": 0.12, "middle": 0.13, "random": 0.14}
 ENDS |= {NOT_GROWN: 0.3, FROM_SCRATCH: 0.15}
 
 
 @pytest.fixture
 def stacks():
-    """Ways that end in their order; at equal KL `last` has 2 points more, and a third of the trace."""
-    stages, known = [], []
-    for seed in range(3):
-        for way, end in ENDS.items():
-            for step, factor in ((30, 4.0), (60, 1.0)):
-                kl = factor * end * (1 + seed / 10)
-                evaluation = {"seed": seed, "way": way, "step": step, "kl": kl}
-                stages.append(
-                    {**evaluation, "layers": 3, "operator": f"{way}, i = {seed}", "flops": 1.0 * step}
-                )
-                gain, flatness = (2.0, 3.0) if way == "last" else (0.0, 1.0)
-                accuracy = 90 - 10 * np.log(kl) + gain
-                tasks = {"root": accuracy, "span2": accuracy - 10}
-                known.append({**evaluation, "trace": kl / flatness, **tasks})
-    return Stacks(replace(SMALL, stacks=3), pd.DataFrame(stages), pd.DataFrame(known))
+    """Ways that end in their order."""
+    rows = [
+        {
+            "seed": seed,
+            "way": way,
+            "step": step,
+            "kl": factor * end * (1 + seed / 10),
+            "layers": 3,
+            "flops": 1.0 * step,
+        }
+        for seed in range(3)
+        for way, end in ENDS.items()
+        for step, factor in ((30, 4.0), (60, 1.0))
+    ]
+    return Stacks(replace(SMALL, stacks=3), pd.DataFrame(rows))

@@ -1,11 +1,8 @@
 """Presets and parameters, stored runs (also killed and resumed), and the page."""
 
-import numpy as np
 import pandas as pd
 import pytest
-import torch
 from killed import kill
-from torch.nn import functional as F
 
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.images import ImageSource
@@ -16,9 +13,6 @@ from sameloss.studies.stability.experiment import (
     MLP,
     PRESETS,
     TwinTraining,
-    logistic_swaps,
-    ridge_swaps,
-    swap_problem,
 )
 from sameloss.studies.stability.pages import STUDY
 from sameloss.studies.stability.training import GRID, Descent, Perceptron, SmallCNN
@@ -38,29 +32,31 @@ def test_the_presets_are_the_thesis_where_they_can_be():
     assert [kind.descent.steps for kind in paper.kinds] == [100_000] * 4
     assert [kind.stops for kind in paper.kinds] == [(50_000, 100_000, 150_000)] * 4
     assert paper.kinds[2].descent.lr_at(40_000) == 0.01
-    assert max(paper.sizes) <= min(paper.images(kind.halves, kind.source).pool for kind in paper.kinds) // 2
     assert PRESETS["gpu"].kinds[2].descent.drops == ((3200, 0.01), (4800, 0.001))
+
+
+@pytest.mark.parametrize("preset", PRESETS.values(), ids=PRESETS)
+def test_samples_fill_a_batch_and_are_at_most_half_of_the_pool(preset):
+    for kind in preset.kinds:
+        assert kind.descent.batch <= min(preset.sizes)
+        assert max(preset.sizes) <= kind.source.pool // 2
 
 
 def test_seeds_are_none_of_the_pilots_and_only_logistic_regression_tells_halves():
     assert all(min(preset.all_seeds) >= 100 for preset in PRESETS.values())
-    halves = {kind.name for kind in LAPTOP.kinds if LAPTOP.images(kind.halves, kind.source).halves}
+    halves = {kind.name for kind in LAPTOP.kinds if kind.source.halves}
     assert halves == {LR}
 
 
 def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
     (kind,) = asked(tmp_path, model=MLP, steps=50, lr=0.2, momentum=0).kinds
     assert (kind.name, kind.descent.steps, kind.descent.lr, kind.descent.momentum) == (MLP, 50, 0.2, 0.0)
-    assert asked(tmp_path, largest=320).sizes == (40, 80, 160, 320)
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"model": "forest"}, r"^Unknown model 'forest'; choose one of logistic regression, "),
-        ({"largest": 1301}, "at most half of the 1300 images of the pool; got 1301"),
-        ({"largest": 80}, "must fill a batch of 32 images; got 10"),
-        ({"data": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"momentum": 1}, "momentum is at most"),
         ({"device": "cuda"}, "device = cuda was asked for"),
@@ -68,7 +64,6 @@ def test_a_reader_may_ask_for_one_model_with_other_settings(tmp_path):
     ],
 )
 def test_what_cannot_be_is_one_sentence(tmp_path, given, message, monkeypatch):
-    monkeypatch.setattr("sameloss.hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(ParameterError, match=message) as caught:
         asked(tmp_path, **given)
@@ -172,66 +167,6 @@ def test_effort_grows_with_what_is_trained():
     assert twins(pairs=40, **larger).effort > 2 * twins(**larger).effort > 2 * twins().effort > 0
 
 
-# All swaps of a sample of five, each trained by torch's own optimiser; ridge regression fitted anew.
-
-SOURCE = ImageSource(halves=True)
-
-
-@pytest.fixture(scope="module")
-def run():
-    return logistic_swaps(SOURCE, Descent(0.1, 2, 15), size=5, candidates=3, drawn=(1, 15), seed=7)
-
-
-@pytest.fixture(scope="module")
-def table(run, tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store")).get(run).set_index(["loss", "drawn"])
-
-
-def one_by_one(run):
-    """Losses on the test set and parameters, of the sample and of each swap."""
-    images = SOURCE.load()
-    x, y = images.x.flatten(1).double(), images.y
-    samples, order = swap_problem(images, run.descent, run.size, run.candidates, run.seed)
-    results = []
-    for rows in samples:
-        w = torch.zeros(65, dtype=torch.float64, requires_grad=True)
-        optimiser = torch.optim.SGD([w], lr=run.descent.lr)
-        for batch in rows[order]:
-            optimiser.zero_grad()
-            F.binary_cross_entropy_with_logits(x[batch] @ w[:-1] + w[-1], y[batch].double()).backward()
-            optimiser.step()
-        with torch.no_grad():
-            logits = x[images.pool :] @ w[:-1] + w[-1]
-            losses = F.binary_cross_entropy_with_logits(logits, y[images.pool :].double(), reduction="none")
-        results.append((losses, w.detach()))
-    return results
-
-
-def test_the_supremum_is_that_of_all_trainings(run, table):
-    (first, weights), *others = one_by_one(run)
-    assert len(others) == 5 * 3
-    largest = [float((losses - first).abs().max()) for losses, _ in others]
-    assert table.exact["cross-entropy", 1] == pytest.approx(max(largest), rel=1e-4)
-    distance = max(float((w - weights).norm()) for _, w in others)
-    assert table.distance.iloc[0] == pytest.approx(distance, rel=1e-4)
-    assert table["median"]["cross-entropy", 15] == pytest.approx(max(largest), rel=1e-4)  # all of them drawn
-    below = np.quantile(largest, 0.3), np.quantile(largest, 0.7)
-    assert below[0] <= table["median"]["cross-entropy", 1] <= below[1]
-
-
-def test_distances_are_below_their_bound_and_losses_below_its_slope(table):
-    first = table.loc["cross-entropy"].iloc[0]
-    assert 0 < first.distance <= first.bound
-    assert first.exact <= first.slope * first.distance * (1 + 1e-6)
-
-
-def test_no_case_of_ridge_regression_breaks_its_bound(tmp_path):
-    table = Store(tmp_path).get(ridge_swaps(SOURCE, (8, 16), (1e-2, 1e-1), 20, seed=1))
-    assert len(table) == 2 * 2 * 2
-    assert (table.change > 0).all()
-    assert (table.change <= table.bound).all()
-
-
 # The page: its runs, its tables side by side, its verdicts.
 
 
@@ -239,7 +174,7 @@ def test_all_of_a_size_are_one_stack(page):
     s = page.config
     assert len(page.trainings) == len(s.kinds) * len(s.sizes)
     assert all(run.seeds == s.all_seeds and run.pairs == s.pairs for run in page.trainings.values())
-    assert len(page.runs()) == len(page.trainings) + len(s.swap_sizes) + 1
+    assert page.runs() == list(page.trainings.values())
 
 
 def test_tables_of_all_runs_stand_below_each_other(page, results):

@@ -14,18 +14,15 @@ from torch import Tensor
 
 from sameloss.errors import ParameterError
 from sameloss.languages import HierarchySpec, LanguageSpec
-from sameloss.languages.entropy import beyond_windows
-from sameloss.languages.masking import Batch, mask_batch
+from sameloss.languages.masking import mask_batch
 from sameloss.languages.paper import PAPER_LANGUAGE
-from sameloss.measures.flatness.hessian import top_eigenvalue
-from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import EncoderShape
 from sameloss.models.enlarge import PRESERVING, Filling, LayerMap, grid, grow, repeated
 from sameloss.models.masked_model import MaskedLanguageModel
 from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
 from sameloss.runs.pretraining import Pretraining
-from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, held_out
-from sameloss.runs.stage import TABLE, Tabled, stage
+from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
+from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.store.store import SCRATCH, Report, Run, Store, write_atomically
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
@@ -39,7 +36,7 @@ from sameloss.training.ensembles import (
     train_together,
 )
 from sameloss.training.loop import Optimisation, TrainingStep
-from sameloss.training.objectives import noisy_targets
+from sameloss.training.objectives import Objective, noisy_targets
 
 # Growth operators
 
@@ -166,6 +163,8 @@ class _Grown(Run):
     carried: Carried
     held_out: HeldOutConditionals
 
+    weight_suffixes = (".safetensors",)
+
     @property
     def root(self) -> GrowthBase:
         """The pre-training from which all growing begins."""
@@ -238,7 +237,6 @@ class Candidates(_Grown, Tabled):
     """One shallow model grown by every operator; all candidates are trained on the same batches."""
 
     schema = 2
-    weight_suffixes = (".safetensors",)
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         ensemble, targets = self.ensemble(store), HeldOutTargets(store, self.held_out)
@@ -306,7 +304,7 @@ class StageEnd(Checkpoints):
 
 
 @dataclass(frozen=True)
-class Stage(_Grown, TrainedRun):
+class Stage(_Grown):
     """One stage of stacking: grow a model by each operator, continue with the best after a few steps.
 
     With one operator there is no trial. Evaluations begin after the trial.
@@ -314,14 +312,6 @@ class Stage(_Grown, TrainedRun):
 
     lag: int  # steps of the trial
     ends: bool  # whether the learning rate decays to zero, as in the last stage
-
-    @cached_property
-    def corpus(self) -> CorpusSampling:
-        return self.root.corpus
-
-    @cached_property
-    def checkpoints(self) -> tuple[int, ...]:
-        return self.looks
 
     @property
     def done(self) -> int:
@@ -364,59 +354,12 @@ class Stage(_Grown, TrainedRun):
         return self.names[best], ensemble.kept([best])
 
     def load(self, folder: Path) -> StageEnd:
-        return StageEnd(folder, self.checkpoints, replace(self.root, shape=self.shape).new_model)
+        return StageEnd(folder, self.looks, replace(self.root, shape=self.shape).new_model)
 
     @property
     def effort(self) -> float:
         fraction = (self.steps + max(0, len(self.operators) - 1) * self.lag) / self.steps
         return super().effort * fraction / len(self.names)
-
-
-# Measurements before any training of the grown models: the loss landscape, and the locality of the language.
-
-
-@stage(
-    "GrowthLandscape",
-    seconds=lambda run: (
-        len(run.candidates.names) * (5e-2 + 6e-4 * (run.sentences * run.candidates.shape.d_model))
-    ),
-)
-def growth_landscape(candidates: Candidates, sentences: int, store: Store, report: Report) -> pd.DataFrame:
-    """Measure the landscape at each grown model before training.
-
-    One row per operator: squared gradient norm of the loss on exact labels, Fisher trace, and top Hessian
-    eigenvalue, on the first `sentences` of the selection half.
-    """
-    targets, ensemble, rows = HeldOutTargets(store, candidates.held_out), candidates.ensemble(store), []
-    some = slice(0, min(sentences, targets.half))
-    for at, name in enumerate(candidates.names):
-        measures = _landscape(ensemble.member(at), targets.batch.rows(some), targets.conditionals[some])
-        rows.append({"operator": name, **measures})
-        report((at + 1) / len(ensemble), name)
-    return pd.DataFrame(rows)
-
-
-def _landscape(
-    model: MaskedLanguageModel, masked: Batch, conditionals: Float[Tensor, "batch word"]
-) -> dict[str, float]:
-    device = next(model.parameters()).device
-    masked, conditionals = masked.to(device), conditionals.to(device)
-    logits = model(masked.masked, masked.positions, masked.lengths)
-    loss = torch.nn.functional.cross_entropy(logits, conditionals.to(logits))
-    gradients = torch.autograd.grad(loss, list(model.parameters()))
-    return {
-        "gradient": float(sum(gradient.square().sum() for gradient in gradients)),
-        "trace": fisher_trace(model, masked, estimator="exact").total.mean,
-        "eigenvalue": top_eigenvalue(model, masked, conditionals, tolerance=1e-2),
-    }
-
-
-@stage("LocalityMeasurement")
-def locality_measurement(language: LanguageSpec, sentences: int, seed: int) -> pd.DataFrame:
-    """Measure the information about a masked word in words beyond its neighbours."""
-    built = language.build()
-    windows = beyond_windows(built, held_out(built, sentences, seed, "locality"), (0, 1, 2, 3))
-    return pd.DataFrame([{"window": window, **estimate._asdict()} for window, estimate in windows.items()])
 
 
 # Configuration
@@ -476,7 +419,6 @@ class Settings(Config):
     ensemble_size: int = 16  # candidates trained at once; bounds memory
     sentences: int = 1024  # held out
     evaluations: int = 8  # after growing, about geometrically spaced
-    landscape_sentences: int = 16
     aged: tuple["Settings", ...] = ()  # the same for shallow models of several numbers of steps
 
     # Growing in stages
@@ -500,7 +442,7 @@ class Settings(Config):
                 f"LAG chooses after 1 to {self.steps - 1} of the {self.steps} steps that follow growing; "
                 f"got lag = {self.lag}."
             )
-        longest = min(self.stage_steps, self.stage_eval_steps(self.last_steps)[0] - 1)
+        longest = min(self.stage_steps, self.stage_eval_steps[0] - 1)
         if self.stage_lag > longest:
             raise ParameterError(
                 f"A stage's operator is chosen after 0 to {longest} of its steps, and before the last "
@@ -511,6 +453,19 @@ class Settings(Config):
     def optimisation(self) -> Optimisation:
         """The optimisation before growing: warm-up, then a constant rate, as the thesis has for BERT."""
         return Optimisation(self.base_steps, self.batch, self.lr, self.warmup, schedule="constant")
+
+    def pretraining(self, shape: EncoderShape, seed: int, steps: int) -> GrowthBase:
+        """A training from random weights at a constant rate."""
+        return GrowthBase(
+            CorpusSampling(self.language, None, 0),
+            shape,
+            self.optimisation.lasting(steps),
+            seed,
+            checkpoints=(steps,),
+            micro_batch=self.batch,
+            resume_every=250,
+            objective=Objective(label_noise=self.label_noise),
+        )
 
     @property
     def all_seeds(self) -> range:
@@ -557,10 +512,11 @@ class Settings(Config):
         """
         return tuple(self.stage_layers * stage for stage in range(1, len(self.stage_strides) + 2))
 
-    def stage_eval_steps(self, last_steps: int) -> tuple[int, ...]:
-        """Steps of a last stage at which the model is stored and evaluated."""
+    @property
+    def stage_eval_steps(self) -> tuple[int, ...]:
+        """Steps of the last stage at which the model is stored and evaluated."""
         count = self.stage_evaluations
-        return tuple(round(last_steps * number / count) for number in range(1, count + 1))
+        return tuple(round(self.last_steps * number / count) for number in range(1, count + 1))
 
     def stage_operators(self, way: str, stage: int) -> tuple[Operator, ...]:
         """The operators that a way to stack tries in a stage, 1 for the first that grows."""
@@ -580,7 +536,7 @@ SMOKE = Settings(
     train_sentences=30, test_sentences=60,
     added=1, seeds=2, first_seed=0, steps=10, lag=3,
     preserving=(Operator(0, 1, "silent"), Operator(1, 1, "muted")),
-    sentences=64, evaluations=5, landscape_sentences=4,
+    sentences=64, evaluations=5,
     stacks=2, first_stack=0, stage_steps=8, last_steps=16, stage_lag=2,
     stage_sentences=64, stage_evaluations=2,
 )  # fmt: skip
@@ -602,7 +558,7 @@ LAPTOP_LONG = Settings(
     train_sentences=1000, test_sentences=4000,
     added=4, first_seed=40, steps=800, lag=160,
     preserving=_preserving(*((index, block) for index in range(3) for block in (1, 4))),
-    ensemble_size=15, sentences=16_384, landscape_sentences=32,
+    ensemble_size=15, sentences=16_384,
     aged=tuple(
         replace(AGED, base_steps=age, warmup=30 / age) for age in (250, 1000, 4000, 16_000)
     ),
@@ -617,7 +573,7 @@ PAPER = Settings(
     shape=EncoderShape(768, 12, 12, 3072), base_steps=30_000, batch=4096, lr=1e-4, label_noise=1.0,
     train_sentences=2000, test_sentences=4000,
     added=4, first_seed=0, steps=6000, lag=200, index_stride=2, preserving=(),
-    ensemble_size=1, sentences=4000, evaluations=24, landscape_sentences=32,
+    ensemble_size=1, sentences=4000, evaluations=24,
     first_stack=0, stage_layers=4, stage_strides=(1, 1, 1, 2, 2),
     stage_steps=10_000, last_steps=12_500, stage_lag=200, stage_sentences=4000, stage_evaluations=4,
 )  # fmt: skip

@@ -1,8 +1,6 @@
 """Tables, figures and sentences of the pages on growing."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,11 +10,10 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
 from sameloss.statistics.intervals import Interval, seed_interval
-from sameloss.statistics.prediction import choose_at, halve, mean_correlation, transition, when_settled
+from sameloss.statistics.prediction import mean_correlation, transition
 from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
 from sameloss.studies.growing.claims import (
     FROM_SCRATCH,
-    MEASURES,
     PREDICTIVE,
     UNTRAINED,
     WAY_NAMES,
@@ -24,29 +21,14 @@ from sameloss.studies.growing.claims import (
     Stacks,
     chosen,
 )
-from sameloss.studies.growing.experiment import NOT_GROWN, WAYS, Settings
+from sameloss.studies.growing.experiment import NOT_GROWN
 
 STYLES: dict[str, Style] = {
     filling: {"color": f"C{at}", "marker": MARKERS[at]}
     for at, filling in enumerate(("duplicate", "random", "silent", "muted"))
 }
-MAX_MAPS = 6  # per stage, in a table
 
-# Growing once
-
-
-def layer_maps(grown: Grown, ax: Axes) -> None:
-    """Draw the source of each layer, one row per map: kept layers grey, new ones in colour, from 0."""
-    shallow, deep = grown.settings.shape.layers, grown.settings.deep.layers
-    maps = {(o.index, o.block): o.layers(shallow, deep - shallow) for o in grown.operators}
-    for row, layers in enumerate(maps.values()):
-        for x, (source, new) in enumerate(zip(layers.sources, layers.new, strict=True)):
-            box = {"boxstyle": "round", "fc": "#cfe8f7" if new else "0.92", "ec": "0.5"}
-            ax.text(x, -row, f"({source})" if new else str(source), ha="center", va="center", bbox=box)
-    ax.set_yticks(-np.arange(len(maps)), [f"i = {index}, b = {block}" for index, block in maps])
-    ax.set(xlabel="layer of the grown model", xlim=(-0.6, deep - 0.4), ylim=(0.6 - len(maps), 0.6))
-    ax.set_xticks(range(deep))
-    ax.grid(visible=False)
+# Figures on growing once
 
 
 def after_growing(grown: Grown, ax: Axes) -> None:
@@ -85,18 +67,6 @@ def early_against_final(grown: Grown, at: int, title: str, ax: Axes) -> None:
     ax.set(xlabel=f"KL {title}, over its mean", ylabel="final KL, over its mean")
 
 
-def correlation_table(grown: Grown) -> pd.DataFrame:
-    """Rank correlations of the initial and the early KL with the final one, for all operators and groups."""
-    groups = {"all": None, "copies": grown.of("duplicate"), "random": grown.of("random")}
-    groups["the thesis' (copies and random)"] = grown.of("duplicate", "random")
-    rows = [
-        {"operators": name, "KL": when, **mean_correlation(grown.correlations(at, among))._asdict()}
-        for name, among in groups.items()
-        for when, at in (("at first", 0), (f"after {grown.steps[grown.early]} steps", grown.early))
-    ]
-    return pd.DataFrame(rows)
-
-
 def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
     """Draw Figure 5.3: correlation, self-correlation, recall and regret; return their curves.
 
@@ -114,7 +84,8 @@ def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
     recall.set(ylabel="recall of the best operator", ylim=(-0.05, 1.05))
     recall.legend(title="among the", fontsize="small")
     _band(curve, "regret", (0, 1), grown, regret)
-    regret.axhline(grown.random_choice_regret().mean(), color="0.35", ls="--", label="at random")
+    at_random = grown.relative_regret(grown.final.mean(1)).mean()
+    regret.axhline(at_random, color="0.35", ls="--", label="at random")
     regret.axvline(1 + grown.settings.lag, color="C1", ls=":", label=f"LAG@{grown.settings.lag}")
     regret.set(ylabel="relative regret", ylim=(-0.05, 1.05))
     regret.legend(fontsize="small")
@@ -123,9 +94,8 @@ def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
 
 def _band(curve: pd.DataFrame, name: str, limits: tuple[float, float], grown: Grown, ax: Axes) -> None:
     steps = _step_axis(grown, ax)
-    ax.fill_between(
-        steps, curve[f"{name}_low"].clip(*limits), curve[f"{name}_high"].clip(*limits), alpha=0.15, lw=0
-    )
+    low, high = (curve[f"{name}_{end}"].clip(*limits) for end in ("low", "high"))
+    ax.fill_between(steps, low, high, alpha=0.15, lw=0)
     ax.plot(steps, curve[f"{name}_value"], "o-", ms=4)
 
 
@@ -142,131 +112,6 @@ def _self_correlation_map(grown: Grown, ax: Axes) -> None:
     ax.set(xlabel="steps after growing", ylabel="steps after growing")
     ax.grid(visible=False)
     ax.figure.colorbar(image, ax=ax, label="Spearman")
-
-
-def choice_table(grown: Grown) -> pd.DataFrame:
-    """Final KL of each choice rule above the best operator's (Table 5.1), in nats."""
-    finals = {name: chosen(grown.final, choice) for name, choice in grown.choices.items() if name != "oracle"}
-    finals |= {
-        "at random": grown.final.mean(1),
-        "not grown": grown.not_grown[:, -1],
-        WAY_NAMES[FROM_SCRATCH]: grown.scratch[:, -1],
-    }
-    rows = []
-    for name, final in finals.items():
-        value, low, high = seed_interval(final - grown.final.min(1))
-        regret = float(grown.relative_regret(final).mean())
-        rows.append({"choice": name, "KL": value, "low": low, "high": high, "relative regret": regret})
-    return pd.DataFrame(rows)
-
-
-PUBLISHED_CHOICES = pd.DataFrame(
-    [
-        ("oracle", 1.7461, 0.0, 2.1254, 0.0),
-        ("LAG@200, LAG@2000", 1.7461, 0.0, 2.1268, 0.0895),
-        ("LAG@0", 1.7875, 0.7986, 2.1398, 0.9202),
-        ("last layers once more, on top", 1.7747, 0.5517, 2.1357, 0.6582),
-        ("random layers on top", 1.7875, 0.7986, 2.1398, 0.9202),
-    ],
-    columns=["choice", "BERT loss", "BERT relative regret", "UL2 loss", "UL2 relative regret"],
-)
-"""Tables 5.1 and 5.2 of the thesis; one trial an operator."""
-
-
-def selection_table(grown: Grown) -> pd.DataFrame:
-    """Relative regret, with intervals over shallow models, and cost (%) of choice rules.
-
-    The rules are LAG up to its own step, successive halving, and waiting until the choice has settled. The
-    cost is that of training the other candidates, relative to one grown model.
-    """
-    lag, steps = grown.settings.lag, np.array(grown.steps)
-    rules: dict[str, Callable[..., Any]] = {
-        f"LAG@{step}": partial(choose_at, at=at) for at, step in enumerate(steps) if step <= lag
-    }
-    rules |= {
-        f"halving from step {first}": partial(halve, first=first) for first in (lag // 8, lag // 2) if first
-    }
-    rules["when settled for half of the steps"] = when_settled
-    rows = []
-    for name, rule in rules.items():
-        choice, others = np.array([rule(losses, steps) for losses in grown.chosen_by]).T
-        regret, cost = seed_interval(grown.regret(choice)), 100 * others.mean() / steps[-1]
-        ends = {"low": regret.low, "high": regret.high}
-        rows.append({"choice": name, "relative regret": regret.value, **ends, "cost (%)": cost})
-    return pd.DataFrame(rows)
-
-
-def regret_by_cost(choices: pd.DataFrame, random_regret: float, ax: Axes) -> None:
-    """Draw relative regret with intervals against cost for each choice rule."""
-    kinds = {"LAG": ("LAG@k", "o-"), "halving": ("halving", "s"), "when": ("when settled", "^")}
-    for kind, (label, form) in kinds.items():
-        rules = choices[choices.choice.str.startswith(kind)]
-        regret, cost = rules["relative regret"], rules["cost (%)"].clip(lower=0.1)
-        errors = [regret - rules.low.clip(0), rules.high.clip(upper=1) - regret]
-        ax.errorbar(cost, regret, yerr=errors, fmt=form, capsize=2, ms=5, label=label)
-    ax.axhline(random_regret, color="0.35", ls="--", label="at random")
-    ax.set(xscale="log", xlabel="cost over that of one grown model (%; 0 stands at 0.1)")
-    ax.set(ylabel="relative regret", ylim=(-0.05, 1.05))
-    ax.xaxis.set_major_formatter("{x:g}")
-
-
-def downstream_table(grown: Grown, accuracies: pd.DataFrame) -> pd.DataFrame:
-    """Final accuracies (%) by task, mean over shallow models (Table C.1).
-
-    Args:
-        grown: the results of growing once.
-        accuracies: columns `seed`, `operator`, `task`, `accuracy`.
-
-    """
-    names, seeds = [operator.name for operator in grown.operators], grown.settings.all_seeds
-    models = {rule: [names[at] for at in choice] for rule, choice in grown.choices.items()}
-    models |= {name: [name] * len(seeds) for name in (NOT_GROWN, FROM_SCRATCH, UNTRAINED)}
-    by_model = accuracies.pivot_table("accuracy", ["seed", "operator"], "task", sort=False)
-    rows = [
-        {"model": rule, **by_model.loc[list(zip(seeds, operators, strict=True))].mean()}
-        for rule, operators in models.items()
-    ]
-    return pd.DataFrame(rows).rename(columns=task_name)
-
-
-def task_name(task: str) -> str:
-    """Name of a task for readers: the part of a sentence whose hidden symbol is predicted.
-
-    >>> task_name("root"), task_name("span4"), task_name("model")
-    ('whole sentence', 'first 4 words', 'model')
-    """
-    if task == "root":
-        return "whole sentence"
-    return f"first {task.removeprefix('span')} words" if task.startswith("span") else task
-
-
-def landscape_table(grown: Grown) -> pd.DataFrame:
-    """Rank correlations of the landscape at growth with the final KL."""
-    return pd.DataFrame(
-        {"at growth": name, **mean_correlation(grown.landscape_correlations(measure))._asdict()}
-        for measure, name in MEASURES.items()
-    )
-
-
-def age_table(grown: Grown) -> pd.DataFrame:
-    """Headroom, initial correlation and predictive step by age of the shallow models, means over these."""
-    rows = []
-    for age, aged in sorted(grown.aged.items()):
-        initial = mean_correlation(aged.correlations(0))
-        rows.append(
-            {
-                "steps before growing": age,
-                "KL before": aged.not_grown[:, 0].mean(),
-                "KL at the end": aged.final.min(1).mean(),
-                "Spearman at first": initial.value,
-                "low": initial.low,
-                "high": initial.high,
-                "predictive from step": pd.Series(aged.first_predictive_step()).mean(),  # NaN left out
-                "ceiling": aged.ceiling(),
-                "shared order": aged.shared_order().value,
-            }
-        )
-    return pd.DataFrame(rows)
 
 
 def spread_by_age(grown: Grown, ax: Axes) -> None:
@@ -294,140 +139,133 @@ def correlation_by_age(grown: Grown, ax: Axes) -> None:
     ax.set(ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
 
 
+# Tables on growing once
+
+
+def correlation_table(grown: Grown) -> pd.DataFrame:
+    """Rank correlations of the initial and the early KL with the final one, for all operators and groups."""
+    groups = {"all": None, "copies": grown.of("duplicate"), "random": grown.of("random")}
+    groups["the thesis' (copies and random)"] = grown.of("duplicate", "random")
+    rows = [
+        {"operators": name, "KL": when, **mean_correlation(grown.correlations(at, among))._asdict()}
+        for name, among in groups.items()
+        for when, at in (("at first", 0), (f"after {grown.steps[grown.early]} steps", grown.early))
+    ]
+    return pd.DataFrame(rows)
+
+
+def choice_table(grown: Grown) -> pd.DataFrame:
+    """Final KL of each choice rule above the best operator's (Table 5.1), in nats."""
+    finals = {name: chosen(grown.final, choice) for name, choice in grown.choices.items() if name != "oracle"}
+    finals |= {
+        "at random": grown.final.mean(1),
+        "not grown": grown.not_grown[:, -1],
+        WAY_NAMES[FROM_SCRATCH]: grown.scratch[:, -1],
+    }
+    rows = []
+    for name, final in finals.items():
+        value, low, high = seed_interval(final - grown.final.min(1))
+        regret = float(grown.relative_regret(final).mean())
+        rows.append({"choice": name, "KL": value, "low": low, "high": high, "relative regret": regret})
+    return pd.DataFrame(rows)
+
+
+def downstream_table(grown: Grown) -> pd.DataFrame:
+    """Final accuracies (%) by task, mean over shallow models (Table C.1)."""
+    models = {rule: grown.named(choice) for rule, choice in grown.choices.items()}
+    models |= {name: [name] * len(grown.final) for name in (NOT_GROWN, FROM_SCRATCH, UNTRAINED)}
+    rows = [{"model": rule, **grown.accuracies(names).mean()} for rule, names in models.items()]
+    return pd.DataFrame(rows).rename(columns=task_name)
+
+
+def task_name(task: str) -> str:
+    """Name of a task for readers: the part of a sentence whose hidden symbol is predicted.
+
+    >>> task_name("root"), task_name("span4"), task_name("model")
+    ('whole sentence', 'first 4 words', 'model')
+    """
+    if task == "root":
+        return "whole sentence"
+    return f"first {task.removeprefix('span')} words" if task.startswith("span") else task
+
+
+# Sentences on growing once
+
+
 def headroom_in_words(headroom: Interval) -> str:
     """Whether depth helps, on which all other claims depend."""
-    gain, low, high = (100 * (1 - np.exp(-end)) for end in headroom)
-    if np.isnan(low):
-        return (
-            f"{gain:.0f} %, for one shallow model: without an interval, claims that depend on it are not "
-            f"testable"
-        )
-    gains = f"{gain:.0f} % ({low:.0f} to {high:.0f})"
-    if low > 0:
-        return f"{gains}: depth helps, so operators can be compared"
-    return f"{gains}: no detectable gain from depth, so claims that depend on it are not testable here"
+    gain = Interval(*(100 * (1 - np.exp(-end)) for end in headroom))
+    untestable = "no detectable gain from depth, so claims that depend on it are not testable here"
+    return f"{gain:.0f} %: {'depth helps' if gain.low > 0 else untestable}"
 
 
 def after_growing_finding(grown: Grown) -> str:
     """Where copies begin and end, relative to the model that is not grown."""
     copies, kept = grown.kl[:, :, grown.of("duplicate")].mean((0, 2)), grown.not_grown.mean(0)
-    begin, end = (
-        f"{abs(gap):.2g} nats {'above' if gap > 0 else 'below'}" for gap in (copies - kept)[[0, -1]]
-    )
-    return f"Copies begin {begin} the model that is not grown, and end {end} it."
+    begin, *_, end = copies - kept
+    return f"Relative to the model not grown, copies begin at {begin:+.2g} nats and end at {end:+.2g}."
 
 
 def early_final_finding(grown: Grown) -> str:
     """The rank correlations of the first and the early KL with the final one."""
-    first, early = (mean_correlation(grown.correlations(at)).value for at in (0, grown.early))
+    first, early = (mean_correlation(grown.correlations(at)) for at in (0, grown.early))
     return (
         f"The rank correlation with the final KL is {first:.2f} right after growing "
         f"and {early:.2f} after {grown.steps[grown.early]} steps."
     )
 
 
-def early_final_in_words(grown: Grown) -> str:
-    """The intervals of these correlations, beside the thesis', and what limits them."""
-    first, early = (mean_correlation(grown.correlations(at)) for at in (0, grown.early))
-    if np.isnan(first.low):
-        return f"Without a second shallow model there is no interval. {ceiling_in_words(grown)}."
+def ceiling_in_words(grown: Grown) -> str:
+    """How well the evaluation itself orders operators, which limits all earlier evaluations."""
     return (
-        f"The 95 % intervals over {len(grown.final)} shallow models are {first.low:.2f} to {first.high:.2f} "
-        f"and {early.low:.2f} to {early.high:.2f}; the thesis has -0.418 and 0.986. "
-        f"{ceiling_in_words(grown)}."
+        f"At the end of training the two halves of the held-out sentences order the operators with a rank "
+        f"correlation of {grown.ceiling():.2f}, which limits all earlier evaluations; below {PREDICTIVE}, no "
+        "claim about an order is testable."
     )
 
 
 def how_early_finding(grown: Grown) -> str:
-    """From which step on the final order can be predicted, if any before the end."""
-    before = grown.correlation_curve().set_index("step").correlation_value.iloc[:-1]
-    predictive = before[before >= PREDICTIVE]
-    if predictive.empty:
-        return (
-            f"No evaluation before the end predicts the final order: "
-            f"the rank correlation is at most {before.max():.2f}."
-        )
-    return f"The rank correlation with the final KL first reaches {PREDICTIVE} at step {predictive.index[0]}."
-
-
-def ceiling_in_words(grown: Grown) -> str:
-    """How well the evaluation itself orders operators, which limits all earlier evaluations."""
-    ceiling = grown.ceiling()
-    halves = (
-        f"At the end of training the two halves of the held-out sentences order the operators with a rank "
-        f"correlation of {ceiling:.2f}"
+    """How well the final order can be predicted before the end."""
+    best = grown.correlation_curve().correlation_value.iloc[:-1].max()
+    return (
+        f"With {len(grown.operators)} operators, the rank correlation with the final KL is at most "
+        f"{best:.2f} before the end."
     )
-    if ceiling >= PREDICTIVE:
-        return f"{halves}, which limits all earlier evaluations"
-    return f"{halves}, below {PREDICTIVE}: there are too few, and no claim about an order is testable here"
 
 
 def transition_in_words(grown: Grown) -> str:
     """The step at which rankings change most."""
-    at, gain = transition(grown.mean_self_correlation())
-    percent = 100 * grown.steps[at] / grown.settings.steps
-    return (
-        f"Rankings change most at step {grown.steps[at]} ({percent:.1f} % of the steps after growing): later "
-        f"evaluations agree with each other better than with earlier ones, by {gain:.2f} in mean correlation"
-    )
-
-
-def regret_finding(selection: pd.DataFrame, random_regret: float) -> str:
-    """Regret and cost of LAG, beside a random choice."""
-    lag = selection[selection.choice.str.startswith("LAG")].iloc[-1]
-    return (
-        f"{lag.choice} has a relative regret of {lag['relative regret']:.2f}, a random choice "
-        f"{random_regret:.2f}; trials cost {lag['cost (%)']:.0f} % of one training."
-    )
+    step = grown.steps[transition(grown.mean_self_correlation())[0]]
+    return f"Rankings change most at step {step} ({100 * step / grown.settings.steps:.1f} % of the steps)."
 
 
 def ages_finding(grown: Grown) -> str:
     """How the gain from depth and the spread of operators change with the age of the shallow model."""
-    youngest, oldest = (grown.aged[age] for age in (min(grown.aged), max(grown.aged)))
-    gains, spreads = (
-        [f"{100 * value:.0f}" for value in values]
-        for values in (
-            (youngest.headroom().value, oldest.headroom().value),
-            (youngest.spread().mean(), oldest.spread().mean()),
-        )
+    young, old = min(grown.aged), max(grown.aged)
+    (gain, spread), (later_gain, later_spread) = (
+        (100 * aged.headroom().value, 100 * aged.spread().mean())
+        for aged in (grown.aged[young], grown.aged[old])
     )
     return (
-        f"From {min(grown.aged):,} to {max(grown.aged):,} steps before growing, the gain from depth goes "
-        f"from {gains[0]} to {gains[1]} %, operators' spread from {spreads[0]} to {spreads[1]} %."
+        f"From {young:,} to {old:,} steps before growing, the gain from depth goes from {gain:.0f} to "
+        f"{later_gain:.0f} %, operators' spread from {spread:.0f} to {later_spread:.0f} %."
     )
 
 
 def ages_in_words(grown: Grown) -> str:
     """At which ages depth helps, and how the initial KL orders operators there."""
-    helped = [age for age in sorted(grown.aged) if grown.aged[age].headroom().low > 0]
-    if not helped:
-        return "The gain from depth is not clear at any age, so operators cannot be compared."
-    ranks = []
-    for age in helped:
-        value, low, high = mean_correlation(grown.aged[age].correlations(0))
-        ranks.append(f"{value:.2f} ({low:.2f} to {high:.2f}) after {age:,} steps")
+    ranks = [
+        f"{mean_correlation(aged.correlations(0)):.2f} after {age:,} steps"
+        for age, aged in sorted(grown.aged.items())
+        if aged.headroom().low > 0
+    ]
     return (
-        f"The gain from depth is clear only where the shallow model was trained for "
-        f"{' or '.join(f'{age:,}' for age in helped)} steps. There the rank correlation of the initial with "
-        f"the final KL is {', '.join(ranks)}."
+        f"The gain from depth is clear at {len(ranks)} of {len(grown.aged)} ages, where the rank correlation "
+        f"of the initial with the final KL is {', '.join(ranks) or 'not defined'}."
     )
 
 
 # Growing in stages
-
-
-def way_table(settings: Settings) -> pd.DataFrame:
-    """The maps that each way tries in each stage, one row per way."""
-    table = pd.DataFrame({"way": WAYS.values()})
-    for stage, (layers, deeper) in enumerate(pairwise(settings.depths), start=1):
-        cells = []
-        for way in WAYS:
-            operators = settings.stage_operators(way, stage)
-            maps = [str(operator.layers(layers, deeper - layers)) for operator in operators]
-            more = f"; and {len(maps) - MAX_MAPS} more" if len(maps) > MAX_MAPS else ""
-            cells.append("; ".join(maps[:MAX_MAPS]) + more)
-        table[f"{deeper} layers"] = cells
-    return table
 
 
 def stacks_by_flops(stacks: Stacks, ax: Axes) -> None:
@@ -452,85 +290,10 @@ def stack_table(stacks: Stacks) -> pd.DataFrame:
     return pd.DataFrame(rows).sort_values("KL", ignore_index=True)
 
 
-def choices_of_stages(stacks: Stacks) -> pd.DataFrame:
-    """The layers that adaptive stacking repeated, one row per stage and one column per seed."""
-    adaptive = stacks.stages[stacks.stages.way == "adaptive"]
-    operators = adaptive.groupby(["layers", "seed"]).operator.last().str.removeprefix("duplicate, ").unstack()
-    return operators.rename(columns=lambda seed: f"seed {seed}").reset_index(names="layers after growing")
-
-
-def same_kl_table(stacks: Stacks) -> pd.DataFrame:
-    """Each way minus the model trained from scratch at equal KL: points by task, trace as a ratio.
-
-    Ways without a common KL are left out: see `without_common_kl`.
-    """
-    names = {task: f"{task_name(task)} (points)" for task in stacks.tasks}
-    names |= {"accuracy": "mean of the tasks (points)", "trace": "trace (ratio)"}
-    rows = []
-    for way in WAYS:
-        for what, name in names.items():
-            difference = stacks.at_equal_kl(way, FROM_SCRATCH, what)
-            ends = Interval(*map(float, np.exp(difference))) if what == "trace" else difference
-            rows.append({"way": WAYS[way], "of": name, **ends._asdict()})
-    return pd.DataFrame(rows).dropna(subset="value", ignore_index=True)
-
-
-def accuracy_against_kl(stacks: Stacks, ax: Axes) -> None:
-    """Draw the mean accuracy over tasks against KL in the last stage, one line per way, means over seeds."""
-    known = stacks.known.assign(accuracy=stacks.known[stacks.tasks].mean(axis=1))
-    mean = known.groupby(["way", "step"])[["kl", "accuracy"]].mean()
-    for way, marker in zip([*WAYS, FROM_SCRATCH], MARKERS, strict=False):
-        grey: Style = {"color": "0.35", "ls": "--"} if way == FROM_SCRATCH else {}
-        ax.plot(mean.kl[way], mean.accuracy[way], marker=marker, ms=5, label=WAY_NAMES[way], **grey)
-    ax.set(xscale="log", xlabel=KL_LABEL, ylabel="accuracy, mean of the tasks (%)")
-    plain_log_axis(ax.xaxis, mean.kl)
-
-
-def same_kl_finding(stacks: Stacks) -> str:
-    """Whether stacked models can be compared with training from scratch at equal KL, and how they differ."""
-    same = same_kl_table(stacks)
-    points = same[same.of.str.startswith("mean")].value
-    if points.empty:
-        return "In the last stage, stacked models cannot be compared with training from scratch at equal KL."
-    return (
-        f"At equal KL, accuracies of stacked models differ from those of training from scratch by "
-        f"{points.min():+.1f} to {points.max():+.1f} points."
-    )
-
-
 def stacks_finding(stacks: Stacks) -> str:
     """Where adaptive stacking and training from scratch end, relative to stacking the last layers."""
-    adaptive, scratch = (
-        f"{abs(gap):.2g} nats {'above' if gap > 0 else 'below'}"
-        for way in ("adaptive", FROM_SCRATCH)
-        for gap in [stacks.below("last", way).value]
-    )
-    return (
-        f"Adaptive stacking ends {adaptive} stacking the last layers, "
-        f"training from scratch with equal FLOPs {scratch}."
-    )
-
-
-def stacks_in_words(stacks: Stacks) -> str:
-    """Whether these differences are clear, and whether growing in the last stage helps at all."""
     adaptive, scratch = (stacks.below("last", way) for way in ("adaptive", FROM_SCRATCH))
-    gain, low, high = (100 * (1 - np.exp(-end)) for end in stacks.headroom())
-    if np.isnan(low):
-        return "Without a second first stage there is no interval."
-    helps = "helps" if low > 0 else "has no detectable effect"
     return (
-        f"The 95 % intervals of these differences over first stages are {adaptive.low:.4f} to "
-        f"{adaptive.high:.4f} and {scratch.low:.4f} to {scratch.high:.4f} nats. Growing in the last stage "
-        f"{helps}: it changes the final KL by {-gain:+.0f} % ({-high:+.0f} to {-low:+.0f})."
+        f"Relative to stacking the last layers, adaptive stacking ends at {adaptive:+.4f} nats, "
+        f"training from scratch with equal FLOPs at {scratch:+.4f}."
     )
-
-
-def without_common_kl(stacks: Stacks) -> str:
-    """Which ways cannot be compared with the model trained from scratch at equal KL."""
-    compared = set(same_kl_table(stacks).way)
-    names = [name for name in WAYS.values() if name not in compared]
-    if not names:
-        return "Every way to stack has a KL in common with the model trained from scratch."
-    if len(names) == len(WAYS):
-        return "No way to stack has a KL in common with the model trained from scratch."
-    return f"These have no KL in common with the model trained from scratch: {'; '.join(names)}."

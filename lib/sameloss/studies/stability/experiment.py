@@ -1,9 +1,7 @@
-"""Presets, and stored runs: trainings of twins, and all swaps of logistic and ridge regression."""
+"""Presets, and the stored run that trains twins."""
 
 from dataclasses import dataclass, replace
-from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,9 +9,9 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from sameloss.images import Images, ImageSource
+from sameloss.images import ImageSource
 from sameloss.runs.checkpoints import Resumable
-from sameloss.runs.stage import TABLE, stage
+from sameloss.runs.stage import TABLE
 from sameloss.seeds import generator_for
 from sameloss.store.store import SCRATCH, Report, Run, Store, write_atomically
 from sameloss.studies.parameters import MOST_SEEDS, Config, choose, param
@@ -105,95 +103,6 @@ def _csv(table: pd.DataFrame) -> bytes:
     return table.to_csv(index=False, float_format="%.6g").encode()
 
 
-# Stored runs of all swaps of a small sample: logistic regression trained, ridge regression in closed form.
-
-REPEATS = 2000
-"""Random draws of some of all swaps."""
-
-
-def swap_problem(
-    images: Images, descent: training.Descent, size: int, candidates: int, seed: int
-) -> tuple[Int[Tensor, "model position"], Int[Tensor, "step batch"]]:
-    """Rows of a sample and of every swap of it, and the order in which all of them are visited."""
-    rng = generator_for("all swaps", seed, size)
-    sample = torch.randperm(images.pool, generator=rng)[:size]
-    replacing = images.pool + torch.randperm(images.tested, generator=rng)[:candidates]
-    rng = generator_for("order of all swaps", seed, size)
-    order = theory.visiting_order(size, descent.batch, descent.steps, rng)
-    return theory.all_swaps(sample, replacing), order
-
-
-def _swap_seconds(run: Any) -> float:
-    return 3e-7 * run.size * run.candidates * run.descent.batch * run.descent.steps
-
-
-@stage("AllSwaps", seconds=_swap_seconds)
-def logistic_swaps(
-    source: ImageSource,
-    descent: training.Descent,
-    size: int,
-    candidates: int,  # test images that replace
-    drawn: tuple[int, ...],  # numbers of random swaps
-    seed: int,
-    report: Report,
-) -> pd.DataFrame:
-    """Logistic regression on a sample and on every swap of it: the supremum, and random swaps beside it.
-
-    Returns:
-        One row per loss and number of random swaps `drawn`: `exact`, the largest change over all swaps and
-        test images, and `median`, `low` and `high` (2.5 and 97.5 %) of the largest over that many random
-        swaps; also the largest `distance` of parameters, its `bound`, and the `slope` of the loss in them.
-
-    """
-    images = source.load()
-    rows, order = swap_problem(images, descent, size, candidates, seed)
-    stack = training.Stack(training.LogisticRegression(), images, rows, (0,))
-    for step in stack.train(order[None], descent):
-        report(step / descent.steps, f"{len(rows)} swaps")
-    predicted, labels, table = stack.log_probabilities(stack.tested), stack.y[stack.tested], []
-    for name, loss in theory.LOSS.items():
-        losses = loss(predicted, labels)
-        changes = (losses[1:] - losses[:1]).abs().amax(1).cpu().numpy()
-        for count in drawn:
-            rng = np.random.default_rng(seed)
-            largest = [rng.choice(changes, count, replace=False).max() for _ in range(REPEATS)]
-            low, median, high = np.quantile(largest, [0.025, 0.5, 0.975])
-            table.append((name, count, changes.max(), median, low, high))
-    slope, vectors = float((stack.x.flatten(1).double().square().sum(1) + 1).sqrt().max()), stack.vectors()
-    return pd.DataFrame(table, columns=["loss", "drawn", "exact", "median", "low", "high"]).assign(
-        distance=float((vectors[1:] - vectors[0]).norm(dim=1).max()),
-        bound=theory.parameter_bound(slope, descent.lr, descent.steps, size, descent.batch),
-        slope=slope,
-    )
-
-
-@stage("RidgeSwaps")
-def ridge_swaps(
-    source: ImageSource, sizes: tuple[int, ...], ridges: tuple[float, ...], candidates: int, seed: int
-) -> pd.DataFrame:
-    """All swaps of ridge regression in closed form, beside the bound of Bousquet and Elisseeff (2002).
-
-    Returns:
-        One row per kernel, λ and m: the largest `change` of the squared loss over all swaps and test images,
-        and its `bound`.
-
-    """
-    from sklearn.metrics.pairwise import pairwise_kernels  # a slow import
-
-    images, rng, table = source.load(), np.random.default_rng(seed), []
-    x, y = images.x.flatten(1).double().numpy(), 2.0 * images.y.numpy() - 1
-    tested = images.pool + rng.permutation(images.tested)[:candidates]
-    for size in sizes:
-        rows = np.concatenate([rng.permutation(images.pool)[:size], tested])
-        for kernel, metric in (("linear", "linear"), ("Gaussian", "rbf")):
-            gram = pairwise_kernels(x[rows], metric=metric)
-            for ridge in ridges:
-                change = theory.largest_change(gram, y[rows], size, ridge)
-                bound = theory.stability_bound(ridge, size, float(np.diag(gram).max()), 1.0)
-                table.append((kernel, ridge, size, change, bound))
-    return pd.DataFrame(table, columns=["kernel", "ridge", "size", "change", "bound"])
-
-
 # Which models, which samples, and how much is trained.
 #
 # Names of kinds of training in figures and for `-p model`: by default, and at the presets `gpu` and `paper`.
@@ -212,8 +121,7 @@ class Kind:
     name: str
     network: training.Network
     descent: training.Descent  # its steps are the second of three stops
-    halves: bool = False  # two classes: the lower half of the classes, and the upper
-    source: ImageSource | None = None  # None: the preset's
+    source: ImageSource = ImageSource()
 
     @property
     def stops(self) -> tuple[int, int, int]:
@@ -223,7 +131,7 @@ class Kind:
 
 
 KINDS = (
-    Kind(LR, training.LogisticRegression(), training.Descent(0.1, 32, 4000), halves=True),
+    Kind(LR, training.LogisticRegression(), training.Descent(0.1, 32, 4000), ImageSource(halves=True)),
     Kind(CONVEX, training.RandomFeatures(1500), training.Descent(0.3, 32, 1000, momentum=0.9)),
     Kind(MLP, training.Perceptron((64, 64)), training.Descent(0.1, 32, 2500)),
     Kind(MOMENTUM, training.Perceptron((64, 64)), training.Descent(0.1, 32, 2500, momentum=0.9)),
@@ -232,7 +140,7 @@ KINDS = (
 )
 
 TINY_KINDS = (
-    Kind(LR, training.LogisticRegression(), training.Descent(0.1, 32, 20), halves=True),
+    Kind(LR, training.LogisticRegression(), training.Descent(0.1, 32, 20), ImageSource(halves=True)),
     Kind(CONVEX, training.RandomFeatures(100), training.Descent(0.3, 32, 10, momentum=0.9)),
     Kind(MLP, training.Perceptron((16,)), training.Descent(0.1, 32, 20)),
     Kind(MOMENTUM, training.Perceptron((16,)), training.Descent(0.1, 32, 20, momentum=0.9)),
@@ -245,12 +153,6 @@ class StabilityConfig(Config):
     """A preset, and what a reader can change in it."""
 
     model: str | None = param("one of the preset's alone; None: all", kind=str)
-    data: str | None = param(
-        "a data set on the hub (name, or name:part), or a local folder of one; None: the preset's", kind=str
-    )
-    largest: int | None = param(
-        "sample, m; smaller ones are a half, a quarter, an eighth; None: the preset's"
-    )
     pairs: int = param("of twins, of each seed; None: the preset's", 6, most=1000)
     seeds: int = param(
         "of initialisation, order and pairs; None: the preset's", 15, least=2, most=MOST_SEEDS, example="8"
@@ -261,63 +163,31 @@ class StabilityConfig(Config):
         "of gradient descent; None: each model's own", kind=float, may_be_zero=True, most=0.999
     )
     tolerance: float | None = param("relative, of all verdicts; None: each claim's own", kind=float)
-    source: ImageSource = ImageSource()
-    preset_sizes: tuple[int, ...] = (80, 160, 320, 640)
+    sizes: tuple[int, ...] = (80, 160, 320, 640)  # m, at most half of the pool, so that samples differ
     paths: int = 2  # at most; pairs per seed whose linear path is measured
     preset_kinds: tuple[Kind, ...] = KINDS
-    first_seed: int = 100  # the pilot's were below
-    swap_sizes: tuple[int, ...] = (32, 64)  # sample sizes at which all swaps are computed
-    swap_candidates: int = 120  # test images that replace an example
-    swap_descent: training.Descent = training.Descent(0.1, 16, 400)
-    swaps_drawn: tuple[int, ...] = (10, 40, 90)  # the thesis draws 40, and 90 for logistic regression
-    ridge_sizes: tuple[int, ...] = (32, 128, 512)
-    ridges: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # λ
 
     def __post_init__(self) -> None:
-        """Require samples that fill a batch, from at most half of the pool."""
         super().__post_init__()
-        for kind, size in product(self.kinds, self.sizes):
-            theory.check_sample(size, self.images(kind.halves, kind.source).pool, kind.descent.batch)
+        if self.model is not None:
+            choose("model", self.model, [kind.name for kind in self.preset_kinds])
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
-        """Seeds of initialisation, order and pairs."""
-        return tuple(range(self.first_seed, self.first_seed + self.seeds))
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        largest = self.largest
-        return self.preset_sizes if largest is None else tuple(largest // part for part in (8, 4, 2, 1))
+        """Seeds of initialisation, order and pairs; the pilot's were below 100."""
+        return tuple(range(100, 100 + self.seeds))
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
         """The preset's kinds, or only `model`, with a reader's steps, rate and momentum."""
-        if self.model is not None:
-            choose("model", self.model, [kind.name for kind in self.preset_kinds])
         kinds = (kind for kind in self.preset_kinds if self.model in (None, kind.name))
         changes = {name: v for name in ("steps", "lr", "momentum") if (v := getattr(self, name)) is not None}
         return tuple(replace(kind, descent=replace(kind.descent, **changes)) for kind in kinds)
 
-    def images(self, halves: bool, source: ImageSource | None = None) -> ImageSource:
-        """Images of a kind (`source`, or the preset's), or a reader's `data` instead."""
-        source = source or replace(self.source, halves=halves)
-        return source if self.data is None else replace(source, name=self.data).known()
-
     def twins(self, kind: Kind, size: int) -> TwinTraining:
         descent, paths = replace(kind.descent, steps=kind.stops[-1]), min(self.paths, self.pairs)
-        about = self.images(kind.halves, kind.source), kind.network, descent, size, self.pairs, self.all_seeds
+        about = kind.source, kind.network, descent, size, self.pairs, self.all_seeds
         return TwinTraining(*about, kind.stops, paths)
-
-    @property
-    def logistic_swaps(self) -> dict[int, Run]:
-        """Runs of all swaps of logistic regression, by sample size."""
-        images, more = self.images(halves=True), (self.swap_candidates, self.swaps_drawn, self.first_seed)
-        return {size: logistic_swaps(images, self.swap_descent, size, *more) for size in self.swap_sizes}
-
-    @property
-    def ridge_swaps(self) -> Run:
-        images, more = self.images(halves=True), (self.swap_candidates, self.first_seed)
-        return ridge_swaps(images, self.ridge_sizes, self.ridges, *more)
 
 
 SVHN = ImageSource("ufldl-stanford/svhn:cropped_digits", 73_257, 10_000, shape=(3, 32, 32))
@@ -327,10 +197,10 @@ MNIST = ImageSource("ylecun/mnist", 60_000, 10_000, halves=True, shape=(1, 28, 2
 DROPS = ((32_000, 0.01), (48_000, 0.001))
 
 PAPER_KINDS = (
-    Kind(THEIRS_LR, training.LogisticRegression(), training.Descent(0.1, 128, 100_000), True, MNIST),
-    Kind(THEIRS_1A, training.ResNet20(), training.Descent(0.01, 32, 100_000), source=SVHN),
-    Kind(THEIRS_2A, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.0, DROPS), source=CIFAR),
-    Kind(THEIRS_2B, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.9, DROPS), source=CIFAR),
+    Kind(THEIRS_LR, training.LogisticRegression(), training.Descent(0.1, 128, 100_000), MNIST),
+    Kind(THEIRS_1A, training.ResNet20(), training.Descent(0.01, 32, 100_000), SVHN),
+    Kind(THEIRS_2A, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.0, DROPS), CIFAR),
+    Kind(THEIRS_2B, training.ResNet20(), training.Descent(0.1, 128, 100_000, 0.9, DROPS), CIFAR),
 )
 """Those of the thesis, without its samples of more than half of the pool."""
 
@@ -346,26 +216,21 @@ PRESETS = {
         "smoke",
         pairs=2,
         seeds=2,
-        preset_sizes=(40, 80, 160),
+        sizes=(40, 80, 160),
         paths=1,
         preset_kinds=TINY_KINDS,
-        swap_sizes=(16,),
-        swap_candidates=10,
-        swap_descent=training.Descent(0.1, 8, 30),
-        swaps_drawn=(10,),
-        ridge_sizes=(16, 32),
     ),
-    "laptop": StabilityConfig("laptop", pairs=3, seeds=3, preset_sizes=(80, 160, 640), swap_candidates=60),
+    "laptop": StabilityConfig("laptop", pairs=3, seeds=3, sizes=(80, 160, 640)),
     "laptop-long": StabilityConfig("laptop-long"),
     "gpu": StabilityConfig(
         "gpu",
         pairs=5,
         seeds=2,
-        preset_sizes=(5000, 10_000, 20_000, 25_000),
+        sizes=(5000, 10_000, 20_000, 25_000),
         preset_kinds=tuple(map(_tenth, PAPER_KINDS)),
     ),
     "paper": StabilityConfig(
-        "paper", pairs=40, seeds=3, preset_sizes=(15_000, 20_000, 25_000), paths=10, preset_kinds=PAPER_KINDS
+        "paper", pairs=40, seeds=3, sizes=(15_000, 20_000, 25_000), paths=10, preset_kinds=PAPER_KINDS
     ),
 }
 """`gpu` and `paper` were never run; `gpu` takes 0.9 hours of an H200 by arithmetic (8.4e16 operations)."""

@@ -8,7 +8,7 @@ import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, PageSpec, Study
-from sameloss.studies.stability.claims import STATEMENTS, TOPICS, Stability, checks, falls_of, gap_bounds
+from sameloss.studies.stability.claims import STATEMENTS, TOPICS, Stability, checks, falls_of
 from sameloss.studies.stability.experiment import PRESETS, StabilityConfig, TwinTraining
 
 
@@ -25,8 +25,7 @@ class StabilityPage(Page[StabilityConfig]):
         return {(kind.name, size): s.twins(kind, size) for kind in s.kinds for size in s.sizes}
 
     def runs(self) -> list[Run]:
-        s = self.config
-        return [*self.trainings.values(), *s.logistic_swaps.values(), s.ridge_swaps]
+        return list(self.trainings.values())
 
     def _stacked(self, name: str) -> pd.DataFrame:
         """One table of all trainings of twins."""
@@ -46,20 +45,8 @@ class StabilityPage(Page[StabilityConfig]):
         return Stability(config.kinds, config.sizes, tables["twins"], tables["falls"])
 
     @cached_property
-    def swaps(self) -> pd.DataFrame:
-        """All swaps of logistic regression."""
-        runs = self.config.logistic_swaps.items()
-        return pd.concat(self.store.get(run).assign(size=size) for size, run in runs)
-
-    @cached_property
-    def ridge(self) -> pd.DataFrame:
-        """All swaps of ridge regression."""
-        table: pd.DataFrame = self.store.get(self.config.ridge_swaps)
-        return table
-
-    @cached_property
     def checks(self) -> pd.DataFrame:
-        return checks(self.swaps, self.ridge, gap_bounds(self.results))
+        return checks(self.results)
 
 
 STUDY = Study(PRESETS, {"ii2_stability": PageSpec(StabilityPage, recorded=True)})
