@@ -135,12 +135,7 @@ for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4
     show.phase(table, name, ax)
 
 # %% [markdown]
-# The first table shows what a filter can express, the others what training finds. Move the slider to see other steps:
-
-# %%
-from sameloss.book.movable import movable_phase
-
-movable_phase(found.phase)
+# The first table shows what a filter can express, the others what training finds.
 
 # %% [markdown]
 # ## Several features
