@@ -40,6 +40,16 @@ def micro_steps(run: Training) -> int:
     return run.passes * run.expected_steps * micro_batches
 
 
+def teacher_seconds(language: Any, tokens: float) -> float:
+    """Seconds on the reference core in which a pre-trained model reads tokens; 0 for other languages."""
+    return tokens * getattr(language, "token_flops", 0.0) / (UTILISATION * CORE_PRODUCTS)
+
+
+def conditional_tokens(language: Any, positions: float) -> float:
+    """Mean number of tokens that an autoregressive language reads for conditionals at random positions."""
+    return positions * language.words * (language.max_length + 1) / 2
+
+
 CORE_PRODUCTS = 9e10
 """FLOP/s of the reference core in matrix products; a run's `effort` is in seconds of this core."""
 

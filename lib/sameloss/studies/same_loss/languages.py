@@ -91,7 +91,8 @@ def language_runs(experiment: Experiment) -> list[Run]:
 def _published(spec: LanguageSpec) -> str:
     """The paper's language that a spec reproduces: a calibrated one, OPT-125M, or none."""
     names = [setup.name for setup in PAPER.setups if setup.name in LANGUAGES and spec == setup.language]
-    return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else "")
+    opt = str(getattr(spec, "model", "")).endswith("opt-125m") and (spec.words, spec.max_length) == (2000, 24)
+    return names[0] if names else ("OPT" if opt else "")
 
 
 def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
@@ -171,8 +172,11 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
     if not isinstance(spec, TeacherSpec):
         real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
         texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
-        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}")
-        print(_glue_coverage(experiment.glue, real).to_string(index=False))
+        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}; {real.about}")
+        try:
+            print(_glue_coverage(experiment.glue, real).to_string(index=False))
+        except LanguageError as fault:  # the page needs no GLUE otherwise
+            print(fault)
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})
