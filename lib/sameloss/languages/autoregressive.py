@@ -87,10 +87,7 @@ class RestrictedModel:
         if len(self.ids.unique()) < len(self.ids):
             raise LanguageError("The allowed tokens and the end token must all be different tokens.")
         config, head = model.config, model.get_output_embeddings()
-        heads = getattr(config, "num_attention_heads", 1)
-        shared = (getattr(config, "num_key_value_heads", None) or heads) / heads  # of keys and values
-        layers = 2 * shared * config.num_hidden_layers + 8
-        numbers = layers * config.hidden_size + len(self.ids)
+        numbers = (2 * config.num_hidden_layers + 8) * config.hidden_size + len(self.ids)
         self.numbers_per_token = round(numbers * head.weight.itemsize / 8)
         self.weight = head.weight.detach()[self.ids]
         self.bias = None if head.bias is None else head.bias.detach()[self.ids]
@@ -103,13 +100,12 @@ class RestrictedModel:
             expected = model(ids).logits[0, -1].cpu()[self.ids].log_softmax(-1)
             (first, cache), (whole, _) = self.log_probs(few[:, :1], None), self.log_probs(few, None)
             parts = torch.cat([first, self.log_probs(few[:, 1:], cache)[0]], 1)
-        if not torch.allclose(whole[0, -1].to(expected), expected, rtol=1e-2, atol=1e-2):
-            raise LanguageError("The model's logits must be a linear map of its last hidden state.")
         if not torch.allclose(parts, whole, rtol=1e-3, atol=1e-3):
             raise LanguageError(
-                "The model is not causal: its predictions depend on later tokens; give one that predicts the "
-                "next token, such as OPT, GPT-2 or Llama."
+                "The model reads ahead; give one that predicts the next token, such as OPT or GPT-2."
             )
+        if not torch.allclose(whole[0, -1].to(expected), expected, rtol=1e-2, atol=1e-2):
+            raise LanguageError("The model's logits must be a linear map of its last hidden state.")
 
     def log_probs(
         self, tokens: Int[Tensor, "row step"], cache: Any
@@ -142,8 +138,7 @@ def rows_of(cache: Any, rows: Int[Tensor, " row"]) -> Any:
     """Select rows of a cache, repeats allowed; the cache itself stays as it is."""
     if isinstance(cache, Tensor):
         return cache[rows]
-    chosen = copy.copy(cache)
-    chosen.layers = [copy.copy(layer) for layer in cache.layers]
+    chosen = copy.deepcopy(cache)
     chosen.batch_select_indices(rows.to(cache.layers[0].keys.device))
     return chosen
 
@@ -504,7 +499,7 @@ def inverse(
 
 STAND_IN_NOTE = (
     "The teacher is a stand-in for facebook/opt-125m: a small transformer of the same architecture "
-    "with random weights; to use the real one, give its name or its folder in the parameter `opt`."
+    "with random weights; for a real one, give a model's name or folder in the parameter `opt`."
 )
 """Printed by every page that shows results of the default teacher."""
 

@@ -81,10 +81,43 @@ class HubTeacherSpec:
         )
 
     @property
+    @cache  # noqa: B019 - a few specs in a process
     def token_flops(self) -> float:
-        """Floating-point operations per token: two for each weight but those of embeddings."""
-        return _token_flops(self.model, self.model_commit)
+        """Floating-point operations per token: two for each weight but those of embeddings.
 
+        Raises:
+            LanguageError: as `build`.
+
+        """
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            shapes = AutoModelForCausalLM.from_config(self.config())
+        embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
+        tables = {id(part.weight): part.weight.numel() for part in embeddings}
+        return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))
+
+    def config(self) -> Any:
+        """Load the model's configuration, and require a causal model before any weights are read."""
+        from transformers import AutoConfig
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        config = self._loaded(AutoConfig)
+        causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+        kind = (config.architectures or [causal or config.model_type])[0]
+        if kind != causal:
+            raise LanguageError(
+                f"{self.model} holds a {kind}, which does not predict the next token; give a causal language "
+                "model, such as an OPTForCausalLM or a LlamaForCausalLM, in the parameter `opt`."
+            )
+        return config
+
+    def _loaded(self, kind: Any, **options: Any) -> Any:
+        options |= {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
+        load = partial(kind.from_pretrained, self.model, **options)
+        return load_or_explain(f"the model {self.model!r}", "opt", self.model, load)
+
+    @lru_cache(maxsize=2)  # noqa: B019 - loading takes seconds, and several runs of a process need it
     def build(self) -> "HubTeacher":
         """Load model and tokenizer, and count the tokens of the text; once in a process.
 
@@ -93,7 +126,16 @@ class HubTeacherSpec:
                 BOS nor EOS, or the text has too few different tokens.
 
         """
-        return _built(self)
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        size, tokenizer = self.config().vocab_size, self._loaded(AutoTokenizer)
+        model = self._loaded(AutoModelForCausalLM, dtype=torch.float32).to(best_device())
+        special = {*tokenizer.all_special_ids, *start_and_end(tokenizer)}
+        ordinary = [token for token in range(min(size, len(tokenizer))) if token not in special]
+        own = self.corpus == OWN
+        counts = own_counts(model, tokenizer, ordinary) if own else self.counts(tokenizer, size)
+        counts[sorted(set(range(size)) - set(ordinary))] = 0
+        return HubTeacher(model, tokenizer, counts, self)
 
     def counts(self, tokenizer: Any, vocabulary: int) -> Int[Tensor, " token"]:
         """Count the tokens of the text."""
@@ -114,64 +156,11 @@ class HubTeacherSpec:
         return counts
 
 
-OWN = "own"
+OWN = "own sentences"
 """Names the model's own sentences as the text on which frequencies are counted."""
 
 OWN_TEXTS, OWN_STEPS = 32, 8
 """Sentences of the model, and their tokens, whose predictions are averaged into token frequencies."""
-
-
-def _options(model: str, commit: str | None) -> dict[str, Any]:
-    return {"local_files_only": Path(model).is_dir(), "revision": commit or "main"}
-
-
-def _config(model: str, commit: str | None) -> Any:
-    """Load a model's configuration, and require a causal model before any weights are read."""
-    from transformers import AutoConfig
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-
-    load = partial(AutoConfig.from_pretrained, model, **_options(model, commit))
-    config = load_or_explain(f"the model {model!r}", "opt", model, load)
-    kind = config.architectures[0] if config.architectures else config.model_type
-    if kind != MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type):
-        raise LanguageError(
-            f"{model} holds a {kind}, which does not predict the next token; give a causal language model, "
-            "such as an OPTForCausalLM, GPT2LMHeadModel or LlamaForCausalLM, in the parameter `opt`."
-        )
-    return config
-
-
-@cache
-def _token_flops(model: str, commit: str | None) -> float:
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        shapes = AutoModelForCausalLM.from_config(_config(model, commit))
-    embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
-    tables = {id(part.weight): part.weight.numel() for part in embeddings}
-    return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))
-
-
-@lru_cache(maxsize=2)  # loading takes seconds, and several runs of a process need it
-def _built(spec: HubTeacherSpec) -> "HubTeacher":
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    _config(spec.model, spec.model_commit)
-    options = _options(spec.model, spec.model_commit)
-    what = (f"the model {spec.model!r}", "opt", spec.model)
-    tokenizer = load_or_explain(*what, lambda: AutoTokenizer.from_pretrained(spec.model, **options))
-    load = partial(AutoModelForCausalLM.from_pretrained, spec.model, dtype=torch.float32, **options)
-    model = load_or_explain(*what, load).to(best_device())
-    start, end = start_and_end(tokenizer)
-    special = {*tokenizer.all_special_ids, start, end}
-    ordinary = [token for token in range(len(tokenizer)) if token not in special]
-    size = model.config.vocab_size
-    if spec.corpus == OWN:
-        counts = own_frequencies(model, start, end, ordinary)
-    else:
-        counts = spec.counts(tokenizer, size)
-    counts[sorted(set(range(size)) - set(ordinary))] = 0
-    return HubTeacher(model, tokenizer, counts, spec.words, spec.max_length, spec.tolerance)
 
 
 def start_and_end(tokenizer: Any) -> tuple[int, int]:
@@ -188,16 +177,14 @@ def start_and_end(tokenizer: Any) -> tuple[int, int]:
 
 
 @torch.no_grad()
-def own_frequencies(
-    model: "PreTrainedModel", start: int, end: int, ordinary: Sequence[int]
-) -> Float[Tensor, " token"]:
+def own_counts(model: "PreTrainedModel", tokenizer: Any, ordinary: Sequence[int]) -> Float[Tensor, " token"]:
     """Expected counts of tokens in sentences of a model: its predictions, summed along sampled sentences.
 
     In float64, so that rounding, which differs between machines, does not change which tokens are frequent.
     """
-    size = model.config.vocab_size
-    precise = RestrictedModel(model.double(), ordinary, end)
-    generator, counts = torch.Generator().manual_seed(0), torch.zeros(size, dtype=torch.float64)
+    start, end = start_and_end(tokenizer)
+    precise, generator = RestrictedModel(model.double(), ordinary, end), torch.Generator().manual_seed(0)
+    counts = torch.zeros(model.config.vocab_size, dtype=torch.float64)
     ids, cache = torch.full((OWN_TEXTS, 1), start), None
     for _ in range(OWN_STEPS):
         log_p, cache = precise.log_probs(ids, cache)
@@ -216,16 +203,10 @@ class HubTeacher(AutoregressiveLanguage):
     """
 
     def __init__(
-        self,
-        model: "PreTrainedModel",
-        tokenizer: Any,
-        counts: Shaped[Tensor, " token"],
-        words: int,
-        max_length: int,
-        tolerance: float = 0.0,
+        self, model: "PreTrainedModel", tokenizer: Any, counts: Shaped[Tensor, " token"], spec: HubTeacherSpec
     ) -> None:
         """Keep the `words` tokens with the largest counts; of equal ones, those with lower ids."""
-        known = int((counts > 0).sum())
+        known, words = int((counts > 0).sum()), spec.words
         if known < words:
             raise LanguageError(
                 f"The frequency text has {known} different tokens, fewer than the {words} wanted; "
@@ -233,12 +214,10 @@ class HubTeacher(AutoregressiveLanguage):
             )
         allowed = counts.sort(descending=True, stable=True).indices[:words]
         start, end = start_and_end(tokenizer)
-        super().__init__(model, allowed.tolist(), (start,), (1.0,), end, max_length, tolerance)
+        super().__init__(model, allowed.tolist(), (start,), (1.0,), end, spec.max_length, spec.tolerance)
         self.tokenizer, self.allowed = tokenizer, allowed.tolist()
         self.coverage = float(counts[allowed].sum() / counts.sum())
         self.about = f"sentences begin with {tokenizer.decode(start)} and end with {tokenizer.decode(end)}"
-        if tokenizer.bos_token_id is None or tokenizer.eos_token_id is None:
-            self.about += ", the only such token of the tokenizer"
 
 
 def _tokenised(tokenizer: Any, texts: Iterable[str]) -> list[Tensor]:

@@ -40,16 +40,6 @@ def micro_steps(run: Training) -> int:
     return run.passes * run.expected_steps * micro_batches
 
 
-def teacher_seconds(language: Any, tokens: float) -> float:
-    """Seconds on the reference core in which a pre-trained model reads tokens; 0 for other languages."""
-    return tokens * getattr(language, "token_flops", 0.0) / (UTILISATION * CORE_PRODUCTS)
-
-
-def conditional_tokens(language: Any, positions: float) -> float:
-    """Mean number of tokens that an autoregressive language reads for conditionals at random positions."""
-    return positions * language.words * (language.max_length + 1) / 2
-
-
 CORE_PRODUCTS = 9e10
 """FLOP/s of the reference core in matrix products; a run's `effort` is in seconds of this core."""
 
@@ -61,6 +51,26 @@ BESIDE_PRODUCTS = 30
 
 BESIDE_BLOCKS = 2
 """Embeddings, head and optimiser launch about as many operations as this number of blocks."""
+
+READ = 1 / 6
+"""Fraction of the candidates' tokens that are read if conditionals have a tolerance, from a few measured."""
+
+
+def teacher_seconds(language: Any, sentences: float, conditionals: float = 0.0) -> float:
+    """Seconds on the reference core for passes of a pre-trained model over sentences; 0 for other languages.
+
+    Args:
+        language: its spec.
+        sentences: number of passes.
+        conditionals: number of them at random positions, each with a pass per candidate over what follows.
+
+    """
+    if not hasattr(language, "token_flops"):
+        return 0.0
+    conditionals *= language.words * (READ if language.tolerance else 1)
+    tokens = sentences * language.max_length + conditionals * (language.max_length + 1) / 2
+    return tokens * language.token_flops / (UTILISATION * CORE_PRODUCTS)
+
 
 ROUNDS = 20
 """Timed products when this core is compared with the reference core."""

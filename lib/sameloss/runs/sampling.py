@@ -16,7 +16,7 @@ from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
-from sameloss.runs.cost import conditional_tokens, teacher_seconds
+from sameloss.runs.cost import teacher_seconds
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
@@ -74,7 +74,7 @@ class HeldOutConditionals(Run):
     @property
     def effort(self) -> float:
         positions = self.sentences * self.language.max_length
-        return 1 + teacher_seconds(self.language, conditional_tokens(self.language, positions))
+        return 1 + teacher_seconds(self.language, self.sentences, positions)
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)
@@ -110,7 +110,7 @@ class CorpusSampling(Run):
     @property
     def effort(self) -> float:
         sentences = self.sentences or 0
-        return sentences / 1e6 + teacher_seconds(self.language, sentences * self.language.max_length)
+        return sentences / 1e6 + teacher_seconds(self.language, sentences)
 
 
 # Labelled sentences of downstream tasks.
@@ -176,9 +176,8 @@ class LabelledSampling(Run):
 
     @property
     def effort(self) -> float:
-        d, passes = self.downstream, 2  # drawn, and labelled
-        tokens = passes * (d.train * d.probe_seeds + d.test) * self.language.max_length
-        return 1 + teacher_seconds(self.language, tokens)
+        d = self.downstream  # each sentence is drawn, then labelled
+        return 1 + teacher_seconds(self.language, 2 * (d.train * d.probe_seeds + d.test))
 
     def _draw(self, language: Language, use: str, count: int) -> Sentences:
         """Draw until `count` sentences have a label in every task."""

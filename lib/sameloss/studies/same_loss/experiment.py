@@ -32,7 +32,7 @@ from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import conditional_tokens, teacher_seconds
+from sameloss.runs.cost import teacher_seconds
 from sameloss.runs.measurements import MEASURES, flatness_measures
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
@@ -118,12 +118,6 @@ class Setup(NamedTuple):
     lr: float  # peak rate of the main comparison
     seeds: tuple[int, ...]  # one per replicate
     exact: bool = True  # whether descents are trained on exact conditionals
-    teacher: Teacher | None = None  # how much of it is used, if the language is a pre-trained model
-
-    @property
-    def kind(self) -> str:
-        """Name in tables of measurements."""
-        return "pretrained" if self.teacher else self.name
 
 
 @dataclass(frozen=True)
@@ -198,9 +192,7 @@ class Experiment(Config):
         "sentences that statistics of languages are taken on", default=20_000, name="sentences",
         most=1_000_000, least=2, example="5000",
     )  # fmt: skip
-    glue: str = param(
-        "of a real OPT: folder of QNLI and SST-2, or their name", default="nyu-mll/glue", kind=str
-    )
+    glue: str | None = param("of a model in opt: folder of QNLI and SST-2, or nyu-mll/glue", kind=str)
     teacher: Teacher = Teacher(words=48, max_length=8, corpus_sentences=20_000, held_out=200)
 
     @property
@@ -244,6 +236,10 @@ class Replicate:
         return replace(language, seed=self.seed) if hasattr(language, "seed") else language  # type: ignore[type-var]
 
     @property
+    def _amounts(self) -> "Experiment | Teacher":
+        return self.experiment.teacher if hasattr(self.language, "corpus") else self.experiment
+
+    @property
     def labelled(self) -> LabelledSampling:
         """Labelled sentences: the training sets of all probes, and the test set."""
         e = self.experiment
@@ -254,8 +250,7 @@ class Replicate:
     @property
     def held_out(self) -> HeldOutConditionals:
         """Sentences on which KL is reported."""
-        sentences = (self.setup.teacher or self.experiment).held_out
-        return HeldOutConditionals(self.language, sentences, self.seed)
+        return HeldOutConditionals(self.language, self._amounts.held_out, self.seed)
 
     @property
     def models(self) -> list[str]:
@@ -322,7 +317,7 @@ class Replicate:
         e, shape = self.experiment, self.setup.models[size]
         execution = replace(e.execution, processes=e.processes).for_shape(shape)
         return kind(
-            CorpusSampling(self.language, (self.setup.teacher or e).corpus_sentences, seed),
+            CorpusSampling(self.language, self._amounts.corpus_sentences, seed),
             shape,
             optimisation,
             seed,
@@ -407,7 +402,8 @@ class Replicate:
             parameters = point.training.shape.parameter_count(spec.words, spec.max_length)
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
             parts.append(store.get(run).assign(parameters=parameters, **labels))
-        table = pd.concat(parts, ignore_index=True).assign(language=self.setup.kind, replicate=self.seed)
+        table = pd.concat(parts, ignore_index=True).assign(replicate=self.seed)
+        table["language"] = "pretrained" if hasattr(spec, "corpus") else self.setup.name
         return table[COLUMNS].fillna({"task": "", "reading": ""})
 
 
@@ -508,7 +504,7 @@ def row(quantity: str, value: float, error: float = 0.0, task: str = "", reading
 def _probing_seconds(run: Any) -> float:
     m, longest = run.measures, run.labelled.language.max_length
     width = m.features or run.training.shape.d_model * longest
-    drawn = teacher_seconds(run.labelled.language, m.trace_sentences * longest)
+    drawn = teacher_seconds(run.labelled.language, m.trace_sentences)
     return 2 + m.train * m.probe_sets * width * 2e-6 * (1 + 4 * run.controls) + drawn
 
 
@@ -567,7 +563,7 @@ def _readings(features: Features, measures: Measures) -> dict[str, Features]:
 
 def _flatness_seconds(run: Any) -> float:
     language = run.training.corpus.language
-    exact = teacher_seconds(language, conditional_tokens(language, run.sentences))
+    exact = teacher_seconds(language, run.sentences, run.sentences)
     return run.sentences * run.training.shape.d_model / 1e3 + exact
 
 
@@ -618,10 +614,8 @@ def language_baselines(
     for number, task in enumerate(data.tasks):
         counts = data.test.labels[:, number].bincount()
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
-    readers = {"tokens": one_hot_features, "lookup": log_conditionals}
-    if hasattr(labelled.language, "token_flops"):
-        del readers["lookup"]
-    for name, featurise in readers.items():
+    readers = [("tokens", one_hot_features), ("lookup", log_conditionals)]
+    for name, featurise in readers[: 1 if hasattr(labelled.language, "token_flops") else 2]:
         for reading, values in _readings(data.features(partial(featurise, language)), m).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
@@ -648,10 +642,7 @@ _PAPER_GRAMMAR = Setup(
     "grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,), exact=False
 )
 _PAPER_HMM = Setup("hmm", PAPER_HMM, ("state6", "state10"), PAPER_LSTMS, 1e-3, (0,), exact=False)
-_PAPER_TEACHER = Teacher(2000, 24, corpus_sentences=20_000_000, held_out=2000, tolerance=1e-3)
-_PAPER_OPT = Setup(
-    "opt", HubTeacherSpec(tolerance=1e-3), ("next",), PAPER_SIZES, 1e-3, (1,), False, _PAPER_TEACHER
-)
+_PAPER_OPT = Setup("opt", HubTeacherSpec(), ("next",), PAPER_SIZES, 1e-3, (1,), exact=False)
 
 WORKSTATION = Experiment(
     name="workstation",
@@ -740,7 +731,7 @@ PAPER = replace(
     treated_models=(),
     batch=4096,
     corpus_sentences=20_000_000,
-    teacher=_PAPER_TEACHER,
+    teacher=Teacher(2000, 24, corpus_sentences=20_000_000, held_out=2000, tolerance=1e-3),
     micro_batch=512,
     execution=Execution(autocast=True, compiled=True, by_length=True),
     held_out=20_000,
@@ -752,17 +743,15 @@ PAPER = replace(
 )
 """The paper's languages, sizes and lengths of training, on sampled labels: one training per size."""
 
-_GPU_TEACHER = _PAPER_TEACHER._replace(corpus_sentences=4_000_000, held_out=500)
-
 GPU = replace(
     PAPER,
     name="gpu",
     setups=(
         _PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
         _PAPER_HMM._replace(models={"4M": PAPER_LSTMS["4M"]}),
-        _PAPER_OPT._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}, teacher=_GPU_TEACHER),
+        _PAPER_OPT._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
     ),
-    teacher=_GPU_TEACHER,
+    teacher=PAPER.teacher._replace(corpus_sentences=4_000_000, held_out=500),
     descent_steps=(625, 1250, 2500, 5000, 7500, 10_000),
     algorithm_model="13M",
     batch=1024,

@@ -35,9 +35,6 @@ For the HMM the paper prints 1.6e7 tokens in 1e7 sentences of 16 tokens: a slip 
 LANGUAGES = {"grammar": "grammar", "hmm": "HMM"}
 """Names in tables of the languages that can sum over all words."""
 
-MOST_OF_A_REAL_OPT = 100
-"""Largest sample on which a real OPT is measured: it scores 2,000 candidates for each sentence."""
-
 MOST_CALIBRATING = 5000
 """Largest sample in each step of a calibration."""
 
@@ -69,7 +66,7 @@ def opt_name(spec: LanguageSpec) -> str:
 
 
 def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
-    most = MOST_OF_A_REAL_OPT if hasattr(spec, "corpus") else experiment.language_sentences
+    most = experiment.teacher.held_out if hasattr(spec, "corpus") else experiment.language_sentences
     return min(experiment.language_sentences, most)
 
 
@@ -173,10 +170,8 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
         real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
         texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
         print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}; {real.about}")
-        try:
+        if experiment.glue:
             print(_glue_coverage(experiment.glue, real).to_string(index=False))
-        except LanguageError as fault:  # the page needs no GLUE otherwise
-            print(fault)
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})

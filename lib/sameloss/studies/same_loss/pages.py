@@ -188,17 +188,15 @@ def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment
 
 def _with_teacher(config: Experiment, opt: str | None, corpus: str | None) -> Experiment:
     """Identify the model that the preset or a reader names; None: the preset's."""
-    setup = next((s for s in config.setups if s.name == "opt"), None)
-    if setup is None or (setup.teacher is None and opt is None):
+    real, t = any(hasattr(setup.language, "corpus") for setup in config.setups), config.teacher
+    if opt is None and not real:
         return config
     if opt == CHOSEN_STAND_IN:
-        setup = setup._replace(language=STAND_IN, tasks=("topic",), teacher=None) if setup.teacher else setup
-    else:
-        t = config.teacher
-        sizes = {"words": t.words, "max_length": t.max_length, "tolerance": t.tolerance}
-        spec = HubTeacherSpec.of(opt or HubTeacherSpec.model, corpus, **sizes)
-        setup = setup._replace(language=spec, tasks=("next",), teacher=t)
-    return replace(config, setups=tuple(setup if s.name == "opt" else s for s in config.setups))
+        return _replaced(config, "opt", STAND_IN, ("topic",)) if real else config
+    sizes = {"words": t.words, "max_length": t.max_length, "tolerance": t.tolerance}
+    return _replaced(
+        config, "opt", HubTeacherSpec.of(opt or HubTeacherSpec.model, corpus, **sizes), ("next",)
+    )
 
 
 def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tuple[str, ...]) -> Experiment:
@@ -239,13 +237,8 @@ PARAMETERS = {
     "length_limit": Parameter(  # charts of more than 128 tokens take minutes
         "longest sentence (tokens) of it; a recursive grammar needs it", int | None, most=128
     ),
-    "opt": Parameter(
-        "stand-in, or name or folder of a causal model; None: facebook/opt-125m at gpu and paper",
-        str | None,
-    ),
-    "opt_corpus": Parameter(
-        "text for its token frequencies, own: its own; None: WikiText-2, or own for a folder", str | None
-    ),
+    "opt": Parameter("stand-in, or a causal model's name or folder; None: the preset's", str | None),
+    "opt_corpus": Parameter("text for token frequencies; None: WikiText-2; of a folder, none", str | None),
 }
 
 _GRAMMAR, _HERE = "grammar length_limit", "max_hours workers device artifacts"

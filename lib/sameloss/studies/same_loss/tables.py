@@ -46,12 +46,8 @@ PAGES = {
 }
 """Which page asks which questions."""
 
-LANGUAGES = {
-    "grammar": "grammar",
-    "hmm": "hidden Markov model",
-    "opt": "OPT stand-in",
-    "pretrained": "pre-trained language model",
-}
+LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
+LANGUAGES["pretrained"] = "pre-trained language model"
 
 
 def model_name(name: str) -> str:
