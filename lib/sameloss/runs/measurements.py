@@ -30,6 +30,7 @@ from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
+from sameloss.runs.cost import teacher_seconds
 from sameloss.runs.sampling import LabelledSampling, held_out_masked
 from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
@@ -230,7 +231,8 @@ class LanguageMeasurement(Run):
 
     @property
     def effort(self) -> float:
-        return self.sentences * self.language.max_length * self.language.words / 1e7
+        others = self.sentences * self.language.max_length * self.language.words / 1e7
+        return others + teacher_seconds(self.language, self.sentences, self.sentences)
 
 
 @dataclass(frozen=True)
