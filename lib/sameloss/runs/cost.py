@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sameloss.device import best_device
+from sameloss.device import accelerated, accelerator, best_device
 from sameloss.store.store import one_thread
 
 Training = Any
@@ -118,7 +118,7 @@ def _rates(width: int, dtype: torch.dtype) -> list[float]:
 
 def _clock() -> float:
     """CPU time in seconds, or wall time on a GPU once its queue is empty."""
-    if best_device() == "cuda":
-        torch.cuda.synchronize()
+    if accelerated():
+        accelerator().synchronize()
         return time.perf_counter()
     return time.process_time()
