@@ -1,12 +1,13 @@
-"""An emulated GPU: the CPU's memory under another device's name, with kernels that refuse what CUDA's refuse.
+"""An emulated GPU: the CPU's memory under another name, with kernels that refuse what CUDA's refuse.
 
-PyTorch's fake tensors cannot be indexed without CUDA; here every operation gives its values. What CUDA has and
-the CPU lacks (the fused LSTM cell, autocast of another device) is written out.
+PyTorch's fake tensors cannot be indexed without CUDA; here every operation gives its values. What CUDA has
+and the CPU lacks (the fused LSTM cell, autocast of another device) is written out.
 """
 
 import ctypes
 from functools import cache, partial
 from types import SimpleNamespace
+from typing import ClassVar
 from weakref import WeakSet
 
 import torch
@@ -129,7 +130,7 @@ def lstm_cell_backward(of_h, of_c, before, c, gates, has_bias):
 class Generator(torch.Generator):
     """A generator of the device, which draws what one of the CPU with its seed draws."""
 
-    made = WeakSet()
+    made: ClassVar = WeakSet()
 
     def __new__(cls, device=DEVICE):
         made = super().__new__(cls if device == DEVICE else torch.Generator)

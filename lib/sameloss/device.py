@@ -67,7 +67,7 @@ def device_name() -> str:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether matrix products in bfloat16 are worth it here: on NVIDIA's GPUs before Ampere they are emulated."""
+    """Whether matrix products in bfloat16 are worth it; GPUs before Ampere emulate them."""
     return not accelerated() or accelerator().is_bf16_supported(including_emulation=False)
 
 

@@ -16,11 +16,11 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
 from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
-from sameloss.runs.cost import CORE
+from sameloss.runs.cost import CORE, parameters_of, training_bytes
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, Report, Store
+from sameloss.store.store import SCRATCH, SMALL_BYTES, Report, Store
 from sameloss.training.loop import (
     ALONE,
     PLAIN,
@@ -200,6 +200,15 @@ class Pretraining(TrainedRun):
     @property
     def effort(self) -> float:
         return CORE.seconds(self)
+
+    @property
+    def memory(self) -> float:
+        return training_bytes(self)
+
+    @property
+    def host_memory(self) -> float:
+        """The saved state: weights and both moments."""
+        return SMALL_BYTES + 12 * parameters_of(self)
 
 
 @dataclass(frozen=True)

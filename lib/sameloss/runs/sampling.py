@@ -17,7 +17,7 @@ from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Run, Store, write_atomically
+from sameloss.store.store import SMALL_BYTES, Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
 # Held-out sentences and their exact conditionals.
@@ -69,6 +69,11 @@ class HeldOutConditionals(Run):
         tensors = {**sentences._asdict(), "conditionals": language.conditionals(sentences)}
         content = save({name: value.contiguous() for name, value in tensors.items()})
         write_atomically(folder / HELD_OUT, content)
+
+    @property
+    def memory(self) -> float:
+        """The conditionals, and their bytes as they are written."""
+        return SMALL_BYTES + 24.0 * self.sentences * self.language.max_length * self.language.words
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)

@@ -480,7 +480,7 @@ def _sgd_seconds(run: Any) -> float:
     return run.how.steps * (1.2e-3 + dense / 2e10) + run.how.looks * run.looked * token / 1e8
 
 
-@stage("ListSGD", seconds=_sgd_seconds)
+@stage("ListSGD", seconds=_sgd_seconds, accelerated=True)
 def list_sgd(
     task: TaskShape, readout: float | None, how: Steps, looked: int, seed: int, report: Report
 ) -> pd.DataFrame:
@@ -590,7 +590,7 @@ def _block_seconds(run: Any) -> float:
     return b.steps * run.layers * (1.5e-3 + 1.5e-7 * b.batch * b.task.length * b.d_model)
 
 
-@stage("ListBlock", seconds=_block_seconds)
+@stage("ListBlock", seconds=_block_seconds, accelerated=True)
 def list_block(blocks: Blocks, layers: int, mlp: bool, seed: int) -> pd.DataFrame:
     """Train an encoder on the task; evaluate it before and after."""
     b, task = blocks, blocks.task.build()

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 import pandas as pd
 import torch
@@ -165,6 +165,8 @@ class _Grown(Run):
     looks: tuple[int, ...]  # steps of the evaluations
     carried: Carried
     held_out: HeldOutConditionals
+
+    accelerated: ClassVar[bool] = True
 
     @property
     def root(self) -> GrowthBase:
@@ -380,6 +382,7 @@ class Stage(_Grown, TrainedRun):
     seconds=lambda run: (
         len(run.candidates.names) * (5e-2 + 6e-4 * (run.sentences * run.candidates.shape.d_model))
     ),
+    accelerated=True,
 )
 def growth_landscape(candidates: Candidates, sentences: int, store: Store, report: Report) -> pd.DataFrame:
     """Measure the landscape at each grown model before training.

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -36,6 +36,8 @@ class TwinTraining(Run):
     stops: tuple[int, ...]  # steps after which all pairs are compared
     paths: int = 0  # pairs per seed whose linear path is measured
     resume_every: int = 1000
+
+    accelerated: ClassVar[bool] = True
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train and compare at every stop; resumes from the last saved state, if there is one."""
@@ -127,7 +129,7 @@ def _swap_seconds(run: Any) -> float:
     return 3e-7 * run.size * run.candidates * run.descent.batch * run.descent.steps
 
 
-@stage("AllSwaps", seconds=_swap_seconds)
+@stage("AllSwaps", seconds=_swap_seconds, accelerated=True)
 def logistic_swaps(
     source: ImageSource,
     descent: training.Descent,
