@@ -6,6 +6,7 @@ import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -16,7 +17,10 @@ CHOSEN = "SAMELOSS_DEVICE"
 
 torch.backends.cudnn.allow_tf32 = False  # LSTMs and convolutions: in float32, too
 
-DEVICES = ("auto", "cpu", "cuda")
+ACCELERATOR = "cuda"
+"""PyTorch's name of GPUs; tests put an emulated device in its place, so no other module names it."""
+
+DEVICES = ("auto", "cpu", ACCELERATOR)
 
 WORKER_BYTES = 1e9
 """Memory reserved for each worker process; the imported libraries alone take 0.4 GB."""
@@ -35,7 +39,7 @@ def use_device(name: str) -> None:
         ParameterError: for `cuda` where PyTorch finds none.
 
     """
-    if name == "cuda" and not torch.cuda.is_available():
+    if name == ACCELERATOR and not accelerator().is_available():
         raise ParameterError(
             "device = cuda was asked for, but PyTorch finds no CUDA device here; choose cpu, or auto "
             "for the best there is."
@@ -45,17 +49,37 @@ def use_device(name: str) -> None:
 
 def best_device() -> str:
     """The chosen device; by default `cuda` where available and `cpu` otherwise."""
-    return os.environ.get(CHOSEN) or ("cuda" if torch.cuda.is_available() else "cpu")
+    return os.environ.get(CHOSEN) or (ACCELERATOR if accelerator().is_available() else "cpu")
+
+
+def accelerated() -> bool:
+    """Whether the chosen device is a GPU."""
+    return best_device() == ACCELERATOR
+
+
+def accelerator() -> Any:
+    """PyTorch's module of GPUs: `torch.cuda`."""
+    return torch.get_device_module(ACCELERATOR)
 
 
 def device_name() -> str:
-    return torch.cuda.get_device_name() if best_device() == "cuda" else f"cpu {platform.machine()}"
+    return accelerator().get_device_name() if accelerated() else f"cpu {platform.machine()}"
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether matrix products in bfloat16 are worth it; GPUs before Ampere emulate them."""
+    return not accelerated() or accelerator().is_bf16_supported(including_emulation=False)
+
+
+def holds_accelerator() -> bool:
+    """Whether this process has memory on the GPU: in its exclusive mode no other process can then use it."""
+    return accelerated() and accelerator().memory_reserved() > 0
 
 
 def reset_peak_memory() -> None:
     """Reset the peak memory statistics; outside Linux, a CPU process keeps its lifetime peak."""
-    if best_device() == "cuda":
-        torch.cuda.reset_peak_memory_stats()
+    if accelerated():
+        accelerator().reset_peak_memory_stats()
     else:
         with suppress(OSError):
             Path("/proc/self/clear_refs").write_text("5")  # proc(5): resets the peak resident set
@@ -63,15 +87,15 @@ def reset_peak_memory() -> None:
 
 def peak_memory() -> int:
     """Peak memory since `reset_peak_memory`, in bytes, of the GPU where there is one."""
-    if best_device() == "cuda":
-        return torch.cuda.max_memory_allocated()
+    if accelerated():
+        return accelerator().max_memory_allocated()
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def usable_workers() -> int:
     """Number of runs to compute at once: one on a GPU, else one per core as far as memory allows."""
     by_memory = int(memory_bytes() / WORKER_BYTES)
-    return 1 if best_device() == "cuda" else max(1, min(usable_cores(), by_memory))
+    return 1 if accelerated() else max(1, min(usable_cores(), by_memory))
 
 
 def usable_cores() -> int:
@@ -79,6 +103,11 @@ def usable_cores() -> int:
     from joblib import cpu_count  # a slow import
 
     return cpu_count()
+
+
+def device_bytes() -> float:
+    """Memory of the chosen device: of the GPU, or `memory_bytes`."""
+    return accelerator().get_device_properties(0).total_memory if accelerated() else memory_bytes()
 
 
 def memory_bytes() -> float:

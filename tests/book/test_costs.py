@@ -31,7 +31,7 @@ from sameloss.studies.parameters import MAX_HOURS
 from sameloss.studies.same_loss.experiment import PRESETS
 
 
-def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened):
+def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened, monkeypatch):
     given = {"preset": "auto", "size": "235M"}
     with pytest.raises(ParameterError) as caught:
         announce(opened("02_existence", **given))
@@ -40,7 +40,21 @@ def test_the_paper_on_this_machine_is_refused_in_one_sentence(opened):
     for part in ("preset paper, grammar: 235M", "FLOPs", "hours of one core", "GB", limit):
         assert part in message
     assert "\n" not in message
+    monkeypatch.setattr("sameloss.book.costs.device_bytes", lambda: 80e9)
+    monkeypatch.setattr("sameloss.book.costs.memory_bytes", lambda: 80e9)
     assert "runs to compute, about" in announce(opened("02_existence", **given, max_hours=1e9))
+
+
+def test_what_does_not_fit_is_refused_before_the_training_with_the_parameter_that_helps(opened, monkeypatch):
+    monkeypatch.setattr("sameloss.book.costs.device_bytes", lambda: 80e9)
+    monkeypatch.setattr("sameloss.book.costs.memory_bytes", lambda: 80e9)
+    page = opened("02_existence", preset="auto", size="235M", max_hours=1e9, micro_batch=4096)
+    with pytest.raises(ParameterError, match=r"Pretraining takes about \d+ GB .* than 4096\.$"):
+        announce(page)
+    monkeypatch.setattr("sameloss.book.costs.device_bytes", lambda: 24e9)
+    page = opened("02_existence", preset="auto", size="235M", max_hours=1e9)
+    with pytest.raises(ParameterError, match=r"ModelMeasurement takes .* has 24; .* fewer probe_seeds\.$"):
+        announce(page)
 
 
 @pytest.fixture
@@ -65,7 +79,7 @@ def test_an_estimate_is_said_in_a_readers_units(seconds, words, opened, priced):
     assert sentence.startswith(
         f"preset smoke, grammar: d8: {runs} of {runs} runs to compute, about {words} of one core"
     )
-    assert re.search(r" core \(pre-trainings: \d+, ", sentence)
+    assert re.search(r" core \(.*; pre-trainings: \d+, ", sentence)
     assert re.search(rf"here, 1 at once \(cpu .*\): {words}\.$", sentence)
 
 
@@ -96,7 +110,7 @@ def test_the_whole_book_is_never_refused_at_its_presets(preset, tmp_path, monkey
     on_gpu = preset in ON_A_GPU
     book = open_page("costs", preset=preset, artifacts=str(tmp_path))
     if on_gpu:
-        monkeypatch.setattr("sameloss.book.costs.best_device", lambda: "cuda")
+        monkeypatch.setattr("sameloss.book.costs.accelerated", lambda: True)
     hours = sum(map(reference_seconds, with_ancestors(book.runs()))) / 3600
     assert hours < MAX_HOURS[preset] / (1 if preset == "paper" else 5)
     assert hours > MAX_HOURS[preset] / 20

@@ -7,9 +7,15 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.device import best_device, device_name, usable_workers
+from sameloss.device import accelerated, device_bytes, device_name, memory_bytes, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import CORE, H200, H200_IN_CORES, core_factors, training_bytes, training_flops
+from sameloss.runs.cost import (
+    CORE,
+    H200,
+    H200_IN_CORES,
+    core_factors,
+    training_flops,
+)
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import results_folder
 from sameloss.store.store import Run, Store, with_ancestors
@@ -17,12 +23,15 @@ from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
-ON_A_GPU = ("gpu", "paper")
+ON_A_GPU = ("gpu-hour", "gpu", "paper")
 """Presets estimated for an H200."""
+
+MOST_PARTS = 3
+"""Kinds of runs whose time an estimate names."""
 
 
 def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
-    """Estimate the cost of missing runs, in one sentence; refuse above `max_hours`.
+    """Estimate the cost of missing runs, in one sentence; refuse above `max_hours` and what does not fit.
 
     The limit is on hours of a reference core or GPU, so that it depends on the runs alone. The time on this
     machine is only reported.
@@ -32,7 +41,7 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
         runs: to be computed with their ancestors; None: those of the page.
 
     Raises:
-        ParameterError: above `max_hours`.
+        ParameterError: above `max_hours`, or for a run that needs more memory than there is.
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
@@ -40,24 +49,60 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
     if not missing:
         return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."
     hours = sum(map(reference_seconds, missing)) / 3600
-    cost = f"{_duration(hours)} of {'an H200' if best_device() == 'cuda' else 'one core'}"
-    trainings = [run for run in missing if isinstance(run, Pretraining)]
-    if trainings:
-        flops, gigabytes = sum(map(training_flops, trainings)), max(map(training_bytes, trainings)) / 1e9
-        cost += f" (pre-trainings: {len(trainings)}, {flops:.2g} FLOPs, {gigabytes:.2g} GB per process)"
+    cost = f"{_duration(hours)} of {'an H200' if accelerated() else 'one core'} ({_in_parts(missing)})"
     limit = page.config.max_hours or MAX_HOURS[page.config.name]
     if hours > limit:
         raise ParameterError(
             f"{page.about}: {len(missing)} missing runs take about {cost}, above max_hours = {limit:g}; "
             "raise max_hours, or choose something smaller."
         )
+    for run in missing:
+        _require_memory(page, run)
     here = _here(missing, _at_once(page))
     return f"{page.about}: {len(missing)} of {len(needed)} runs to compute, about {cost}{here}."
 
 
+def _in_parts(missing: list[Run]) -> str:
+    """Hours of the kinds of runs that take most, operations of pre-trainings, and memory."""
+    seconds: dict[str, float] = {}
+    for run in missing:
+        seconds[run.kind] = seconds.get(run.kind, 0.0) + reference_seconds(run)
+    longest = sorted(seconds, key=lambda kind: -seconds[kind])[:MOST_PARTS]
+    parts = [f"{kind} {_duration(seconds[kind] / 3600)}" for kind in longest]
+    if trainings := [run for run in missing if isinstance(run, Pretraining)]:
+        flops = sum(map(training_flops, trainings))
+        parts.append(f"pre-trainings: {len(trainings)}, {flops:.2g} FLOPs")
+    memory, beside = (max(part) / 1e9 for part in zip(*map(memory_of, missing), strict=True))
+    where = f"GPU memory, {beside:.2g} GB beside it" if accelerated() else "memory per process"
+    return "; ".join([*parts, f"{memory:.2g} GB of {where}"])
+
+
+def memory_of(run: Run) -> tuple[float, float]:
+    """Estimated peak memory of a run on the GPU (bytes; without one, in all), and beside it."""
+    if accelerated() and not run.accelerated:
+        return 0.0, run.memory
+    return run.memory, run.host_memory
+
+
+def _require_memory(page: Page[Any], run: Run) -> None:
+    """Refuse a run that does not fit, before others have taken hours.
+
+    Raises:
+        ParameterError: with the parameter that makes it fit.
+
+    """
+    places = {f"this device ({device_name()})": device_bytes(), "this machine": memory_bytes()}
+    for needed, (place, there) in zip(memory_of(run), places.items(), strict=True):
+        if needed > there:
+            raise ParameterError(
+                f"{page.about}: {run.kind} takes about {needed / 1e9:.0f} GB of the memory of {place}, which "
+                f"has {there / 1e9:.0f}; {run.memory_advice}."
+            )
+
+
 def reference_seconds(run: Run) -> float:
-    """Estimated seconds on the reference core, or with a GPU on an H200."""
-    if best_device() != "cuda":
+    """Estimated seconds on the reference core, or for an accelerated run with a GPU on an H200."""
+    if not (accelerated() and run.accelerated):
         return run.effort
     return H200.seconds(run) if isinstance(run, Pretraining) else run.effort / H200_IN_CORES
 
@@ -69,7 +114,7 @@ def _at_once(page: Page[Any]) -> int:
 
 def _here(missing: list[Run], cores: int) -> str:
     """Estimated time on the idle cores of this machine."""
-    if best_device() == "cuda":
+    if accelerated():
         return ""
     seconds = [reference_seconds(run) for run in missing]
     least = max(sum(seconds) / cores, *seconds)  # a single run is not parallel
@@ -178,7 +223,7 @@ def preset_costs() -> pd.DataFrame:
                 "preset": name,
                 "trainings": len(trainings),
                 "FLOPs": f"{sum(map(training_flops, trainings)):.2g}",
-                "GB": max(map(training_bytes, trainings)) / 1e9,
+                "GB": max(run.memory for run in trainings) / 1e9,
                 "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
                 "for": where,
             }

@@ -1,13 +1,15 @@
 """Bidirectional LSTMs, and what differentiating them twice needs."""
 
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 
 from sameloss.checks import check_counts
 from sameloss.errors import ParameterError
@@ -134,3 +136,12 @@ def unrolled_lstm(
         h = show.sigmoid() * c.tanh()
         outputs.append(h)
     return torch.stack(outputs, 1), h[None], c[None]
+
+
+class UnrolledLSTMs(TorchFunctionMode):
+    """Computes the LSTMs of a `BiLSTM` step by step: `vmap` knows none of the fused kernels."""
+
+    def __torch_function__(
+        self, function: Callable, types: Iterable, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return unrolled_lstm(*args[:3]) if function is torch.lstm else function(*args, **(kwargs or {}))

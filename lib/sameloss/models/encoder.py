@@ -59,7 +59,7 @@ class EncoderShape(Shape):
         return float(6 * products + attention)
 
     def activations(self, length: int) -> int:
-        return self.layers * (12 * self.d_model + 3 * self.d_inter + 3 * self.heads * length)
+        return self.layers * (7 * self.d_model + 2 * self.d_inter + self.heads * length)
 
 
 class Attention(nn.Module):

@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 from safetensors.torch import load_file, save
 
-from sameloss.device import best_device, device_name
+from sameloss.device import accelerated, best_device, device_name
 from sameloss.errors import ParameterError, StoreError
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.runs.sampling import CorpusSampling
@@ -44,7 +44,10 @@ class Resumable:
         self.parts = parts
         self.history: list[TrainingStep] = []
         self.saved = 0
-        self.origin = f"torch {torch.__version__} on {device_name()}"
+        device = (
+            "a GPU" if accelerated() else device_name()
+        )  # another card sums in another order, as one does
+        self.origin = f"torch {torch.__version__} on {device}"
 
     def record(self, step: TrainingStep) -> None:
         """Add a step to the history, and save the state if it is due."""
@@ -187,6 +190,7 @@ class Checkpoints:
 class TrainedRun(Run):
     """A run whose result is the `Checkpoints` of one model; subclasses define what is declared here."""
 
+    accelerated = True
     weight_suffixes = (".safetensors",)
     lazy_suffixes = (HISTORY,)
 

@@ -1,4 +1,4 @@
-"""The cost of a pre-training: floating-point operations, memory, and estimated time."""
+"""The cost of pre-trainings, probes and traces: floating-point operations, memory, estimated time."""
 
 import time
 from collections.abc import Callable
@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sameloss.device import best_device
+from sameloss.device import accelerated, accelerator, best_device
+from sameloss.measures.flatness.gradient_norms import CHUNK_BYTES
 from sameloss.store.store import one_thread
 
 Training = Any
@@ -27,11 +28,50 @@ def training_flops(run: Training, length: float | None = None) -> float:
 
 
 def training_bytes(run: Training) -> float:
-    """Approximate memory of one process: weights, gradients, both moments, and activations."""
-    shape, words, length = run.shape, run.corpus.language.words, run.corpus.language.max_length
-    parameters = shape.matrix_parameters + shape.d_model * (words + length + shape.d_model)
+    """Peak memory of one process: weights, gradients, both moments, and activations of a micro-batch.
+
+    Products in bfloat16 keep two thirds of the activations' bytes, and a copy of the weights. An H100 took
+    what this says to 3 % (`results/gpu`: 235M in parts of 256, 512 and 2,048 sentences).
+    """
+    length = run.corpus.language.max_length
     sentences = min(run.micro_batch, run.optimisation.batch // run.execution.processes)
-    return 4.0 * (4 * parameters + sentences * length * shape.activations(length))
+    activations = 4 * sentences * length * run.shape.activations(length)
+    if run.execution.autocast:
+        return 18 * parameters_of(run) + activations * 2 / 3
+    return 16 * parameters_of(run) + activations
+
+
+def parameters_of(run: Training) -> int:
+    return run.shape.parameter_count(run.corpus.language.words, run.corpus.language.max_length)
+
+
+def probing_bytes(sentences: int, width: int, sets: int, tested: int) -> float:
+    """Peak memory of fitting and testing `OptimalProbe`, by sentences and features of each set.
+
+    Features are in float32. One set at a time, its standardised features take three copies in float64, and
+    matrices between sentences (or features, where these are fewer) the rest: 2.5 of them are counted in the
+    tests, 3.5 more are the workspace of the eigenvalue solver of a GPU (`results/gpu`).
+    """
+    features = 4.0 * (sets * sentences + tested) * width
+    return features + 8 * (3 * sentences * width + 6 * min(sentences, width) ** 2)
+
+
+def probing_seconds(sentences: int, width: int, sets: int) -> float:
+    """Seconds of fitting `OptimalProbe` on the reference core: L-BFGS, and two eigenvalue problems a set."""
+    less, more = sorted((sentences, width))
+    return sets * (2e-6 * sentences * width + (20 * less**3 + 8 * less**2 * more) / 3.5e10)
+
+
+def trace_bytes(run: Training) -> float:
+    """Peak memory of `fisher_trace` for a training's model: weights, and 3.5 times its chunk (counted)."""
+    return 4 * parameters_of(run) + 3.5 * CHUNK_BYTES[best_device()]
+
+
+def trace_seconds(run: Training, pairs: float) -> float:
+    """Seconds of `fisher_trace` on the reference core, for so many pairs of a sentence and a label."""
+    language = run.corpus.language
+    products = run.shape.flops(language.words, language.max_length) / (UTILISATION * CORE_PRODUCTS)
+    return pairs * (run.shape.d_model / 6e5 + products)
 
 
 def micro_steps(run: Training) -> int:
@@ -106,7 +146,10 @@ block's operations takes half a millisecond.
 """
 
 H200_IN_CORES = 500
-"""Reference cores that equal an H200 in matrix products of training; it prices runs of other kinds."""
+"""Reference cores that equal an H200; it prices accelerated runs of other kinds.
+
+At 235M an H100 took 15 s for a probe, which this makes 18 s, and 4 s for 10,000 gradients of a trace (15 s).
+"""
 
 
 def core_factors() -> tuple[float, float]:
@@ -138,7 +181,7 @@ def _rates(width: int, dtype: torch.dtype) -> list[float]:
 
 def _clock() -> float:
     """CPU time in seconds, or wall time on a GPU once its queue is empty."""
-    if best_device() == "cuda":
-        torch.cuda.synchronize()
+    if accelerated():
+        accelerator().synchronize()
         return time.perf_counter()
     return time.process_time()

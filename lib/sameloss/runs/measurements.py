@@ -30,7 +30,7 @@ from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import teacher_seconds
+from sameloss.runs.cost import probing_bytes, teacher_seconds, trace_bytes, trace_seconds
 from sameloss.runs.sampling import LabelledSampling, held_out_masked
 from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
@@ -101,6 +101,7 @@ class TraceMeasurement(Tabled):
     seed: int
 
     schema: ClassVar[int] = 3
+    accelerated: ClassVar[bool] = True
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         language = self.pretraining.corpus.language.build()
@@ -120,7 +121,11 @@ class TraceMeasurement(Tabled):
     @property
     def effort(self) -> float:
         pairs = self.sentences * self.labels * len(self.pretraining.checkpoints)
-        return pairs * self.pretraining.shape.d_model / 6e5
+        return trace_seconds(self.pretraining, pairs)
+
+    @property
+    def memory(self) -> float:
+        return trace_bytes(self.pretraining)
 
 
 # Linear probes of checkpoints.
@@ -143,6 +148,7 @@ class Probing(Run):
     probe: OptimalProbe
 
     schema: ClassVar[int] = 2
+    accelerated: ClassVar[bool] = True
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         checkpoints, (training, test) = store.get(self.pretraining), store.get(self.labelled)
@@ -171,6 +177,14 @@ class Probing(Run):
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
         classes = sum(self.labelled.classes) ** 0.7  # with few classes, matrix products take less of the time
         return reads * width * classes / 8e8
+
+    @property
+    def memory(self) -> float:
+        d, width = (
+            self.labelled.downstream,
+            self.pretraining.shape.d_model * self.labelled.language.max_length,
+        )
+        return probing_bytes(d.train, width, d.probe_seeds, d.test)
 
 
 # Languages.

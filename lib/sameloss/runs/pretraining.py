@@ -11,16 +11,16 @@ import torch
 from torch.optim import Optimizer
 
 from sameloss.checks import check_choice, check_counts, check_half_open, check_positive
-from sameloss.device import best_device
+from sameloss.device import accelerated, accelerator, best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
 from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
-from sameloss.runs.cost import CORE
+from sameloss.runs.cost import CORE, parameters_of, training_bytes
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
-from sameloss.store.store import SCRATCH, Report, Store
+from sameloss.store.store import SCRATCH, SMALL_BYTES, Report, Store
 from sameloss.training.loop import (
     ALONE,
     PLAIN,
@@ -103,9 +103,11 @@ class Pretraining(TrainedRun):
         start = resumable.load(
             lambda step: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= step)
         )
-        gpus = [torch.cuda.current_device()] if best_device() == "cuda" else []
+        gpus = [accelerator().current_device()] if accelerated() else []
         try:
-            with torch.random.fork_rng(devices=gpus):  # dropout draws from the global generators
+            with torch.random.fork_rng(
+                gpus, device_type=best_device()
+            ):  # dropout draws from the global generators
                 for step in self._steps(model, optimiser, store, start, process):
                     if process.leads and step.done in self.checkpoints:  # before the state that follows it
                         save_weights(model, folder / weights_name(step.done))
@@ -136,8 +138,8 @@ class Pretraining(TrainedRun):
     ) -> Iterator[TrainingStep]:
         """Train step by step; abort in the second half if the loss is far above that of guessing."""
         corpus, stream = store.get(self.corpus), stream_seed("batches", self.seed)
-        if best_device() == "cuda":
-            corpus = corpus.on("cuda")
+        if accelerated():
+            corpus = corpus.on(best_device())
         size, rate = self.optimisation.batch, self.objective.mask_rate
         steps = pretrain(
             model,
@@ -196,6 +198,15 @@ class Pretraining(TrainedRun):
     @property
     def effort(self) -> float:
         return CORE.seconds(self)
+
+    @property
+    def memory(self) -> float:
+        return training_bytes(self)
+
+    @property
+    def host_memory(self) -> float:
+        """The saved state: weights and both moments."""
+        return SMALL_BYTES + 12 * parameters_of(self)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
 from sameloss.runs.cost import teacher_seconds
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Run, Store, write_atomically
+from sameloss.store.store import SMALL_BYTES, Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
 
 # Held-out sentences and their exact conditionals.
@@ -75,6 +75,11 @@ class HeldOutConditionals(Run):
     def effort(self) -> float:
         positions = self.sentences * self.language.max_length
         return 1 + teacher_seconds(self.language, self.sentences, positions)
+
+    @property
+    def memory(self) -> float:
+        """The conditionals, and their bytes as they are written."""
+        return SMALL_BYTES + 24.0 * self.sentences * self.language.max_length * self.language.words
 
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import ADVICE, SMALL_BYTES, Report, Run, Store
 
 TABLE = "table.csv"
 
@@ -21,7 +21,14 @@ class Tabled(Run):
 
 
 def stage(
-    kind: str, *, schema: int = 1, seconds: Callable[[Any], float] = lambda run: 1.0
+    kind: str,
+    *,
+    schema: int = 1,
+    seconds: Callable[[Any], float] = lambda run: 1.0,
+    memory: Callable[[Any], float] = lambda run: SMALL_BYTES,
+    host_memory: Callable[[Any], float] = lambda run: SMALL_BYTES,
+    accelerated: bool = False,
+    advice: str = ADVICE,
 ) -> Callable[[Callable[..., pd.DataFrame]], Callable[..., Run]]:
     """Turn a function that returns a table into a class of runs.
 
@@ -31,6 +38,10 @@ def stage(
         kind: name of the class and of its folder in the store.
         schema: to be raised when the function changes what it computes.
         seconds: estimated compute time of a run on the reference core.
+        memory: estimated peak memory of a run on its device, in bytes.
+        host_memory: the same beside a GPU.
+        accelerated: whether it computes on the GPU where there is one.
+        advice: what to change if memory is short.
 
     """
 
@@ -50,6 +61,10 @@ def stage(
             "__doc__": function.__doc__,
             "compute": compute,
             "effort": property(seconds),
+            "memory": property(memory),
+            "host_memory": property(host_memory),
+            "accelerated": accelerated,
+            "memory_advice": advice,
             "schema": schema,
         }
         run_class = make_dataclass(kind, fields, bases=(Tabled,), namespace=namespace, frozen=True)

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch import distributed
 
-from sameloss.device import best_device, peak_memory
+from sameloss.device import accelerated, accelerator, peak_memory
 from sameloss.errors import BookError, ParameterError, StoreError
 from sameloss.store.processes import end_with_parent
 from sameloss.store.store import (
@@ -55,8 +55,8 @@ def launch(run: Any, folder: Path, root: Path, processes: int) -> None:
         StoreError: if processes died without an exception.
 
     """
-    gpus = torch.cuda.device_count()
-    if best_device() == "cuda" and processes > gpus:
+    gpus = accelerator().device_count()
+    if accelerated() and processes > gpus:
         raise ParameterError(f"processes = {processes} needs as many GPUs; this machine has {gpus}.")
     (folder / SCRATCH).mkdir(exist_ok=True)
     with TemporaryDirectory(prefix="sameloss-") as private:
@@ -97,10 +97,10 @@ def main(job: Path) -> None:
     end_with_parent()
     run, folder, root = pickle.loads(job.read_bytes())
     torch.set_num_threads(1)
-    if cuda := best_device() == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    if accelerated():
+        accelerator().set_device(int(os.environ["LOCAL_RANK"]))
     # Each process compiles for itself, so that others may wait for minutes.
-    distributed.init_process_group("nccl" if cuda else "gloo", timeout=timedelta(hours=1))
+    distributed.init_process_group("nccl" if accelerated() else "gloo", timeout=timedelta(hours=1))
     process = Process(distributed.get_rank(), distributed.get_world_size())
     report = write_progress(folder) if process.leads else lambda fraction, text: None
     try:

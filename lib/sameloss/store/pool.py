@@ -11,7 +11,7 @@ from multiprocessing import get_context
 from tqdm import tqdm
 
 from sameloss.checks import check_count
-from sameloss.device import usable_workers
+from sameloss.device import holds_accelerator, usable_workers
 from sameloss.errors import BookError, StoreError
 from sameloss.store.processes import end_with_parent
 from sameloss.store.store import PROGRESS, Run, Store
@@ -28,7 +28,8 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     Args:
         store: where results are stored.
         runs: requested runs.
-        workers: processes, one thread each; None: `usable_workers`, or the calling process for little work.
+        workers: processes, one thread each; None: `usable_workers`, or the calling process for little work
+            and where it holds the GPU, which may be exclusive.
 
     Raises:
         ParameterError: for an invalid number of workers.
@@ -41,7 +42,7 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
     missing = store.missing(runs)
     if not missing:
         return
-    if workers is None and sum(run.effort for run in missing) <= SHORT:
+    if workers is None and (holds_accelerator() or sum(run.effort for run in missing) <= SHORT):
         with _bar(missing) as bar:
             for run in missing:  # parents first
                 store.complete.compute(run)

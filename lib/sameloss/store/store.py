@@ -38,6 +38,12 @@ log = logging.getLogger("sameloss")
 PEAK = "peak.txt"
 """File in `SCRATCH` with the peak memory (bytes) of a computation that runs in processes of its own."""
 
+SMALL_BYTES = 1e9
+"""Memory that no run of a small model exceeds: those of the default preset take at most 0.7 GB."""
+
+ADVICE = "choose a smaller size, or another device"
+"""What to change if the memory is too small for a run that knows nothing better."""
+
 Report = Callable[[float, str], None]
 """Progress callback: fraction done, and a short text."""
 
@@ -50,6 +56,9 @@ class Run:
     """
 
     schema: ClassVar[int] = 1
+
+    accelerated: ClassVar[bool] = False
+    """Whether the run computes on the GPU where there is one; else it takes the CPU everywhere."""
 
     weight_suffixes: ClassVar[tuple[str, ...]] = ()
     """Suffixes of weight files, which `load` reads lazily."""
@@ -79,9 +88,19 @@ class Run:
         return 1.0
 
     @property
+    def memory(self) -> float:
+        """Estimated peak memory (bytes) on the device that computes, besides the loaded libraries."""
+        return SMALL_BYTES
+
+    @property
+    def host_memory(self) -> float:
+        """Estimated peak memory (bytes) beside the GPU of an accelerated run."""
+        return SMALL_BYTES
+
+    @property
     def memory_advice(self) -> str:
         """What to change if memory is short."""
-        return "choose a smaller size, or another device"
+        return ADVICE
 
     @property
     def kind(self) -> str:

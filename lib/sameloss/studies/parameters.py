@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os.path import expanduser
 from typing import Any, TypeVar, get_args
 
-from sameloss.device import DEVICES
+from sameloss.device import ACCELERATOR, DEVICES
 from sameloss.errors import ParameterError
 
 MOST = 2**31
@@ -109,6 +109,7 @@ MAX_HOURS = {
     "laptop": 5.0,
     "laptop-long": 60.0,
     "workstation": 200.0,
+    "gpu-hour": 20.0,
     "gpu": 100.0,
     "paper": 5000.0,
 }
@@ -118,7 +119,9 @@ Five to ten times the cost of the whole book at the preset: the limit stops mist
 
 OF_EVERY_PAGE = {
     "preset": Parameter(f"auto, {', '.join(PRESETS)}", default="auto", choices=("auto", *PRESETS)),
-    "device": Parameter("cpu or cuda; auto takes the best there is", default="auto", choices=DEVICES),
+    "device": Parameter(
+        f"cpu or {ACCELERATOR}; auto takes the best there is", default="auto", choices=DEVICES
+    ),
     "artifacts": Parameter("folder of the run store; None: artifacts/ beside _config.yml", str | None),
 }
 """Parameters of every page outside its configuration."""

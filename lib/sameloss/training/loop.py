@@ -19,6 +19,7 @@ from sameloss.checks import (
     check_positive,
     check_unit_interval,
 )
+from sameloss.device import best_device
 from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
@@ -89,7 +90,7 @@ class Execution:
             for parameter in model.parameters():
                 # A replayed backward pass reuses its memory, so gradients need their own.
                 parameter.grad = torch.zeros_like(parameter)
-            mode = "reduce-overhead" if next(model.parameters()).is_cuda else "default"
+            mode = "default" if next(model.parameters()).is_cpu else "reduce-overhead"
             forward = cast(nn.Module, torch.compile(model, dynamic=False, mode=mode))
         try:
             yield DistributedDataParallel(forward) if self.processes > 1 else forward
@@ -122,7 +123,7 @@ class Process(NamedTuple):
             return value
         total = torch.tensor(value, dtype=torch.float64)
         if distributed.get_backend() == "nccl":
-            total = total.cuda()
+            total = total.to(best_device())
         distributed.all_reduce(total)
         return float(total) / self.world
 

@@ -7,6 +7,7 @@ from tiny_models import hessian_diagonal, reparametrised, repeated, seeded
 from sameloss.errors import ParameterError
 from sameloss.measures.flatness.hessian import flat_parameters
 from sameloss.measures.flatness.sharpness import GroupDiagonals, group_diagonals, jackknife
+from sameloss.models.bilstm import BiLSTMShape
 from sameloss.statistics.intervals import Estimate
 
 
@@ -17,6 +18,15 @@ def test_diagonal_matches_the_dense_hessian(tiny_model, batch, request):
     assert sorted(diagonals.sizes.tolist()) == [1] * 8 + [2] * 2
     mean = diagonals.sizes.double() @ diagonals.values / 12
     torch.testing.assert_close(mean, hessian_diagonal(tiny_model, masked), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("batch", ["masked", "ragged"])
+def test_the_diagonal_of_an_lstm_matches_the_dense_hessian(batch, request):
+    masked = request.getfixturevalue(batch)
+    model = BiLSTMShape(4, 1).build(words=3, max_length=4, seed=0).double().eval()
+    diagonals = group_diagonals(model, masked, groups=10)
+    mean = diagonals.sizes.double() @ diagonals.values / 12
+    torch.testing.assert_close(mean, hessian_diagonal(model, masked), rtol=1e-9, atol=1e-12)
 
 
 def test_every_group_is_the_diagonal_of_its_sentences(tiny_model, masked, monkeypatch):

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from sameloss.checks import check_count
+from sameloss.device import ACCELERATOR
 from sameloss.errors import LanguageError
 from sameloss.languages.grammars.grammar import Derivations, Grammar, Sampler
 from sameloss.languages.language import Sentences, check_possible, check_task, check_tokens
@@ -192,7 +193,7 @@ def outside(
 
 # The language of a grammar.
 
-CHUNK_BYTES = {"cpu": 1 << 23, "cuda": 1 << 30}
+CHUNK_BYTES = {"cpu": 1 << 23, ACCELERATOR: 1 << 30}
 """Largest intermediate of the inside pass; determines the number of sentences per chunk."""
 
 LARGEST_TABLE = 1 << 27
@@ -423,7 +424,7 @@ class PCFG:
         """Yield chunks of sentences of one length whose largest intermediate is within bounds."""
         blocks = chain(*self._tables.branching)
         pairs = max((block.weights[0].numel() for block in blocks), default=1)
-        floats = CHUNK_BYTES["cuda" if sentences.tokens.is_cuda else "cpu"] // 8
+        floats = CHUNK_BYTES[sentences.tokens.device.type] // 8
         yield from sentences.chunks(max(1, floats // (pairs * sentences.tokens.shape[1])))
 
 

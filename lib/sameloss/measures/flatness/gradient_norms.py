@@ -30,6 +30,7 @@ from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
 from sameloss.checks import check_count
+from sameloss.device import ACCELERATOR
 from sameloss.errors import ModelError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits, dropout_fault
@@ -268,7 +269,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(part)
 
 
-CHUNK_BYTES = {"cpu": 32 << 20, "cuda": 4 << 30}
+CHUNK_BYTES = {"cpu": 32 << 20, ACCELERATOR: 4 << 30}
 """Memory for the recorded factors of one forward pass, by device type."""
 
 SELF_CHECK = 1e-3

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, grad_and_value, vmap
 
 from sameloss.checks import check_count
+from sameloss.device import ACCELERATOR
 from sameloss.errors import ParameterError
 from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.hessian import (
@@ -21,7 +22,7 @@ from sameloss.measures.flatness.hessian import (
     unflattened,
 )
 from sameloss.measures.flatness.validation import check
-from sameloss.models.bilstm import without_cudnn
+from sameloss.models.bilstm import UnrolledLSTMs
 from sameloss.statistics.intervals import Estimate
 
 # Adaptive sharpness: the rise of the loss if every parameter changes relative to its size.
@@ -120,7 +121,7 @@ def _check_radius(rho: float) -> None:
 FEWEST_GROUPS = 10
 """Fewest groups of a jackknife: its standard error has a relative error of 1 / sqrt(2 (groups - 1))."""
 
-GRADIENT_BYTES = {"cpu": 64 << 20, "cuda": 4 << 30}
+GRADIENT_BYTES = {"cpu": 64 << 20, ACCELERATOR: 4 << 30}
 """Memory for the per-sentence gradients computed at once, by device type."""
 
 
@@ -264,7 +265,7 @@ def _weighted_gradients(
     gradient = vmap(grad(scaled), in_dims=(None, (0, 0, ragged), 0, 0))
     parameters = unflattened(model, flat_parameters(model))
     inputs = masked.masked, masked.positions, masked.lengths
-    with without_cudnn():
+    with UnrolledLSTMs():
         return torch.cat([g.flatten(1) for g in gradient(parameters, inputs, words, weights).values()], 1)
 
 

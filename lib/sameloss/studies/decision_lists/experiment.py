@@ -383,7 +383,7 @@ def _sgd_seconds(run: Any) -> float:
     return run.how.steps * (1.2e-3 + dense / 2e10) + run.how.looks * run.looked * token / 1e8
 
 
-@stage("ListSGD", seconds=_sgd_seconds)
+@stage("ListSGD", seconds=_sgd_seconds, accelerated=True)
 def list_sgd(
     task: TaskShape, readout: float | None, how: Steps, looked: int, seed: int, report: Report
 ) -> pd.DataFrame:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import get_args
+from typing import ClassVar, get_args
 
 import pandas as pd
 import torch
@@ -164,6 +164,7 @@ class _Grown(Run):
     held_out: HeldOutConditionals
 
     weight_suffixes = (".safetensors",)
+    accelerated: ClassVar[bool] = True
 
     @property
     def root(self) -> GrowthBase:

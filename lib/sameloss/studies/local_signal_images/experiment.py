@@ -91,7 +91,7 @@ def _comparison_seconds(run: Any) -> float:
     return total
 
 
-@stage("ImageComparison", seconds=_comparison_seconds)
+@stage("ImageComparison", seconds=_comparison_seconds, accelerated=True)
 def image_comparison(
     source: ImageSource,
     scene: Scene,
@@ -168,7 +168,11 @@ def _kernels(
     yield Model.PIXELS, flat @ flat[:size].T / flat.shape[1] + 1, zero  # + 1: an intercept
 
 
-@stage("LazyTraining", seconds=lambda run: _training_seconds(run) * (len(run.scales) + LINEAR_COST))
+@stage(
+    "LazyTraining",
+    seconds=lambda run: _training_seconds(run) * (len(run.scales) + LINEAR_COST),
+    accelerated=True,
+)
 def lazy_training(
     source: ImageSource,
     scene: Scene,

@@ -89,7 +89,7 @@ ESTIMATORS = {
 """The compared estimators, by their names in data."""
 
 
-@stage("EstimatorComparison", schema=2, seconds=lambda run: _floats(run) / 2e4)
+@stage("EstimatorComparison", schema=2, seconds=lambda run: _floats(run) / 2e4, accelerated=True)
 def estimator_measurement(
     pretraining: TrainedRun, sentences: int, seed: int, store: Store, report: Report
 ) -> pd.DataFrame:
@@ -120,7 +120,7 @@ CHAINS: dict[str, Any] = {"chains": 3, "batch": 64, "lr": 3e-4, "localisation": 
 """Sampling of the learning coefficient: the slowest direction forgets its start in some 70 steps."""
 
 
-@stage("ReparametrisationMeasurement", schema=2, seconds=lambda run: _floats(run) / 8e1)
+@stage("ReparametrisationMeasurement", schema=2, seconds=lambda run: _floats(run) / 8e1, accelerated=True)
 def reparametrisation_measurement(
     pretraining: TrainedRun, sentences: int, seed: int, chain_steps: int, store: Store, report: Report
 ) -> pd.DataFrame:

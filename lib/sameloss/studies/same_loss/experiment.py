@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 import pandas as pd
 import torch
 
-from sameloss.device import best_device
+from sameloss.device import best_device, multiplies_bfloat16
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences, TeacherSpec
 from sameloss.languages.entropy import context_information
 from sameloss.languages.language import LabelKind
@@ -32,7 +32,14 @@ from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import teacher_seconds
+from sameloss.runs.cost import (
+    parameters_of,
+    probing_bytes,
+    probing_seconds,
+    teacher_seconds,
+    trace_bytes,
+    trace_seconds,
+)
 from sameloss.runs.measurements import MEASURES, flatness_measures
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
@@ -47,7 +54,7 @@ from sameloss.runs.sampling import (
 from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
-from sameloss.store.store import Run, Store
+from sameloss.store.store import SMALL_BYTES, Run, Store
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 from sameloss.training.loop import PLAIN, Execution, Optimisation
 from sameloss.training.objectives import EXACT, NO_TREATMENT, ORDINARY, Objective, label, recipe
@@ -316,6 +323,7 @@ class Replicate:
         """A training as the preset executes it, as far as objective and shape allow."""
         e, shape = self.experiment, self.setup.models[size]
         execution = replace(e.execution, processes=e.processes).for_shape(shape)
+        execution = replace(execution, autocast=execution.autocast and multiplies_bfloat16())
         return kind(
             CorpusSampling(self.language, self._amounts.corpus_sentences, seed),
             shape,
@@ -501,14 +509,41 @@ def row(quantity: str, value: float, error: float = 0.0, task: str = "", reading
     return {"quantity": quantity, "task": task, "reading": reading, "value": value, "standard_error": error}
 
 
-def _probing_seconds(run: Any) -> float:
-    m, longest = run.measures, run.labelled.language.max_length
-    width = m.features or run.training.shape.d_model * longest
+def _probed_width(run: Any) -> int:
+    return run.measures.features or run.training.shape.d_model * run.labelled.language.max_length
+
+
+def _measuring_seconds(run: Any) -> float:
+    m = run.measures
+    probes = probing_seconds(m.train, _probed_width(run), m.probe_sets)
     drawn = teacher_seconds(run.labelled.language, m.trace_sentences)
-    return 2 + m.train * m.probe_sets * width * 2e-6 * (1 + 4 * run.controls) + drawn
+    return 2 + drawn + trace_seconds(run.training, m.trace_sentences) + (1 + 4 * run.controls) * probes
 
 
-@stage("ModelMeasurement", seconds=_probing_seconds)
+def _measuring_bytes(run: Any) -> float:
+    """The larger of probe and trace; with controls, of the probe on many labels."""
+    m, test = run.measures, run.labelled.downstream.test
+    sizes = [(m.train, m.probe_sets), *([(m.many_labels, 1)] if run.controls else [])]
+    probes = (probing_bytes(labels, _probed_width(run), sets, test) for labels, sets in sizes)
+    return SMALL_BYTES + max(*probes, trace_bytes(run.training))
+
+
+def _features_bytes(run: Any) -> float:
+    """Features of all sentences on the CPU, where their parts are joined, before they move to the GPU."""
+    d = run.labelled.downstream
+    return (
+        SMALL_BYTES + 8.0 * (d.train + d.test) * run.training.shape.d_model * run.labelled.language.max_length
+    )
+
+
+@stage(
+    "ModelMeasurement",
+    seconds=_measuring_seconds,
+    memory=_measuring_bytes,
+    host_memory=_features_bytes,
+    accelerated=True,
+    advice="choose a smaller size or fewer probe_seeds",
+)
 def model_measurement(
     training: TrainedRun,
     step: int,
@@ -567,7 +602,12 @@ def _flatness_seconds(run: Any) -> float:
     return run.sentences * run.training.shape.d_model / 1e3 + exact
 
 
-@stage("FlatnessMeasures", seconds=_flatness_seconds)
+@stage(
+    "FlatnessMeasures",
+    seconds=_flatness_seconds,
+    memory=lambda run: SMALL_BYTES + 30 * 8 * parameters_of(run.training),  # 20 diagonals are the most of it
+    accelerated=True,
+)
 def flatness_measurement(
     training: TrainedRun, step: int, sentences: int, seed: int, store: Store
 ) -> pd.DataFrame:
@@ -594,7 +634,23 @@ def _finetuned(model: MaskedLanguageModel, data: ProbeData, labels: int) -> Iter
         yield row("accuracy", 100 * float(correct.double().mean()), 0.0, task, "fine-tuned")
 
 
-@stage("LanguageBaselines", seconds=lambda run: 2 + run.labelled.downstream.test / 500)
+def _baseline_seconds(run: Any) -> float:
+    """Conditionals of all sentences, and two probes, each on as many features as words in a sentence."""
+    m, d = run.measures, run.labelled.downstream
+    return 2 + (d.train + d.test) / 500 + 2 * probing_seconds(m.train, _baseline_width(run), m.probe_sets)
+
+
+def _baseline_width(run: Any) -> int:
+    spec = run.labelled.language
+    return max(run.measures.features or 0, spec.words * spec.max_length)
+
+
+def _baseline_bytes(run: Any) -> float:
+    m, test = run.measures, run.labelled.downstream.test
+    return SMALL_BYTES + probing_bytes(m.train, _baseline_width(run), m.probe_sets, test)
+
+
+@stage("LanguageBaselines", seconds=_baseline_seconds, memory=_baseline_bytes, accelerated=True)
 def language_baselines(
     labelled: LabelledSampling, held_out: HeldOutConditionals, measures: Measures, store: Store
 ) -> pd.DataFrame:
@@ -616,7 +672,8 @@ def language_baselines(
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     readers = [("tokens", one_hot_features), ("lookup", log_conditionals)]
     for name, featurise in readers[: 1 if hasattr(labelled.language, "token_flops") else 2]:
-        for reading, values in _readings(data.features(partial(featurise, language)), m).items():
+        features = data.features(lambda s, of=featurise: of(language, s).to(best_device()))
+        for reading, values in _readings(features, m).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
 
@@ -759,4 +816,21 @@ GPU = replace(
     micro_batch=1024,
 )
 
-PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, GPU, PAPER)}
+GPU_HOUR = replace(
+    PAPER,
+    name="gpu-hour",
+    setups=(
+        _PAPER_GRAMMAR._replace(models={"235M": PAPER_SIZES["235M"]}),
+        _PAPER_HMM._replace(models={"4M": PAPER_LSTMS["4M"]}),
+    ),
+    descent_steps=(500, 1000, 2000, 4000),
+    corpus_sentences=4_000_000,
+    held_out=4000,
+    test=5000,
+    trace_sentences=2000,
+    measured=Measures(features=None, train=5000, many_labels=5000),
+    language_sentences=20_000,
+)
+"""The paper's 235M in an hour of an H100, to see every figure: too few steps to saturate."""
+
+PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, GPU_HOUR, GPU, PAPER)}

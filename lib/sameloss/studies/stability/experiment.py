@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,8 @@ class TwinTraining(Run):
     stops: tuple[int, ...]  # steps after which all pairs are compared
     paths: int = 0  # pairs per seed whose linear path is measured
     resume_every: int = 1000
+
+    accelerated: ClassVar[bool] = True
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
         """Train and compare at every stop; resumes from the last saved state, if there is one."""

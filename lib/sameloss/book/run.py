@@ -1,0 +1,117 @@
+"""Execute a chapter's py:percent twin as a program, for machines without Jupyter.
+
+python -m sameloss.book.run chapters/04_flatness.py -p size 2M
+
+Tables and texts are printed, figures are not shown. Where a package for pages is missing (IPython,
+matplotlib), cells that need it are left out.
+"""
+
+import argparse
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pandas as pd
+
+from sameloss.errors import BookError
+
+FOR_PAGES = {
+    "IPython": ("display",),
+    "matplotlib": ("axes", "axis", "colors", "figure", "pyplot", "scale", "ticker"),
+    "matplotlib_inline": ("config",),
+    "myst_nb": (),
+    "seaborn": (),
+}
+"""Packages that only show results, with their modules that the library imports."""
+
+
+def run(chapter: Path, parameters: dict[str, Any]) -> None:
+    """Execute the code cells of a twin, its parameters replaced.
+
+    Raises:
+        BookError: from its cells, as any other exception if no package is missing.
+
+    """
+    missing = [name for name in FOR_PAGES if find_spec(name) is None]
+    for name in missing:
+        sys.modules.update(
+            {".".join(path): MagicMock() for path in [(name,), *((name, m) for m in FOR_PAGES[name])]}
+        )
+    import IPython  # or what stands for it
+
+    IPython.display.display = show
+    IPython.display.HTML = IPython.display.Markdown = str
+    if "IPython" in missing:
+        IPython.get_ipython = lambda: None
+    namespace: dict[str, Any] = {"__name__": "__main__", "In": []}
+    for source in cells(chapter.read_text(), parameters):
+        namespace["In"].append(source)
+        try:
+            execute(source, namespace)
+        except BookError:
+            raise
+        except Exception as error:
+            if not missing:
+                raise
+            print(f"[left out without {', '.join(missing)}: {type(error).__name__}]")
+
+
+def cells(twin: str, parameters: dict[str, Any]) -> Iterator[str]:
+    r"""Yield the sources of code cells, and after the tagged one a cell that sets parameters.
+
+    >>> list(cells('# %% tags=["parameters"]\na = 1\n\n# %% [markdown]\n# Text\n\n# %%\na', {"a": 2}))
+    ['a = 1', 'a = 2', 'a']
+    """
+    for cell in re.split(r"^# %%", twin, flags=re.MULTILINE)[1:]:
+        head, _, source = cell.partition("\n")
+        if "[markdown]" in head:
+            continue
+        yield source.strip()
+        if '"parameters"' in head:
+            yield "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+
+
+def execute(source: str, namespace: dict[str, Any]) -> None:
+    """Execute a cell, and show its last expression as a notebook does."""
+    body = ast.parse(source).body
+    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    exec(compile(ast.Module(body, []), "cell", "exec"), namespace)
+    if last is not None:
+        show(eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
+
+
+def show(*values: Any) -> None:
+    """Print texts and tables."""
+    for value in values:
+        value = getattr(value, "data", value)  # of a styled table
+        if isinstance(value, pd.DataFrame):
+            print(value.to_string(index=False))
+        elif isinstance(value, str) and not value.startswith("<"):
+            print(value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m sameloss.book.run", description=__doc__)
+    parser.add_argument("chapter", type=Path)
+    parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
+    given = parser.parse_args()
+    try:
+        run(given.chapter, {name: _value(text) for name, text in given.p})
+    except BookError as fault:
+        raise SystemExit(str(fault)) from None
+
+
+def _value(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+if __name__ == "__main__":
+    main()
