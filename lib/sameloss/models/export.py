@@ -163,7 +163,7 @@ class HuggingFaceModel(nn.Module):
         if model.config.vocab_size < self.first + self.words:
             raise ModelError(
                 f"The model's vocabulary has {model.config.vocab_size} ids, too few for [MASK] and "
-                f"{words} words; it needs at least {words + 1}."
+                f"{self.words} words; it needs at least {self.first + self.words}."
             )
 
     def forward(
