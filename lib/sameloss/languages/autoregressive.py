@@ -270,9 +270,8 @@ class AutoregressiveLanguage:
 
         """
         check_task(self, task)
-        scores = (
-            self._log_next(sentences) if task == NEXT else self._log_likelihoods(sentences) + self.prior.log()
-        )
+        log_given = self._log_next if task == NEXT else self._log_likelihoods
+        scores = log_given(sentences) + self.prior.log()  # of one start: 0
         return scores.softmax(1).to(sentences.tokens.device)
 
     def _log_next(self, sentences: Sentences) -> Float[Tensor, "batch class"]:
