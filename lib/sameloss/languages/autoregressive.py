@@ -128,10 +128,10 @@ class RestrictedModel:
         else:
             cache = tokens if start else torch.cat([cache, tokens], 1)
             output = self.model.base_model(input_ids=cache.to(device), use_cache=False)
-        logits = nn.functional.linear(output.last_hidden_state[:, -steps:], self.weight, self.bias).double()
+        logits = nn.functional.linear(output.last_hidden_state[:, -steps:], self.weight, self.bias)
         if start:
             logits[:, 0, -1] = -torch.inf
-        return logits.log_softmax(-1).cpu(), cache
+        return logits.log_softmax(-1).double().cpu(), cache
 
 
 def rows_of(cache: Any, rows: Int[Tensor, " row"]) -> Any:
