@@ -83,6 +83,16 @@ def test_languages_quick(languages, tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_teacher_quick(load, monkeypatch, tmp_path):
+    """Exact conditionals equal those of the loop; a quick run writes nothing."""
+    teacher = load("teacher")
+    monkeypatch.setattr(teacher, "QUICK", teacher.Scale(1, 20, (4,), 5))
+    frame = teacher.main(["--quick"])
+    assert frame.ours.tolist() == ["exact", "bounded"]
+    assert sound(frame, None)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.book
 def test_trace_quick_without_peers(trace, monkeypatch, tmp_path, capsys):
     """What needs no other package is left: the loop, vmap and the plain Hutchinson."""

@@ -67,17 +67,17 @@ def spec(tmp_path):
     return HubTeacherSpec(str(tmp_path / "model"), 4, 5, corpus=str(tmp_path / "text"))
 
 
-def tokenizer(**changes):
-    model = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="<unk>"))
+def tokenizer(words=VOCABULARY, **changes):
+    model = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
     model.pre_tokenizer = Whitespace()
     special = {"bos_token": "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
     return PreTrainedTokenizerFast(tokenizer_object=model, **special | changes)
 
 
-SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 14}
+SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 20}
 CONFIGS = {
     "OPT": OPTConfig(**SIZES, word_embed_proj_dim=8, ffn_dim=16, max_position_embeddings=16),
-    "GPT-2": GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=16, vocab_size=14),
+    "GPT-2": GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=16, vocab_size=20),
     "Llama": LlamaConfig(**SIZES, intermediate_size=16, num_key_value_heads=1),
 }
 
@@ -87,7 +87,7 @@ def saved(folder, kind, **special):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         AutoModelForCausalLM.from_config(CONFIGS[kind]).save_pretrained(folder)
-    tokenizer(**special).save_pretrained(folder)
+    tokenizer([*VOCABULARY, *"bcdefg"], **special).save_pretrained(folder)
     return str(folder)
 
 
@@ -97,7 +97,7 @@ def test_trainings_on_a_pretrained_models_language(tmp_path, kind):
     given = {"opt": saved(tmp_path / "model", kind), "artifacts": str(tmp_path / "artifacts")}
     page = open_page("02_existence", preset="smoke", language="opt", seeds=1, **given)
     (setup,) = (s for s in page.config.setups if s.name == "opt")
-    assert (setup.language.corpus, setup.language.words, setup.tasks) == (OWN, 8, ("next",))
+    assert (setup.language.corpus, setup.language.words, setup.tasks) == (OWN, 12, ("next",))
     assert "15 of 15 runs to compute" in announce(page)
     few = {"descent_steps": (2,), "plateau_steps": (), "controls": False, "test": 50, "batch": 16}
     page.config = replace(page.config, **few)
@@ -134,7 +134,7 @@ def test_the_model_itself_tells_which_tokens_are_frequent(tmp_path, monkeypatch)
     torch.testing.assert_close(found[4:12], OWN_TEXTS * p)
     assert found.sum() == pytest.approx(OWN_TEXTS)
     language = HubTeacherSpec.of(folder, None, words=3, max_length=4).build()
-    assert set(language.allowed) <= {0, *ordinary}  # not special, and known to the tokenizer
+    assert set(language.allowed) <= {0, *range(4, 18)}  # not special, and known to the tokenizer
     assert language.allowed == HubTeacherSpec.of(folder, None, words=3, max_length=3).build().allowed
 
 
@@ -316,3 +316,11 @@ def test_a_folder_without_a_model_is_refused_before_it_is_read(tmp_path):
     (tmp_path / "large").write_bytes(b"0")
     with pytest.raises(LanguageError, match=r"^The folder .* holds no model: it has no config\.json\.$"):
         HubTeacherSpec.of(str(tmp_path), None)
+
+
+def test_without_the_hub_the_papers_teacher_asks_for_a_folder():
+    """Before anything is computed."""
+    page = open_page("02_existence", preset="gpu", language="opt")
+    message = r"^Cannot load the model 'facebook/opt-125m' .*; give a local folder in the parameter `opt`\.$"
+    with pytest.raises(LanguageError, match=message):
+        announce(page)

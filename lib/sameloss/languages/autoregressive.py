@@ -128,10 +128,10 @@ class RestrictedModel:
         else:
             cache = tokens if start else torch.cat([cache, tokens], 1)
             output = self.model.base_model(input_ids=cache.to(device), use_cache=False)
-        logits = nn.functional.linear(output.last_hidden_state[:, -steps:], self.weight, self.bias).double()
+        logits = nn.functional.linear(output.last_hidden_state[:, -steps:], self.weight, self.bias)
         if start:
             logits[:, 0, -1] = -torch.inf
-        return logits.log_softmax(-1).cpu(), cache
+        return logits.log_softmax(-1).double().cpu(), cache
 
 
 def rows_of(cache: Any, rows: Int[Tensor, " row"]) -> Any:
@@ -270,9 +270,8 @@ class AutoregressiveLanguage:
 
         """
         check_task(self, task)
-        scores = (
-            self._log_next(sentences) if task == NEXT else self._log_likelihoods(sentences) + self.prior.log()
-        )
+        log_given = self._log_next if task == NEXT else self._log_likelihoods
+        scores = log_given(sentences) + self.prior.log()  # of one start: 0
         return scores.softmax(1).to(sentences.tokens.device)
 
     def _log_next(self, sentences: Sentences) -> Float[Tensor, "batch class"]:

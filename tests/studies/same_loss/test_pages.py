@@ -1,9 +1,12 @@
 """Pages: their parameters become an experiment, or one sentence says what is valid."""
 
+from dataclasses import replace
+
 import pytest
 
+from sameloss import hub
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.studies.same_loss.experiment import PRESETS
+from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN
 from sameloss.studies.same_loss.pages import STUDY, preset_of
 
 
@@ -40,6 +43,7 @@ def opened(page="02_existence", **given):
         ({"seeds": 10**9}, r"^seeds is at most 300; got 1e\+09\.$"),
         ({"preset": "laptop", "size": "235M"}, "Size 235M is not on grammar at preset laptop"),
         ({"processes": 0}, "processes must be positive; got 0"),
+        ({"opt": "x"}, "^opt has an effect only with language = opt or all, not grammar"),
     ],
 )  # fmt: skip
 def test_bad_parameters_say_what_is_valid(given, message):
@@ -113,10 +117,22 @@ def test_a_readers_grammar_takes_the_languages_place(home):
         opened(grammar="mine.txt")
 
 
+@pytest.mark.parametrize("preset", ["gpu", "paper"])
+def test_the_papers_teacher_is_the_default_where_the_papers_languages_are(preset, monkeypatch):
+    monkeypatch.setattr(hub.constants, "HF_HUB_OFFLINE", True)
+    (replicate,) = opened(preset=preset, language="opt").config.replicates()
+    spec = replicate.language
+    assert (spec.model, spec.words, spec.max_length) == ("facebook/opt-125m", 2000, 24)
+    assert replicate.held_out.sentences < PRESETS[preset].held_out
+    (replicate,) = opened(preset=preset, language="opt", opt="stand-in").config.replicates()
+    assert (replicate.language, replicate.setup.tasks) == (replace(STAND_IN, seed=1), ("topic",))
+
+
 def test_a_real_opt_takes_the_stand_ins_place():
     """It is not loaded before it is needed."""
     e = opened("a1_datasets", opt="x", opt_corpus="texts", glue="elsewhere").config
     (real,) = (s for s in e.setups if s.name == "opt")
     assert (real.language.model, real.language.corpus, real.tasks) == ("x", "texts", ("next",))
     assert e.glue == "elsewhere"
+    assert (real.language.words, real.language.max_length, real.language.tolerance) == (48, 8, 0)
     assert PRESETS["laptop"].setups[-1].tasks == ("topic",)

@@ -597,8 +597,7 @@ def _readings(features: Features, measures: Measures) -> dict[str, Features]:
 
 
 def _flatness_seconds(run: Any) -> float:
-    language = run.training.corpus.language
-    exact = teacher_seconds(language, run.sentences, run.sentences)
+    exact = teacher_seconds(run.training.corpus.language, run.sentences, run.sentences)
     return run.sentences * run.training.shape.d_model / 1e3 + exact
 
 
@@ -746,7 +745,7 @@ SMOKE = replace(
     LAPTOP,
     name="smoke",
     algorithm_seeds=None,
-    teacher=Teacher(words=8, max_length=4, corpus_sentences=500, held_out=20),
+    teacher=Teacher(words=12, max_length=4, corpus_sentences=500, held_out=20),
     setups=(
         _GRAMMAR._replace(models={name: SIZES["laptop"][name] for name in ("d8", "d16")}, seeds=(4, 5)),
         _HMM._replace(models={"lstm16": LSTMS["lstm16"]}, seeds=(1, 2)),
