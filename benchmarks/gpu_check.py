@@ -54,8 +54,7 @@ def smoke_runs(root: Path) -> list[Run]:
     runs = open_page("04_flatness", preset="smoke", language="hmm").runs()
     for study in all_studies().values():
         if "smoke" in study.presets:
-            config = study.resolve({"preset": "smoke"})
-            pages = [spec.page(name, config, Store(root)) for name, spec in study.specs.items()]
+            pages = [study.open(name, {"preset": "smoke"}, Store(root)) for name in study.specs]
             runs += [run for page in pages for run in page.runs()]
     return with_ancestors(runs)
 

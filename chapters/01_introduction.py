@@ -80,7 +80,8 @@ languages = dict(list(record.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %%
 say(tables.answer_in_words(answers, "size"))
@@ -117,7 +118,8 @@ finding(tables.trace_finding(answers, record))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.trace_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %%
 say(tables.answer_in_words(answers, "flatness by size"))
@@ -137,7 +139,7 @@ finding(tables.steps_finding(answers, record))
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(languages["grammar"], "trace", figures.TRACE, left)
 figures.along_plateau(languages["grammar"], "accuracy", figures.ACCURACY, right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %% [markdown]
 # The dashed lines continue on exact labels, without label noise. Steps and sizes change more than flatness, so these

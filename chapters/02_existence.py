@@ -31,6 +31,8 @@ probe_seeds: int = None  # sets of labelled sentences, each with a probe of its 
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
+opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
+opt_corpus: str = None  # text for token frequencies; None: WikiText-2; of a folder, none
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
@@ -111,8 +113,34 @@ print(f"{size}: {model.parameter_count:,} parameters, {training.optimisation.ste
 print(f"KL {kl:.4f} nats per masked token")
 
 # %% [markdown]
-# In plain PyTorch the KL is two loops: over sentences, and over the position that is masked. The library computes the same in
-# batches.
+# In plain PyTorch, training on exact conditionals is a loop of a dozen lines: mask a random token of each sentence, and minimise
+# the cross-entropy with the true distribution of the masked word. The library samples new sentences for each batch, and adds the
+# learning-rate schedule and checkpoints.
+
+# %%
+from sameloss.models.encoder import EncoderShape
+
+small = EncoderShape(d_model=24, heads=3, layers=3, d_inter=96).build(
+    language.words, language.max_length, seed=0
+)
+optimiser = torch.optim.AdamW(small.parameters(), lr=0.005, weight_decay=0.0)
+generator, losses = torch.Generator().manual_seed(0), []
+for _ in range(50):
+    rows = torch.randint(len(sentences.lengths), (256,), generator=generator)
+    t = (torch.rand(256, generator=generator) * sentences.lengths[rows]).long()
+    masked = sentences.tokens[rows].long()
+    masked[torch.arange(256), t] = 0  # [MASK]
+    truth = conditionals[rows, t].float()
+    log_f = small(masked, t, sentences.lengths[rows]).log_softmax(-1)
+    loss = -(truth * log_f).sum(1).mean()
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    losses.append(loss.item())
+print(f"loss of the first batch {losses[0]:.2f}, of the last {losses[-1]:.2f} nats per masked token")
+
+# %% [markdown]
+# The KL is two loops: over sentences, and over the position that is masked. The library computes the same in batches.
 
 
 # %%
@@ -145,6 +173,20 @@ labels = page.config.measures.train
 for row in data.accuracies(features, "features", labels, sets=1):
     if row["reading"] == "features":
         print(f"{display_name(row['task'])} ({row['task']}): {row['value']:.1f} % of the test sentences")
+
+# %% [markdown]
+# The same with scikit-learn, and a fixed ridge instead of one chosen on held-out sentences:
+
+# %%
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+x, x_test = (part.cpu().numpy() for part in features)
+for number, task in enumerate(data.tasks):
+    y, y_test = (part.labels[:, number].numpy() for part in (data.training, data.test))
+    probe = make_pipeline(StandardScaler(), LogisticRegression(C=0.1)).fit(x[:labels], y[:labels])
+    print(f"{display_name(task)}: {100 * probe.score(x_test, y_test):.1f} %")
 
 # %% [markdown]
 # All measurements of all models are in one table, one number per row:
@@ -183,7 +225,8 @@ languages = dict(list(table.groupby("language", sort=False)))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
     figures.accuracy_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %%
 say(
@@ -265,7 +308,7 @@ grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", left)
 figures.along_plateau(grammar, "accuracy", figures.ACCURACY, right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 say(f"{tables.answer_in_words(answers, 'steps')} {tables.exact_labels_in_words(answers, 'steps')}")

@@ -29,6 +29,8 @@ probe_seeds: int = None  # sets of labelled sentences, each with a probe of its 
 trace_sentences: int = None  # masked sentences an estimate of the trace uses
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
+opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
+opt_corpus: str = None  # text for token frequencies; None: WikiText-2; of a folder, none
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
@@ -150,7 +152,8 @@ recorded_languages = dict(list(record.groupby("language", sort=False)))
 axes = drawing.panels(len(recorded_languages), width=5)
 for (name, own), ax in zip(recorded_languages.items(), axes, strict=True):
     figures.trace_against_kl(own, ax).set_title(tables.LANGUAGES[name])
-drawing.legend(axes[0])
+for ax in axes:
+    drawing.label_ends(ax)
 
 # %% [markdown]
 # If the rate decreases with the width, as is common practice, the effects of rate and size can oppose each other, and a
@@ -193,7 +196,7 @@ grammar = record[record.language == "grammar"]
 left, right = drawing.panels(2, width=4.5)
 figures.along_plateau(grammar, "trace", figures.TRACE, left)
 figures.along_plateau(grammar, "kl", "KL (nats per masked token)", right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 steps = "flatness by steps"

@@ -82,26 +82,22 @@ from sameloss.studies.dyck.theory import transferable_solution
 
 models = show.solutions(inputs, page.config.width, page.config.generator("page"))
 table = show.solution_table(models, inputs)
-two = dict(list(models.items())[:2])
 show_source(transferable_solution)
 
-# %% mystnb={"figure": {"caption": "Figure 6 of the paper, drawn from computed arrays. Top left: the encoding of one input; the second column of a mask lies behind the line. Top right: V of solution (1). Bottom left: the first rows of V of solution (2), each divided by its largest entry. Bottom right: how the neurons' contributions to that input add up, neuron by neuron.", "name": "fig-dyck"}, "image": {"alt": "Four panels: a sparse signed encoding; identical rows of ones with both signs; unstructured rows; a monotone sum beside one that goes up and down."}}
+# %% mystnb={"figure": {"caption": "Figure 6 of the paper, drawn from computed arrays. Left: the encoding of one input; the second column of a mask lies behind the line. Middle: V of solution (1). Right: the first rows of V of solution (2), each divided by its largest entry.", "name": "fig-dyck"}, "image": {"alt": "Three panels: a sparse signed encoding; identical rows of ones with both signs; unstructured rows."}}
 finding(
     "Both solutions fit every input, but in solution (2) the neurons' contributions cancel "
     f"{table.cancellation.iloc[1]:.1f}-fold."
 )
-example = 7
-first_rows = two["solution (2), random features"]
+first_rows = models["solution (2), random features"]
 first_rows = first_rows._replace(value=first_rows.value[:8], head=first_rows.head[:8])
-left, right, below, walk = drawing.panels(4, width=4.6)
-show.encoding(inputs, example, left)
-show.values(two["solution (1)"], "V of solution (1)", right)
-show.values(first_rows, "V of solution (2), first rows", below)
-show.contributions(two, inputs, example, walk)
+left, middle, right = drawing.panels(3, width=4)
+show.encoding(inputs, 7, left)
+show.values(models["solution (1)"], "V of solution (1)", middle)
+show.values(first_rows, "V of solution (2), first rows", right)
 
 # %% [markdown]
-# The two models agree on all inputs of pre-training and differ in how they compute them; the drawing shows one input. The
-# trace of the Hessian measures the difference. Where the loss is zero, the Hessian is
+# The two models agree on all inputs of pre-training and differ in how they compute them. The trace of the Hessian measures the difference. Where the loss is zero, the Hessian is
 # $2\,\mathbb E\,\nabla f\nabla f^\top$, so the trace is a sum of squared
 # norms, exact over all inputs. In the table, `bound` is $4/(m\sqrt T)$, derived below. `cancellation` is the sum of the
 # absolute contributions over the absolute value of their sum: 1 if active neurons never work against each other. (3) to
@@ -115,8 +111,8 @@ render(table[shown].assign(loss=table.loss.map("{:.0e}".format)), decimals=3)
 random_row = table.iloc[1]
 say(rf"""
 With as many random features as inputs, solution (2) has {random_row["trace / bound"]:.0f} times the smallest trace, and
-its contributions cancel {random_row.cancellation:.1f}-fold, as Section 5 says. The last two rows are not in the paper;
-they matter for Lemma F.3 and are explained below.
+its contributions cancel {random_row.cancellation:.1f}-fold, as Section 5 says. The last row is not in the paper;
+it matters for Lemma F.3 and is explained below.
 """)
 
 # %% [markdown]
@@ -139,20 +135,26 @@ they matter for Lemma F.3 and are explained below.
 # %%
 import pandas as pd
 
-*searches, transfer, features, training, checks = map(page.store.get, page.runs())
+*searches, transfer, features, training = map(page.store.get, page.runs())
 found = pd.concat(searches, ignore_index=True)
-render(show.search_table(found), decimals=4)
 
 # %% mystnb={"figure": {"caption": "Traces of solutions: found by the search from random starting points (circles, many on top of each other), of random features with the smallest head (squares), and both lower bounds.", "name": "fig-dyck-bound"}, "image": {"alt": "Found solutions lie on the line 4/(m√T), random features more than ten times above it; the printed bound is a horizontal line that crosses the found ones."}}
 from sameloss.studies.dyck.theory import ZERO_LOSS
 
 solved, fitted = found[found.loss <= ZERO_LOSS], features[features.loss <= ZERO_LOSS]
-finding(show.bound_finding(solved, fitted))
+least = min([*solved.ratio, *fitted.ratio])
+finding(f"The smallest trace of any solution found is {least:.3f} times the bound 4/(m√T).")
 (ax,) = drawing.panels(1, width=6)
 show.traces_by_width(solved, fitted, length, ax)
 
 # %%
-say(show.restarts_in_words(found))
+reached = solved[solved.ratio < 1.001]
+say(rf"""
+{len(solved)} of {len(found)} restarts end at zero loss, {len(reached)} of them within 0.1 % of the bound. The sine of the angle
+between their neurons and $\mp[\mathbf 1;\mathbf 0]$, the direction of solution (1), is at most
+{reached.off_direction.max():.4f} on average, weighted by $|u_i|\lVert V_i\rVert$. A search can miss solutions: the next section
+constructs some that are as flat by the paper's convention.
+""")
 
 # %% [markdown]
 # ## A counter-example at the kink
@@ -171,16 +173,12 @@ say(show.restarts_in_words(found))
 from sameloss.studies.dyck.theory import allowed_neurons
 
 counts = allowed_neurons(6)
-show_source(allowed_neurons)
-
-# %%
 kinked = table.iloc[2]
 say(rf"""
 For each sign of $u$ there are {counts.all} such neurons at $T = 6$, and the lemma describes {counts.described} of them, so
 it is false as printed. All but {counts.smooth} of the {counts.all} lie exactly at the ReLU's kink on some of the inputs, on
-{100 * kinked["at the kink"]:.0f} % in the two solutions above. No Hessian exists at a kink, and
-$\mathbf 1[V_i\cdot h > 0]$ is a convention. Averaged over directions, the second derivatives at such a solution amount to
-{kinked["smoothed / bound"]:.2f} times the bound, so a process that depends on a neighbourhood does not prefer it.
+{100 * kinked["at the kink"]:.0f} % in the last solution above. No Hessian exists at a kink, and
+$\mathbf 1[V_i\cdot h > 0]$ is a convention.
 """)
 
 # %% [markdown]
@@ -228,39 +226,24 @@ are for heads of the smallest norm on exact solutions, not for trained models.
 # gives them explicitly, $a(v) = -2\,\langle\mathbf 1, v^{(c)}\rangle$, with $\mathbb E[a^2] = 4T^2$ and a variance of
 # $2T^2 + 3$ per neuron. So the proof's head has an expected loss of $(2T^2+3)/m$, without $2^T$. The best head is far
 # better: the space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.
-
-# %% mystnb={"figure": {"caption": "Random features by width, several draws each. Left: loss of the best head and of the proof's. Right: squared norms of heads, and a lower bound for every head whose loss is at most 0.1; T² is what the theorem prints up to a constant.", "name": "fig-dyck-features"}, "image": {"alt": "Losses fall with the width, the best head's to zero at a finite one; all norms grow in proportion to the width."}}
-norms = features.groupby("width").least_norm.mean().tail(2)
-(wide, widest), growth = norms.index, norms.iloc[1] / norms.iloc[0]
-finding(
-    f"From width {wide:,} to {widest:,}, the smallest squared norm of a head with loss ≤ 0.1 is multiplied "
-    f"by {growth:.1f}."
-)
-left, right = drawing.panels(2, width=4.6)
-show.random_feature_losses(features, inputs, left)
-show.head_norms(features, length, right)
-
-# %% [markdown]
+#
 # The norm is not $O(T^2)$: with the $1/m$ in $f$, the squared norm of every head with a small loss grows in proportion
-# to $m$. Divided by $m$, that of the proof's head is $4T^2$ on average. The table has the smallest width that reaches
-# a loss; the measured ones come from a coarse grid.
+# to $m$. Divided by $m$, that of the proof's head is $4T^2$ on average. The table has medians by width, with a lower bound on
+# $\lVert u\rVert^2$ for every head whose loss is at most 0.1. It also says how such features transfer: with many of them, zero pre-training
+# loss leaves the best head itself nearly right downstream, whereas a head fitted on few strings is not.
 
 # %%
-render(show.width_table(features, (0.1, 0.01), length), decimals=2)
-
-# %% [markdown]
-# Do random features transfer? With many of them, zero pre-training loss leaves the best head itself nearly right
-# downstream, whereas a head fitted on few strings is not:
-
-# %%
-medians = features.groupby("width")[["loss", "ratio", "cancellation", "error_own", "error_few"]].median()
 few = page.config.few
 names = {
+    "loss": "loss, best head",
+    "constructed_loss": "the proof's head",
+    "least_norm": "least ‖u‖²",
+    "constructed_norm": "‖u‖², the proof's head",
     "ratio": "trace / bound",
     "error_own": "downstream error, own head",
     "error_few": f"head from {few} samples",
 }
-render(medians.reset_index().rename(columns=names), decimals=4)
+render(features.groupby("width")[list(names)].median().reset_index().rename(columns=names), decimals=3)
 
 # %% [markdown]
 # ## Does SGD find it?
@@ -291,18 +274,14 @@ The median downstream error ends at {noisy.error_few:.3f} with this noise and at
 at equal steps, not at equal loss: the pre-training loss is {noisy.loss:.4f} with noise and {quiet.loss:.4f} without.
 """)
 
-# %% mystnb={"figure": {"caption": "Downstream error against the trace at the end of training, one point per model. The line is the smallest trace there can be.", "name": "fig-dyck-error"}, "image": {"alt": "Most models with label noise have a tenth of the trace, and less downstream error, than those without."}}
-correlations = show.rank_correlations(last).set_index("models")
-within = correlations.ρ.drop("all")
-finding(
-    f"Trace and downstream error have a rank correlation of {correlations.ρ['all']:.2f} over all models, "
-    f"and of {within.min():.2f} to {within.max():.2f} within one noise level."
-)
-(ax,) = drawing.panels(1, width=6)
-show.error_against_trace(last, few, ax)
-
 # %%
-say(show.correlations_in_words(correlations))
+overall = last.ratio.corr(last.error_few, "spearman")
+within = last.groupby("noise")[["ratio", "error_few"]].corr("spearman").ratio.unstack().error_few
+say(rf"""
+At the end, trace and downstream error have a rank correlation of {overall:.2f} over all models, which mixes the effects of label
+noise on both, and of {within.min():.2f} to {within.max():.2f} within one noise level, over {last.seed.nunique()} models each. Only the latter
+could separate flatness itself from other effects of the noise.
+""")
 
 # %%
 names = {"ratio": "trace / bound", "attention": "of it by Q, K", "off_direction": "sine to ∓[1; 0]"}
@@ -339,7 +318,7 @@ render(verdicts)
 # The printed forms, each with the number that refutes it (`value` is computed, `target` printed):
 
 # %% tags=["hide-input"]
-refuted = checks[checks.printed & ~checks.passed]
+refuted = page.checks[page.checks.printed & ~page.checks.passed]
 places = {name: statement.place for name, statement in STATEMENTS.items()}
 errata = refuted.assign(place=refuted.of.map(places))[["place", "text", "value", "target"]]
 render(errata, decimals=4)

@@ -24,9 +24,9 @@ preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
 sentences: int = None  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
-opt: str = "stand-in"  # stand-in, or facebook/opt-125m, or its folder: a GPU, or patience
-opt_corpus: str = None  # of a real OPT: text for token frequencies; None: WikiText-2
-glue: str = None  # of a real OPT: folder of QNLI and SST-2, or their name
+opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
+opt_corpus: str = None  # text for token frequencies; None: WikiText-2; of a folder, none
+glue: str = None  # of a model in opt: folder of QNLI and SST-2, or nyu-mll/glue
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is
@@ -116,8 +116,9 @@ for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
 # ## OPT
 #
 # The third language is the output of an autoregressive transformer, $\Pr(x) = \prod_t p(x_t\mid x_{<t})$,
-# restricted to some of its tokens. The paper's teacher is OPT-125M with its 2,000 most frequent tokens
-# (`-p opt facebook/opt-125m`, or a local folder); QNLI and SST-2 are then cut to these tokens.
+# restricted to some of its tokens. The paper's teacher is OPT-125M with its 2,000 most frequent tokens, as at the
+# presets `gpu` and `paper`; `-p opt` takes any causal language model, by name or in a local folder. With `-p glue`,
+# QNLI and SST-2 are cut to its tokens.
 
 # %%
 from sameloss.book.chapter import render
@@ -251,7 +252,7 @@ print(
 # - The paper's grammar and HMM are not public: entropy and length are matched, the rest is drawn at random.
 # - The paper calls its tasks 50-way, over all non-terminals. In a layered grammar a span belongs to one
 #   level, so a task here chooses among the symbols of its level.
-# - A stand-in teacher replaces OPT unless `opt` is given; its numbers say nothing about OPT-125M.
+# - A stand-in teacher replaces OPT at `smoke` and `laptop` unless `opt` is given; its numbers say nothing about OPT-125M.
 # - The paper does not say on which text token frequencies were counted, nor what happens to tokens of
 #   QNLI and SST-2 outside the 2,000. Here they are dropped, and the page prints the coverage.
 #

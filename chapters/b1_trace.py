@@ -115,6 +115,35 @@ g, a = torch.tensor([[1.0, 0.0], [1.0, 1.0]]), torch.tensor([[1.0, 2.0], [0.0, 1
 (g.T @ a).square().sum().item(), ((g @ g.T) * (a @ a.T)).sum().item()
 
 # %% [markdown]
+# **Other models.** What holds for linear layers and embeddings holds for the gains of LayerNorm and RMSNorm, so the
+# trace of most language models is as cheap; for a causal one the loss is that of the next token. A parameter used in
+# another way, by a convolution say, is exact too, but one sentence at a time. Here is the trace of a tiny Llama with
+# random weights, and that of a loop over all gradients.
+
+# %%
+from sameloss.languages import Sentences
+from sameloss.languages.masking import prefix_batch
+from sameloss.measures.flatness.trace import fisher_trace
+from sameloss.models.export import HuggingFaceModel
+from transformers import LlamaConfig, LlamaForCausalLM
+
+torch.manual_seed(0)
+shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+llama = HuggingFaceModel(LlamaForCausalLM(LlamaConfig(vocab_size=8, **shape)).eval())
+tokens = torch.randint(8, (4, 6))
+prefixes = prefix_batch(Sentences(tokens, torch.full((4,), 6)), positions=torch.arange(4))
+
+
+def squared_norm(log_p):
+    gradients = torch.autograd.grad(log_p, llama.parameters(), retain_graph=True)
+    return sum(gradient.square().sum() for gradient in gradients)
+
+
+log_p = llama(prefixes.masked, prefixes.positions, prefixes.lengths).log_softmax(-1)
+loop = sum(one.exp() * squared_norm(one) for one in log_p.flatten()) / len(tokens)
+fisher_trace(llama, prefixes, estimator="exact").total.mean, loop.item()
+
+# %% [markdown]
 # ## Estimators at equal cost
 #
 # We take one checkpoint and a population of masked sentences, over which its trace is summed exactly. Labels come from

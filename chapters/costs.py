@@ -31,25 +31,24 @@ page = begin(globals(), STUDY, "costs")
 # %% [markdown]
 # ## Cost of each preset
 #
-# The table covers all comparisons of Part I. *Estimated* are the memory and the time of the training runs alone, one
+# The table covers all comparisons of Part I. It has the memory and the time of the training runs alone, one
 # after another, with every sentence counted at full length. The reference core performs 9e10 operations per second in
 # matrix products and takes 2 ms to dispatch a block. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
 # sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming 40 % of peak arithmetic and bandwidth, and
-# half a millisecond per block. *Measured* are the hours of all runs, training and measurements, summed over
-# single-threaded processes. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked.
+# half a millisecond per block. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked. What
+# recorded presets took stands below.
 
 # %%
 from sameloss.book.chapter import render
 from sameloss.book.costs import preset_costs
 
-render(preset_costs(page.store))
+render(preset_costs())
 
 # %% [markdown]
 # ## Estimates compared with measurements
 #
 # One pre-training run per size. Every chapter prints its estimate before it computes anything, and refuses to start
-# above `max_hours`, however busy the machine is. *Tokens per second* excludes padding; *utilisation* is relative to
-# this device's measured speed in matrix products of the same width (%).
+# above `max_hours`, however busy the machine is.
 
 # %%
 from sameloss.book.costs import estimated_and_measured
@@ -76,10 +75,9 @@ if len(trainings):
 # may have computed other runs before.
 
 # %%
-from sameloss.book.costs import by_page, totals
+from sameloss.book.costs import by_page
 
-stages = by_page(page.pages)
-chapters = totals(stages)
+chapters = by_page(page.pages)
 render(chapters, decimals=1)
 
 # %%
@@ -88,9 +86,6 @@ say(
     f"The longest chapter, `{longest.chapter}`, takes {longest.core_s / 60:.1f} core minutes, and no process needs more than "
     f"{chapters.peak_gb.max():.1f} GB."
 )
-
-# %% mystnb={"code_prompt_show": "Stage by stage"} tags=["hide-cell"]
-render(stages.drop(columns="device"), decimals=1)
 
 # %% [markdown]
 # ## Recorded runs
@@ -103,16 +98,6 @@ render(stages.drop(columns="device"), decimals=1)
 from sameloss.studies.recorded import record_in_words, records
 
 print(*map(record_in_words, records()), sep="\n")
-
-# %% [markdown]
-# The parts in the order of computation, with all runs and the finished ones; core-hours of the finished runs,
-# estimated and measured, and of the remaining ones, estimated. Runs shared with an earlier part are not counted again.
-
-# %%
-from sameloss.book.costs import recorded_parts
-
-hours = {"told": "estimated (h)", "took": "measured (h)", "left": "remaining (h)"}
-render(recorded_parts().rename(columns=hours))
 
 # %% [markdown]
 # ## Reliability
@@ -195,22 +180,6 @@ print(trace_record)
 # [B Trace](b1_trace.ipynb), whose small matrix products run below the speed of large ones (a profile shows this where a
 # goal is missed). It is higher because gradients are never written to memory, and because sentences of similar length
 # are computed together (peers pad them, the loop does not).
-
-# %% [markdown]
-# ## Sizes
-#
-# The paper's names count BERT's embedding of 30,522 rows, of which its languages use about two hundred
-# ([A.3 Models](a3_models.ipynb)). The table has the exact number of parameters of the models in this book.
-
-# %%
-from sameloss.book.costs import size_table
-
-render(size_table())
-
-# %% tags=["hide-input"]
-# NBVAL_CHECK_OUTPUT
-table = size_table()
-print("the paper's 235M has", table.set_index("size").parameters["235M"], "parameters here")
 
 # %% [markdown]
 # ## Summary

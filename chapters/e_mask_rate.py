@@ -25,6 +25,8 @@ size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
 steps: int = None  # steps of the longest descent; None: the preset's
 probe_seeds: int = None  # sets of labelled sentences, each with a probe of its own
+opt: str = None  # stand-in, or a causal model's name or folder; None: the preset's
+opt_corpus: str = None  # text for token frequencies; None: WikiText-2; of a folder, none
 micro_batch: int = None  # sentences that go through the model at once; None: the preset's
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
@@ -91,7 +93,7 @@ shown = page.table[page.table.language == page.replicate.setup.name]
 left, right = drawing.panels(2, width=4.5)
 figures.by_algorithm(shown, "accuracy", left)
 figures.by_algorithm(shown, "trace", right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 say(tables.answer_in_words(answers, "mask rate"))

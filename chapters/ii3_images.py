@@ -19,17 +19,13 @@
 # **What you will see**: digits on backgrounds of Gaussian noise, classified into 0 to 4 and 5 to 9; a network of three convolutions,
 # and its tangent kernel, computed and solved exactly; how much accuracy each keeps, raw and above chance, for three placements
 # and two sizes; three controls (a kernel with λ chosen on the test set, which favours it, the kernel at the *trained*
-# parameters, and a linear model of pixels); which neurons are active; lazy training and width; and a re-analysis of the thesis'
-# tables.
+# parameters, and a linear model of pixels); which neurons are active; lazy training; and a re-analysis of the thesis' tables.
 #
 # By default there are three seeds and three noise levels; the recorded `-p preset laptop-long` has fifteen and four.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
 data: str = None  # on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's
-backgrounds: str = None  # a data set or folder of pictures instead of Gaussian noise; None: noise
-classes: str = None  # told apart: halves, all, vehicles (of CIFAR-10, among animals); None: halves
-placement: str = None  # random place, random corner, fixed corner: of the page's figures; None: random place
 examples: int = None  # to train on; None: the preset's
 noise: float = None  # the most; others are 0, a quarter and a half of it; None: the preset's
 seeds: int = None  # of samples, backgrounds and trainings; None: the preset's
@@ -125,24 +121,9 @@ for placement, ax in zip(page.config.placements, axes, strict=True):
     show.accuracy(found, placement, ax)
 drawing.legend(axes[0])
 
-# %%
-say(
-    f"{show.fitted_in_words(found)} All lines are means over {page.seeds} seeds, which differ in samples, "
-    "backgrounds and initial parameters."
-)
-
-# %%
-from sameloss.book.chapter import render
-
-render(show.accuracy_table(found))
-
 # %% [markdown]
-# The λ that cross-validation chooses, in units of the kernel's mean eigenvalue:
-
-# %%
-render(show.ridge_table(found))
-
-# %% [markdown]
+# Seeds differ in samples, backgrounds and initial parameters; all share the test images.
+#
 # ## Accuracy kept under noise
 #
 # The thesis divides the accuracy at the highest noise by the accuracy without noise. With two classes, a model that falls to
@@ -156,10 +137,9 @@ show.kept(found, left)
 show.kept(found, right, above_chance=True)
 drawing.legend(left)
 
-# %%
-say(show.kept_in_words(found))
-
 # %% [markdown]
+# Where network and kernel both end near chance, as they may on small images, a share that is kept says little.
+#
 # **Controls.** Choosing λ on the test set gives an upper bound for this kernel. The kernel at the trained parameters starts from
 # zero and not from the trained network: its accuracy is due to the learnt features alone. Its features have seen the labels of the
 # sample, so cross-validation may choose too small a λ. The linear model has neither convolutions nor features. With random placement it
@@ -179,13 +159,8 @@ show.activity(found, page.config.noises[-1], right)
 drawing.legend(left)
 
 # %% [markdown]
-# Noise is symmetric, so about half of the first layer's units are active before training. The decrease of the fraction in
-# training, in points; intervals of few seeds are wide:
-
-# %%
-render(show.activity_table(found))
-
-# %% [markdown]
+# Noise is symmetric, so about half of the first layer's units are active before training. Intervals of few seeds are wide.
+#
 # ## Lazy training
 #
 # If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
@@ -200,30 +175,10 @@ drawing.legend(ax)
 
 # %% [markdown]
 # As α grows, the network approaches its linearisation after the same training, not the solved kernel, which takes longer
-# training to reach. The table adds the accuracy on its own sample, and the distance that the parameters *moved*, relative to
-# their initial norm:
+# training to reach.
 
 # %%
-render(show.lazy_table(found))
-
-# %% [markdown]
-# ## Width
-#
-# Width is the other way to fixed features: the wider a network, the less each of its filters has to move [Jacot et al., 2018](bibliography.md).
-#
-# **Prediction.** A narrow network has a larger advantage over its own kernel than a wide one.
-
-# %% mystnb={"figure": {"caption": "Accuracy of networks of several widths and of their tangent kernels, means over seeds with 95 % intervals.", "name": "fig-images-width"}, "image": {"alt": "Two lines against the number of channels, the network's above its kernel's."}}
-finding(show.width_finding(found))
-ax = show.width(found, drawing.panels(1, width=6)[0])
-drawing.legend(ax)
-
-# %% [markdown]
-# All widths are trained for the same number of steps, and fit their samples to different degrees (*own sample* in the table). So
-# widths are compared at equal training, not at equal fit: a narrow network may gain on its kernel if it is trained for longer.
-
-# %%
-render(show.width_table(found))
+say(show.lazy_in_words(found))
 
 # %% [markdown]
 # ## The thesis' tables
@@ -231,11 +186,10 @@ render(show.width_table(found))
 # Table 3.1: percentage of the noise-free accuracy kept at the highest noise, one run each:
 
 # %%
-import pandas as pd
-
+from sameloss.book.chapter import render
 from sameloss.studies.local_signal_images.claims import TABLE_3_1
 
-render(pd.DataFrame(TABLE_3_1))
+render(TABLE_3_1)
 
 # %% [markdown]
 # Table B.1: accuracies on CIFAR-2 (%), whose larger class has 60 %, and the percentage kept:
@@ -243,22 +197,18 @@ render(pd.DataFrame(TABLE_3_1))
 # %%
 render(show.table_b_1(), decimals=1)
 
-# %% mystnb={"figure": {"caption": "Table B.1: accuracy of WRN-10-10 and of its linearisation against the noise, for three placements and two sizes.", "name": "fig-images-published"}, "image": {"alt": "Two panels: three nearly flat lines of the WRN above three falling ones of the NTK."}}
-finding(show.published_finding())
-left, right = drawing.panels(2, width=4.5)
-show.published("16-on-32", left)
-show.published("32-on-64", right)
-drawing.legend(left)
-
 # %% [markdown]
 # Both keep more at the larger size. Each number of the thesis is from one run, so a difference of one point may be chance.
 #
 # ## What the page found
 
 # %%
-say(show.in_words(found, page.recorded("laptop-long")))
+say(show.in_words(page.recorded("laptop-long")))
 
 # %% [markdown]
+# **How sure.** The intervals are over seeds, which differ in samples, backgrounds and initial parameters. All claims are about digits and a
+# small network; the thesis' own data and network were not run.
+#
 # ## Comparison with the thesis
 
 # %%
@@ -290,10 +240,8 @@ print("columns in which the fixed corner is the best:", counts["in which the fix
 # - The kernel is solved by least squares. The thesis trains the linearised network with Adam on the cross-entropy, for as long as
 #   the network.
 # - The other size is half as large, 4 by 4 on 8 by 8. All seeds share the test images, but not their backgrounds.
-# - The other rows of Table 3.1 have not been run either: `-p preset paper -p classes all -p backgrounds FOLDER` is CIFAR-10 on your own
-#   pictures, without `classes` CIFAR-2 on them (the thesis does not say which pictures of plants it used), and `-p preset paper -p classes
-#   vehicles` has vehicles in one corner and animals in the three others. With more than two classes the network has one logit per class,
-#   and its linearisation takes the place of the kernel: `-p classes all` classifies ten digits here.
+# - The other rows of Table 3.1 are not reproduced: the thesis does not say which pictures of plants it used, and vehicles among animals (four
+#   classes, on backgrounds of other images) are not built in.
 # - WRN-10 normalises by the statistics of the current batch, also in its linearisation and at test time, like the released code. Its
 #   predictions therefore depend on the batch, and its linearisation is not a kernel of single images.
 # - Claims and tolerances were fixed before these runs. The linearised network in lazy training was added afterwards, and no
@@ -303,7 +251,7 @@ print("columns in which the fixed corner is the best:", counts["in which the fix
 #
 # 1. At which noise is the kernel at chance, and at which the network? `-p noise 2`.
 # 2. Do more examples help the kernel? `-p examples 1300`.
-# 3. What does a fixed corner give a linear model? `-p placement "fixed corner"`.
+# 3. Is it the same with images of your own? `-p data FOLDER`.
 
 # %% tags=["hide-input"]
 from sameloss.book.chapter import close

@@ -47,10 +47,11 @@ def test_for_a_folder_the_hub_is_not_asked(monkeypatch, tmp_path):
 def test_where_the_hub_does_not_answer_the_commit_is_that_of_the_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
     assert hub.commit_of("facebook/opt-125m", "model") is None
-    for time, commit in enumerate(("c3", "a1")):
-        folder = tmp_path / "models--facebook--opt-125m" / "snapshots" / commit
-        folder.mkdir(parents=True)
-        os.utime(folder, (time, time))
+    folder = tmp_path / "models--facebook--opt-125m"
+    for commit in ("c3", "a1"):
+        (folder / "snapshots" / commit).mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("a1")
     assert hub.commit_of("facebook/opt-125m", "model") == "a1"
     assert hub.commit_of(str(tmp_path), "model") is None
 

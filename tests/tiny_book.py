@@ -23,7 +23,6 @@ FILES = {
     "_static/movable_landscape.js": "",
     "_static/movable_growth.js": "",
     "_static/movable_lists.js": "",
-    "_static/movable_phase.js": "",
     "_static/favicon.svg": "<svg xmlns='http://www.w3.org/2000/svg'/>",
     "constraints.txt": "numpy==1\n",
     "results/a.csv": "1\n",

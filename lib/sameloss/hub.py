@@ -10,7 +10,6 @@ from typing import Any, Literal, NoReturn
 
 import huggingface_hub  # lazy: 0.25 s
 from huggingface_hub import constants
-from huggingface_hub.errors import HFValidationError
 
 from sameloss.errors import BookError, LanguageError
 
@@ -47,22 +46,17 @@ def load_or_explain(
 def commit_of(name: str, kind: Literal["model", "dataset"]) -> str | None:
     """Latest commit of a repository on the hub; None for a local folder or an unknown name.
 
-    Offline, it is the most recently cached commit, or None.
+    Offline, it is the cached commit, or None.
     """
     if Path(name).is_dir():
         return None
-    with _reachable(name), suppress(Exception):  # the client's exceptions have no stable base
-        if not constants.HF_HUB_OFFLINE:
-            return huggingface_hub.HfApi().repo_info(name, repo_type=kind).sha
-    from huggingface_hub.file_download import repo_folder_name  # slow
-
-    try:
-        folder = repo_folder_name(repo_id=name, repo_type=kind)
-    except HFValidationError:  # a missing folder: loading it reports that
-        return None
-    cached = Path(constants.HF_HUB_CACHE) / folder / "snapshots"
-    newest = max(cached.glob("*"), key=lambda folder: folder.stat().st_mtime, default=None)
-    return newest.name if newest else None
+    with _reachable(name):
+        with suppress(Exception):  # the client's exceptions have no stable base
+            if not constants.HF_HUB_OFFLINE:
+                return huggingface_hub.HfApi().repo_info(name, repo_type=kind).sha
+        with suppress(Exception):  # neither on the hub nor cached: loading it reports that
+            return Path(huggingface_hub.snapshot_download(name, repo_type=kind, local_files_only=True)).name
+    return None
 
 
 MOST_FILES = 200_000

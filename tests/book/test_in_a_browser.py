@@ -24,15 +24,15 @@ OF_THE_THEME = {
 """Violations that are not the book's: the rule, and what the element has in it."""
 
 UNTYPESET = "() => document.querySelectorAll('.math:not(:has(mjx-container)), mjx-merror').length"
-SHOWN_FIGURES = """() => Promise.all([...document.querySelectorAll("picture img")].map(image =>
+SHOWN_FIGURES = """() => Promise.all([...document.querySelectorAll("figure img")].map(image =>
     new Promise(done => {
         const probe = new Image();
         probe.onload = () => done([image.clientWidth / probe.naturalWidth, image.currentSrc]);
         probe.src = image.currentSrc;
     })))"""
-"""For each figure: by what it is scaled, and which of its forms is shown."""
+"""For each figure: by what it is scaled, and where it is."""
 
-BRIGHT = """() => [...document.querySelectorAll("picture img")]
+BRIGHT = """() => [...document.querySelectorAll("figure img")]
     .filter(image => !getComputedStyle(image).filter.includes("invert")).length"""
 """Figures that are bright in the dark."""
 

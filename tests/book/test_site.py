@@ -1,8 +1,8 @@
 """The built book: no warning, every internal link resolves, no error, no path; rendered where it changed."""
 
-import hashlib
 import json
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlparse
@@ -14,16 +14,7 @@ from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
 from sameloss.book.notebooks import copy_of, show_captions, toc_files
-from sameloss.book.site import (
-    FOLDER,
-    FRONT_TITLE,
-    STAGE,
-    folded_behind,
-    presentable,
-    stage,
-    take_narrow_forms,
-)
-from sameloss.studies.drawing import NARROW, WIDE
+from sameloss.book.site import FRONT_TITLE, STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
 from sameloss.studies.same_loss.pages import recorded_answers
@@ -152,14 +143,12 @@ def test_code_that_only_shows_is_folded_and_code_that_teaches_is_not(source, met
 
 @pytest.fixture
 def renderings(book, monkeypatch):
-    """The number of times that the book was rendered; here into empty pages."""
+    """The number of times that the book was rendered; here into an empty folder."""
     calls = []
 
     def render():
         calls.append(1)
-        for name in ("index", "intro", "summary", str(PAGE.with_suffix(""))):
-            (site.HTML / f"{name}.html").parent.mkdir(parents=True, exist_ok=True)
-            (site.HTML / f"{name}.html").touch()
+        site.HTML.mkdir(parents=True, exist_ok=True)
 
     monkeypatch.setattr(site, "render", render)
     return calls
@@ -171,7 +160,7 @@ def test_an_unchanged_book_is_not_rendered_again(renderings):
         (lambda: None, 1),
         (lambda: Path("intro.md").write_text("# New"), 2),
         (lambda: Path("constraints.txt").write_text("numpy==2"), 3),
-        (lambda: (site.HTML / "intro.html").unlink(), 4),
+        (lambda: shutil.rmtree(site.HTML), 4),
         (lambda: None, 4),
     ]
     for change, expected in changes:
@@ -335,24 +324,6 @@ def test_no_page_shows_an_error_an_object_or_a_path_of_this_machine(html):
 
 
 # What the book's pages are told beyond Sphinx' configuration.
-
-
-def test_narrow_forms_are_taken_out_and_named_as_the_wide_ones():
-    outputs = [nbformat.v4.new_output("display_data", {WIDE: "<svg>wide</svg>", NARROW: "<svg/>"})]
-    cells = [nbformat.v4.new_code_cell("1", outputs=outputs), nbformat.v4.new_code_cell("2")]
-    name = hashlib.sha256(b"<svg>wide</svg>").hexdigest()
-    made = nbformat.v4.new_notebook(cells=cells)
-    assert take_narrow_forms(made) == {FOLDER / f"{name}.svg": b"<svg/>"}
-    assert list(outputs[0].data) == [WIDE]
-
-
-@pytest.mark.book
-def test_every_figure_has_a_narrow_form_that_is_there(html):
-    for page in (html / "chapters").glob("*.html"):
-        text = page.read_text()
-        narrow = re.findall(r'srcset="\.\./(_static/narrow/[^"]+)"', text)
-        assert len(narrow) == text.count("<figcaption>"), page.name
-        assert all((html / name).exists() for name in narrow), page.name
 
 
 @pytest.mark.book

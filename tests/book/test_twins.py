@@ -51,7 +51,7 @@ def edit(twin, old, new):
 def test_a_twin_out_of_step_is_found_and_written_into_the_notebook(twin, old, new):
     assert twin_differences() == []
     edit(twin, old, new)
-    with pytest.raises(SystemExit, match=r"a.py differ, first at line \d+ of.*\nRun `make twins`"):
+    with pytest.raises(SystemExit, match=r"a.ipynb and its twin differ\.\nRun `make twins`"):
         twins(sync=False)
     twins(sync=True)
     assert twin_differences() == []
@@ -115,8 +115,8 @@ def test_every_line_is_one_that_a_page_is_wide_enough_for(study, name):
 def test_a_cell_gives_the_defaults(study, name):
     namespace = {}
     exec(cell(study.table(name)), namespace)
-    assert parameters_in(namespace) == {n: p.default for n, p in study.table(name).items()}
-    assert checked(study.table(name), parameters_in(namespace)) == checked(study.table(name), {})
+    assert parameters_in(namespace, {}) == {n: p.default for n, p in study.table(name).items()}
+    assert checked(study.table(name), parameters_in(namespace, {})) == checked(study.table(name), {})
 
 
 def test_papermill_finds_the_cell_in_a_notebook(tmp_path):

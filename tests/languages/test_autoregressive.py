@@ -2,11 +2,23 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 from itertools import product
 
 import pytest
 import torch
 from enumeration import as_sentences as sentences_of_width
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertLMHeadModel,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    OPTConfig,
+)
 
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences, mask_one
@@ -132,9 +144,19 @@ def test_topic_follows_bayes(language, given_start):
     assert language.classes("topic") == 2
 
 
-def test_one_start_has_no_task():
+def test_with_one_start_the_task_is_the_next_word(language):
+    """Which of the words is most probable after the sentence, if it goes on; topics have no part in it."""
     language = teacher(starts=(1,), prior=(1.0,))
-    assert language.tasks == ()
+    assert (language.tasks, language.classes("next")) == (("next",), 3)
+    sentences = as_sentences(STRINGS)
+    found = language.posterior(sentences, "next")
+    for row, words in zip(found, STRINGS, strict=True):
+        with torch.no_grad():
+            logits = language.model.model(torch.tensor([[1, *((5, 3, 4)[w - 1] for w in words)]])).logits[0]
+        close(row, logits[-1, [5, 3, 4]].softmax(0), rtol=1e-10)
+    assert torch.equal(language.likelihood(sentences, "next"), found)
+    with pytest.raises(LanguageError, match="next needs sentences without masked tokens"):
+        language.posterior(as_sentences([(0, 1)]), "next")
     assert math.isclose(language.log_prob(as_sentences(STRINGS)).exp().sum(), 1, abs_tol=1e-10)
 
 
@@ -155,6 +177,18 @@ def test_sampling_follows_the_language(language, probabilities):
     assert freedom > 25
     assert abs(chi2 - freedom) < 4 * (2 * freedom) ** 0.5
     assert (tokens[torch.arange(3) >= lengths[:, None]] == 0).all()
+
+
+def test_ended_sentences_are_not_read_again(language, monkeypatch):
+    read, log_probs = [], language.model.log_probs
+
+    def spy(tokens, cache):
+        read.append(len(tokens))
+        return log_probs(tokens, cache)
+
+    monkeypatch.setattr(language.model, "log_probs", spy)
+    _, lengths = language.sample(50, torch.Generator().manual_seed(0))
+    assert read == [int((lengths >= step).sum()) for step in range(3)]
 
 
 def test_results_do_not_depend_on_the_size_of_a_chunk(language, monkeypatch):
@@ -239,6 +273,103 @@ def test_sums_are_by_owner_and_do_not_underflow():
     found = sum_of_fillings(logs, torch.tensor([1, 1, 0]), 2)
     torch.testing.assert_close(found[0], logs[2])
     torch.testing.assert_close(found[1], logs[:2].logsumexp(0))
+
+
+# Models of several architectures
+
+SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "vocab_size": 12}
+HEADS = {"num_attention_heads": 2, "max_position_embeddings": 16}
+ARCHITECTURES = {
+    "OPT": OPTConfig(**SIZES, **HEADS, word_embed_proj_dim=8, ffn_dim=16, init_std=0.5),
+    "GPT-2": GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=16, vocab_size=12, initializer_range=0.5),
+    "Llama": LlamaConfig(
+        **SIZES, **HEADS, num_key_value_heads=1, intermediate_size=16, initializer_range=0.5
+    ),
+    "Mamba": MambaConfig(**SIZES, state_size=4, initializer_range=0.5),
+}
+
+
+@cache
+def random_model(kind):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return AutoModelForCausalLM.from_config(ARCHITECTURES[kind]).double().eval()
+
+
+def one_by_one(model, allowed, start, end, length, words, position):
+    """The conditional by one pass over the whole sentence for each candidate."""
+    joint = []
+    for candidate in range(1, len(allowed) + 1):
+        filled = [*words[:position], candidate, *words[position + 1 :]]
+        ids = [start, *(allowed[word - 1] for word in filled), end]
+        with torch.no_grad():
+            logits = model(torch.tensor([ids[:-1]])).logits[0].double()
+        steps = range(min(len(filled) + 1, length))
+        chosen = [logits[t, [*allowed, *[end] * (t > 0)]].log_softmax(0) for t in steps]
+        places = [*(word - 1 for word in filled), len(allowed)]
+        joint.append(sum(log_p[places[t]] for t, log_p in enumerate(chosen)))
+    return torch.stack(joint).softmax(0)
+
+
+@st.composite
+def questions(draw):
+    """An architecture, a vocabulary, a largest length, a sentence and a position in it."""
+    allowed = draw(st.permutations(range(2, 12)))[: draw(st.integers(2, 6))]
+    length = draw(st.integers(1, 6))
+    sentence = draw(st.lists(st.integers(1, len(allowed)), min_size=1, max_size=length))
+    return (
+        draw(st.sampled_from([*ARCHITECTURES])),
+        allowed,
+        length,
+        sentence,
+        draw(st.integers(0, len(sentence) - 1)),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(question=questions(), rows=st.integers(1, 40), tolerance=st.sampled_from([0.001, 0.1, 0.5]))
+def test_conditionals_of_any_architecture_are_those_of_one_pass_per_candidate(question, rows, tolerance):
+    """Llama and Mamba round to float32 inside. Whatever is left out, it holds no more than what is proved."""
+    kind, allowed, length, words, position = question
+    model = random_model(kind)
+    expected = one_by_one(model, allowed, 0, 1, length, words, position)
+    language = AutoregressiveLanguage(model, allowed, (0,), (1.0,), 1, length)
+    about = as_sentences([words], length), torch.tensor([position])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "NUMBERS", rows * language.model.numbers_per_token * (length + 1))
+        exact = language.conditionals_at(*about)[0]
+        bounded, bound = language.bounded_conditionals_at(*about, tolerance, margin=math.inf)
+    torch.testing.assert_close(exact, expected, rtol=0, atol=1e-5)
+    assert bound <= tolerance
+    assert (bounded[0] - expected).abs().sum() / 2 <= bound + 1e-5
+    assert language.model.cached == (kind != "Mamba")
+
+
+def peaked():
+    """A teacher of 60 words that knows its next word well."""
+    return TeacherSpec(words=60, max_length=5, topics=2, d_model=16, logit_scale=6.0).build()
+
+
+def test_words_that_can_hold_almost_nothing_are_left_out(monkeypatch):
+    language = peaked()
+    sentences = language.sample(20, torch.Generator().manual_seed(0))
+    positions = torch.arange(20) % sentences.lengths
+    exact = language.conditionals_at(sentences, positions)
+    monkeypatch.setattr(module, "NUMBERS", 8 * language.model.numbers_per_token * 6)
+    bounded, bound = language.bounded_conditionals_at(sentences, positions, 0.01)
+    assert ((bounded - exact).abs().sum(1) / 2 <= bound).all()
+    assert (bound <= 0.01).all()
+    assert (bounded == 0).double().mean() > 0.5
+    language.tolerance = 0.01
+    assert torch.equal(language.conditionals_at(sentences, positions), bounded)
+    with pytest.raises(LanguageError, match="summed out exactly only"):
+        language.conditionals_at(as_sentences([(0, 0)], 5), torch.tensor([0]))
+
+
+def test_a_model_that_reads_ahead_is_refused():
+    config = BertConfig(**SIZES, **HEADS, intermediate_size=16, initializer_range=0.5)
+    with pytest.raises(LanguageError, match="reads ahead; give one that predicts the next token"):
+        RestrictedModel(BertLMHeadModel(config), (5, 3), 2)
 
 
 # Restricted models

@@ -6,7 +6,7 @@ import torch
 
 from sameloss.errors import LanguageError
 from sameloss.languages import Sentences
-from sameloss.languages.masking import mask_batch, mask_one, mask_share, padded
+from sameloss.languages.masking import mask_batch, mask_one, mask_share, padded, prefix_batch
 
 
 def test_target_is_the_word_behind_the_mask():
@@ -20,6 +20,14 @@ def test_a_position_outside_of_its_sentence_is_refused(position):
     sentences = Sentences(torch.tensor([[3, 1, 2], [2, 1, 0]]), torch.tensor([3, 2]))
     with pytest.raises(LanguageError, match=r"^Positions must lie in 0\.\.length - 1"):
         mask_batch(sentences, torch.tensor([2, position]))
+
+
+@pytest.mark.parametrize("position", [-1, 1, 2])
+def test_a_prefix_that_no_token_follows_is_refused(position):
+    sentences = Sentences(torch.tensor([[3, 1, 2], [2, 1, 0]]), torch.tensor([3, 2]))
+    assert prefix_batch(sentences, torch.tensor([1, 0])).targets.tolist() == [2, 1]
+    with pytest.raises(LanguageError, match=r"^Positions must lie in 0\.\.length - 2 .* a token"):
+        prefix_batch(sentences, torch.tensor([1, position]))
 
 
 def test_a_batch_gives_rows_and_loses_empty_columns():

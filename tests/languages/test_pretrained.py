@@ -12,14 +12,29 @@ import transformers
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import OPTConfig, OPTForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    AutoModelForCausalLM,
+    BertConfig,
+    BertForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedTokenizerFast,
+)
 
 from sameloss import hub
+from sameloss.book.costs import announce
 from sameloss.book.pages import open_page
 from sameloss.errors import LanguageError
-from sameloss.languages import LanguageSpec, Sentences
+from sameloss.languages import LanguageSpec, Sentences, pretrained
 from sameloss.languages.autoregressive import STAND_IN_NOTE
-from sameloss.languages.pretrained import HubTeacherSpec, glue_task
+from sameloss.languages.pretrained import OWN, OWN_TEXTS, HubTeacherSpec, glue_task, own_counts
+from sameloss.runs.cost import CORE_PRODUCTS, UTILISATION
+from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
+from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.experiment import STAND_IN
 from sameloss.studies.same_loss.languages import describe_opt, measurements
 
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", "is", "a", "the", "cat", "dog", "mat", "?", "who"]
@@ -52,11 +67,107 @@ def spec(tmp_path):
     return HubTeacherSpec(str(tmp_path / "model"), 4, 5, corpus=str(tmp_path / "text"))
 
 
-def tokenizer():
+def tokenizer(**changes):
     model = Tokenizer(WordLevel({word: i for i, word in enumerate(VOCABULARY)}, unk_token="<unk>"))
     model.pre_tokenizer = Whitespace()
     special = {"bos_token": "</s>", "eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    return PreTrainedTokenizerFast(tokenizer_object=model, **special)
+    return PreTrainedTokenizerFast(tokenizer_object=model, **special | changes)
+
+
+SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 14}
+CONFIGS = {
+    "OPT": OPTConfig(**SIZES, word_embed_proj_dim=8, ffn_dim=16, max_position_embeddings=16),
+    "GPT-2": GPT2Config(n_embd=8, n_layer=2, n_head=2, n_positions=16, vocab_size=14),
+    "Llama": LlamaConfig(**SIZES, intermediate_size=16, num_key_value_heads=1),
+}
+
+
+def saved(folder, kind, **special):
+    """A folder with a random model and its tokenizer."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        AutoModelForCausalLM.from_config(CONFIGS[kind]).save_pretrained(folder)
+    tokenizer(**special).save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_trainings_on_a_pretrained_models_language(tmp_path, kind):
+    """From the parameters of a page to its table of measurements, without any text."""
+    given = {"opt": saved(tmp_path / "model", kind), "artifacts": str(tmp_path / "artifacts")}
+    page = open_page("02_existence", preset="smoke", language="opt", seeds=1, **given)
+    (setup,) = (s for s in page.config.setups if s.name == "opt")
+    assert (setup.language.corpus, setup.language.words, setup.tasks) == (OWN, 8, ("next",))
+    assert "15 of 15 runs to compute" in announce(page)
+    few = {"descent_steps": (2,), "plateau_steps": (), "controls": False, "test": 50, "batch": 16}
+    page.config = replace(page.config, **few)
+    table = page.config.table(page.store)
+    assert set(table.language) == {"pretrained"}
+    assert set(table.task) == {"", "next"}
+    assert table[table.quantity == "kl"].value.between(0, 5).all()
+    assert not table.reading.str.contains("lookup").any()
+    answers(table)  # of which none is about the lookup table
+
+
+def test_runs_are_priced_by_what_a_token_costs(tmp_path):
+    spec = HubTeacherSpec.of(saved(tmp_path, "OPT"), None, words=8, max_length=4)
+    model = spec.build().model.model
+    tables = model.get_input_embeddings().weight.numel()  # tied to the output layer
+    assert spec.token_flops == 2 * (sum(p.numel() for p in model.parameters()) - tables)
+    a_token = spec.token_flops / (UTILISATION * CORE_PRODUCTS)
+    assert CorpusSampling(spec, 1000, 0).effort == pytest.approx(1e-3 + 4000 * a_token)
+    candidates = 5 * 8 * (4 + 3 + 2 + 1)  # of all words, at all positions
+    assert HeldOutConditionals(spec, 5, 0).effort == pytest.approx(1 + (20 + candidates) * a_token)
+    assert HeldOutConditionals(STAND_IN, 5, 0).effort == 1
+
+
+def test_the_model_itself_tells_which_tokens_are_frequent(tmp_path, monkeypatch):
+    """After one step the counts are its first predictions."""
+    folder = saved(tmp_path, "GPT-2")
+    model = GPT2LMHeadModel.from_pretrained(folder)
+    ordinary = range(4, 12)
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrained, "OWN_STEPS", 1)
+        found = own_counts(model, tokenizer(), ordinary)
+    with torch.no_grad():
+        p = model.double()(torch.tensor([[2]])).logits[0, -1, 4:12].softmax(0)
+    torch.testing.assert_close(found[4:12], OWN_TEXTS * p)
+    assert found.sum() == pytest.approx(OWN_TEXTS)
+    language = HubTeacherSpec.of(folder, None, words=3, max_length=4).build()
+    assert set(language.allowed) <= {0, *ordinary}  # not special, and known to the tokenizer
+    assert language.allowed == HubTeacherSpec.of(folder, None, words=3, max_length=3).build().allowed
+
+
+@pytest.mark.parametrize(
+    ("special", "start", "end"),
+    [
+        ({"bos_token": "<s>"}, 0, 2),
+        ({"bos_token": None}, 2, 2),  # as in Qwen
+        ({"bos_token": "<s>", "eos_token": None}, 0, 0),
+    ],
+)
+def test_a_missing_start_or_end_is_replaced_by_the_other(tmp_path, special, start, end):
+    language = HubTeacherSpec.of(saved(tmp_path, "Llama", **special), None, words=3, max_length=4).build()
+    assert (int(language.starts), int(language.model.ids[-1])) == (start, end)
+    assert language.about == f"sentences begin with {VOCABULARY[start]} and end with {VOCABULARY[end]}"
+    assert language.sample(5, torch.Generator()).lengths.min() >= 1
+
+
+def test_a_tokenizer_without_start_and_end_is_refused(tmp_path):
+    folder = saved(tmp_path, "Llama", bos_token=None, eos_token=None)
+    with pytest.raises(LanguageError, match="neither a BOS nor an EOS token"):
+        HubTeacherSpec.of(folder, None).build()
+
+
+def test_an_encoder_is_refused_before_its_weights_are_read(tmp_path, monkeypatch):
+    config = BertConfig(**SIZES, intermediate_size=16)
+    BertForMaskedLM(config).save_pretrained(tmp_path)
+    tokenizer().save_pretrained(tmp_path)
+    monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
+    spec = HubTeacherSpec.of(str(tmp_path), None)
+    for use in (spec.build, lambda: spec.token_flops):
+        with pytest.raises(LanguageError, match="holds a BertForMaskedLM, which does not predict the next"):
+            use()
 
 
 def words_of(language):
@@ -68,7 +179,8 @@ def test_a_local_model_becomes_a_language_of_its_most_frequent_tokens(spec):
     # a 5, cat 3, is 2, the 2 (equal: the lower id first), dog 1, mat 1, who 1; specials not counted
     assert words_of(language) == ["a", "cat", "is", "the"]
     assert language.coverage == pytest.approx(12 / 15)
-    assert (language.words, language.max_length, language.tasks) == (4, 5, ())
+    assert (language.words, language.max_length, language.tasks) == (4, 5, ("next",))
+    assert language is spec.build()
     assert isinstance(spec, LanguageSpec)
 
 
@@ -180,6 +292,7 @@ def test_what_is_fetched_is_of_one_commit_that_is_in_the_key(monkeypatch):
     monkeypatch.setattr(
         transformers.AutoTokenizer, "from_pretrained", lambda name, **given: options.update({name: given})
     )
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", lambda name, **given: OPTConfig())
     monkeypatch.setattr(transformers.AutoModelForCausalLM, "from_pretrained", lambda name, **given: 1 / 0)
     with pytest.raises(LanguageError, match="Cannot load the model"):
         spec.build()

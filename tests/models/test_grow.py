@@ -1,13 +1,11 @@
 """Growing in depth: maps of layers against the thesis' examples (Section 5.2.1), functions, gradients."""
 
-import inspect
-
 import pytest
 import torch
 
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import PRESERVING, LayerMap, _grown, deepen, grid, grow, repeated, stacked
+from sameloss.models.enlarge import PRESERVING, LayerMap, _grown, deepen, grid, grow, repeated
 
 SHAPE, WORDS, LENGTH = EncoderShape(4, 2, 2, 8), 5, 6
 MAPS = [*grid(2, 2).values(), *grid(2, 1).values(), LayerMap((0, 1, 1, 0), (False, False, True, True))]
@@ -113,25 +111,9 @@ def test_the_same_generator_draws_the_same_layers():
     assert all(torch.equal(first[name], again[name]) for name in first)
 
 
-@pytest.mark.parametrize(
-    ("ask", "error", "sentence"),
-    [
-        (lambda m: grow(m, repeated(3, 1, 0, 1), "duplicate"), ParameterError, "of 3 layers; this one has 2"),
-        (
-            lambda m: inspect.unwrap(grow)(m, MAPS[0], "noisy"),
-            ParameterError,
-            "Unknown filling 'noisy'; choose one of duplicate, ra",
-        ),
-        (
-            lambda m: grow(m, MAPS[0], "random"),
-            ParameterError,
-            "Filling random is random; give it a generator",
-        ),
-    ],
-)
-def test_invalid_growth_is_refused(ask, error, sentence):
-    with pytest.raises(error, match=sentence):
-        ask(trained())
+def test_a_map_of_another_number_of_layers_is_refused():
+    with pytest.raises(ParameterError, match="of 3 layers; this one has 2"):
+        grow(trained(), repeated(3, 1, 0, 1), "duplicate")
 
 
 # --- Maps of layers ---
@@ -170,10 +152,6 @@ def test_every_map_keeps_each_layer_once_and_adds_the_right_number(layers, added
         assert [s for s, new in zip(grown.sources, grown.new, strict=True) if not new] == [*range(layers)]
 
 
-def test_stacking_puts_the_last_layers_on_top_once_more():
-    assert stacked(4, 2) == repeated(4, 2, index=2, block=2)
-
-
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
@@ -182,12 +160,6 @@ def test_stacking_puts_the_last_layers_on_top_once_more():
         (lambda: repeated(6, 3, 0, 2), r"^A block size divides the 3 added layers; got 2\.$"),
         (lambda: repeated(6, 7, 0, 1), r"^From 6 layers 1 to 6 can be added; got 7\.$"),
         (lambda: repeated(6, 0, 0, 1), "got 0"),
-        (
-            lambda: LayerMap((1, 0, 0), (False, False, True)),
-            r"has every shallow layer once and in order; here they are \[1, 0\]",
-        ),
-        (lambda: LayerMap((0, 1), (False, False)), "is deeper than the one it comes from"),
-        (lambda: LayerMap((0, 5), (False, True)), "Layer 5 cannot be repeated; the layers are 0 to 0"),
     ],
 )
 def test_invalid_maps_are_refused(make, sentence):

@@ -25,24 +25,17 @@ from sameloss.runs.sampling import (
     LabelledSampling,
 )
 from sameloss.store.store import Run, Store
+from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.decision_lists.experiment import (
-    PARTS,
-    Departures,
     Steps,
     TaskShape,
-    figure_step,
-    list_block,
     list_curves,
-    list_departures,
     list_descents,
     list_flows,
     list_proofs,
-    list_samples,
     list_sgd,
 )
-from sameloss.studies.decision_lists.experiment import PRESETS as LISTS
 from sameloss.studies.dyck.experiment import (
-    DyckChecks,
     DyckConfig,
     dyck_features,
     dyck_minimisation,
@@ -54,8 +47,6 @@ from sameloss.studies.growing.pages import GrowingPage, StackingPage
 from sameloss.studies.local_signal.experiment import (
     FilterDescent,
     TangentStarts,
-    best_filters,
-    dead_zone,
     proof_table,
     signal_flows,
     signal_sgd,
@@ -66,12 +57,10 @@ from sameloss.studies.local_signal_images.experiment import KernelFit, image_com
 from sameloss.studies.local_signal_images.theory import LogisticDescent, PooledCNN, Scene
 from sameloss.studies.manifold_flow.experiment import (
     FLOW_LANGUAGE,
-    ZEROS_LANGUAGE,
     AdamDrift,
     FlowConfig,
     Landscape,
     SGDDrift,
-    zero_conditionals,
 )
 from sameloss.studies.same_loss.estimators import (
     estimator_measurement,
@@ -248,15 +237,12 @@ def dyck() -> dict[str, Run]:
         seeds=2,
         training_steps=36,
     )
-    searches = dyck_minimisation(settings, 2), dyck_minimisation(settings, 4)
-    transfer, features = dyck_transfer(settings), dyck_features(settings)
     return {
-        "dyck, search, two neurons": searches[0],
-        "dyck, search": searches[1],
-        "dyck, transfer": transfer,
-        "dyck, features": features,
+        "dyck, search, two neurons": dyck_minimisation(settings, 2),
+        "dyck, search": dyck_minimisation(settings, 4),
+        "dyck, transfer": dyck_transfer(settings),
+        "dyck, features": dyck_features(settings),
         "dyck, training": dyck_training(settings),
-        "dyck, checks": DyckChecks(settings, searches, transfer, features),
     }
 
 
@@ -281,7 +267,6 @@ def flows() -> dict[str, Run]:
     return {
         "flow, SGD": SGDDrift(*instance),
         "flow, Adam": AdamDrift(*instance),
-        "flow, zeros": zero_conditionals((ZEROS_LANGUAGE,), 0, decades=2),
         "flow, landscape": Landscape(0.7, starts, ("large", "small"), 0.04, 4, 200, 0),
     }
 
@@ -315,20 +300,13 @@ def lists() -> dict[str, Run]:
     """The runs of decision lists."""
     task, smoke = TaskShape(9, 3, 3), LISTS["smoke"]
     sweeps = replace(smoke.sweeps, words=(16,), rules=(2,), rarities=(1.0,), critical_words=(16,))
-    how = Departures((100.0,), (0.0, 0.5), (10.0,), 1, (0.0, 1.0))
-    samples = replace(smoke.samples, words=(12,), sizes=(8, 16), tested=50, most_steps=40)
-    blocks = replace(smoke.blocks, batch=8, steps=4)
     return {
         "lists, flows": list_flows(task, (30.0,), sweeps),
         "lists, curves": list_curves(task, (30.0,), 1e6),
         "lists, descents": list_descents((task,)),
         "lists, proofs": list_proofs(2, 0),
-        **{f"lists, {part}": list_departures(part, task, task, how, 0) for part in PARTS},
-        "lists, one step": figure_step(task, (25, 100), 0),
         "lists, scores": list_sgd(task, 30.0, Steps(0.05, 8, 12, 3), 50, 0),
         "lists, both": list_sgd(task, None, Steps(1.0, 8, 12, 3), 50, 0),
-        "lists, samples": list_samples(samples, 0),
-        "lists, block": list_block(blocks, 1, True, 0),
     }
 
 
@@ -348,8 +326,6 @@ def local_signal() -> dict[str, Run]:
     return {
         "signal, flows": signal_flows((4, 8), (1.0,), descent, 20.0),
         "signal, descent": signal_sgd(patches, descent, 3, 4, 60, 0),
-        "signal, best": best_filters((4, 8), (0.5, 1.0)),
-        "signal, dead": dead_zone(patches, (-0.5, 0.5), (4.0,), 3),
         "signal, tangent": tangent_rows(Patches(1000), TangentStarts((1, 2), 2, 1, 20), 0),
         **{f"signal, {part}": proof_table(part) for part in ("counter-examples", "turns")},
     }

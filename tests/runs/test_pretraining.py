@@ -1,7 +1,6 @@
 """Pre-trainings: resumption after kill -9, divergence, keys, and what is refused."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import pytest
 import torch
@@ -182,7 +181,6 @@ class ConvolutionalModel(MaskedLanguageModel):
 class ConvolutionShape(Shape):
     """A family unknown to the library."""
 
-    family: ClassVar[str] = "A convolutional network"
     plain = True
 
     d_model: int
@@ -213,9 +211,7 @@ def test_a_new_family_of_models_trains_and_is_priced(tiny_run, tmp_path):
     assert isinstance(checkpoints.last(), ConvolutionalModel)
     assert training_flops(toy) == 60 * 16 * toy.shape.flops(3, 4)
     assert training_bytes(toy) > 0
-    with pytest.raises(
-        ParameterError, match="A convolutional network cannot be trained with post-LN, dropout"
-    ):
+    with pytest.raises(ParameterError, match="ConvolutionShape cannot be trained with post-LN, dropout"):
         replace(toy, dropout=0.1)
 
 

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Executor, Future
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import toy_runs
 from toy_runs import Sleeping, Squaring
 
 from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
-from sameloss.store.pool import _bar, _Queue, compute_all
+from sameloss.store.pool import _keep_busy, compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 
 
@@ -41,18 +42,27 @@ class Failing(Run):
         raise AssertionError
 
 
-def test_parents_come_first():
+class InOrder(Executor):
+    """One worker that finishes every run at once, and remembers them."""
+
+    def __init__(self):
+        self.numbers = []
+
+    def submit(self, _, run):
+        self.numbers.append(run.number)
+        (future := Future()).set_result(None)
+        return future
+
+
+def order(store, runs):
+    worker = InOrder()
+    _keep_busy(worker, 1, store, with_ancestors(runs))
+    return worker.numbers
+
+
+def test_parents_come_first(tmp_path):
     grandparent, parent = Squaring(1), Squaring(2, Squaring(1))
-    runs = with_ancestors([Squaring(3, parent), Squaring(4), grandparent])
-    assert [run.number for run in runs] == [1, 2, 3, 4]
-    queue = _Queue(runs)
-    assert {queue.pop().number, queue.pop().number} == {1, 4}
-    assert queue.pop() is None
-    queue.finished(grandparent)
-    assert queue.pop() == parent
-    assert queue.pop() is None
-    queue.finished(parent)
-    assert queue.pop().number == 3
+    assert order(Store(tmp_path), [Squaring(3, parent), grandparent]) == [1, 2, 3]
 
 
 @dataclass(frozen=True)
@@ -64,15 +74,10 @@ class Weighed(Squaring):
         return float(self.number)
 
 
-def test_the_longest_chain_begins_first():
+def test_the_longest_chain_begins_first(tmp_path):
     """4 and then 9 outweigh 10; longer runs go before shorter ones."""
-    parent = Weighed(4)
-    queue = _Queue(with_ancestors([Weighed(10), Weighed(9, parent), Weighed(1, Weighed(2))]))
-    order = []
-    while run := queue.pop():
-        order.append(run.number)
-        queue.finished(run)
-    assert order == [4, 10, 9, 2, 1]
+    runs = [Weighed(10), Weighed(9, Weighed(4)), Weighed(1, Weighed(2))]
+    assert order(Store(tmp_path), runs) == [4, 10, 9, 2, 1]
 
 
 def test_results_come_in_the_order_of_their_runs(tmp_path):
@@ -124,15 +129,6 @@ def test_short_work_is_done_in_the_calling_process(tmp_path, monkeypatch, number
         with pytest.raises(BrokenProcessPool):
             compute_all(store, [run], workers)
         assert asked == [workers or 7]
-
-
-@pytest.mark.parametrize(
-    ("kinds", "said"), [([Squaring], "Squaring (2)"), ([Squaring, Unreadable], "4 runs")]
-)
-def test_a_bar_names_few_kinds_and_counts_many(monkeypatch, kinds, said):
-    monkeypatch.setattr("sameloss.store.pool.MOST_KINDS", 1)
-    with _bar([kind(number) for kind in kinds for number in (1, 2)]) as bar:
-        assert (bar.desc, bar.total) == (said, 2 * len(kinds))
 
 
 def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):

@@ -124,11 +124,13 @@ def test_large_results_are_not_recorded(tmp_path):
     assert record_runs(store, [Big("corpus")], tmp_path / "record") == 0
 
 
-def test_large_details_of_a_training_are_left_out(tmp_path, monkeypatch):
+@pytest.mark.parametrize("large", [True, False])
+def test_details_of_a_training_are_left_out_if_large_or_not_wanted(tmp_path, monkeypatch, large):
     store, trained = Store(tmp_path / "first"), noted(tmp_path, 2, kind=Trained)
     store.compute(trained)
-    monkeypatch.setattr("sameloss.store.recording.LARGEST", 10)
-    assert record_runs(store, [trained], tmp_path / "record") == 1
+    if large:
+        monkeypatch.setattr("sameloss.store.recording.LARGEST", 10)
+    assert record_runs(store, [trained], tmp_path / "record", lazy=large) == 1
     recorded = tmp_path / "record" / "Trained" / trained.key
     assert sorted(path.name for path in recorded.iterdir()) == [MANIFEST, "result.txt"]
     second = Store(tmp_path / "second", recorded=True)

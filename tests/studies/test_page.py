@@ -80,7 +80,7 @@ def test_a_page_may_override_defaults(home):
 def test_the_preset_is_given_or_follows_from_other_parameters(home):
     assert STUDY.open("plain", {"preset": "paper"}).config == PRESETS["paper"]
     assert STUDY.open("bare", {"size": "7B"}).config.name == "paper"
-    assert STUDY.resolve({}) == PRESETS["laptop"]
+    assert STUDY.open("plain", {}).config == PRESETS["laptop"]
     with pytest.raises(ParameterError, match="Unknown preset 'desktop'; choose one of auto, smoke, laptop, "):
         STUDY.open("plain", {"preset": "desktop"})
     with pytest.raises(ParameterError, match=r"Unknown preset 'smoke'; choose one of laptop, paper\."):

@@ -15,10 +15,8 @@ python -m sameloss.book.build take                         copy the recorded run
 
 import argparse
 import os
-import shutil
 from importlib import import_module
 from pathlib import Path
-from tempfile import gettempdir
 
 from sameloss.errors import BookError
 from sameloss.store.location import HOME
@@ -42,23 +40,12 @@ def main() -> None:
     except BookError as fault:
         raise SystemExit(str(fault)) from None
     except OSError as error:
-        raise SystemExit(_system_error(error)) from None
-
-
-def _system_error(error: OSError) -> str:
-    """One sentence for an error of a disk, folder or file; any other is raised again."""
-    from sameloss.store.store import FULL  # imports torch, which takes seconds
-
-    where, why = error.filename, error.strerror
-    if isinstance(error, shutil.Error):  # several files, each with a reason
-        (_, where, why), *_ = error.args[0]
-        why = why.partition(":")[0]
-    elif where is None and error.errno in FULL:  # an open file, on the fullest disk
-        folders = [Path(name) for name in (".", "_build", "artifacts", "results", gettempdir())]
-        where = min(filter(Path.exists, folders), key=lambda path: shutil.disk_usage(path).free).resolve()
-    if where is None:
-        raise error
-    return f"{where} cannot be used ({why}); put that right, then run this again: what was computed is kept."
+        if error.strerror is None:  # not of a file, folder or disk
+            raise
+        raise SystemExit(
+            f"{error.filename or 'The disk'} cannot be used ({error.strerror}); put that right, then run "
+            "this again: what was computed is kept."
+        ) from None
 
 
 def arguments() -> argparse.ArgumentParser:

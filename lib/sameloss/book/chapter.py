@@ -19,7 +19,7 @@ from sameloss.errors import BookError
 from sameloss.store.location import HOME, book_root
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_in_words
-from sameloss.studies.drawing import download, show_for_any_screen, use_style
+from sameloss.studies.drawing import download, use_style
 from sameloss.studies.names import column_head, display_name
 from sameloss.studies.page import Page, Study
 from sameloss.studies.parameters import parameters_in
@@ -44,8 +44,8 @@ def begin(namespace: dict[str, Any], study: Study[Any], name: str) -> Page[Any]:
     if shell := get_ipython():
         shell.set_custom_exc((BookError,), _show_sentence)
     use_style()
-    show_for_any_screen()
-    names = namespace.get("_parameters") or tuple(parameters_in(namespace))
+    hidden = shell.user_ns_hidden if shell else {}
+    names = namespace.get("_parameters") or tuple(parameters_in(namespace, hidden))
     page = study.open(name, {parameter: namespace[parameter] for parameter in names})
     namespace["_parameters"] = names
     if book_root() is None:
@@ -122,7 +122,7 @@ def finding(text: str) -> None:
 
 
 def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFrame) -> None:
-    """Glue the table `findings`, for the front page `findings-front` and `conclusion`, and counts.
+    """Glue what the front page shows: `findings-front`, `conclusion`, and counts.
 
     Args:
         answers: to the questions of Part I, from `same_loss.tables.findings`.
@@ -130,7 +130,6 @@ def glue_findings(answers: pd.DataFrame, conclusion: str, statements: pd.DataFra
         statements: of all studies, from `statement.statement_table`.
 
     """
-    glue("findings", HTML(verdict_table.findings(answers)), display=False)
     glue("findings-front", HTML(verdict_table.findings(answers, "chapters/")), display=False)
     glue("conclusion", HTML(verdict_table.paragraphs(conclusion)), display=False)
     glue("claim-counts", verdict_table.counted(answers.direction), display=False)

@@ -2,30 +2,19 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
 from sameloss.device import best_device, device_name, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import (
-    CORE,
-    H200,
-    H200_IN_CORES,
-    core_factors,
-    flops_per_second,
-    training_bytes,
-    training_flops,
-)
+from sameloss.runs.cost import CORE, H200, H200_IN_CORES, core_factors, training_bytes, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import results_folder
-from sameloss.store.provenance import origin_of
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS
-from sameloss.studies.recorded import recorded, records
 from sameloss.studies.same_loss.experiment import PRESETS, Experiment
 
 ON_A_GPU = ("gpu", "paper")
@@ -110,10 +99,11 @@ def measured(store: Store, runs: Iterable[Run]) -> pd.DataFrame:
 
 
 def by_page(pages: Iterable[Page[Any]]) -> pd.DataFrame:
-    """Time and memory of the finished runs of each page, by stage and device."""
+    """Time and memory of the finished runs of each page, by device."""
     tables = [measured(page.store, page.runs()).assign(chapter=page.name) for page in pages]
-    computed = pd.concat([table for table in tables if len(table)], ignore_index=True)
-    return computed[["chapter", "device", "stage", "runs", "core_s", "peak_gb"]]
+    stages = pd.concat([table for table in tables if len(table)], ignore_index=True)
+    chapters = stages.groupby(["chapter", "device"], sort=False, as_index=False)
+    return chapters.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})
 
 
 def by_part(page: Page[Any]) -> pd.DataFrame:
@@ -150,70 +140,39 @@ def parts_in_words(page: Page[Any]) -> str:
     return "\n".join([f"Record of {page.name}, preset {page.config.name}: {left}.", *lines])
 
 
-def totals(stages: pd.DataFrame) -> pd.DataFrame:
-    """Sums of `by_page` over stages."""
-    pages = stages.groupby(["chapter", "device"], sort=False, as_index=False)
-    return pages.agg({"runs": "sum", "core_s": "sum", "peak_gb": "max"})
-
-
 # The page on costs
 
 
 def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame:
-    """Estimated and measured cost of each size's longest training.
-
-    `tokens_per_s` excludes padding. `utilisation` (%) is relative to this device's measured matrix
-    multiplication throughput; unknown for runs of another device.
-    """
+    """Estimated and measured cost of each size's longest training."""
     rows = []
     replicates = list(experiment.replicates())
     for size in replicates[0].models:
         runs = [r.main(size) for r in replicates if size in r.models and store.has(r.main(size))]
-        if not runs:
-            continue
-        run, manifests = runs[0], [store.manifest(run) for run in runs]
-        took = sum(m["wall_s"] for m in manifests) / len(manifests)
-        length, here = mean_length(run, store), {m["device"] for m in manifests} == {device_name()}
-        tokens = run.passes * run.optimisation.steps * run.optimisation.batch * length
-        products = flops_per_second(run.shape.d_model, run.execution.dtype) if here else float("nan")
-        rows.append(
-            {
-                "size": size,
-                "FLOPs": f"{training_flops(run):.2g}",
-                "estimated_s": CORE.seconds(run),
-                "measured_s": took,
-                "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9,
-                "tokens_per_s": round(tokens / took),
-                "utilisation": 100
-                * training_flops(run, length)
-                / (took * products * run.execution.processes),
-            }
-        )
+        if runs:
+            manifests = [store.manifest(run) for run in runs]
+            rows.append(
+                {
+                    "size": size,
+                    "FLOPs": f"{training_flops(runs[0]):.2g}",
+                    "estimated_s": CORE.seconds(runs[0]),
+                    "measured_s": sum(m["wall_s"] for m in manifests) / len(manifests),
+                    "peak_gb": max(m["peak_memory_bytes"] for m in manifests) / 1e9,
+                }
+            )
     return pd.DataFrame(rows)
 
 
-def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
-    """Mean sentence length (tokens) of a pre-training corpus."""
-    batch = store.get(run.corpus).batch(0, 0, sentences)
-    return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
+def preset_costs() -> pd.DataFrame:
+    """Estimated cost of all comparisons of Part I at each preset.
 
-
-def preset_costs(store: Store) -> pd.DataFrame:
-    """Cost of all comparisons of Part I at each preset.
-
-    `estimated_h`: hours of all pre-trainings in sequence. `measured_h`: core-hours (GPU-hours) of everything,
-    from the store or from a record in `results/`.
+    `estimated_h`: hours of all pre-trainings in sequence.
     """
     rows = []
     for name, experiment in PRESETS.items():
         runs = [run for replicate in experiment.replicates() for run in replicate.runs()]
         trainings = [run for run in with_ancestors(runs) if isinstance(run, Pretraining)]
         where, speed = ("H200", H200) if name in ON_A_GPU else ("one core", CORE)
-        parts = recorded("parts", name)
-        complete = parts.empty or not parts.left.any()
-        origin = records().get(name) if complete else None
-        if all(map(store.has, runs)):
-            origin = origin_of(store, runs)
         rows.append(
             {
                 "preset": name,
@@ -222,32 +181,9 @@ def preset_costs(store: Store) -> pd.DataFrame:
                 "GB": max(map(training_bytes, trainings)) / 1e9,
                 "estimated_h": sum(map(speed.seconds, trainings)) / 3600,
                 "for": where,
-                "measured_h": origin["core_hours"] if origin else float("nan"),
-                "on": ", ".join(origin["device"]) if origin else "–",
             }
         )
     return pd.DataFrame(rows)
-
-
-def recorded_parts() -> pd.DataFrame:
-    """`by_part` of every record of Part I, with its `preset`."""
-    results_folder()  # raises without a book
-    tables = [recorded("parts", preset).assign(preset=preset) for preset in records()]
-    table = pd.concat([table for table in tables if len(table)])
-    return table[["preset", *table.columns.drop("preset")]]
-
-
-def size_table() -> pd.DataFrame:
-    """Shape and exact number of parameters of every transformer on the grammar."""
-    rows = []
-    for experiment in PRESETS.values():
-        setup = experiment.setups[0]
-        words, length = setup.language.words, setup.language.max_length
-        for size, shape in setup.models.items():
-            count = shape.parameter_count(words, length)
-            about = {"preset": experiment.name, "size": size, "parameters": count}
-            rows.append(about | asdict(cast(Any, shape)))
-    return pd.DataFrame(rows).drop_duplicates("size", ignore_index=True)
 
 
 def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
@@ -256,11 +192,10 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     table = pd.read_csv(folder / f"benchmark_{name}.csv")
     record = json.loads((folder / f"benchmark_{name}.json").read_text())
     table["met"] = table.met.map({True: "yes", False: "no"})
-    for column in ("ours_value", "peer_value", "ratio", "goal"):
-        table[column] = table[column].map(
-            lambda x: f"{x:,.0f}" if x >= 100 else f"{x:.3g}", na_action="ignore"
-        )
-    table = table.astype(object).where(table.notna(), "–")
+    columns = ["ours_value", "peer_value", "ratio", "goal"]
+    table[columns] = table[columns].map(
+        lambda x: "–" if pd.isna(x) else f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
+    )
     versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
     return table, (
         f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "

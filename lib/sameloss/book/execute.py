@@ -23,7 +23,6 @@ from sameloss.book.notebooks import (
 )
 from sameloss.store.location import source_revision
 from sameloss.store.processes import end_with_parent
-from sameloss.studies.names import NARROW_WANTED
 
 KERNELS = 2
 """Chapters executed at once; each uses one core and 0.7 GB."""
@@ -63,7 +62,8 @@ def execute_all(executions: dict[Path, Execution]) -> None:
         SystemExit: if a chapter ends in an error, or a process was killed.
 
     """
-    with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=_begin) as pool:
+    os.environ["OMP_NUM_THREADS"] = "1"  # of each kernel
+    with ProcessPoolExecutor(KERNELS, get_context("spawn"), initializer=end_with_parent) as pool:
         try:
             running = {pool.submit(execute_one, *item): item for item in executions.items()}
             for future in as_completed(running):
@@ -78,12 +78,6 @@ def execute_all(executions: dict[Path, Execution]) -> None:
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _begin() -> None:
-    """Set the environment of kernels: one core each, figures in both forms."""
-    end_with_parent()
-    os.environ.update({"OMP_NUM_THREADS": "1", NARROW_WANTED: "yes"})
 
 
 def execute_one(page: Path, execution: Execution) -> tuple[str, float, str | None]:

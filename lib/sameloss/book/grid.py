@@ -9,7 +9,6 @@ import json
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from os.path import expanduser
 from pathlib import Path
@@ -21,73 +20,62 @@ from sameloss.errors import BookError, ParameterError
 CHAPTER = "02_existence"
 """Chapter executed in each cell."""
 
-
-@dataclass(frozen=True)
-class Grid:
-    """Axes, as values separated by commas, and common settings; `None` is the preset's value."""
-
-    preset: str = "laptop"
-    languages: str = "grammar"
-    sizes: str = "all"  # all: each of the preset's
-    seeds: str = "None"
-    steps: str = "None"
-    max_hours: str = "None"
-    workers: str = "1"  # of each cell
-    artifacts: str = "artifacts"
-    out: str = "_build/grid"
-
-    @property
-    def folder(self) -> str:
-        """Folder of the notebooks, one per length of training.
-
-        >>> Grid().folder, Grid(steps="500").folder
-        ('_build/grid', '_build/grid/steps-500')
-        """
-        return str(Path(self.out) if self.steps == "None" else Path(self.out) / f"steps-{self.steps}")
+DEFAULTS = {
+    "preset": "laptop",
+    "languages": "grammar",
+    "sizes": "all",  # each of the preset's
+    "seeds": "None",  # the preset's
+    "steps": "None",
+    "max_hours": "None",
+    "workers": "1",  # of each cell
+    "artifacts": "artifacts",
+    "out": "_build/grid",
+}
+"""Axes, as values separated by commas, and common settings."""
 
 
-def grid_of(words: Iterable[str]) -> Grid:
-    """Parse words such as `sizes=2M,5M`, and normalise numbers.
+def grid_of(words: Iterable[str]) -> dict[str, Any]:
+    """Check a grid of words such as `sizes=2M,5M`.
+
+    Returns:
+        The settings; the `folder` of the notebooks, one per length of training; and the `cells`, as
+        `preset/language/size/seeds-N`.
 
     Raises:
-        ParameterError: for an unknown or repeated name, an invalid number, and a folder name that is empty
-            or has a tilde or braces, which are a pattern to Snakemake.
-
-    """
-    known = [field.name for field in fields(Grid)]
-    given: dict[str, str] = {}
-    for name, _, value in (word.partition("=") for word in words):
-        if name not in known:
-            raise ParameterError(f"A grid has no {name!r}; valid are {', '.join(known)}.")
-        if name in given:
-            raise ParameterError(f"{name} is given twice; write {name}={given[name]},{value}.")
-        given[name] = value
-    grid = Grid(**given)
-    if not grid.out or {"{", "}", "~"} & set(grid.out):
-        raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid.out!r}.")
-    table = study_of(CHAPTER).table(CHAPTER)
-    shared = {name: _number(getattr(grid, name)) for name in ("steps", "max_hours", "workers")}
-    return replace(grid, **{name: str(table[name].checked(name, value)) for name, value in shared.items()})
-
-
-def cells(grid: Grid) -> list[str]:
-    """Valid cells of the grid, as `preset/language/size/seeds-N`.
-
-    Raises:
-        ParameterError: in one sentence, with what is valid.
+        ParameterError: for an unknown name or value, and a folder name that is empty or has a tilde or
+            braces, which are a pattern to Snakemake.
         StoreError: if the artifacts folder cannot be written.
 
     """
-    shared = {name: _number(getattr(grid, name)) for name in ("steps", "max_hours", "workers")}
-    shared |= {"preset": grid.preset, "artifacts": grid.artifacts}
+    given = {name: value for name, _, value in (word.partition("=") for word in words)}
+    if unknown := [name for name in given if name not in DEFAULTS]:
+        raise ParameterError(f"A grid has no {unknown[0]!r}; valid are {', '.join(DEFAULTS)}.")
+    grid = DEFAULTS | given
+    if not grid["out"] or {"{", "}", "~"} & set(grid["out"]):
+        raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid['out']!r}.")
+    table = study_of(CHAPTER).table(CHAPTER)
+    shared = {
+        name: table[name].checked(name, _number(grid[name])) for name in ("steps", "max_hours", "workers")
+    }
     names = []
-    axes = (axis.split(",") for axis in (grid.languages, grid.sizes, grid.seeds))
-    for language, size, seeds in product(*axes):
-        opened = open_page(CHAPTER, language=language, size=size, seeds=_number(seeds), **shared)
+    for language, size, seeds in product(
+        *(grid[axis].split(",") for axis in ("languages", "sizes", "seeds"))
+    ):
+        about = {"language": language, "size": size, "seeds": _number(seeds), **shared}
+        opened = open_page(CHAPTER, preset=grid["preset"], artifacts=grid["artifacts"], **about)
         replicates = list(opened.config.replicates())
         start, end = f"{opened.config.name}/{language}", f"seeds-{len(replicates)}"
         names += [f"{start}/{model}/{end}" for model in replicates[0].models]
-    return list(dict.fromkeys(names))
+    steps = f"steps-{shared['steps']}" if shared["steps"] else ""
+    return {
+        **grid,
+        **{name: str(value) for name, value in shared.items()},
+        "workers": shared["workers"] or 1,
+        # Chapters run in the book's folder, wherever Snakemake was started.
+        "artifacts": str(Path(expanduser(grid["artifacts"])).absolute()),  # noqa: PTH111 - as in `Parameter`
+        "folder": str(Path(grid["out"]) / steps),
+        "cells": list(dict.fromkeys(names)),
+    }
 
 
 def _number(text: str) -> Any:
@@ -99,15 +87,11 @@ def _number(text: str) -> Any:
 
 
 def main() -> None:
-    """Validate the grid on the command line."""
+    """Check the grid on the command line."""
     try:
-        grid = grid_of(sys.argv[1:])
-        described = {**asdict(grid), "folder": grid.folder, "cells": cells(grid)}
+        print(json.dumps(grid_of(sys.argv[1:])))
     except BookError as fault:
         raise SystemExit(str(fault)) from None
-    # Chapters run in the book's folder, wherever Snakemake was started.
-    described["artifacts"] = str(Path(expanduser(grid.artifacts)).absolute())  # noqa: PTH111 - as in `Parameter`
-    print(json.dumps(described | {"workers": int(_number(grid.workers) or 1)}))
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def movable_growth(panels: Mapping[str, Grown]) -> HTML:
 
 def movable_landscape(run: Landscape) -> HTML:
     """SGD on the two-parameter loss of Section 3, from the run's first initial point."""
-    curve = manifold_of(run.population(), 120)
+    curve = manifold_of(run.population())
     return _figure(
         "sgd-landscape",
         {
@@ -170,30 +170,4 @@ def movable_lists(tables: Tables) -> HTML:
         size="640 340",
         label="Attention in every kind of sequence; numbers follow",
         below=_table("now", ""),
-    )
-
-
-def movable_phase(flows: pd.DataFrame) -> HTML:
-    """Accuracy of one filter under every noise setting, after every step.
-
-    Args:
-        flows: `accuracy` by k (`noise`), `multiplier` of σ and `step`.
-
-    """
-    indexed = flows[flows.step > 0].set_index(["multiplier", "noise", "step"]).accuracy.sort_index()
-    multipliers, rows, steps = (level.tolist() for level in indexed.index.remove_unused_levels().levels)
-    accuracy = indexed.to_numpy().reshape(len(multipliers), len(rows), len(steps))
-    return _figure(
-        "phase",
-        {
-            "rows": [int(k) for k in rows],
-            "multipliers": multipliers,
-            "steps": _short(steps, 4),
-            "accuracy": _short(accuracy, 4),
-        },
-        still="the figure above shows some of its steps",
-        controls=_slider("steps", "look") + OUTPUT,
-        size="640 300",
-        label="Accuracy by rows and strength of noise",
-        below=_table("at this step", "settings"),
     )

@@ -24,6 +24,9 @@ DEFAULT = "laptop"
 OWN = "sameloss"
 """Key of the execution in a notebook's metadata."""
 
+SVG = "image/svg+xml"
+"""MIME type of figures."""
+
 CAPTION = "caption"
 """Key in the metadata of an output that is a figure's caption."""
 
@@ -105,32 +108,16 @@ def show_captions(notebook: nbformat.NotebookNode) -> None:
 
 
 def fingerprints(pages: Iterable[Path], preset: str) -> dict[Path, str]:
-    """Hash of each chapter: its source, preset, library, recorded tables and versions of packages."""
-    shared = _hash(_shared(preset))
-    return {page: _hash([shared.encode(), *_source(page)]) for page in pages}
+    """Hash of each chapter: its cells, preset, library, recorded tables and versions of packages."""
+    tables = (path for path in RESULTS.rglob("*") if path.is_file() and not path.is_relative_to(POOL))
+    read = [(p.name, _hash(p.read_bytes())) for p in sorted([VERSIONS, *SOURCE.rglob("*.py"), *tables])]
+    found = {}
+    for page in pages:
+        cells = nbformat.read(page, as_version=4).cells
+        own = [[c.cell_type, c.source, c.metadata.get("tags"), c.metadata.get("mystnb")] for c in cells]
+        found[page] = _hash(json.dumps([preset, read, own]).encode())
+    return found
 
 
-def _shared(preset: str) -> Iterator[bytes]:
-    yield preset.encode()
-    library = (path for path in SOURCE.rglob("*") if path.suffix in (".py", ".txt"))
-    recorded = (path for path in RESULTS.rglob("*") if not path.is_relative_to(POOL))
-    for folder, paths in ((SOURCE, library), (Path(), recorded), (Path(), [VERSIONS])):
-        for path in sorted(path for path in paths if path.is_file()):
-            yield str(path.relative_to(folder)).encode()
-            yield path.read_bytes()
-
-
-def _source(page: Path) -> Iterator[bytes]:
-    """Type, source, tags and figure captions of a notebook's cells."""
-    for cell in nbformat.read(page, as_version=4).cells:
-        kept = {key: cell.metadata[key] for key in ("tags", "mystnb") if cell.metadata.get(key)}
-        for part in (cell.cell_type, cell.source.strip(), json.dumps(kept, sort_keys=True)):
-            yield part.encode()
-
-
-def _hash(parts: Iterable[bytes]) -> str:
-    """Hash of a sequence, which depends on where its parts begin and end."""
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(hashlib.sha256(part).digest())
-    return digest.hexdigest()
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

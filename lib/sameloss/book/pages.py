@@ -48,7 +48,7 @@ class BookPage(Page[Config]):
     @cached_property
     def pages(self) -> list[Page[Any]]:
         return [
-            study.page(name, {"preset": self.config.name}, self.store)
+            study.open(name, {"preset": self.config.name}, self.store)
             for study in all_studies().values()
             for name in study.specs
             if study is not STUDY and self.config.name in study.presets

@@ -16,6 +16,7 @@ from sameloss.book.notebooks import (
     DEFAULT,
     POOL,
     RESULTS,
+    SVG,
     Execution,
     copy_of,
     execution_of,
@@ -29,7 +30,6 @@ from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
 from sameloss.store.recording import WithRecord, prune_record, record_runs, take_recorded
 from sameloss.store.store import Run, Store, write_atomically
-from sameloss.studies.names import WIDE
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS, choose
 from sameloss.studies.recorded import write_record
@@ -128,7 +128,7 @@ def front_figure(notebook: nbformat.NotebookNode) -> bytes:
     """The figure named `fig-existence`, as SVG."""
     for cell in notebook.cells:
         if cell.metadata.get("mystnb", {}).get("figure", {}).get("name") == "fig-existence":
-            return next(o.data[WIDE].encode() for o in cell.outputs if WIDE in o.get("data", {}))
+            return next(o.data[SVG].encode() for o in cell.outputs if SVG in o.get("data", {}))
     raise SystemExit("02_existence has no figure named fig-existence.")
 
 
@@ -154,7 +154,9 @@ def keep(preset: str) -> None:
     require_known_source()
     book = open_page("costs", preset=preset)
     require_committed_runs(book.store, book.runs())
-    prune_record(POOL, [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()])
+    read = [run for name in MAX_HOURS for run in open_page("costs", preset=name).runs()]
+    compared = [run for preset in PART_I_PRESETS.values() for r in preset.replicates() for run in r.runs()]
+    prune_record(POOL, read + compared)
     print(f"Recorded in {POOL}: {record_runs(book.store, book.runs(), POOL)} runs.")
 
 
@@ -203,8 +205,7 @@ def record(
             if not finished:
                 print(f"{name}: {announce(opened, runs)}", flush=True)
                 compute_all(opened.store, runs, opened.config.workers)
-            if opened.name != PART_I:  # its loss curves would be too large, and its table has everything
-                record_runs(opened.store, runs, POOL)
+            record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
     for opened in pages:  # last, since changed tables make the tree dirty
         _write(opened)
 

@@ -1,6 +1,6 @@
 """Stage the input of Jupyter Book, and render it if it has changed.
 
-This module is also a Sphinx extension: it adds narrow figures and removes scripts that need a server.
+This module is also a Sphinx extension, which removes scripts that need a server.
 """
 
 import hashlib
@@ -18,16 +18,15 @@ from sphinx.application import Sphinx
 from sphinx.config import Config
 
 from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, strip_metadata, toc_files
-from sameloss.studies.names import NARROW, NARROW_SCREEN, WIDE
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
-RENDERED = Path("_build/html.sha256")
+RENDERED = HTML / ".source.sha256"
 """Hash of the input of the HTML; exists only while the HTML is complete."""
 
 PAGES = (
     *("_config.yml", "_toc.yml", "references.bib", "README.md", "_static/book.css", "_static/favicon.svg"),
-    *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists", "phase")),
+    *(f"_static/movable_{name}.js" for name in ("accuracy", "landscape", "growth", "lists")),
 )
 """Input besides the pages of `_toc.yml`; of the README, its sections on running."""
 
@@ -44,7 +43,7 @@ def html(committed: bool) -> None:
     """
     stage(committed)
     source = _staged_hash()
-    if not (RENDERED.exists() and RENDERED.read_text() == source and _all_pages_exist()):
+    if not (RENDERED.exists() and RENDERED.read_text() == source):
         render()
         RENDERED.write_text(source)
     print(f"The book: {(HTML / 'index.html').resolve()}")
@@ -64,8 +63,8 @@ def stage(committed: bool) -> None:
 
 
 def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
-    """Files that Sphinx reads: pages, notebooks, and narrow forms of figures."""
-    url = repository()
+    """Files that Sphinx reads: pages, and notebooks that install the library if the book has an address."""
+    url = yaml.safe_load(Path("_config.yml").read_text()).get("repository", {}).get("url")
     for path in [*map(Path, PAGES), *toc_files()]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
@@ -73,9 +72,7 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
         source = path if committed else copy_of(path)
         if not source.exists():
             raise SystemExit(f"{path} was not executed; run `make book` first.")
-        notebook = nbformat.read(source, as_version=4)
-        yield from take_narrow_forms(notebook).items()
-        presentable(notebook, path)
+        notebook = presentable(nbformat.read(source, as_version=4), path)
         if url:
             notebook.cells.insert(1, nbformat.v4.new_code_cell(INSTALL.format(url=url), **INVISIBLE))
         yield path, nbformat.writes(notebook).encode()
@@ -92,12 +89,6 @@ if importlib.util.find_spec("sameloss") is None:
 """A cell of notebooks that are downloaded; pages do not show it."""
 
 INVISIBLE: dict[str, Any] = {"id": "install", "metadata": {"tags": ["remove-cell"]}}
-
-
-def repository() -> str:
-    """Address of the book's repository, from `_config.yml`; empty if it has none."""
-    config = yaml.safe_load(Path("_config.yml").read_text())
-    return str(config.get("repository", {}).get("url", ""))
 
 
 def presentable(notebook: nbformat.NotebookNode, path: Path) -> nbformat.NotebookNode:
@@ -175,11 +166,6 @@ def _staged_hash() -> str:
     return digest.hexdigest()
 
 
-def _all_pages_exist() -> bool:
-    pages = [Path("index.html"), *(path.with_suffix(".html") for path in toc_files())]
-    return all((HTML / page).exists() for page in pages)
-
-
 def render() -> None:
     """Run Sphinx: read changed pages, write all, since each may show titles and numbers of others.
 
@@ -216,13 +202,8 @@ def render() -> None:
 
 # The extension of Sphinx
 
-FOLDER = Path("_static/narrow")
-"""Folder of narrow forms, named as MyST-NB names the wide ones."""
-
 FRONT_TITLE = "An executable reproduction"
 """Title of the front page, followed by the book's title."""
-
-_IMAGE = re.compile(r'<img [^>]*src="([./]*)_images/([0-9a-f]{64}\.svg)"[^>]*>')
 
 _THEBE = re.compile(
     r'<script type="text/x-thebe-config">.*?</script>\s*(<script>kernelName.*?</script>)?', re.DOTALL
@@ -244,18 +225,8 @@ def _add_buttons(app: Sphinx, config: Config) -> None:
         options["launch_buttons"] |= {"colab_url": "https://colab.research.google.com"}
 
 
-def take_narrow_forms(notebook: nbformat.NotebookNode) -> dict[Path, bytes]:
-    """Remove the narrow forms of figures, which MyST-NB cannot show, and return them by path."""
-    shown = [output.get("data", {}) for cell in code_cells(notebook) for output in cell.outputs]
-    return {FOLDER / _name(data[WIDE]): data.pop(NARROW).encode() for data in shown if NARROW in data}
-
-
-def _name(svg: str) -> str:
-    return hashlib.sha256("\n".join(svg.splitlines()).encode()).hexdigest() + ".svg"
-
-
 def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree: document | None) -> None:
-    """Add narrow figures, remove the scripts of sphinx-thebe, and set the title of the front page."""
+    """Remove the scripts of sphinx-thebe, link figures to their data, and set the front page's title."""
     context["script_files"] = [
         script
         for script in context["script_files"]
@@ -265,16 +236,7 @@ def _finish(app: Sphinx, page: str, template: str, context: dict[str, Any], tree
     if (anchor := LAST.lower().replace(" ", "-")) in body:
         link = f' <a class="more" href="#{anchor}">{LAST}</a>'
         body = re.sub("(</p>)?\\s*</figcaption>", rf"{link}\1</figcaption>", body)
-    context["body"] = _IMAGE.sub(lambda image: _for_any_screen(image, Path(app.srcdir)), body)
+    context["body"] = body.replace("<figure", '<figure tabindex="0"')  # scrolled with keys where too wide
     context["default_mode"] = "auto"  # which the theme's script complains about not having
     if page == app.config.root_doc:
         context["title"] = FRONT_TITLE
-
-
-def _for_any_screen(image: re.Match[str], source: Path) -> str:
-    """Wrap an image and its narrow form, if any, in a `<picture>`."""
-    up, name = image.groups()
-    if not (source / FOLDER / name).exists():
-        return image[0]
-    narrow = f'<source media="{NARROW_SCREEN}" srcset="{up}{FOLDER}/{name}">'
-    return f"<picture>{narrow}{image[0]}</picture>"

@@ -38,17 +38,14 @@ class Scale:
         fraction = (number - self.low) / (self.high - self.low)
         return round(MARGIN + (WIDTH - 2 * MARGIN) * fraction, 1)
 
-    def ticks(self) -> list[float]:
-        ticks = MaxNLocator(4).tick_values(self.low, self.high)
-        return [float(tick) for tick in ticks if self.low <= tick <= self.high]
-
 
 def axis(scale: Scale) -> str:
     """SVG of a scale with tick labels."""
     marks = "".join(
         f'<line x1="{scale(tick)}" x2="{scale(tick)}" y1="14" y2="18"/>'
         f'<text x="{scale(tick)}" y="10">{tick:g}</text>'
-        for tick in scale.ticks()
+        for tick in MaxNLocator(4).tick_values(scale.low, scale.high)
+        if scale.low <= tick <= scale.high
     )
     base = f'<line x1="{MARGIN}" x2="{WIDTH - MARGIN}" y1="18" y2="18"/>'
     return _drawing(19, base + marks, 'class="forest axis" aria-hidden="true"')

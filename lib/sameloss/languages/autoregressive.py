@@ -6,7 +6,7 @@ causal language model of `transformers` is such a language; the default is a sma
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -72,22 +72,39 @@ class RestrictedModel:
     Column w - 1 is word w, the w-th allowed token; the last column is the end token. Only these rows of the
     output layer are multiplied. Tokens and results are on the CPU, wherever the model is. Float64 models need
     the attention `sdpa`, the default of `transformers`: `eager` rounds its softmax to float32.
+
+    Attributes:
+        cached: whether keys and values of earlier tokens are kept. A model without them, such as Mamba, reads
+            all earlier tokens again: the same numbers, more slowly.
+
     """
 
     def __init__(self, model: "PreTrainedModel", allowed: Sequence[int], end: int) -> None:
-        """Require different tokens, and logits that are linear in the last hidden state."""
+        """Require different tokens, a causal model, and logits that are linear in its last hidden state."""
+        from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
+
         self.model, self.ids = model.eval(), torch.tensor([*allowed, end])
         if len(self.ids.unique()) < len(self.ids):
             raise LanguageError("The allowed tokens and the end token must all be different tokens.")
         config, head = model.config, model.get_output_embeddings()
-        self.numbers_per_token = (2 * config.num_hidden_layers + 8) * config.hidden_size + len(self.ids)
+        numbers = (2 * config.num_hidden_layers + 8) * config.hidden_size + len(self.ids)
+        self.numbers_per_token = round(numbers * head.weight.itemsize / 8)
         self.weight = head.weight.detach()[self.ids]
         self.bias = None if head.bias is None else head.bias.detach()[self.ids]
         few = self.ids[None, :2]
         with torch.no_grad():
-            expected = model(few.to(self.weight.device)).logits[0, -1].cpu()[self.ids].log_softmax(-1)
-            ours = self.log_probs(few, None)[0][0, -1].to(expected)
-        if not torch.allclose(ours, expected, rtol=1e-2, atol=1e-2):
+            ids = few.to(self.weight.device)
+            kept = getattr(model.base_model(input_ids=ids, use_cache=True), "past_key_values", None)
+            known = {type(layer) for layer in getattr(kept, "layers", ())}
+            self.cached = bool(known) and known <= {DynamicLayer, DynamicSlidingWindowLayer}
+            expected = model(ids).logits[0, -1].cpu()[self.ids].log_softmax(-1)
+            (first, cache), (whole, _) = self.log_probs(few[:, :1], None), self.log_probs(few, None)
+            parts = torch.cat([first, self.log_probs(few[:, 1:], cache)[0]], 1)
+        if not torch.allclose(parts, whole, rtol=1e-3, atol=1e-3):
+            raise LanguageError(
+                "The model reads ahead; give one that predicts the next token, such as OPT or GPT-2."
+            )
+        if not torch.allclose(whole[0, -1].to(expected), expected, rtol=1e-2, atol=1e-2):
             raise LanguageError("The model's logits must be a linear map of its last hidden state.")
 
     def log_probs(
@@ -97,23 +114,43 @@ class RestrictedModel:
 
         Args:
             tokens: token ids of the model.
-            cache: keys and values of the preceding tokens, updated in place; None at the start.
+            cache: what is kept of the preceding tokens, which may be updated in place; None at the start.
 
         Returns:
             Log probabilities of the columns after each token (float64, nats), and the updated cache. At the
             start of a sentence the end token has -inf, so no sentence is empty.
 
         """
-        device = self.weight.device
-        output = self.model.base_model(input_ids=tokens.to(device), past_key_values=cache, use_cache=True)
-        logits = nn.functional.linear(output.last_hidden_state, self.weight, self.bias).double()
-        if cache is None:
+        device, start, steps = self.weight.device, cache is None, tokens.shape[1]
+        if self.cached:
+            output = self.model.base_model(input_ids=tokens.to(device), past_key_values=cache, use_cache=True)
+            cache = output.past_key_values
+        else:
+            cache = tokens if start else torch.cat([cache, tokens], 1)
+            output = self.model.base_model(input_ids=cache.to(device), use_cache=False)
+        logits = nn.functional.linear(output.last_hidden_state[:, -steps:], self.weight, self.bias).double()
+        if start:
             logits[:, 0, -1] = -torch.inf
-        return logits.log_softmax(-1).cpu(), output.past_key_values
+        return logits.log_softmax(-1).cpu(), cache
+
+
+def rows_of(cache: Any, rows: Int[Tensor, " row"]) -> Any:
+    """Select rows of a cache, repeats allowed; the cache itself stays as it is."""
+    if isinstance(cache, Tensor):
+        return cache[rows]
+    chosen = copy.deepcopy(cache)
+    chosen.batch_select_indices(rows.to(cache.layers[0].keys.device))
+    return chosen
 
 
 NUMBERS = 1 << 24
-"""Largest size of a forward pass (caches, activations, outputs), in numbers: a rough bound on its memory."""
+"""Largest size of a forward pass (caches, activations, outputs), in numbers of float64: a rough bound."""
+
+
+NEXT, NEXT_WORDS = "next", 8
+"""A downstream task, and its largest number of classes."""
+
+LogRest = Callable[[Int[Tensor, " candidate"], int | None], Tensor]
 
 
 class AutoregressiveLanguage:
@@ -124,7 +161,9 @@ class AutoregressiveLanguage:
     $$\Pr(x) = \sum_z \pi(z) \prod_{t=1}^n p(x_t \mid z, x_{<t}) \; p(\text{end} \mid z, x)^{[n < N]}.$$
 
     Here p is the model's softmax at temperature 1 over the allowed tokens and the end token, which is not
-    allowed first. The start token is the class of the downstream task `topic`, if there are several.
+    allowed first. The start token is the class of the downstream task `topic`, if there are several. With one
+    start there is the task `next`, which is not the paper's: which of the first `NEXT_WORDS` words is most
+    probable after the sentence, if it goes on. One pass over the sentence tells.
 
     Conditionals follow from the joint probability, at one pass over the rest of the sentence per candidate
     word. Sums are computed on the CPU, wherever the model is; results are on the device of the tokens.
@@ -138,6 +177,7 @@ class AutoregressiveLanguage:
         prior: Sequence[float],
         end: int,
         max_length: int,
+        tolerance: float = 0.0,
     ) -> None:
         """Check the tokens and the prior.
 
@@ -148,6 +188,7 @@ class AutoregressiveLanguage:
             prior: Pr(z) of each start token.
             end: token id that ends a sentence; may be a start token, but not an allowed one.
             max_length: largest number of tokens of a sentence, without the start.
+            tolerance: of conditionals, see `bounded_conditionals_at`; 0: exact ones.
 
         Raises:
             LanguageError: for tokens that are not different, or an invalid prior.
@@ -156,14 +197,15 @@ class AutoregressiveLanguage:
         if len(prior) != len(starts) or min(prior) <= 0 or not math.isclose(sum(prior), 1):
             raise LanguageError("The prior must give each start token a positive probability, with sum 1.")
         self.model, self.max_length = RestrictedModel(model, allowed, end), max_length
+        self.tolerance = tolerance
         self.starts, self.prior = torch.tensor(starts), torch.tensor(prior, dtype=torch.float64)
         self.words = len(allowed)
-        self.tasks: tuple[str, ...] = ("topic",) if len(starts) > 1 else ()
+        self.tasks: tuple[str, ...] = ("topic",) if len(starts) > 1 else (NEXT,)
 
     def classes(self, task: str) -> int:
-        """Number of start tokens, which are the classes of the task."""
+        """Number of start tokens, or of the words between which the task `next` chooses."""
         check_task(self, task)
-        return len(self.starts)
+        return min(NEXT_WORDS, self.words) if task == NEXT else len(self.starts)
 
     @property
     def _rows(self) -> int:
@@ -184,15 +226,20 @@ class AutoregressiveLanguage:
     def _draw(self, uniform: Float[Tensor, "batch _draw"]) -> Int[Tensor, "batch _seq"]:
         """Draw the start and then each token by inverting its cumulative distribution function."""
         start, *draws = uniform.split(1, dim=1)
-        ids, cache = self.starts[_invert(self.prior.expand(len(uniform), -1), start)], None
-        alive, tokens = torch.ones_like(ids, dtype=torch.bool), []
-        for draw in draws:
+        ids, cache = self.starts[inverse(self.prior.expand(len(uniform), -1), start)], None
+        alive = torch.arange(len(uniform))  # sentences that have not ended
+        tokens = torch.zeros(len(uniform), self.max_length, dtype=torch.long)
+        for step, draw in enumerate(draws):
             log_p, cache = self.model.log_probs(ids, cache)
-            columns = _invert(log_p[:, -1].exp(), draw)
-            alive = alive & (columns < self.words)
-            tokens.append((columns + 1).where(alive, MASK))
+            columns = inverse(log_p[:, -1].exp(), draw[alive])
+            (going,) = (columns < self.words).squeeze(1).nonzero(as_tuple=True)
+            if len(going) == 0:
+                break
+            if len(going) < len(alive):
+                alive, columns, cache = alive[going], columns[going], rows_of(cache, going)
+            tokens[alive, step] = columns.squeeze(1) + 1
             ids = self.model.ids[columns]
-        return torch.cat(tokens, dim=1)
+        return tokens
 
     @torch.no_grad()
     def log_prob(self, sentences: Sentences) -> Float[Tensor, " batch"]:
@@ -207,17 +254,38 @@ class AutoregressiveLanguage:
 
     @torch.no_grad()
     def likelihood(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Compute Pr(x | z) for each start token z, divided by the largest of them."""
+        """Compute Pr(x | z) for each start token z, divided by the largest of them; `posterior` of `next`."""
+        if task == NEXT:
+            return self.posterior(sentences, task)
         check_task(self, task)
         scores = self._log_likelihoods(sentences)
         return (scores - scores.amax(1, keepdim=True)).exp().to(sentences.tokens.device)
 
     @torch.no_grad()
     def posterior(self, sentences: Sentences, task: str) -> Float[Tensor, "batch class"]:
-        """Compute Pr(z | x) for each start token z."""
+        """Compute Pr(z | x) for each start token z; for `next`, Pr(next word | x) among the first words.
+
+        Raises:
+            LanguageError: for sentences that are not of the language; in `next`, also for masked tokens.
+
+        """
         check_task(self, task)
-        scores = self._log_likelihoods(sentences) + self.prior.log()
+        scores = (
+            self._log_next(sentences) if task == NEXT else self._log_likelihoods(sentences) + self.prior.log()
+        )
         return scores.softmax(1).to(sentences.tokens.device)
+
+    def _log_next(self, sentences: Sentences) -> Float[Tensor, "batch class"]:
+        """Compute log Pr(next word | x, no end) up to a constant, on the CPU."""
+        sentences = sentences.to("cpu")
+        self._check(sentences)
+        if ((sentences.tokens == MASK) & sentences.inside).any():
+            raise LanguageError(f"The task {NEXT} needs sentences without masked tokens.")
+        scores = torch.empty(len(sentences.lengths), self.classes(NEXT), dtype=torch.float64)
+        for rows, tokens in sentences.chunks(self._rows):
+            log_p, _ = self.model.log_probs(self._after_starts(tokens - 1), None)
+            scores[rows] = log_p[:, -1, : scores.shape[1]]
+        return scores
 
     def _log_likelihoods(self, sentences: Sentences) -> Float[Tensor, "batch start"]:
         """Compute log Pr(x | z) on the CPU."""
@@ -228,7 +296,8 @@ class AutoregressiveLanguage:
         for rows, tokens in filled.chunks(max(1, self._rows // len(self.starts))):
             targets = self._targets(tokens)
             log_p, _ = self.model.log_probs(self._after_starts(targets[:, :-1]), None)
-            result[rows] = _chosen(log_p, targets.repeat(len(self.starts), 1)).view(-1, len(tokens)).T
+            chosen = _chosen(log_p, targets.repeat(len(self.starts), 1)).sum(1)
+            result[rows] = chosen.view(-1, len(tokens)).T
         return sum_of_fillings(result, owners, len(sentences.lengths))
 
     def conditionals(self, sentences: Sentences) -> Float[Tensor, "batch seq word"]:
@@ -268,11 +337,10 @@ class AutoregressiveLanguage:
             LanguageError: for token ids, lengths, positions or numbers of masks out of range.
 
         """
+        if self.tolerance:
+            return self.bounded_conditionals_at(sentences, positions, self.tolerance)[0]
         device, sentences, positions = sentences.tokens.device, sentences.to("cpu"), positions.cpu()
-        self._check(sentences)
-        if ((positions < 0) | (positions >= sentences.lengths)).any():
-            raise LanguageError("Positions must lie in 0..length - 1 of their sentences.")
-        any_word = sentences.tokens.scatter(1, positions[:, None], 1)
+        any_word = self._with_any_word(sentences, positions)
         filled, owners = fillings(Sentences(any_word, sentences.lengths), self.words)
         result = torch.empty(len(owners), self.words, dtype=torch.float64)
         chunk = max(1, self._rows // (len(self.starts) * self.words))
@@ -282,31 +350,111 @@ class AutoregressiveLanguage:
                 result[here[rows]] = self._log_joint(tokens, position).logsumexp(0)
         return sum_of_fillings(result, owners, len(positions)).softmax(1).to(device)
 
+    @torch.no_grad()
+    def bounded_conditionals_at(
+        self,
+        sentences: Sentences,
+        positions: Int[Tensor, " batch"],
+        tolerance: float,
+        margin: float = 1.0,
+    ) -> tuple[Float[Tensor, "batch word"], Float[Tensor, " batch"]]:
+        r"""Compute Pr(x_t = word + 1 | x_-t) without the words that can hold almost nothing, which get zero.
+
+        Let w_v be the probability of the sentence up to a word v at t, or up to the next token, and r_v that
+        of the rest. Words are read in the order of w_v ρ, where ρ bounds r_v, until those left have
+
+        $$\sum_v w_v\, \rho \le \text{tolerance} \cdot \sum_{v\ \text{read}} w_v r_v, \qquad
+        \rho = \min(1, \text{margin} \cdot \max_{v\ \text{read}} r_v).$$
+
+        With an infinite margin this is proved, because r_v is a probability, but leaves out little in long
+        sentences. A finite one assumes that the rest of the sentence is at most so many times as probable
+        after a word left out as after any that is read.
+
+        Args:
+            sentences: without masked tokens, but for the one at t.
+            positions: t, counted from 0.
+            tolerance: on the total variation distance from the exact conditionals.
+            margin: see above.
+
+        Returns:
+            float64 probabilities, and the bound reached on their total variation distance from the exact.
+
+        Raises:
+            LanguageError: for masked tokens; see also `conditionals_at`.
+
+        """
+        device, sentences, positions = sentences.tokens.device, sentences.to("cpu"), positions.cpu()
+        known = self._with_any_word(sentences, positions)
+        if ((known == MASK) & sentences.inside).any():
+            raise LanguageError("Other masked tokens are summed out exactly only: set the tolerance to 0.")
+        results, bounds = torch.zeros(len(positions), self.words, dtype=torch.float64), []
+        for row, (length, position) in enumerate(
+            zip(sentences.lengths.tolist(), positions.tolist(), strict=True)
+        ):
+            candidates = self._candidates(known[row : row + 1, :length], position)
+            logs, bound = self._read_until(*candidates, tolerance, math.log(margin))
+            results[row] = logs.view(-1, self.words).logsumexp(0).softmax(0)
+            bounds.append(bound)
+        return results.to(device), torch.tensor(bounds, dtype=torch.float64, device=device)
+
+    def _read_until(
+        self, ahead: Float[Tensor, "_row word"], log_rest: LogRest, tolerance: float, log_margin: float
+    ) -> tuple[Float[Tensor, " candidate"], float]:
+        """Compute the log joint probabilities of the candidates read, and bound those of the others."""
+        logs, rest = ahead.flatten().clone(), torch.full((ahead.numel(), 2), -torch.inf, dtype=torch.float64)
+        seen = torch.zeros(len(logs), dtype=torch.long)  # 0: only the prefix, 1: also the next token, 2: all
+        chosen = logs.topk(min(self._rows, len(logs))).indices
+        seen[chosen] = 1
+        while True:
+            read, glanced = chosen[seen[chosen] == 1], chosen[seen[chosen] == 0]
+            steps = log_rest(read, None)
+            rest[read] = torch.stack([steps.sum(1), steps[:, 1:].sum(1)], 1)
+            logs[read] = ahead.flatten()[read] + rest[read, 0]
+            logs[glanced] += log_rest(glanced, 1).sum(1)
+            seen[chosen] += 1
+            most = (log_margin + rest.amax(0)).clamp(max=0)[seen.clamp(max=1)]
+            upper = (logs + most).where(seen < 2, -torch.inf)
+            bound = float((upper.logsumexp(0) - logs[seen == 2].logsumexp(0)).exp())
+            if bound <= tolerance:
+                return logs.where(seen == 2, -torch.inf), bound
+            chosen = upper.topk(min(self._rows, int((seen < 2).sum()))).indices
+
     def _log_joint(
         self, tokens: Int[Tensor, "batch length"], position: int
     ) -> Float[Tensor, "_start batch word"]:
         """Compute log Pr(z, x with x_t = word + 1) for every start and word."""
-        starts, targets = len(self.starts), self._targets(tokens)
-        before, after = targets[:, :position], targets[:, position + 1 :].repeat(starts, 1)
-        log_p, cache = self.model.log_probs(self._after_starts(before), None)
-        prefix = _chosen(log_p[:, :position], before.repeat(starts, 1)).view(starts, -1, 1)
-        here = log_p[:, position, : self.words].view(starts, -1, self.words)
-        rest = torch.zeros_like(here)
-        if after.shape[1]:  # nothing follows the last token of a longest sentence
-            pieces = torch.arange(self.words).split(max(1, self._rows // len(after)))
-            rest = torch.cat([self._log_rest(cache, after, p) for p in pieces], dim=1).view_as(here)
-        return self.prior.log()[:, None, None] + prefix + here + rest
+        ahead, log_rest = self._candidates(tokens, position)
+        rest = log_rest(torch.arange(ahead.numel()), None).sum(1)
+        return (ahead + rest.view_as(ahead)).view(len(self.starts), -1, self.words)
 
-    def _log_rest(
-        self, cache: Any, after: Int[Tensor, "row target"], words: Int[Tensor, " word"]
-    ) -> Float[Tensor, "row word"]:
-        """Compute the log probability of the rest of the sentence after each candidate, given the prefix."""
-        cache = copy.deepcopy(cache)  # updated in place
-        cache.batch_repeat_interleave(len(words))
-        after_each = after.repeat_interleave(len(words), 0)
-        read = torch.cat([words.repeat(len(after))[:, None], after_each[:, :-1]], dim=1)
-        log_p, _ = self.model.log_probs(self.model.ids[read], cache)
-        return _chosen(log_p, after_each).view(len(after), -1)
+    def _candidates(
+        self, tokens: Int[Tensor, "batch length"], position: int
+    ) -> tuple[Float[Tensor, "_row word"], LogRest]:
+        """Compute log Pr(z, x_<t, x_t = word + 1) for every start and sentence (a row) and every word.
+
+        Returns:
+            Also a function of candidates, numbered row * words + word, that computes the log probabilities of
+            the tokens after t, or of the first few: (candidate, token).
+
+        """
+        targets = self._targets(tokens)
+        before, after = targets[:, :position], targets[:, position + 1 :].repeat(len(self.starts), 1)
+        log_p, cache = self.model.log_probs(self._after_starts(before), None)
+        prefix = _chosen(log_p[:, :position], before.repeat(len(self.starts), 1)).sum(1)
+        prior = self.prior.log().repeat_interleave(len(tokens))
+
+        def log_rest(candidates: Int[Tensor, " candidate"], few: int | None) -> Tensor:
+            wanted, parts = after[:, :few], [torch.zeros(0, after[:, :few].shape[1], dtype=torch.float64)]
+            if not wanted.shape[1]:  # nothing follows the last token of a longest sentence
+                return parts[0].new_zeros(len(candidates), 0)
+            for piece in candidates.split(self._rows) if len(candidates) else ():
+                rows, words = piece // self.words, piece % self.words
+                read = torch.cat([words[:, None], wanted[rows, :-1]], dim=1)
+                log_p, _ = self.model.log_probs(self.model.ids[read], rows_of(cache, rows))
+                parts.append(_chosen(log_p, wanted[rows]))
+            return torch.cat(parts)
+
+        return (prior + prefix)[:, None] + log_p[:, position, : self.words], log_rest
 
     def _targets(self, tokens: Int[Tensor, "batch length"]) -> Int[Tensor, "batch _target"]:
         """Columns of the words and, for sentences below `max_length`, of the end token."""
@@ -318,6 +466,15 @@ class AutoregressiveLanguage:
         starts = self.starts.repeat_interleave(len(columns))[:, None]
         return torch.cat([starts, self.model.ids[columns].repeat(len(self.starts), 1)], dim=1)
 
+    def _with_any_word(
+        self, sentences: Sentences, positions: Int[Tensor, " batch"]
+    ) -> Int[Tensor, "batch seq"]:
+        """Check sentences and positions, and put some word at the positions."""
+        self._check(sentences)
+        if ((positions < 0) | (positions >= sentences.lengths)).any():
+            raise LanguageError("Positions must lie in 0..length - 1 of their sentences.")
+        return sentences.tokens.scatter(1, positions[:, None], 1)
+
     def _check(self, sentences: Sentences) -> None:
         lengths = sentences.lengths
         if ((lengths < 1) | (lengths > self.max_length)).any():
@@ -327,12 +484,12 @@ class AutoregressiveLanguage:
 
 def _chosen(
     log_p: Float[Tensor, "row step _column"], columns: Int[Tensor, "row step"]
-) -> Float[Tensor, " row"]:
-    """Sum the log probabilities of the given columns over the steps."""
-    return log_p.gather(2, columns[..., None]).squeeze(2).sum(1)
+) -> Float[Tensor, "row step"]:
+    """Select the log probabilities of the given columns."""
+    return log_p.gather(2, columns[..., None]).squeeze(2)
 
 
-def _invert(
+def inverse(
     probabilities: Float[Tensor, "row _col"], uniform: Float[Tensor, "row 1"]
 ) -> Int[Tensor, "row 1"]:
     """Find the column at which each cumulative distribution function exceeds its uniform number."""
@@ -342,7 +499,7 @@ def _invert(
 
 STAND_IN_NOTE = (
     "The teacher is a stand-in for facebook/opt-125m: a small transformer of the same architecture "
-    "with random weights; to use the real one, give its name or its folder in the parameter `opt`."
+    "with random weights; for a real one, give a model's name or folder in the parameter `opt`."
 )
 """Printed by every page that shows results of the default teacher."""
 

@@ -85,6 +85,29 @@ def mask_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
     return Batch(mask_one(tokens, positions), positions, targets, sentences.lengths).narrowed()
 
 
+def prefix_batch(sentences: Sentences, positions: Int[Tensor, " batch"]) -> Batch:
+    """Cut each sentence after one position, for a causal model that predicts the next token there.
+
+    The targets are token ids, as for `HuggingFaceModel(model)`. Repeat the rows of a sentence for the loss
+    at several of its positions.
+
+    Raises:
+        LanguageError: for a position that no token of its sentence follows.
+
+    >>> prefix_batch(Sentences(torch.tensor([[3, 1, 2]]), torch.tensor([3])), torch.tensor([1]))[:3]
+    (tensor([[3, 1]]), tensor([1]), tensor([2]))
+
+    """
+    if ((positions < 0) | (positions + 1 >= sentences.lengths)).any():
+        raise LanguageError(
+            "Positions must lie in 0..length - 2 of their sentences, so that a token follows."
+        )
+    tokens, lengths = sentences.tokens.long(), positions + 1
+    targets = tokens.gather(1, lengths[:, None]).squeeze(1)
+    prefixes = tokens.where(torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None], 0)
+    return Batch(prefixes, positions, targets, lengths).narrowed()
+
+
 def mask_one(tokens: Int[Tensor, "batch seq"], positions: Int[Tensor, " batch"]) -> Int[Tensor, "batch seq"]:
     """Replace the token at one position of each sentence by [MASK], giving x_-t (Section 2.1).
 

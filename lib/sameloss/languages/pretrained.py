@@ -1,23 +1,28 @@
-"""OPT as in the paper, and its GLUE tasks, from the Hugging Face hub or local folders (App. A.1).
+"""OPT as in the paper, or another causal model, from the Hugging Face hub or a local folder (App. A.1).
+
+A folder is what `save_pretrained` of model and tokenizer writes. From a GGUF file, load both with
+`from_pretrained(folder, gguf_file=name)` (packages gguf and accelerate), set the model's `hf_quantizer` to
+None, delete its `config.quantization_config`, and save.
 
 transformers and datasets take seconds to import, so they are imported where they are used.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from sameloss.device import best_device
 from sameloss.errors import LanguageError
 from sameloss.hub import commit_of, fingerprint_of, load_or_explain
-from sameloss.languages.autoregressive import AutoregressiveLanguage
+from sameloss.languages.autoregressive import AutoregressiveLanguage, RestrictedModel, inverse
 from sameloss.languages.language import Sentences
 
 if TYPE_CHECKING:
@@ -32,7 +37,8 @@ class HubTeacherSpec:
     """OPT restricted to its most frequent tokens, as in the paper (App. A.1); part of a run's key.
 
     The paper does not say on which text it counted frequencies; the default is a public one. `model` and
-    `corpus` are names on the hub or local folders, of a saved model with its tokenizer and of text files.
+    `corpus` are names on the hub or local folders, of a saved model with its tokenizer and of text files;
+    the corpus `OWN` stands for sentences of the model itself, which need no text.
     """
 
     model: str = "facebook/opt-125m"
@@ -45,42 +51,96 @@ class HubTeacherSpec:
     fingerprint: str | None = None  # of local folders
     model_commit: str | None = None  # on the hub
     corpus_commit: str | None = None
+    tolerance: float = 0.0  # of conditionals; 0: exact
 
     @classmethod
-    def of(cls, model: str, corpus: str | None) -> "HubTeacherSpec":
-        """Identify a model and a text (None: the default) by their contents, or their commits on the hub.
+    def of(cls, model: str, corpus: str | None, **fields: Any) -> "HubTeacherSpec":
+        """Identify a model and a text by their contents, or their commits on the hub.
+
+        Args:
+            model: name or folder.
+            corpus: name or folder; None: the default, and `OWN` for a model in a folder.
+            fields: others than those that identify.
 
         Raises:
             LanguageError: for a local folder without a model.
 
         """
-        if Path(model).is_dir() and not (Path(model) / "config.json").is_file():
+        local = Path(model).is_dir()
+        if local and not (Path(model) / "config.json").is_file():
             raise LanguageError(f"The folder {model} holds no model: it has no config.json.")
-        folders = [Path(name) for name in (model, corpus) if name and Path(name).is_dir()]
-        corpus = corpus or cls.corpus
+        corpus = corpus or (OWN if local else cls.corpus)
+        folders = [Path(name) for name in (model, corpus) if Path(name).is_dir()]
         return cls(
             model,
             corpus=corpus,
             fingerprint=fingerprint_of(folders),
             model_commit=commit_of(model, "model"),
-            corpus_commit=commit_of(corpus, "dataset"),
+            corpus_commit=None if corpus == OWN else commit_of(corpus, "dataset"),
+            **fields,
         )
 
-    def build(self) -> "HubTeacher":
-        """Load model and tokenizer, and count the tokens of the text.
+    @property
+    @cache  # noqa: B019 - a few specs in a process
+    def token_flops(self) -> float:
+        """Floating-point operations per token: two for each weight but those of embeddings.
 
         Raises:
-            LanguageError: if something cannot be loaded, or the text has too few different tokens.
+            LanguageError: as `build`.
 
         """
-        import datasets
+        from transformers import AutoModelForCausalLM
+
+        with torch.device("meta"):
+            shapes = AutoModelForCausalLM.from_config(self.config())
+        embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
+        tables = {id(part.weight): part.weight.numel() for part in embeddings}
+        return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))
+
+    def config(self) -> Any:
+        """Load the model's configuration, and require a causal model before any weights are read."""
+        from transformers import AutoConfig
+        from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+        config = self._loaded(AutoConfig)
+        causal = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.get(config.model_type)
+        kind = (config.architectures or [causal or config.model_type])[0]
+        if kind != causal:
+            raise LanguageError(
+                f"{self.model} holds a {kind}, which does not predict the next token; give a causal language "
+                "model, such as an OPTForCausalLM or a LlamaForCausalLM, in the parameter `opt`."
+            )
+        return config
+
+    def _loaded(self, kind: Any, **options: Any) -> Any:
+        options |= {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
+        load = partial(kind.from_pretrained, self.model, **options)
+        return load_or_explain(f"the model {self.model!r}", "opt", self.model, load)
+
+    @lru_cache(maxsize=2)  # noqa: B019 - loading takes seconds, and several runs of a process need it
+    def build(self) -> "HubTeacher":
+        """Load model and tokenizer, and count the tokens of the text; once in a process.
+
+        Raises:
+            LanguageError: if something cannot be loaded, the model is not causal, its tokenizer has neither
+                BOS nor EOS, or the text has too few different tokens.
+
+        """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
-        options = {"local_files_only": Path(self.model).is_dir(), "revision": self.model_commit or "main"}
-        precise = options | {"dtype": torch.float32, "attn_implementation": "sdpa"}
-        what = (f"the model {self.model!r}", "opt", self.model)
-        tokenizer = load_or_explain(*what, lambda: AutoTokenizer.from_pretrained(self.model, **options))
-        model = load_or_explain(*what, lambda: AutoModelForCausalLM.from_pretrained(self.model, **precise))
+        size, tokenizer = self.config().vocab_size, self._loaded(AutoTokenizer)
+        model = self._loaded(AutoModelForCausalLM, dtype=torch.float32).to(best_device())
+        special = {*tokenizer.all_special_ids, *start_and_end(tokenizer)}
+        ordinary = [token for token in range(min(size, len(tokenizer))) if token not in special]
+        own = self.corpus == OWN
+        counts = own_counts(model, tokenizer, ordinary) if own else self.counts(tokenizer, size)
+        counts[sorted(set(range(size)) - set(ordinary))] = 0
+        return HubTeacher(model, tokenizer, counts, self)
+
+    def counts(self, tokenizer: Any, vocabulary: int) -> Int[Tensor, " token"]:
+        """Count the tokens of the text."""
+        import datasets
+
         config = None if Path(self.corpus).is_dir() else self.corpus_config
         text = {"split": self.corpus_split, "revision": self.corpus_commit}
         texts = load_or_explain(
@@ -89,12 +149,50 @@ class HubTeacherSpec:
             self.corpus,
             lambda: datasets.load_dataset(self.corpus, config, **text)[self.corpus_column],
         )
-        counts = torch.zeros(model.config.vocab_size, dtype=torch.long)
+        counts = torch.zeros(vocabulary, dtype=torch.long)
         for first in range(0, len(texts), TEXTS):
             ids = torch.cat(_tokenised(tokenizer, texts[first : first + TEXTS]))
             counts += ids.bincount(minlength=len(counts))
-        counts[tokenizer.all_special_ids] = 0
-        return HubTeacher(model.to(best_device()), tokenizer, counts, self.words, self.max_length)
+        return counts
+
+
+OWN = "own sentences"
+"""Names the model's own sentences as the text on which frequencies are counted."""
+
+OWN_TEXTS, OWN_STEPS = 32, 8
+"""Sentences of the model, and their tokens, whose predictions are averaged into token frequencies."""
+
+
+def start_and_end(tokenizer: Any) -> tuple[int, int]:
+    """Tokens that begin and end a sentence: BOS and EOS, or the one of them that there is.
+
+    Raises:
+        LanguageError: for a tokenizer without either.
+
+    """
+    known = [token for token in (tokenizer.bos_token_id, tokenizer.eos_token_id) if token is not None]
+    if not known:
+        raise LanguageError("The tokenizer has neither a BOS nor an EOS token; set one and save it again.")
+    return known[0], known[-1]
+
+
+@torch.no_grad()
+def own_counts(model: "PreTrainedModel", tokenizer: Any, ordinary: Sequence[int]) -> Float[Tensor, " token"]:
+    """Expected counts of tokens in sentences of a model: its predictions, summed along sampled sentences.
+
+    In float64, so that rounding, which differs between machines, does not change which tokens are frequent.
+    """
+    start, end = start_and_end(tokenizer)
+    precise, generator = RestrictedModel(model.double(), ordinary, end), torch.Generator().manual_seed(0)
+    counts = torch.zeros(model.config.vocab_size, dtype=torch.float64)
+    ids, cache = torch.full((OWN_TEXTS, 1), start), None
+    for _ in range(OWN_STEPS):
+        log_p, cache = precise.log_probs(ids, cache)
+        p = log_p[:, -1, :-1].softmax(1)
+        counts[ordinary] += p.sum(0)
+        ids = precise.ids[inverse(p, torch.rand(OWN_TEXTS, 1, dtype=torch.float64, generator=generator))]
+    model.float()
+    return counts
 
 
 class HubTeacher(AutoregressiveLanguage):
@@ -105,25 +203,21 @@ class HubTeacher(AutoregressiveLanguage):
     """
 
     def __init__(
-        self,
-        model: "PreTrainedModel",
-        tokenizer: Any,
-        counts: Int[Tensor, " token"],
-        words: int,
-        max_length: int,
+        self, model: "PreTrainedModel", tokenizer: Any, counts: Shaped[Tensor, " token"], spec: HubTeacherSpec
     ) -> None:
         """Keep the `words` tokens with the largest counts; of equal ones, those with lower ids."""
-        known = int((counts > 0).sum())
+        known, words = int((counts > 0).sum()), spec.words
         if known < words:
             raise LanguageError(
                 f"The frequency text has {known} different tokens, fewer than the {words} wanted; "
                 "give more text in the parameter `opt_corpus`."
             )
         allowed = counts.sort(descending=True, stable=True).indices[:words]
-        start, end = tokenizer.bos_token_id, tokenizer.eos_token_id
-        super().__init__(model, allowed.tolist(), (start,), (1.0,), end, max_length)
+        start, end = start_and_end(tokenizer)
+        super().__init__(model, allowed.tolist(), (start,), (1.0,), end, spec.max_length, spec.tolerance)
         self.tokenizer, self.allowed = tokenizer, allowed.tolist()
         self.coverage = float(counts[allowed].sum() / counts.sum())
+        self.about = f"sentences begin with {tokenizer.decode(start)} and end with {tokenizer.decode(end)}"
 
 
 def _tokenised(tokenizer: Any, texts: Iterable[str]) -> list[Tensor]:

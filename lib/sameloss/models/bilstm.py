@@ -20,7 +20,6 @@ from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Sha
 class BiLSTMShape(Shape):
     """Width and depth of a stack; each direction has half of the width."""
 
-    family: ClassVar[str] = "An LSTM"
     plain: ClassVar[bool] = True  # autocast would use float16, without loss scaling
 
     d_model: int

@@ -6,7 +6,6 @@ pre-LN blocks, a final LayerNorm, and a masked-LM head tied to the word embeddin
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -21,8 +20,6 @@ from sameloss.models.masked_model import EPSILON, MaskedLanguageModel, Norm, Sha
 @dataclass(frozen=True)
 class EncoderShape(Shape):
     """The columns of Table 3; `d_inter` is the width inside the MLP."""
-
-    family: ClassVar[str] = "A transformer"
 
     d_model: int
     heads: int

@@ -101,10 +101,7 @@ def _huggingface_config(model: Encoder) -> PreTrainedConfig:
         "num_hidden_layers": shape.layers,
         "num_attention_heads": shape.heads,
         "intermediate_size": shape.d_inter,
-        "hidden_act": "gelu",
         "layer_norm_eps": EPSILON,
-        "hidden_dropout_prob": 0.0,
-        "attention_probs_dropout_prob": 0.0,
     }
     return config(**settings)
 
@@ -142,29 +139,32 @@ def _renamed(name: str, model: Encoder) -> str:
 
 
 class HuggingFaceModel(nn.Module):
-    """A masked or causal language model of `transformers` on our token ids, called as our models are.
+    """A masked or causal language model of `transformers`, called as our models are.
 
-    A masked model predicts the word behind the mask, a causal one the word after `positions`.
+    A masked model predicts the word behind the mask, a causal one the word after `positions`
+    (`languages.masking.prefix_batch` makes its input).
     """
 
-    def __init__(self, model: PreTrainedModel, words: int) -> None:
+    def __init__(self, model: PreTrainedModel, words: int | None = None) -> None:
         """Wrap a model.
 
         Args:
             model: returns an output with `logits`, (batch, seq, vocabulary).
-            words: ids 1 to `words` are words, 0 is [MASK]; the logits of other ids are dropped.
+            words: on our token ids, where 1 to `words` are words and 0 is [MASK]; the logits of other ids
+                are dropped. If None, the ids are the model's own and it predicts all of them.
 
         Raises:
             ModelError: if the vocabulary is smaller.
 
         """
         super().__init__()
-        if model.config.vocab_size <= words:
+        self.model, self.first = model, 0 if words is None else 1
+        self.words = model.config.vocab_size if words is None else words
+        if model.config.vocab_size < self.first + self.words:
             raise ModelError(
                 f"The model's vocabulary has {model.config.vocab_size} ids, too few for [MASK] and "
                 f"{words} words; it needs at least {words + 1}."
             )
-        self.model, self.words = model, words
 
     def forward(
         self,
@@ -178,10 +178,11 @@ class HuggingFaceModel(nn.Module):
             inside = (torch.arange(masked.shape[1], device=masked.device) < lengths[:, None]).long()
         logits = getattr(self.model(input_ids=masked, attention_mask=inside), "logits", None)
         shape: tuple[int, ...] = () if logits is None else tuple(logits.shape)
-        if logits is None or shape[:-1] != tuple(masked.shape) or shape[-1] <= self.words:
+        if logits is None or shape[:-1] != tuple(masked.shape) or shape[-1] < self.first + self.words:
             returned = f"logits of shape {shape}" if shape else "no logits"
             raise ModelError(
                 f"The model returned {returned} for tokens of shape {tuple(masked.shape)}; it needs a head "
                 f"that predicts one of {self.words} words at every token."
             )
-        return logits[torch.arange(len(masked), device=masked.device), positions, 1 : self.words + 1]
+        ids = slice(self.first, self.first + self.words)
+        return logits[torch.arange(len(masked), device=masked.device), positions, ids]

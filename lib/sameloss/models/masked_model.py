@@ -181,9 +181,6 @@ class Shape(ABC):
     estimates rely on this interface only.
     """
 
-    family: ClassVar[str]
-    """The family's name, with its article."""
-
     plain: ClassVar[bool] = False
     """Whether post-LN, dropout, bfloat16 and compilation are unsupported."""
 
@@ -233,14 +230,9 @@ class Shape(ABC):
             return self.build(words, max_length).parameter_count
 
     def check_plain(self, *options: bool) -> None:
-        """Require that no option is set if the family supports plain training only.
-
-        Raises:
-            ParameterError: naming the family.
-
-        """
+        """Require that no option is set if the family supports plain training only."""
         if self.plain and any(options):
             raise ParameterError(
-                f"{self.family} cannot be trained with post-LN, dropout, bfloat16 or compilation; choose "
-                "another family's size."
+                f"{type(self).__name__} cannot be trained with post-LN, dropout, bfloat16 or compilation; "
+                "choose another family's size."
             )

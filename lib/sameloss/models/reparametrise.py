@@ -2,59 +2,47 @@
 
 A measure of flatness should not depend on them: Dinh, Pascanu, Bengio and Bengio (2017, "Sharp minima can
 generalize for deep nets") change the sharpness of a network arbitrarily without changing its function. Each
-function here returns a changed deep copy with the same logits for every input. Factors s are positive.
+function here returns a changed deep copy with the same logits for every input.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from copy import deepcopy
+from functools import partial
 from typing import cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from sameloss.errors import ParameterError
 from sameloss.models.encoder import Block, Encoder
 
+Factors = dict[str, tuple[float, ...]]
 
-def rescale_norms(model: Encoder, factor: float) -> Encoder:
-    r"""Apply $(\gamma, b, W) \to (s\gamma, sb, W/s)$ to each LayerNorm that feeds one linear layer.
+SCALINGS: dict[str, Factors] = {
+    "LayerNorm gains × 2": {r"(attention_norm|mlp_norm)\.": (2,), r"(qkv|mlp_in)\.weight": (0.5,)},
+    "queries × 2": {r"\.qkv\.": (2, 0.5, 1)},
+    "values × 2": {r"\.qkv\.": (1, 1, 2), r"attention\.out\.weight": (0.5,)},
+    "embedding × 2": {r"^(word|position)\.": (2,), r"^head_norm\.": (0.5,)},
+}
+r"""Factors of the parameters that match a pattern; three are those of queries, keys and values.
 
-    These are the blocks' two: $W(\gamma \odot \hat x + b)$ is linear in gain and bias, and only W
-    reads them. The final LayerNorm is left alone: its output is also the features of Section 5.
+- LayerNorms of pre-LN blocks feed one linear layer: $W(\gamma \odot \hat x + b)$ is linear in gain and bias.
+  The final LayerNorm is left alone, since its output is also the features of Section 5.
+- Scores are products $q \cdot k$, and attention averages values linearly.
+- The embedding is tied. Its LayerNorm cancels a factor at the input, up to the epsilon of 1e-12 added to the
+  variance; the head's cancels it at the output, $E(\gamma \odot \hat h + b)$.
+"""
 
-    Raises:
-        ParameterError: for a post-LN encoder.
 
-    """
-    if model.norm != "pre":
-        raise ParameterError("Post-LN LayerNorms feed the residual too; rescale those of a pre-LN encoder.")
+def rescale(factors: Factors, model: Encoder, _: torch.Generator | None = None) -> Encoder:
+    """Multiply parameters, or their equal parts, by the factors of their pattern."""
     changed = deepcopy(model)
-    for block in _blocks(changed):
-        for norm, linear in ((block.attention_norm, block.attention.qkv), (block.mlp_norm, block.mlp_in)):
-            _scale(factor, norm.weight, norm.bias)
-            _scale(1 / factor, linear.weight)
-    return changed
-
-
-def rescale_queries(model: Encoder, factor: float) -> Encoder:
-    r"""Apply $(W_q, b_q, W_k, b_k) \to (sW_q, sb_q, W_k/s, b_k/s)$: scores are products $q \cdot k$."""
-    changed = deepcopy(model)
-    for block in _blocks(changed):
-        for part in (block.attention.qkv.weight, block.attention.qkv.bias):
-            queries, keys, _ = part.data.chunk(3)
-            _scale(factor, queries)
-            _scale(1 / factor, keys)
-    return changed
-
-
-def rescale_values(model: Encoder, factor: float) -> Encoder:
-    r"""Apply $(W_v, b_v, W_o) \to (sW_v, sb_v, W_o/s)$: attention averages values linearly."""
-    changed = deepcopy(model)
-    for block in _blocks(changed):
-        for part in (block.attention.qkv.weight, block.attention.qkv.bias):
-            _scale(factor, part.data.chunk(3)[2])
-        _scale(1 / factor, block.attention.out.weight)
+    for name, parameter in changed.named_parameters():
+        for pattern, by_part in factors.items():
+            if re.search(pattern, name):
+                for part, factor in zip(parameter.data.chunk(len(by_part)), by_part, strict=True):
+                    part.mul_(factor)
     return changed
 
 
@@ -86,36 +74,16 @@ def permute_neurons(model: Encoder, generator: torch.Generator) -> Encoder:
     return changed
 
 
-def rescale_embedding(model: Encoder, factor: float) -> Encoder:
-    r"""Apply $(E, P, \gamma, b) \to (sE, sP, \gamma/s, b/s)$, E tied, γ and b of the head's LayerNorm.
-
-    The embedding's LayerNorm cancels s at the input, up to its epsilon of 1e-12 added to the variance
-    of the embeddings; the head's cancels it at the output, $E(\gamma \odot \hat h + b)$.
-    """
-    changed = deepcopy(model)
-    _scale(factor, changed.word.weight, changed.position.weight)
-    _scale(1 / factor, changed.head_norm.weight, changed.head_norm.bias)
-    return changed
-
-
 REPARAMETRISATIONS: dict[str, Callable[[Encoder, torch.Generator], Encoder]] = {
-    "LayerNorm gains × 2": lambda model, generator: rescale_norms(model, 2.0),
-    "queries × 2": lambda model, generator: rescale_queries(model, 2.0),
-    "values × 2": lambda model, generator: rescale_values(model, 2.0),
-    "embedding × 2": lambda model, generator: rescale_embedding(model, 2.0),
+    **{name: partial(rescale, factors) for name, factors in SCALINGS.items()},
     "heads rotated": rotate_heads,
     "neurons permuted": permute_neurons,
 }
-"""Reparametrisations by name; those by a factor do not use the generator."""
+"""Reparametrisations by name; those by a factor do not use the generator, and the first needs pre-LN."""
 
 
 def _blocks(model: Encoder) -> Iterable[Block]:
     return cast(Iterable[Block], model.blocks)
-
-
-def _scale(factor: float, *parts: nn.Parameter | Tensor) -> None:
-    for part in parts:
-        part.data.mul_(factor)
 
 
 def _rotations(

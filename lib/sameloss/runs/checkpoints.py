@@ -179,8 +179,8 @@ class Checkpoints:
 
     def _not_recorded(self, what: str) -> StoreError:
         return StoreError(
-            f"The record of {self.folder.name} omits its {what}; the property `whole` of the store gives one "
-            "that trains it again."
+            f"The record of {self.folder.name} omits its {what}; the property `complete` of the store gives "
+            "one that trains it again."
         )
 
 

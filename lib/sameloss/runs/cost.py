@@ -52,6 +52,26 @@ BESIDE_PRODUCTS = 30
 BESIDE_BLOCKS = 2
 """Embeddings, head and optimiser launch about as many operations as this number of blocks."""
 
+READ = 1 / 6
+"""Fraction of the candidates' tokens that are read if conditionals have a tolerance, from a few measured."""
+
+
+def teacher_seconds(language: Any, sentences: float, conditionals: float = 0.0) -> float:
+    """Seconds on the reference core for passes of a pre-trained model over sentences; 0 for other languages.
+
+    Args:
+        language: its spec.
+        sentences: number of passes.
+        conditionals: number of them at random positions, each with a pass per candidate over what follows.
+
+    """
+    if not hasattr(language, "token_flops"):
+        return 0.0
+    conditionals *= language.words * (READ if language.tolerance else 1)
+    tokens = sentences * language.max_length + conditionals * (language.max_length + 1) / 2
+    return tokens * language.token_flops / (UTILISATION * CORE_PRODUCTS)
+
+
 ROUNDS = 20
 """Timed products when this core is compared with the reference core."""
 

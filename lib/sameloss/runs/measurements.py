@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, cast
 
 import numpy as np
 import pandas as pd
@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from sameloss.device import best_device
-from sameloss.errors import LanguageError, ParameterError
+from sameloss.errors import LanguageError
 from sameloss.languages import HMMSpec, LanguageSpec, PCFGSpec
 from sameloss.languages.entropy import blind_entropy, length_distribution, masked_entropy, word_shares
 from sameloss.languages.language import ceilings
@@ -30,6 +30,7 @@ from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
 from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
+from sameloss.runs.cost import teacher_seconds
 from sameloss.runs.sampling import LabelledSampling, held_out_masked
 from sameloss.runs.stage import TABLE, Tabled
 from sameloss.seeds import generator_for, stream_seed
@@ -230,7 +231,8 @@ class LanguageMeasurement(Run):
 
     @property
     def effort(self) -> float:
-        return self.sentences * self.language.max_length * self.language.words / 1e7
+        others = self.sentences * self.language.max_length * self.language.words / 1e7
+        return others + teacher_seconds(self.language, self.sentences, self.sentences)
 
 
 @dataclass(frozen=True)
@@ -248,12 +250,11 @@ class Calibration(Run):
     seed: int
 
     def compute(self, folder: Path, store: Store, report: Report) -> None:
+        family: Callable[[float], LanguageSpec]
         if isinstance(self.shape, HMMSpec):
-            family: Callable[[float], LanguageSpec] = hmm_family(self.shape)
-        elif self.mean_length is not None:
-            family = pcfg_family(self.shape, self.mean_length)
+            family = hmm_family(self.shape)
         else:
-            raise ParameterError("Sentences of a grammar differ in length; give their mean_length.")
+            family = pcfg_family(self.shape, cast(float, self.mean_length))
         options = {"sentences": self.sentences, "seed": self.seed}
         tried = calibrate(family, self.entropy, self.concentrations, tolerance=0.005, **options)
         rows = [{"concentration": t.concentration, **t.entropy._asdict()} for t in tried]

@@ -112,11 +112,9 @@ class Pretraining(TrainedRun):
                     resumable.record(step)
                     report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
         except NonFiniteLoss as error:
-            o = self.objective
-            strong = o.adversary or o.trace_penalty or o.label_noise > 1
             raise NonFiniteLoss(
                 f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
-                f"choose a smaller {'strength (or lr)' if strong else 'lr'}."
+                "choose a smaller lr, or a smaller strength of the algorithm."
             ) from None
         if process.leads:
             self.keep_more(model, optimiser, folder)

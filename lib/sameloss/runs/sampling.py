@@ -16,6 +16,7 @@ from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import Language, LanguageSpec, Sentences
 from sameloss.languages.language import NO_LABEL, LabelKind, labels
 from sameloss.languages.masking import Batch, mask_batch
+from sameloss.runs.cost import teacher_seconds
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store, write_atomically
 from sameloss.training.corpus import Corpus, EndlessCorpus, write_corpus
@@ -70,6 +71,11 @@ class HeldOutConditionals(Run):
         content = save({name: value.contiguous() for name, value in tensors.items()})
         write_atomically(folder / HELD_OUT, content)
 
+    @property
+    def effort(self) -> float:
+        positions = self.sentences * self.language.max_length
+        return 1 + teacher_seconds(self.language, self.sentences, positions)
+
     def load(self, folder: Path) -> tuple[Sentences, Float[Tensor, "batch seq word"]]:
         tensors = load_file(folder / HELD_OUT)
         return Sentences(tensors["tokens"], tensors["lengths"]), tensors["conditionals"]
@@ -103,7 +109,8 @@ class CorpusSampling(Run):
 
     @property
     def effort(self) -> float:
-        return (self.sentences or 0) / 1e6
+        sentences = self.sentences or 0
+        return sentences / 1e6 + teacher_seconds(self.language, sentences)
 
 
 # Labelled sentences of downstream tasks.
@@ -166,6 +173,11 @@ class LabelledSampling(Run):
                 lengths=sentences.lengths.numpy(),
                 labels=self._labels(language, sentences).numpy(),
             )
+
+    @property
+    def effort(self) -> float:
+        d = self.downstream  # each sentence is drawn, then labelled
+        return 1 + teacher_seconds(self.language, 2 * (d.train * d.probe_seeds + d.test))
 
     def _draw(self, language: Language, use: str, count: int) -> Sentences:
         """Draw until `count` sentences have a label in every task."""

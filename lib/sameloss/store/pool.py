@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from graphlib import TopologicalSorter
 from multiprocessing import get_context
 
 from tqdm import tqdm
@@ -16,9 +17,6 @@ from sameloss.store.processes import end_with_parent
 from sameloss.store.store import PROGRESS, Run, Store
 
 POLL_S = 0.5
-
-MOST_KINDS = 4
-"""Kinds of runs that a progress bar lists by name, at most."""
 
 SHORT = 8.0
 """Effort (seconds) below which starting two workers takes longer than computing without them."""
@@ -63,42 +61,31 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-class _Queue:
-    """Pending runs; each waits for its parents."""
-
-    def __init__(self, runs: Sequence[Run]) -> None:
-        """Order the runs by the longest chain of dependent work (critical path first).
-
-        Args:
-            runs: parents first.
-
-        """
-        by_key = {run.key: run for run in runs}
-        self._awaited = {key: {p.key for p in run.parents()} & set(by_key) for key, run in by_key.items()}
-        chains = {key: run.effort for key, run in by_key.items()}
-        for key in reversed(by_key):
-            for parent in self._awaited[key]:
-                chains[parent] = max(chains[parent], by_key[parent].effort + chains[key])
-        self.runs = {key: by_key[key] for key in sorted(by_key, key=lambda key: -chains[key])}
-
-    def pop(self) -> Run | None:
-        """Next run whose parents are finished; None if there is none."""
-        key = next((key for key in self.runs if not self._awaited[key]), None)
-        return None if key is None else self.runs.pop(key)
-
-    def finished(self, run: Run) -> None:
-        """Release the runs that wait for this one."""
-        for awaited in self._awaited.values():
-            awaited.discard(run.key)
-
-
 def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> None:
-    """Keep all workers busy; after an error, let the runs in progress finish."""
-    queue = _Queue(runs)
+    """Keep all workers busy, the longest chain of dependent work first; after an error, finish what runs.
+
+    Args:
+        pool: of processes.
+        workers: their number.
+        store: where results are stored.
+        runs: parents first.
+
+    """
+    unfinished = {run.key: run for run in runs}
+    parents = {key: [p.key for p in run.parents() if p.key in unfinished] for key, run in unfinished.items()}
+    chains = {key: run.effort for key, run in unfinished.items()}
+    for key in reversed(unfinished):
+        for parent in parents[key]:
+            chains[parent] = max(chains[parent], unfinished[parent].effort + chains[key])
+    order = TopologicalSorter(parents)
+    order.prepare()
+    ready: list[str] = []
     running: dict[Future[None], Run] = {}
     with _bar(runs) as bar:
-        while queue.runs or running:
-            while len(running) < workers and (run := queue.pop()):
+        while order.is_active():
+            ready = sorted([*ready, *order.get_ready()], key=lambda key: -chains[key])
+            while ready and len(running) < workers:
+                run = unfinished[ready.pop(0)]
                 running[pool.submit(store.complete.compute, run)] = run
             done, _ = wait(running, timeout=POLL_S, return_when=FIRST_COMPLETED)
             for future in done:
@@ -106,29 +93,29 @@ def _keep_busy(pool: Executor, workers: int, store: Store, runs: list[Run]) -> N
                     future.result()
                 except BookError as error:
                     raise error from None  # without the worker's traceback
-                queue.finished(running.pop(future))
-            _show(bar, store, list(queue.runs.values()), list(running.values()))
+                key = running.pop(future).key
+                del unfinished[key]
+                order.done(key)
+            _show(bar, store, unfinished.values(), running.values())
 
 
 def _bar(runs: list[Run]) -> tqdm:
     """Progress bar over the effort of all runs."""
-    kinds = sorted({run.kind for run in runs})
     return tqdm(
         total=sum(run.effort for run in runs),
-        desc=f"{', '.join(kinds)} ({len(runs)})" if len(kinds) <= MOST_KINDS else f"{len(runs)} runs",
+        desc=f"{len(runs)} runs",
         bar_format="{desc} {percentage:3.0f}% |{bar:20}| {elapsed}<{remaining} {postfix}",
         mininterval=0.5 if sys.stderr.isatty() else 5,  # fewer lines in a log
     )
 
 
-def _show(bar: tqdm, store: Store, queue: list[Run], running: list[Run]) -> None:
+def _show(bar: tqdm, store: Store, unfinished: Iterable[Run], running: Iterable[Run]) -> None:
     """Advance the bar and show the progress text of each worker."""
-    states = [_state(store, run) for run in running]
-    left = sum(run.effort for run in queue)
-    left += sum(run.effort * (1 - done) for run, (done, _) in zip(running, states, strict=True))
-    bar.set_postfix_str(" · ".join(text for _, text in states if text), refresh=False)
+    states = [(run.effort, *_state(store, run)) for run in running]
+    bar.set_postfix_str(" · ".join(text for *_, text in states if text), refresh=False)
+    left = sum(run.effort for run in unfinished) - sum(effort * done for effort, done, _ in states)
     advance = bar.total - left - bar.n
-    if advance > 1e-3 * bar.total or not running:
+    if advance > 1e-3 * bar.total or not states:
         bar.update(advance)
 
 

@@ -18,10 +18,13 @@ LARGEST, LARGEST_TABLE = 100_000, 300_000
 takes less time than fetching it."""
 
 
-def record_runs(store: Store, runs: Iterable[Run], folder: Path) -> int:
-    """Add finished runs and their ancestors to a record; returns how many of them it holds."""
+def record_runs(store: Store, runs: Iterable[Run], folder: Path, *, lazy: bool = True) -> int:
+    """Add finished runs and their ancestors to a record; returns how many of them it holds.
+
+    Without `lazy`, files that are loaded only on demand are left out, such as the losses of trainings.
+    """
     finished = [run for run in with_ancestors(runs) if store.has(run)]
-    return sum(_recorded(run, store, folder / run.kind / run.key) for run in finished)
+    return sum(_recorded(run, store, folder / run.kind / run.key, lazy) for run in finished)
 
 
 def prune_record(folder: Path, runs: Iterable[Run]) -> None:
@@ -31,12 +34,13 @@ def prune_record(folder: Path, runs: Iterable[Run]) -> None:
         shutil.rmtree(recorded)
 
 
-def _recorded(run: Run, store: Store, folder: Path) -> bool:
+def _recorded(run: Run, store: Store, folder: Path, lazy: bool) -> bool:
     """Copy a result into the record unless present; returns whether it can be recorded."""
     if (folder / MANIFEST).exists():
         return True
     result, manifest = store.folder(run), store.manifest(run)
-    kept = [name for name in manifest["files"] if _is_small(result / name, run.weight_suffixes)]
+    excluded = run.weight_suffixes if lazy else (*run.weight_suffixes, *run.lazy_suffixes)
+    kept = [name for name in manifest["files"] if _is_small(result / name, excluded)]
     left_out = [name for name in manifest["files"] if name not in kept]
     if not all(name.endswith((*run.weight_suffixes, *run.lazy_suffixes)) for name in left_out):
         return False
@@ -47,9 +51,9 @@ def _recorded(run: Run, store: Store, folder: Path) -> bool:
     return True
 
 
-def _is_small(path: Path, weights: tuple[str, ...]) -> bool:
+def _is_small(path: Path, excluded: tuple[str, ...]) -> bool:
     largest = LARGEST_TABLE if path.suffix == ".csv" else LARGEST
-    return path.exists() and path.stat().st_size <= largest and not path.name.endswith(weights)
+    return path.exists() and path.stat().st_size <= largest and not path.name.endswith(excluded)
 
 
 def take_recorded(folder: Path, store: Store) -> int:

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -144,9 +144,6 @@ def _json(value: Any) -> str:
 
 # Atomic writes and file hashes
 
-JUST_WRITTEN_NS = 1_000_000_000
-"""File time stamps can be coarse: a second write within this time may carry the same one."""
-
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
     """Replace a file atomically: a kill at any moment leaves the old or the new one."""
@@ -169,22 +166,6 @@ def write_through(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file, cached while its modification time and size stay the same.
-
-    A file modified within the last second is always read again.
-    """
-    state = path.stat()
-    if time.time_ns() - state.st_mtime_ns < JUST_WRITTEN_NS:
-        return _read(path)
-    return _remembered(path, state.st_mtime_ns, state.st_size)
-
-
-@cache
-def _remembered(path: Path, mtime_ns: int, size: int) -> str:
-    return _read(path)
-
-
-def _read(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -199,21 +180,11 @@ PROGRESS = "progress.txt"
 SCRATCH = "scratch"
 """Folder for resumable state. Not part of the result."""
 
-TOLD = (
-    dict.fromkeys(("parameters", "files"), (dict,))
-    | dict.fromkeys(("created", "sameloss", "revision", "python", "torch", "device"), (str,))
-    | dict.fromkeys(("wall_s", "peak_memory_bytes"), (int, float))
-)
-"""Required entries of a manifest, with their types."""
-
 LEFT_OUT = "left_out"
 """Manifest entry with the names of files that a record omitted."""
 
 SEAL = "sealed"
 """Manifest entry with the hash of all its other entries."""
-
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""Exceptions from reading a malformed manifest."""
 
 NOT_THERE = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
 """System errors that mean a damaged result; others, such as denied access, do not."""
@@ -242,22 +213,9 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     try:
         content = (folder / MANIFEST).read_bytes()
         manifest = dict(json.loads(content))
-        return manifest if _text(manifest) == content and _well_typed(manifest) else None
-    except (*UNREADABLE, *NOT_THERE):
+        return manifest if _text(manifest) == content else None
+    except (ValueError, TypeError, RecursionError, *NOT_THERE):
         return None
-
-
-def _well_typed(manifest: dict[str, Any]) -> bool:
-    """Check that required entries are present and typed."""
-    datetime.fromisoformat(manifest["created"])  # raises where invalid
-    files, left_out = manifest["files"], manifest.get(LEFT_OUT, [])
-    return (
-        all(type(manifest[name]) in kinds for name, kinds in TOLD.items())
-        and manifest["parameters"].keys() >= {"run", "schema"}
-        and all(isinstance(hashed, str) for hashed in files.values())
-        and isinstance(left_out, list)
-        and files.keys() >= set(left_out)
-    )
 
 
 def _damage(run: Run, folder: Path) -> str | None:

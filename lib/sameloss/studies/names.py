@@ -1,4 +1,4 @@
-"""Display names of tasks, algorithms and columns, and the forms of figures in notebooks."""
+"""Display names of tasks, algorithms and columns."""
 
 import re
 
@@ -54,17 +54,3 @@ def column_head(name: str) -> str:
         return NAMES[name]
     words, _, unit = name.rpartition("_")
     return f"{column_head(words)} {_UNITS[unit]}" if unit in _UNITS else display_name(name).replace("_", " ")
-
-
-# The wide and narrow forms of figures, here because the build reads them without importing matplotlib.
-
-WIDE = "image/svg+xml"
-
-NARROW = "application/vnd.sameloss.narrow+svg"
-"""MIME type of a figure's form for narrow screens."""
-
-NARROW_WANTED = "SAMELOSS_NARROW"
-"""Environment variable that asks for narrow forms, which double the drawing time."""
-
-NARROW_SCREEN = "(max-width: 40rem)"
-"""CSS media query for the narrow form."""

@@ -124,36 +124,27 @@ class Study(Generic[C]):
         chosen = {name: known[name] for name in spec.parameters.split() or known}
         return {n: replace(p, default=spec.defaults.get(n, p.default)) for n, p in chosen.items()}
 
-    def open(self, page: str, given: Mapping[str, Any]) -> Page[C]:
-        """Check parameters, set the device, and open a page.
+    def open(self, name: str, given: Mapping[str, Any], store: Store | None = None) -> Page[C]:
+        """Open a page: check parameters, choose and change a preset.
 
         Args:
-            page: its name.
+            name: of the page.
             given: parameters by name; others have their defaults.
+            store: None: the one of the parameter `artifacts`, on the device of the parameter `device`.
 
         Raises:
             ParameterError: in one sentence, with what is valid.
             StoreError: if the artifacts folder cannot be written.
 
         """
-        values = checked(self.table(page), given)
-        use_device(values.get("device", "auto"))
-        root = Path(values.get("artifacts") or default_artifacts())
-        return self.page(page, values, Store(root, recorded=True))
-
-    def page(self, name: str, values: Mapping[str, Any], store: Store) -> Page[C]:
-        """Open a page with checked parameters on a store."""
-        page = self.specs[name].page(name, self.resolve(values), store)
-        page.parameters, page.presets = self.table(name), self.presets
+        table = self.table(name)
+        values = checked(table, given)
+        if store is None:
+            use_device(values.get("device", "auto"))
+            store = Store(Path(values.get("artifacts") or default_artifacts()), recorded=True)
+        preset = values.get("preset", "auto")
+        preset = self.preset_of(values) if preset == "auto" else choose("preset", preset, self.presets)
+        config = self.finished(self.presets[preset].resolve(values), values)
+        page = self.specs[name].page(name, config, store)
+        page.parameters, page.presets = table, self.presets
         return page
-
-    def resolve(self, values: Mapping[str, Any]) -> C:
-        """Configuration for checked parameters.
-
-        Raises:
-            ParameterError: in one sentence, with what is valid.
-
-        """
-        name = values.get("preset", "auto")
-        name = self.preset_of(values) if name == "auto" else choose("preset", name, self.presets)
-        return self.finished(self.presets[name].resolve(values), values)

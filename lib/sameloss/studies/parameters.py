@@ -1,15 +1,11 @@
 """Parameters of pages (types, choices, bounds, parameters cell), and `Config`, the base of configurations."""
 
-import ast
-import math
 import os
 import types
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os.path import expanduser
 from typing import Any, TypeVar, get_args
-from unicodedata import category
 
 from sameloss.device import DEVICES
 from sameloss.errors import ParameterError
@@ -55,27 +51,24 @@ class Parameter:
         if value is None and optional:
             return value
         if wanted is str and isinstance(value, str):
-            path = _path(name, value)
-            return choose(name, path, self.choices) if self.choices else path
+            return choose(name, value, self.choices) if self.choices else _path(name, value)
         if wanted is not str and isinstance(value, int | float) and not isinstance(value, bool):
-            number = self._bounded(name, value)
-            if wanted is float or number.is_integer():
-                return wanted(number)
+            self._check_bounds(name, value)
+            if wanted is float or value == int(value):
+                return wanted(value)
         kinds = {str: "a name", int: "a whole number", float: "a number"}
         raise ParameterError(f"{name} must be {kinds[wanted]}; got {abbreviated(value)}.")
 
-    def _bounded(self, name: str, value: float) -> float:
-        try:
-            number = float(value)
-        except OverflowError:  # an int beyond the range of floats
-            number = math.inf if value > 0 else -math.inf
-        if not (number > 0 or (number == 0 and self.may_be_zero)):
-            raise ParameterError(f"{name} must be positive; got {number:g}.")
-        if number > self.most:
-            raise ParameterError(f"{name} is at most {self.most:,}; got {number:g}.")
-        if number < self.least:
-            raise ParameterError(f"{name} is at least {self.least:,}; got {number:g}.")
-        return number
+    def _check_bounds(self, name: str, value: float) -> None:
+        if not (value > 0 or (value == 0 and self.may_be_zero)):
+            rule = "must be positive"
+        elif value > self.most:
+            rule = f"is at most {self.most:,}"
+        elif value < self.least:
+            rule = f"is at least {self.least:,}"
+        else:
+            return
+        raise ParameterError(f"{name} {rule}; got {abbreviated(value)}.")
 
     def line(self, name: str) -> str:
         """The parameter's line in a parameters cell, in the form that papermill's help expects."""
@@ -84,25 +77,16 @@ class Parameter:
         return f"{name}: {wanted.__name__} = {default}  # {self.text}"
 
 
-NOT_IN_NAMES = ("Cc", "Cs", "Zl", "Zp")
-"""Unicode categories not allowed in names: control, surrogate, line and paragraph separator."""
-
-LONGEST_NAME = 255
-"""Longest file name, in bytes."""
-
-LONGEST_PATH = 3000
-"""Longest path, in bytes, leaving room for the names of results."""
+LONGEST_NAME, LONGEST_PATH = 255, 3000
+"""Longest file name, and longest path that leaves room for the names of results, in bytes."""
 
 
 def _path(name: str, value: str) -> str:
-    if not value.strip():
-        raise ParameterError(f"{name} is empty; leave it out, or give a name.")
-    if odd := [character for character in value if category(character) in NOT_IN_NAMES]:
-        raise ParameterError(f"{name} holds the character {odd[0]!a}; give a name without.")
-    size, largest = (max(len(part.encode()) for part in parts) for parts in ([value], value.split("/")))
-    if largest > LONGEST_NAME or size > LONGEST_PATH:
+    usable = value.strip() and value.isprintable() and len(value.encode()) <= LONGEST_PATH
+    if not usable or max(len(part.encode()) for part in value.split("/")) > LONGEST_NAME:
         raise ParameterError(
-            f"{name} is at most {LONGEST_NAME} bytes between slashes, {LONGEST_PATH:,} in all; got {size:,}."
+            f"{name} must be a name of printable characters, at most {LONGEST_NAME} bytes between slashes "
+            f"and {LONGEST_PATH:,} in all; got {abbreviated(value)}."
         )
     return expanduser(value)  # noqa: PTH111 - Path raises for unknown users
 
@@ -113,10 +97,7 @@ def abbreviated(value: Any) -> str:
     >>> abbreviated("all")
     "'all'"
     """
-    try:
-        text = " ".join(repr(value).split())
-    except ValueError:  # an int of more than 4,300 digits
-        return f"one of type {type(value).__name__}"
+    text = " ".join(repr(value).split())
     return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
@@ -174,30 +155,21 @@ def choose(what: str, value: str, choices: Iterable[str]) -> str:
     return value
 
 
-def parameters_in(namespace: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters in a notebook's namespace: the names assigned in the cells run so far.
+def parameters_in(namespace: Mapping[str, Any], hidden: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters in the namespace of a notebook whose cells so far assign nothing else.
 
-    Names from papermill (`PAPERMILL_*`) and from IPython's start-up files do not count. In a plain script,
-    which has no cells, every value does.
+    Args:
+        namespace: of the notebook; what is imported there (functions, modules, a study) is no parameter.
+        hidden: what IPython and its start-up files put there.
+
     """
-    cells = [source for source in namespace.get("In", ()) if source.strip()]
-    names = _assigned(cells) if cells else (n for n, value in namespace.items() if _is_value(n, value))
-    return {n: namespace[n] for n in names if n in namespace and not n.startswith(("_", "PAPERMILL_"))}
-
-
-def _is_value(name: str, value: Any) -> bool:
-    others = callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value)  # such as a study
-    return name not in ("In", "Out") and not others
-
-
-def _assigned(cells: Iterable[str]) -> Iterator[str]:
-    """Names assigned at the top level of the cells, in order."""
-    for source in cells:
-        with suppress(SyntaxError):  # a cell that cannot have run
-            for statement in ast.parse(source).body:
-                if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-                    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-                    yield from (name.id for name in names if isinstance(name.ctx, ast.Store))
+    return {
+        name: value
+        for name, value in namespace.items()
+        if not name.startswith(("_", "PAPERMILL_"))
+        and hidden.get(name, hidden) is not value
+        and not (callable(value) or isinstance(value, types.ModuleType) or is_dataclass(value))
+    }
 
 
 def cell(table: Mapping[str, Parameter]) -> str:

@@ -1,7 +1,7 @@
 """Lemmas and theorems, judged by numerical checks of their printed and corrected forms."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 
 import pandas as pd
@@ -49,7 +49,7 @@ CHECK_COLUMNS = ["of", "text", "value", "target", "tolerance", "printed", "passe
 
 
 def check_table(checks: list[Check]) -> pd.DataFrame:
-    rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in checks]
+    rows = [asdict(check) | {"passed": check.passed} for check in checks]
     return pd.DataFrame(rows, columns=CHECK_COLUMNS)
 
 

@@ -293,14 +293,14 @@ NO_TREATMENT = ("sgd-noise", 0.0)
 
 
 def _penalised(weight: float) -> Objective:
-    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm=True) if weight else None)
+    return replace(EXACT, trace_penalty=TracePenalty(weight, logarithm=True))
 
 
 ALGORITHMS: dict[str, Algorithm] = {
     "adamw": Algorithm("AdamW on sampled labels, linear decay: ordinary training", lambda _: Recipe()),
     "adversarial": Algorithm(
         "AdamW on the masked loss minus λ times the downstream loss of the best linear head (App. A.4)",
-        lambda weight: Recipe(Objective(adversary=Adversary(weight) if weight else None)),
+        lambda weight: Recipe(Objective(adversary=Adversary(weight))),
         0.003,
         "λ",
     ),
@@ -330,7 +330,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     ),
     "trace-penalty": Algorithm(
         "AdamW on the masked loss plus μ times the Fisher trace",
-        lambda weight: Recipe(Objective(trace_penalty=TracePenalty(weight) if weight else None)),
+        lambda weight: Recipe(Objective(trace_penalty=TracePenalty(weight))),
         1e-4,
         "μ",
     ),
@@ -354,21 +354,9 @@ ALGORITHMS: dict[str, Algorithm] = {
 
 
 def recipe(name: str, strength: float | None = None) -> Recipe:
-    """Look up an algorithm, at its default strength or another.
-
-    Raises:
-        ParameterError: for an unknown algorithm, for a strength of one that has none, or one out of range.
-
-    """
-    if name not in ALGORITHMS:
-        raise ParameterError(f"Unknown algorithm {name!r}; choose one of {', '.join(ALGORITHMS)}.")
+    """Look up an algorithm, at its default strength or another; see `ALGORITHMS`."""
     algorithm = ALGORITHMS[name]
-    if strength is not None and algorithm.strength is None:
-        names = ", ".join(k for k, a in ALGORITHMS.items() if a.strength is not None)
-        raise ParameterError(f"Algorithm {name} has no strength; algorithms with one are {names}.")
-    if strength is None:
-        strength = algorithm.strength
-    return algorithm.recipe(0.0 if strength is None else strength)  # ignored by algorithms without strength
+    return algorithm.recipe(cast(float, algorithm.strength if strength is None else strength))
 
 
 def label(name: str, strength: float | None = None) -> str:

@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny_models import seeded
 from torch import nn
+from transformers.models.llama.modeling_llama import LlamaAttention, LlamaConfig
 
 from sameloss.errors import ModelError
 from sameloss.measures.flatness.gradient_norms import recordings
@@ -39,6 +40,8 @@ def test_every_measure_checks_model_and_sentences(measure, tiny_model, broken, m
         measure(tiny_model, masked.rows(slice(0)))
     with pytest.raises(ModelError, match="head_bias holds values that are not finite"):
         measure(broken, masked)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(ModelError, match=r"^Under torch\.autocast"):
+        measure(tiny_model, masked)
 
 
 def test_valid_input_passes(tiny_model, masked, ragged):
@@ -47,17 +50,21 @@ def test_valid_input_passes(tiny_model, masked, ragged):
     check_logits(torch.zeros(12, 3), masked)
 
 
-@pytest.mark.parametrize(
-    "part", [nn.Dropout(0.1), nn.LSTM(2, 2, num_layers=2, dropout=0.1)], ids=["module", "rate of an LSTM"]
-)
-def test_active_dropout_is_refused(tiny_model, masked, part):
-    tiny_model.part = part.double()
+LLAMA = {"hidden_size": 4, "num_attention_heads": 2, "intermediate_size": 4, "vocab_size": 4}
+DROPPING = {
+    "p": nn.Dropout,
+    "dropout": lambda rate: nn.LSTM(2, 2, num_layers=2, dropout=rate),
+    "attention_dropout": lambda rate: LlamaAttention(LlamaConfig(**LLAMA, attention_dropout=rate), 0),
+}
+
+
+@pytest.mark.parametrize("kind", [*DROPPING.values(), nn.AlphaDropout], ids=[*DROPPING, "alpha"])
+def test_active_dropout_is_refused(tiny_model, masked, kind):
+    tiny_model.part = kind(0.1).double()
     check(tiny_model.eval(), masked)
     with pytest.raises(ModelError, match=r"drops units at random; call model.eval\(\)"):
         check(tiny_model.train(), masked)
-    for module in tiny_model.modules():
-        if hasattr(module, "dropout") or isinstance(module, nn.Dropout):
-            setattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
+    tiny_model.part = kind(0.0).double()
     check(tiny_model, masked)
 
 

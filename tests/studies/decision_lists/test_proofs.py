@@ -1,4 +1,4 @@
-"""Every step of the proofs, and flows of whole matrices."""
+"""Every step of the proofs, and the flow of Theorem 4.4."""
 
 from dataclasses import replace
 
@@ -8,21 +8,20 @@ import torch
 
 from sameloss.studies.decision_lists.proofs import (
     Case,
-    MatrixFlow,
-    lost_again,
     measured,
     nearly_ordered_case,
     random_case,
     sketch_slope,
+    train_both,
 )
 from sameloss.studies.decision_lists.theory import (
-    Column,
     DecisionLists,
     Sets,
     correct,
     cyclic_lists,
-    flow,
     forward,
+    gradients,
+    readout_of_44,
     uniform_sets,
 )
 
@@ -121,50 +120,27 @@ def test_the_counter_example_to_the_sketch():
     assert sketch_slope((0.90, 0.05, 0.03, 0.02), 50.0, absent=4) <= 0
 
 
-# Flows of whole matrices: beside a column's, first times, and the token that is lost again.
-
-TASK, SETS = cyclic_lists(9, 3), uniform_sets(9, 3)
+# Theorem 4.4: the flow of both matrices beside their gradient descent in tiny steps.
 
 
-def exact_flow(readout, horizon, **options):
-    return MatrixFlow(TASK, SETS, TASK.read_out(readout), readout, horizon, **options)
-
-
-@pytest.mark.parametrize("method", ["RK45", "LSODA"])
-def test_it_is_the_flow_of_every_column(method):
-    path, column = exact_flow(30.0, 5.0, method=method), flow(Column(9, 3, 3, 30.0), 1e4)
-    assert path.perfect() == pytest.approx(column.natural(column.perfect), rel=1e-4)
-    exact = column.scores(5.0 * (30 / 3) ** 2)
-    scores, _ = path.at(5.0)
-    for token, listed in enumerate(TASK.lists):
-        np.testing.assert_allclose(scores[list(listed), token], exact[:3], rtol=1e-4)
-
-
-def test_both_matrices_move_only_if_asked_to():
-    assert torch.equal(exact_flow(30.0, 1.0).at(1.0)[1], TASK.read_out(30.0))
-    moved = exact_flow(30.0, 1.0, trains_read_out=True).at(1.0)[1] - TASK.read_out(30.0)
-    assert 0 < float(moved.abs().max()) < 1
-
-
-def test_first_times_lie_between_two_steps_of_the_solver():
-    path = exact_flow(30.0, 5.0)
-    for token in (0, 5):
-        at = path.perfect(token)
-        assert not path.wrong(at, token).any()
-        assert path.wrong(at * (1 - 1e-6), token).any()
-    assert np.isnan(path.first(lambda time: False))
-    assert path.first(lambda time: True) == 0
-    assert np.isnan(exact_flow(30.0, 1e-3).perfect())
-
-
-def test_all_sequences_with_their_repeats():
-    rows, probabilities = uniform_sets(4, 3, repeats=True)
-    assert len({tuple(row) for row in rows.tolist()}) == 64
-    assert float(probabilities.sum()) == pytest.approx(1)
-
-
-def test_a_token_is_perfect_and_lost_again():
-    task, sets = lost_again()
-    step = 3 / (50 * 0.7829 * (1e10 / 8))  # the fiftieth part of 1/λ
-    path = MatrixFlow(task, sets, task.read_out(1e5), 1e5, 200 * step)
-    assert [bool(path.wrong(n * step, 0).any()) for n in (0, 1, 30, 100)] == [True, False, False, True]
+@pytest.mark.parametrize("time", [1e-9, 5e-8, 5e-4])
+def test_training_both_matrices_is_descent_in_tiny_steps(time):
+    """Euler's steps from the same V; at first everything is wrong, and later nothing is."""
+    task, sets = cyclic_lists(9, 3), uniform_sets(9, 3)
+    found, labels = train_both(task, sets, 1.0, time, generator(0)), task.labels(sets.sequences)
+    noise = 0.5 * (2 * torch.rand(9, 9, generator=generator(0), dtype=torch.float64) - 1)
+    assert found.readout == readout_of_44(1.0, task, sets, noise)
+    if time > 1e-5:
+        assert found.wrong == 0
+        assert 0 < found.move < 1e-3
+        return
+    start, steps = task.read_out(found.readout) + noise, 1000
+    scores, read_out = torch.zeros(9, 9, dtype=torch.float64), start
+    for _ in range(steps):
+        computed = forward(scores, read_out, sets.sequences, labels)
+        by_scores, by_read_out = gradients(computed, read_out, *sets)
+        scores, read_out = scores - time / steps * by_scores, read_out - time / steps * by_read_out
+    wrong = ~correct(forward(scores, read_out, sets.sequences, labels).logits, labels)
+    assert found.wrong == pytest.approx(float(wrong.double().mean()), abs=0.02)
+    assert found.wrong == pytest.approx(1 if time < 1e-8 else 0, abs=0.5)
+    assert found.move == pytest.approx(float((read_out - start).abs().max()), rel=0.02)

@@ -1,18 +1,17 @@
 """Statements and their checks, which fail on planted faults; the numbers behind them; tables and figures."""
 
-import re
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import show, statements
-from sameloss.studies.decision_lists.experiment import PRESETS
 from sameloss.studies.decision_lists.statements import STATEMENTS, checks
-from sameloss.studies.decision_lists.theory import draw_sequences
+from sameloss.studies.decision_lists.theory import draw_sequences, recall
 from sameloss.studies.statement import Judgement, judge_checks, statement_table
 
 CORRECTED = {"sketch", "thm43-rate", "lists"}
@@ -26,29 +25,26 @@ def judged(table):
 def test_every_statement_is_judged_and_these_are_corrected(page):
     verdicts = judged(page.checks)
     assert set(verdicts.index[verdicts == str(Judgement.CORRECTED)]) == CORRECTED
-    for name in ("thm43", "thm44", "lem41", "asm43", "asm44", "elsewhere", "failing", "figure", "luce"):
+    for name in ("thm43", "thm44", "lem41", "asm43", "asm44", "thm43-proof", "thm44-proof", "figure"):
         assert verdicts[name] == str(Judgement.HOLDS)
 
 
 @pytest.mark.parametrize(
     ("frame", "column", "value", "of"),
     [
-        ("proofs", "on_failing", 1e-3, "failing"),
-        ("proofs", "elsewhere", 1e-3, "elsewhere"),
+        ("proofs", "on_failing", 1e-3, "thm43-proof"),
+        ("proofs", "elsewhere", 1e-3, "thm44-proof"),
         ("proofs", "identity", 1e-3, "label-gradient"),
         ("proofs", "gradient", 1e-3, "gradients"),
-        ("proofs", "weight", 0.1, "half"),
-        ("proofs", "light", 1e-3, "light"),
+        ("proofs", "weight", 0.1, "thm44-proof"),
+        ("proofs", "light", 1e-3, "thm43-proof"),
         ("proofs", "of_triples", 0.5, "asm43"),
         ("proofs", "of_sets", 0.5, "asm44"),
         ("proofs", "curvature", 1.5, "thm43-rate"),
         ("descents", "steps", 1e20, "thm43"),
-        ("descents", "least_slope", 0.5, "gradient-bound"),
+        ("descents", "least_slope", 0.5, "thm43-proof"),
         ("descents", "attention", 0.9, "uniform"),
-        ("blocks", "attention", 0.3, "block"),
         ("proofs", "read_out_slope", 1.5, "lem41"),
-        ("steps", "recall", 0.9, "figure"),
-        ("steps", "diagonal", 2.0, "figure-diagonal"),
         ("both", "accuracy", 0.9, "convergence"),
     ],
 )
@@ -56,16 +52,6 @@ def test_a_number_that_is_not_so_fails_its_statement(tables, frame, column, valu
     broken = replace(tables, **{frame: getattr(tables, frame).assign(**{column: value})})
     table = checks(broken)
     assert judge_checks(table[table.of == of]) is Judgement.FAILS
-
-
-@pytest.mark.parametrize("preset", ["laptop", "gpu", "paper"])
-def test_every_preset_has_what_every_statement_is_checked_on(preset):
-    """Of flows alone, which presets sweep differently."""
-    sweeps = PRESETS[preset].sweeps
-    assert {40, 100, 200} <= set(sweeps.critical_words)
-    assert len(sweeps.words) >= 2
-    assert len(sweeps.rarities) >= 2
-    assert max(PRESETS[preset].drawn) >= statements.FIGURE_SEQUENCES
 
 
 def test_what_was_not_reached_refutes_nothing(tables):
@@ -95,35 +81,13 @@ def test_a_level_is_reached_between_two_points():
     assert np.isnan(statements.crossing(x, y, 0.8))
 
 
-def test_an_exponent_of_known_samples(tables):
-    rows = [
-        {"seed": seed, "words": words, "size": size, "error": (1 + seed / 10) * words**1.5 / size}
-        for seed in (1, 2, 3)
-        for words in (10, 20, 40)
-        for size in 2 ** np.arange(2, 12)
-    ]
-    known = replace(tables, samples=pd.DataFrame(rows))
-    assert statements.sample_slope(known, 0.3).value == pytest.approx(1.5, abs=1e-6)
-    assert statements.samples_needed(known, 0.3).loc[10, 1] == pytest.approx(1.1 * 10**1.5 / 0.3)
-
-
-def test_growth_of_a_known_sweep():
-    sweep = pd.DataFrame({"words": [10, 20, 40], "length": 8, "time": [100.0, 400.0, 1600.0]})
-    growth = np.log(20) / np.log(40)  # of L² over L² log L
-    assert statements.logarithmic_growth(sweep) == pytest.approx(growth)
-
-
 def test_the_bound_of_uniform_attention(page):
-    exact = statements.uniform_bound(page.config)
-    assert (exact.mean, exact.standard_error) == (pytest.approx(0.60606, abs=1e-5), 0)
+    """Beside the mean over all sets, and the pilot's at the printed setting."""
+    small = statements.uniform_bound(page.config)
+    assert small.mean == pytest.approx(0.60606, abs=4 * small.standard_error)
+    assert small.standard_error < 0.002
     drawn = statements.uniform_bound(replace(page.config, vocabulary=200, length=25, list_length=4))
     assert drawn.mean == pytest.approx(0.08, abs=1e-3)
-
-
-def test_what_both_matrices_reach(tables):
-    table = statements.joint_table(tables)
-    assert table["accuracy on the plateau"].dropna().between(0, 1).all()
-    assert table["accuracy at the end"].tolist() == tables.both.groupby("seed").accuracy.last().tolist()
 
 
 # Tables and figures.
@@ -139,13 +103,21 @@ def names(ax):
     return ax.get_legend_handles_labels()[1]
 
 
+def test_a_sequence_with_what_decides(page):
+    table, task = show.sequence_table(page.config), page.config.task.build()
+    sequence = draw_sequences(12, 3, 1, generator_for("lists shown", 0))
+    assert table.token.tolist() == sequence[0].tolist()
+    assert table["label-determining"].tolist() == task.determining(sequence)[0].tolist()
+    assert table.label.tolist() == task.labels(sequence)[0].tolist()
+    for token, listed in zip(table.token, table.list, strict=True):
+        assert listed == ", ".join(map(str, task.lists[token]))
+
+
 def test_one_row_a_read_out_with_its_orders(tables):
     table = show.event_table(tables)
-    assert table["read-out"].iloc[0] == "c → ∞"
-    assert len(table) == 2 + len(tables.settings.readouts)
+    assert table["read-out"].tolist() == sorted(tables.sweep("readout").readout, reverse=True)
     assert "123o" in table.columns[-2]
     natural = tables.sweep("readout").set_index("readout").natural
-    assert table.iloc[0, -1] == "–"  # in the limit time has no unit
     assert table.iloc[-1, -1] == f"{natural[10.0]:.3g}"
 
 
@@ -153,23 +125,6 @@ def test_a_row_of_every_task(tables):
     table = show.descent_table(tables)
     assert table.L.tolist() == tables.everywhere.words.tolist()
     assert table["1/n"].tolist() == pytest.approx((1 / tables.everywhere.length).tolist())
-
-
-def test_a_sequence_with_what_decides(page, axes):
-    show.one_sequence(page.config)
-    (ax,), task = axes(), page.config.task.build()
-    sequence = draw_sequences(12, 3, 1, generator_for("lists shown", 0))
-    texts = [text.get_text() for text in ax.texts]
-    assert [text for text in texts if text.startswith("label")] == [
-        f"label {label}" for label in task.labels(sequence)[0].tolist()
-    ]
-    blue = [text.get_text() for text in ax.texts if text.get_bbox_patch() and _is_blue(text)]
-    assert blue == [str(token) for token in task.determining(sequence)[0].tolist()]
-
-
-def _is_blue(text):
-    red, _, blue, opacity = text.get_bbox_patch().get_facecolor()
-    return opacity > 0 and blue > red + 0.2
 
 
 def test_scores_and_their_changes(tables, axes):
@@ -181,10 +136,10 @@ def test_scores_and_their_changes(tables, axes):
     assert len(ax.lines) == 4 + len(tables.events(30.0)) - 1
 
 
-def test_attention_and_accuracy_have_a_line_a_read_out(tables, axes):
+def test_attention_has_a_line_a_read_out(tables, axes):
     show.attention_along(tables)
-    left, right = axes()
-    assert names(left) == names(right) == ["Theorem 4.3's c", "c = 30", "c = 10"]
+    (ax,) = axes()
+    assert names(ax) == ["Theorem 4.3's c", "c = 30", "c = 10"]
 
 
 def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
@@ -199,19 +154,21 @@ def test_the_exact_steps_end_at_one_hundred_where_the_flow_does(tables, axes):
     assert axes()[0].get_xlim()[1] > (tables.alone.rate * tables.alone.step).max()
 
 
-def test_an_image_has_one_scale_for_both_signs(page, axes):
+def test_images_of_a_step_have_one_scale_for_both_signs(page, axes):
     show.one_step(page.config)
+    assert [ax.get_title() for ax in axes()] == ["exactly", "25 sequences", "1,000 sequences"]
     low, high = axes()[0].images[0].get_clim()
     assert low == -high
+    task = page.config.task.build()
+    share = 100 * recall(task, torch.as_tensor(axes()[1].images[0].get_array().data))
+    assert f"for {share:.0f} % of tokens on 25 sequences" in show.step_finding(page.config)
 
 
-@pytest.mark.parametrize("draw", [show.critical, show.samples, show.departures])
-def test_all_other_panels_draw(tables, axes, draw):
-    draw(tables)
-    for ax in axes():
-        assert ax.lines
-        assert ax.get_xlabel()
-        assert ax.get_ylabel()
+def test_times_around_the_critical_read_out(tables, axes):
+    show.critical(tables)
+    (ax,) = axes()
+    assert names(ax) == ["c* − ½", "c*", "c* + ½"]
+    assert all(line.get_xdata().tolist() == [40] for line in ax.lines)
 
 
 # Sentences.
@@ -230,34 +187,7 @@ def test_findings_have_the_numbers_of_their_figures(tables):
     turned = tables.curves.assign(w1=tables.curves.wo, w3=tables.curves.wo)
     assert show.scores_finding(replace(tables, curves=turned)).startswith("At 0 of the 3 read-outs")
     assert "at c = 10, 77 % of the attention." in show.attention_finding(tables)
-    assert "2.19 times as long as half a unit above it (L = 40)" in show.critical_finding(tables)
-    assert "(c = 1,000)" in show.departures_finding(tables)
-    assert "100 times rarer" in show.departures_finding(tables)
-    rare = tables.flows.family == "rarity"
-    slow = tables.flows.assign(time=tables.flows.time.where(~rare | (tables.flows.rarity > 0.01), 22049.4))
-    slow.loc[rare & (slow.rarity == 1.0), "time"] = 1.0
-    assert "about 22,000 times with heads" in show.departures_finding(replace(tables, flows=slow))
-
-
-def test_a_plateau_that_is_not_left_is_said(tables):
+    assert "at least 2 times as long as half a unit above it (L = 40)" in show.critical_finding(tables)
     far = tables.flows[(tables.flows.family != "critical -0.5") | (tables.flows.accuracy < 1)]
-    assert "does not end within the horizon" in show.critical_finding(replace(tables, flows=far))
-    assert "at $L$ = 40 the flow does not leave it" in show.critical_in_words(replace(tables, flows=far))
-    assert "within the horizon" not in show.critical_in_words(tables)
-    assert "2 of 2 runs end well above the plateau of 65 %" in show.joint_in_words(tables)
-    low = replace(tables, both=tables.both.assign(accuracy=0.6, readout=0.1))
-    assert "0 of 2 runs end" in show.joint_in_words(low)
-    assert "does not pass $c^*$" in show.joint_in_words(low)
-
-
-def test_how_far_assumptions_may_be_violated(tables):
-    assert "a spread of up to 1, but not of 7" in show.departures_in_words(tables)
-    assert "further than 0.03 $c$" in show.departures_in_words(tables)
-    text = show.departures_in_words(tables)
-    assert re.search(r"exponent of \$\\kappa\$ goes from \$-1\.\d\$ to \$-1\.[01]\$\.$", text)
-    kind = tables.departures.what != "start"
-    always = replace(
-        tables, departures=tables.departures.assign(number=tables.departures.number.where(kind, 0.5))
-    )
-    assert "a spread of up to 7. The" in show.departures_in_words(always)
-    assert "3 tokens it is 0.7 times that with lists of 2" in show.scaling_in_words(tables)
+    later = tables.settings.sweeps.horizon / tables.sweep("critical +0.5").natural.item()
+    assert f"at least {later:,.0f} times" in show.critical_finding(replace(tables, flows=far))

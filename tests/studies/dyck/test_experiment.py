@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sameloss.errors import LanguageError, ModelError, ParameterError
+from sameloss.errors import LanguageError, ParameterError
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig, trained
 from sameloss.studies.dyck.pages import STUDY
 from sameloss.studies.dyck.statements import STATEMENTS, all_checks
@@ -91,9 +91,9 @@ def open_page(**given):
     ("given", "fault", "words"),
     [
         ({"sentence_length": 7}, LanguageError, "is even"),
-        ({"sentence_length": 4}, LanguageError, "at least 6"),
-        ({"sentence_length": 20}, LanguageError, "at most 10"),
-        ({"width": 1}, ModelError, "at least 2"),
+        ({"sentence_length": 4}, ParameterError, "at least 6"),
+        ({"sentence_length": 20}, ParameterError, "at most 10"),
+        ({"width": 1}, ParameterError, "at least 2"),
         ({"width": 2.5}, ParameterError, "whole number"),
         ({"replicas": 9}, ParameterError, f"valid here are {', '.join(STUDY.table('05_dyck'))}"),
     ],
@@ -113,10 +113,13 @@ def test_parameters_reach_the_settings():
 def test_the_runs_are_of_what_was_set():
     page = open_page(width=5)
     assert {run.settings for run in page.runs()} == {page.config}
-    *searches, transfer, features, training, checks = page.runs()
+    *searches, transfer, features, training = page.runs()
     assert [run.width for run in searches] == [2, 4, 5]
-    assert checks.parents() == [*searches, transfer, features]
-    assert training.kind == "DyckTraining"
+    assert [run.kind for run in (transfer, features, training)] == [
+        "DyckTransfer",
+        "DyckFeatures",
+        "DyckTraining",
+    ]
 
 
 # The statements of Section 5, judged by checks that a wrong constant would fail.
@@ -131,15 +134,15 @@ def test_every_statement_gets_the_verdict_that_its_checks_give(page):
     assert (verdicts.drop(list(holds)) == "holds as corrected").all()
 
 
-def test_a_statement_without_a_correction_has_no_check_of_one(results):
-    forms = results["DyckChecks"].groupby("of").printed.agg(set)
+def test_a_statement_without_a_correction_has_no_check_of_one(page):
+    forms = page.checks.groupby("of").printed.agg(set)
     for name, statement in STATEMENTS.items():
         assert (False in forms[name]) == bool(statement.correction), name
 
 
-def test_a_wrong_constant_would_be_seen(results):
+def test_a_wrong_constant_would_be_seen(page):
     """The checks compare numbers, so that 4/(m²√T) or a missing 2 cannot pass for the truth."""
-    checks = results["DyckChecks"].set_index("text")
+    checks = page.checks.set_index("text")
     assert checks.value["dense Hessian's trace over E‖∇f‖²"] == pytest.approx(2)
     printed = checks.loc["trace of a solution of 4 neurons, at least √(4/T)"]
     assert printed.value == pytest.approx(printed.target / 2)

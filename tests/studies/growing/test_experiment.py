@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import ParameterError
 from sameloss.measures.saturation import divergences
-from sameloss.models.enlarge import PRESERVING, repeated, stacked
+from sameloss.models.enlarge import PRESERVING, repeated
 from sameloss.runs.cost import H200
 from sameloss.store.store import SCRATCH, Store, with_ancestors
 from sameloss.studies.growing import experiment as runs
@@ -63,7 +63,9 @@ def test_every_preset_has_enough_operators_with_the_baselines(name):
     assert len(set(preset.operators)) == len(preset.operators)
     assert {preset.on_top("duplicate"), preset.on_top("random")} <= set(preset.operators)
     shallow, added = preset.shape.layers, preset.added
-    assert preset.on_top("duplicate").layers(shallow, added) == stacked(shallow, added)
+    assert preset.on_top("duplicate").layers(shallow, added) == repeated(
+        shallow, added, shallow - added, added
+    )
     assert {len(o.layers(shallow, added).sources) for o in preset.operators} == {preset.deep.layers}
 
 

@@ -12,11 +12,9 @@ from sameloss.images import ImageSource
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Store
 from sameloss.studies import drawing
-from sameloss.studies.local_signal_images import claims, experiment, show
+from sameloss.studies.local_signal_images import claims, show
 from sameloss.studies.local_signal_images.claims import TOPICS
 from sameloss.studies.local_signal_images.experiment import (
-    AMONG_ANIMALS,
-    GAUSSIAN,
     PRESETS,
     KernelFit,
     image_comparison,
@@ -25,7 +23,6 @@ from sameloss.studies.local_signal_images.experiment import (
 )
 from sameloss.studies.local_signal_images.pages import STUDY
 from sameloss.studies.local_signal_images.theory import (
-    ANY_CORNER,
     LogisticDescent,
     PooledCNN,
     Scene,
@@ -73,82 +70,40 @@ def test_the_trained_kernel_is_solved_at_the_first_placement_alone():
     assert solved == ["random place"] * 3
 
 
-def test_lazy_training_and_other_widths_have_the_samples_that_are_compared():
+def test_lazy_training_has_the_samples_that_are_compared():
     runs = LONG.runs()
-    compared = runs["images"]
+    compared, lazy = runs["images"], runs["lazy"][0]
     assert {run.seed for run in compared} == set(range(100, 115))  # the pilot's were below
-    lazy, (narrow, half, own) = runs["lazy"][0], runs["widths"][:3]
-    assert own in compared
-    assert [run.network.features for run in (narrow, half, own)] == [8, 16, 32]
-    for run in (narrow, half):
-        assert replace(run, network=own.network, kernel=own.kernel) == own
-        assert not run.kernel.trained
+    own = next(run for run in compared if (run.scene, run.seed) == (lazy.scene, lazy.seed))
     assert replace(lazy, descent=own.descent, scales=()) == lazy_training(
         own.source, own.scene, own.network, own.descent, own.examples, own.seed, ()
     )
     assert lazy.descent == LogisticDescent(0.2, 64, 500, "SGD")
-    assert PRESETS["gpu"].runs()["lazy"] == PRESETS["gpu"].runs()["widths"] == []
+    assert PRESETS["gpu"].runs()["lazy"] == []
 
 
 def test_a_reader_may_ask_for_other_noise_and_training(tmp_path):
-    config = configured(tmp_path, noise=2, steps=7, lr=0.01, placement="fixed corner", examples=50)
+    config = configured(tmp_path, noise=2, steps=7, lr=0.01, examples=50)
     assert config.noises == (0.0, 0.5, 1.0, 2.0)
-    lazy, width = (config.runs()[name][0] for name in ("lazy", "widths"))
+    lazy = config.runs()["lazy"][0]
     assert (lazy.scene.noise, lazy.descent.steps, lazy.descent.lr) == (1.0, 7, 0.2)
     assert (config.descent.steps, config.descent.lr, config.examples) == (7, 0.01, 50)
-    assert config.placements == ("fixed corner", "random place", "random corner")
     assert lazy.scene in config.scenes
-    assert lazy.scene == width.scene
 
 
-def test_a_reader_may_bring_images_and_backgrounds(tmp_path, monkeypatch):
+def test_a_reader_may_bring_images(tmp_path, monkeypatch):
     monkeypatch.setattr(ImageSource, "known", lambda self: replace(self, content="known"))
-    config = configured(tmp_path, data="images", backgrounds="plants")
+    config = configured(tmp_path, preset="paper", data="images", max_hours=1000)
     assert (config.source.name, config.source.halves, config.source.content) == ("images", True, "known")
-    assert all(scene.pictures.name == "plants" and not scene.pictures.halves for scene in config.scenes)
-    assert (config.theirs, config.noises) == (None, (0.0, 0.25, 0.5, 0.75, 1.0))
-    assert configured(tmp_path, backgrounds="plants", noise=2).noises == (0.0, 0.5, 1.0, 2.0)
-
-
-def test_every_class_may_be_told_apart(tmp_path):
-    config = configured(tmp_path, classes="all", steps=7)
-    assert not config.source.halves
-    assert (config.kernel, config.scales, config.narrower) == (None, (), ())
-    assert (config.linear.lr, config.linear.steps) == (1e-3, 7)
-    assert configured(tmp_path, classes="halves").scenes == configured(tmp_path).scenes
-    ten = configured(tmp_path, preset="paper", classes="all", max_hours=1000)
-    assert (ten.source.second, ten.theirs, ten.linear) == (None, None, PAPER.linear)
-
-
-def test_vehicles_are_among_animals(tmp_path):
-    config = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000)
-    assert config.theirs == AMONG_ANIMALS
-    assert {scene.placement for scene in config.scenes} == {AMONG_ANIMALS.placement}
-    assert [scene.noise for scene in config.scenes] == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert {(scene.tiles, scene.side, scene.shrunk) for scene in config.scenes} == {(2, 32, 2)}
-    source, animals = config.source, config.pictures
-    assert not set(source.only) & set(animals.only)
-    assert sorted(source.only + animals.only) == list(range(10))
-    assert (config.descent.steps, config.examples) == (200 * 20_000 // 128, 20_000)
-    own = {"placement": "fixed corner", "noise": 2, "examples": 50, "steps": 7}
-    other = configured(tmp_path, preset="paper", classes="vehicles", max_hours=1000, **own)
-    assert (other.placements[0], other.noises[-1], other.examples) == ("fixed corner", 2, 50)
-    assert (other.descent.steps, other.theirs) == (7, None)
-    with pytest.raises(ParameterError, match=r"images of CIFAR-10: choose the preset gpu or paper, and no"):
-        configured(tmp_path, classes="vehicles")
+    assert (config.source.second, config.theirs, PAPER.theirs) == (None, False, True)
+    assert not configured(tmp_path, preset="paper", noise=2, max_hours=1000).theirs
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (
-            {"placement": "middle"},
-            "^Unknown placement 'middle'; choose one of random place, random corner, fixed",
-        ),
-        ({"classes": "some"}, "^Unknown classes 'some'; choose one of halves, all, vehicles"),
         ({"examples": 1301}, "There are 1300 images to train on; 1301 were asked for"),
         ({"data": "/no/such/folder"}, "Cannot load the images"),
-        ({"backgrounds": "/no/such/folder"}, "Cannot load the images"),
         ({"seeds": 1}, "seeds is at least 2"),
         ({"noise": 0}, "noise must be positive"),
         ({"device": "cuda"}, "device = cuda was asked for"),
@@ -242,31 +197,6 @@ def test_what_is_not_asked_for_is_not_there(store):
     assert not of & {"NTK, GCV", "pixels"}
 
 
-def every_class(**changes):
-    about = {
-        "source": ImageSource(pool=400, tested=200),
-        "scene": Scene("fixed corner", 8, 0.0),
-        "network": PooledCNN((16, 16), (1, 2)),
-        "descent": LogisticDescent(0.01, 32, 150),
-        "examples": 300,
-        "kernel": None,
-        "linear": LogisticDescent(0.01, 32, 150),
-    }
-    return comparison(**about | changes)
-
-
-def test_ten_classes_have_a_logit_each(store):
-    results = store.get(every_class()).set_index(["measure", "of"]).value
-    network, linear, chance = (results["accuracy", of] for of in ("network", "linearised", "chance"))
-    assert chance < 0.2
-    assert network > 3 * chance
-    assert linear > 2 * chance
-    _, model, start = begun(every_class(network=comparison().network))
-    _, _, single = begun(comparison())
-    assert model[-1].out_features == 10
-    assert all(start[name].equal(own) for name, own in single.items() if own.ndim == 4)
-
-
 def test_a_seed_has_a_result_of_its_own(store, table):
     other = store.get(comparison(seed=2)).set_index(["measure", "of"]).value
     assert not table["active after"].equals(other["active after"])
@@ -295,8 +225,7 @@ def page(shared):
     """The page at the smoke preset, its network smaller still."""
     artifacts = str(shared / "images")
     page = STUDY.open("ii3_images", {"preset": "smoke", "artifacts": artifacts, "steps": 10})
-    small, narrow = PooledCNN((2, 3), (2, 2)), PooledCNN((1, 1), (2, 2))
-    page = replace(page, config=replace(page.config, network=small, narrower=(narrow,), examples=60))
+    page = replace(page, config=replace(page.config, network=PooledCNN((2, 3), (2, 2)), examples=60))
     compute_all(page.store, page.runs(), 1)
     return page
 
@@ -309,16 +238,15 @@ def results(page, monkeypatch):
 
 def test_every_scene_and_seed_is_a_run_and_tables_stand_below_each_other(page, results):
     s = page.config
-    assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1 + 1) * s.seeds
+    assert len(page.runs()) == len({run.key for run in page.runs()}) == (len(s.scenes) + 1) * s.seeds
     assert not results.table[["size", "placement", "noise", "seed", "measure", "of"]].duplicated().any()
     assert set(results.table["size"]) == {"8-on-16", "4-on-8"}
     assert len(results.lazy[["seed", "scale"]].drop_duplicates()) == 2 * 2
-    assert results.by_width("network").shape == results.by_width("NTK, GCV").shape == (2, 2)
 
 
 def test_verdicts_and_statements(page):
     assert page.verdicts().id.tolist() == [claim.id for topic in TOPICS for claim in topic.claims]
-    assert len(page.statements()) == 4
+    assert len(page.statements()) == 3
     assert page.seeds == 2
 
 
@@ -330,54 +258,30 @@ def test_longer_presets_say_what_they_would_compute(tmp_path, name):
 
 def shown_everything(page):
     """Draw and write all that the chapter does; return the sentences."""
-    results, axes = page.results, drawing.panels(6)
-    show.accuracy(results, results.placement, axes[0])
+    results, axes = page.results, drawing.panels(4)
+    show.accuracy(results, results.places[0][0], axes[0])
     show.kept(results, axes[1])
     show.activity(results, page.config.noises[-1], axes[2])
     drawing.legend(show.lazy(results, axes[3]))
-    drawing.legend(show.width(results, axes[4]))
-    assert len(show.advantages(results)) == len(show.surroundings(results))
-    assert len(show.activity_table(results)) == len(page.config.noises)
+    assert len(show.advantages(results)) == len(results.places)
     findings = [
         show.accuracy_finding(results),
         show.kept_finding(results),
         show.activity_finding(results),
         show.lazy_finding(results),
-        show.width_finding(results),
     ]
     assert all(text.endswith(".") and "*" not in text and "nan" not in text for text in findings)
-    assert show.fitted_in_words(results).startswith("On its own sample")
-    return show.kept_in_words(results)
+    return findings
 
 
-def test_vehicles_among_animals_have_a_page(page, monkeypatch):
-    """The structure of the thesis' own settings, on digits: a network beside its linearisation."""
-    few = ImageSource(pool=60, tested=40, only=(0, 1, 8, 9))
-    monkeypatch.setattr(experiment, "CIFAR_VEHICLES", few)
-    monkeypatch.setattr(experiment, "CIFAR_ANIMALS", replace(few, only=(2, 3, 4)))
-    monkeypatch.setattr(experiment, "EPOCH", 2 * few.pool)
-    brief = {"linear": page.config.descent, "kernel": None, "scales": (), "narrower": ()}
-    thesis = replace(page.config, theirs=GAUSSIAN, **brief)
-    vehicles = replace(page, config=replace(experiment._vehicles(thesis), examples=40))
-    compute_all(vehicles.store, vehicles.runs(), 1)
-    assert vehicles.verdicts().set_index("id").verdict["img-own-wrn"] == "not testable here"
-    assert shown_everything(vehicles)
-    assert set(vehicles.results.at(ANY_CORNER).noise) == {0.0, 0.25, 0.5, 0.75, 1.0}
-
-
-def test_a_preset_without_kernels_lazy_training_and_widths_has_a_page(page):
+def test_a_preset_without_kernels_and_lazy_training_has_a_page(page):
     """As `gpu` and `paper` are: the linearised network stands for the kernel."""
-    changes = {"kernel": None, "scales": (), "narrower": (), "linear": page.config.descent}
+    changes = {"kernel": None, "scales": (), "linear": page.config.descent}
     large = replace(page, config=replace(page.config, **changes))
     compute_all(large.store, large.runs(), 1)
-    results = large.results
     assert shown_everything(large)
-    assert show.lazy_table(results).empty
-    assert show.width_table(results).empty
-    assert show.ridge_table(results).empty
-    assert "linearised network" in show.accuracy_table(results)["accuracy (%)"].tolist()
-    verdicts = large.verdicts().set_index("id").verdict
-    assert (verdicts[["img-lazy", "img-width"]] == "not testable here").all()
+    assert show.shown_in(large.results) == ["network", "linearised"]
+    assert large.verdicts().set_index("id").verdict["img-lazy"] == "not testable here"
 
 
 # Tables and figures.
@@ -387,27 +291,13 @@ def lines(ax):
     return {line.get_label(): line.get_xydata() for line in ax.lines if not line.get_label().startswith("_")}
 
 
-def test_tables_are_means_over_seeds(results):
-    table = show.accuracy_table(results).set_index("accuracy (%)")
-    names = ["network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels", "chance"]
-    assert table.index.tolist() == [*names, "network, own sample"]
-    own = results.accuracies("network", "random place")[0.5].mean()
-    assert table.loc["network", "σ = 0.5"].startswith(f"{own:.1f} (")
-    assert show.activity_table(results).columns.tolist() == ["σ", "layer 1", "layer 2"]
-    assert show.ridge_table(results)["λ (median)"].tolist() == ["NTK", "NTK, trained"]
-    assert show.lazy_table(results).columns.tolist() == ["", "α = 1", "α = 100"]
-    assert show.width_table(results).columns.tolist() == ["", "1 channels", "3 channels"]
-
-
-def test_the_published_table_has_what_is_kept_and_is_drawn_whole(ax):
+def test_the_published_table_has_what_is_kept():
     table = show.table_b_1().set_index(["size", "model", "placement"])
     row = table.loc[("16-on-32", "WRN", "random place")]
     assert len(table) == 12
     assert row["σ = 2"] == 91.7
     assert row.kept == pytest.approx(96.83, abs=0.005)
-    drawn = lines(show.published("32-on-64", ax))
-    assert len(drawn) == 6
-    assert drawn["NTK, fixed corner"][-1].tolist() == [2.0, 82.9]
+    assert row["kept above chance"] == pytest.approx(91.4, abs=0.05)
 
 
 def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
@@ -421,14 +311,14 @@ def test_examples_have_a_row_a_placement_and_a_column_a_noise(page, ax):
 
 def test_accuracies_are_drawn_by_noise(results, ax):
     drawn = lines(show.accuracy(results, "random place", ax))
-    own = results.accuracies("network", "random place").mean()
+    own = results.accuracies("network").mean()
     assert drawn["network"][:, 1] == pytest.approx(own.to_numpy())
     assert set(drawn) == {"network", "NTK", "NTK, best λ", "NTK, trained", "linear in pixels"}
 
 
 def test_kept_is_by_placement_and_size(results, ax):
     drawn = lines(show.kept(results, ax, above_chance=True))
-    own = results.kept("network", "fixed corner", above_chance=True).mean()
+    own = results.kept("network", *results.places[2], above_chance=True).mean()
     assert drawn["network"][2, 0] == pytest.approx(own)
     assert ax.get_xlabel() == "kept of the accuracy above chance (%)"
 
@@ -439,12 +329,7 @@ def test_activity_is_before_and_after(results, ax):
     assert fall == pytest.approx(results.fall(0.5).mean().to_numpy())
 
 
-def test_lazy_training_and_widths_are_beside_the_kernel(results):
-    left, right = drawing.panels(2)
-    drawn = lines(show.lazy(results, left))
+def test_lazy_training_is_beside_the_kernel(results, ax):
+    drawn = lines(show.lazy(results, ax))
     assert drawn["network"][:, 1] == pytest.approx(results.of_lazy().mean().to_numpy())
-    assert drawn["NTK"][0, 1] == pytest.approx(results.accuracies("NTK, GCV", "random place")[0.5].mean())
-    drawn = lines(show.width(results, right))
-    for name, of in (("network", "network"), ("NTK", "NTK, GCV")):
-        own = results.by_width(of).mean()
-        assert drawn[name] == pytest.approx(np.stack([own.index, own], 1))
+    assert drawn["NTK"][0, 1] == pytest.approx(results.accuracies("NTK, GCV")[0.5].mean())

@@ -12,7 +12,7 @@ from torch import nn
 from torch.func import functional_call, jacrev
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.images import Images, ImageSource
+from sameloss.images import Images
 from sameloss.studies.local_signal_images import theory
 from sameloss.studies.local_signal_images.theory import (
     ANY_CORNER,
@@ -82,7 +82,7 @@ def test_the_background_has_the_noise_and_pixels_of_the_pool_have_one(noise):
     beyond = torch.cat([actual.x, actual.x_test])[:, :, 4:, 4:]
     assert float(beyond.std()) == pytest.approx(noise, rel=0.05)
     assert set(actual.y.tolist()) == {-1.0, 1.0}
-    assert (actual.chance, actual.logits) == (0.5, 1)
+    assert actual.chance == 0.5
     x = standardised(images())[:30]
     assert (float(x.mean()), float(x.std())) == pytest.approx((0, 1), abs=1e-5)
 
@@ -110,44 +110,10 @@ def test_shrunk_images_are_means_of_their_pixels():
     torch.testing.assert_close(actual.x_test[:, :, :2, :2], expected)
 
 
-def test_pictures_may_be_around(monkeypatch):
-    """Of the pool for training and of the test set for tests, times the noise."""
-    x = torch.cat([torch.zeros(10, 2, 3, 3), torch.ones(10, 2, 3, 3)])
-    x[0] = 0.5
-    pictures = Images(x, torch.zeros(20, dtype=torch.long), 10, 2)
-    monkeypatch.setattr(ImageSource, "load", lambda self: pictures)
-    scene = Scene(ONE_CORNER, 8, 0.5, pictures=ImageSource())
-    actual, unit = draw_sample(images(), scene, 20, 0), standardised(pictures)
-    torch.testing.assert_close(actual.x_test[:, :, 4:, 4:], 0.5 * unit[10:11].mean().expand(20, 2, 4, 4))
-    assert actual.x[:, :, 4:, 4:].max() < actual.x_test[:, :, 4:, 4:].min()
-    pictures = pictures._replace(x=x[:, :1])
-    with pytest.raises(
-        ParameterError, match=r"^Backgrounds have 1 channels, and images 2; they must agree\.$"
-    ):
-        draw_sample(images(), scene, 20, 0)
-
-
-def test_four_pictures_make_a_background_and_an_image_covers_one(monkeypatch):
-    """Each picture is of one value, so that each quarter is of one, too, and of another than others."""
-    x = torch.rand(40, 1, 1, 1, generator=rng(2)).expand(40, 2, 4, 4)
-    monkeypatch.setattr(ImageSource, "load", lambda self: Images(x, torch.zeros(40, dtype=torch.long), 25, 1))
-    actual = draw_sample(images(), Scene(ANY_CORNER, 8, 1.0, pictures=ImageSource(), tiles=2), 20, 0).x
-    quarters = (
-        actual.unfold(2, 4, 4).unfold(3, 4, 4).flatten(2, 3).flatten(3)
-    )  # image, channel, quarter, pixel
-    plain = (quarters == quarters[..., :1]).all(-1).all(1)
-    assert (plain.sum(1) == 3).all()
-    assert set((~plain).long().argmax(1).tolist()) == {0, 1, 2, 3}
-    assert len(quarters[:, 0][plain].unique()) > 15
-
-
-def test_more_classes_than_two_keep_their_numbers_and_one_is_refused():
-    three = images()._replace(y=torch.arange(50) % 3, classes=3)
-    actual = draw_sample(three, Scene(ANYWHERE, 8, 1.0), 20, 0)
-    assert (actual.logits, actual.chance) == (3, 7 / 20)
-    assert torch.equal(actual.y_test, three.y[30:])
+def test_images_of_one_class_are_refused():
+    alike = images()._replace(y=torch.ones(50, dtype=torch.long))
     with pytest.raises(ParameterError, match="these images have one"):
-        draw_sample(images()._replace(classes=1), Scene(ANYWHERE, 8, 1.0), 5, 0)
+        draw_sample(alike, Scene(ANYWHERE, 8, 1.0), 5, 0)
 
 
 # Networks by their parameters, their first values, and what they can be called with.

@@ -117,6 +117,6 @@ def test_a_real_opt_takes_the_stand_ins_place():
     """It is not loaded before it is needed."""
     e = opened("a1_datasets", opt="x", opt_corpus="texts", glue="elsewhere").config
     (real,) = (s for s in e.setups if s.name == "opt")
-    assert (real.language.model, real.language.corpus, real.tasks) == ("x", "texts", ())
+    assert (real.language.model, real.language.corpus, real.tasks) == ("x", "texts", ("next",))
     assert e.glue == "elsewhere"
     assert PRESETS["laptop"].setups[-1].tasks == ("topic",)

@@ -8,19 +8,26 @@ $$ \Bigl\lVert \sum_t \ell_t r_t^\top \Bigr\rVert_F^2 = \sum_{s,t} (\ell_s\cdot\
 
 A matrix that is used more than once, such as a tied embedding, sums over the tokens of all its uses. One
 forward pass serves any number of cotangents, and no weight gradient is materialised.
+
+This holds for linear layers (also GPT-2's `Conv1D`), embeddings, the gains of LayerNorm and RMSNorm (also
+Gemma's 1 + gain), added biases, and LSTMs of one layer and direction. Other uses of a parameter, such as
+Mamba's convolution, and layers without an axis of sentences, such as the relative positions of T5 and
+DeBERTa, are exact too, but one sentence at a time; only the gradients of the parameters used so are
+materialised. A use that torch functions do not show, in scripted code or in an autograd function of one's
+own, is refused.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
-from typing import Any, ClassVar, Literal, NamedTuple, NoReturn
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode, resolve_name
+from torch.overrides import TorchFunctionMode
 
 from sameloss.checks import check_count
 from sameloss.errors import ModelError
@@ -28,11 +35,15 @@ from sameloss.languages.masking import Batch
 from sameloss.measures.flatness.validation import check, check_logits, dropout_fault
 from sameloss.models.bilstm import unrolled_lstm, without_cudnn
 
-# Recording a forward pass: every use of a parameter is recorded, or refused by name.
+# Recording a forward pass: every use of a parameter is recorded, or its gradient will be materialised.
 #
-# The recorder intercepts torch functions, not modules: `torch.nn.Linear` and a bare `F.linear` are one case.
+# The recorder intercepts torch functions, not modules: `torch.nn.Linear` and a bare `F.linear` are one case,
+# and so are the RMSNorms of all models, which end in a product with their gain.
 
-Kind = Literal["linear", "embedding", "gain", "bias"]
+Kind = Literal["linear", "transposed", "embedding", "gain", "bias", "materialised"]
+
+SUMMED: tuple[set[Kind], ...] = ({"linear", "embedding"}, {"transposed"}, {"gain", "bias"})
+"""Kinds of uses of one parameter whose gradients are summed; other combinations are materialised."""
 
 NO_ROW = -1
 """Replaces the index of an embedding row that gets no gradient."""
@@ -42,14 +53,14 @@ class Use(NamedTuple):
     """One use of a parameter, whose gradient is made of `factor` and the gradient that arrives at `edge`.
 
     `factor` has axes (sentence, token, feature): the input of a linear layer, the normalised input of a
-    LayerNorm's gain, or the row index of an embedding as its one feature; None for a bias.
+    norm's gain, or the row index of an embedding as its one feature; None for a bias.
     """
 
     parameter: str
     kind: Kind
     edge: GradientEdge
-    factor: Any  # Tensor | None
-    first_row: int  # of the slice of the parameter that is used
+    factor: Any = None  # Tensor | None
+    padding: tuple[int, int] = (0, 0)  # rows of the parameter before and after the slice that is used
 
 
 class Recorder(TorchFunctionMode):
@@ -68,54 +79,70 @@ class Recorder(TorchFunctionMode):
 
         """
         super().__init__()
-        self.model, self.sentences, self.shared = model, sentences, shared
+        self.sentences, self.shared = sentences, shared
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
-        self.shapes = {name: p.shape for name, p in named}
-        self.watched = {id(p): (name, 0) for name, p in named}  # name and first row
+        self.watched = {id(p): (name, (0, 0)) for name, p in named}  # name and padding
         self.uses: list[Use] = []
+        self.materialised: set[str] = set()  # parameters with a use of no known form
         self.outputs: list[torch.Size] = []  # shapes
-        self._slices: list[Tensor] = []  # references, so that no other tensor gets their id
+        self._derived: list[Tensor] = []  # references, so that no other tensor gets their id
 
     def __torch_function__(
         self, function: Callable, types: Iterable, args: tuple = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Record known uses of parameters and refuse all others."""
+        """Record the uses of parameters."""
         kwargs = kwargs or {}
         if function in RANDOM and RANDOM[function](*args, **kwargs):
             raise dropout_fault()
-        used = [value for value in _tensors((args, kwargs)) if id(value) in self.watched]
-        if used and function in self._known:
-            return self._known[function](self, *args, **kwargs)
+        used = [self.watched[id(value)][0] for value in _tensors((args, kwargs)) if id(value) in self.watched]
+        if used and function in self._rules:
+            result = self._rules[function](self, *args, **kwargs)
+            if result is not None:
+                return result
         result = function(*args, **kwargs)
-        if used and next(_tensors(result), None) is not None:  # reading a shape or a device is no use
-            self._refuse(used[0], function)
+        if any(id(value) not in self.watched for value in _tensors(result)):  # reading a shape is no use
+            self.materialised.update(used)
         return result
 
-    def _refuse(self, tensor: Tensor, function: Callable | str) -> NoReturn:
-        name, _ = self.watched[id(tensor)]
-        module = name.rpartition(".")[0]
-        kind = type(self.model.get_submodule(module)).__name__
-        called = function if isinstance(function, str) else resolve_name(function) or function.__name__
-        raise ModelError(
-            f"Parameter {name} of module {module or 'itself'} ({kind}) is used by {called}, which is not "
-            "supported; supported are linear layers, embeddings, LayerNorm, LSTM and added biases."
-        )
+    # Rules for functions of parameters. A rule returns None for a use that is not of its form.
 
-    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        self._not_watched(input, "linear, as its input")
+    def _linear(self, input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor | None:
+        if id(input) in self.watched:
+            return None
         output = self._output(F.linear(input, weight, bias))
         self._use("linear", weight, output, input)
         self._use("bias", bias, output)
         return output
 
+    def _addmm(
+        self, bias: Tensor, input: Tensor, weight: Tensor, *, beta: float = 1, alpha: float = 1
+    ) -> Tensor | None:
+        """Record GPT-2's `Conv1D`, a linear layer whose weight is transposed."""
+        whole = self.watched.get(id(weight), ("", (0, 0)))[1] == (0, 0)
+        if (beta, alpha) != (1, 1) or bias.ndim != 1 or id(input) in self.watched or not whole:
+            return None
+        output = self._output(torch.addmm(bias, input, weight))
+        self._use("transposed", weight, output, input)
+        self._use("bias", bias, output)
+        return output
+
     def _layer_norm(
         self, input: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
-    ) -> Tensor:
-        self._not_watched(input, "layer_norm, as its input")
+    ) -> Tensor | None:
+        if id(input) in self.watched:
+            return None
         output = self._output(F.layer_norm(input, normalized_shape, weight, bias, eps))
-        normalised = F.layer_norm(input.detach(), normalized_shape, eps=eps)
-        self._use("gain", weight, output, normalised)
+        self._use("gain", weight, output, F.layer_norm(input.detach(), normalized_shape, eps=eps))
         self._use("bias", bias, output)
+        return output
+
+    def _rms_norm(
+        self, input: Tensor, normalized_shape: Any, weight: Any = None, eps: float | None = None
+    ) -> Tensor | None:
+        if id(input) in self.watched:
+            return None
+        output = self._output(F.rms_norm(input, normalized_shape, weight, eps))
+        self._use("gain", weight, output, F.rms_norm(input.detach(), normalized_shape, eps=eps))
         return output
 
     def _embedding(
@@ -127,57 +154,73 @@ class Recorder(TorchFunctionMode):
         norm_type: float = 2.0,
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
-    ) -> Tensor:
+    ) -> Tensor | None:
         if max_norm is not None or scale_grad_by_freq:
-            self._refuse(weight, "an embedding with max_norm or scale_grad_by_freq")
+            return None
         output = self._output(F.embedding(input, weight, padding_idx))
-        rows = input
+        rows = input + self.watched[id(weight)][1][0]
         if padding_idx is not None:  # this row gets no gradient
-            rows = input.masked_fill(input == padding_idx % len(weight), NO_ROW)
+            rows = rows.masked_fill(input == padding_idx % len(weight), NO_ROW)
         self._use("embedding", weight, output, rows[..., None])
         return output
 
-    def _add(self, input: Tensor, other: Tensor, *, alpha: float = 1) -> Tensor:
+    def _mul(self, input: Tensor, other: Any) -> Tensor | None:
+        """Record a gain, of an RMSNorm say."""
+        gain, rest = (input, other) if id(input) in self.watched else (other, input)
+        if not self._one_per_feature(gain, rest):
+            return None
+        output = self._output(rest * gain)
+        self._use("gain", gain, output, rest)
+        return output
+
+    def _add(self, input: Tensor, other: Any, *, alpha: float = 1) -> Tensor | None:
         bias, rest = (input, other) if id(input) in self.watched else (other, input)
-        if alpha != 1 or bias.ndim != 1 or rest.ndim < 2 or rest.shape[-1] != len(bias):
-            self._refuse(bias, "an addition that is not `tensor + bias`")
-        self._not_watched(rest, "addition to a parameter")
+        if alpha == 1 and isinstance(rest, int | float):  # the 1 + gain of Gemma
+            return self._watch(bias + rest, *self.watched[id(bias)])
+        if alpha != 1 or not self._one_per_feature(bias, rest):
+            return None
         output = self._output(rest + bias)
         self._use("bias", bias, output)
         return output
 
-    def _slice(self, tensor: Tensor, index: Any) -> Tensor:
+    def _slice(self, tensor: Tensor, index: Any) -> Tensor | None:
         """Slice rows of a parameter, and watch the slice."""
-        rows = tensor[index]
         if not isinstance(index, slice) or index.step not in (None, 1):
-            self._refuse(tensor, "an index that is not a slice of rows")
-        name, first = self.watched[id(tensor)]
-        self.watched[id(rows)] = name, first + index.indices(len(tensor))[0]
-        self._slices.append(rows)
-        return rows
+            return None
+        name, (before, after) = self.watched[id(tensor)]
+        start, rows = index.indices(len(tensor))[0], tensor[index]
+        return self._watch(rows, name, (before + start, after + len(tensor) - start - len(rows)))
 
-    def _lstm(self, input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...]:
+    def _lstm(self, input: Tensor, states: Any, weights: Any, *options: Any) -> tuple[Tensor, ...] | None:
         """Unroll the layer: the fused kernel hides the gradients that arrive at the gates."""
-        used = next(value for value in _tensors((weights, options)) if id(value) in self.watched)
-        if isinstance(states, Tensor):
-            self._refuse(used, "an LSTM of packed sequences")
-        has_biases, layers, _, _, bidirectional, batch_first = options
-        if (has_biases, layers, bidirectional, batch_first, len(weights)) != (True, 1, False, True, 4):
-            self._refuse(used, "an LSTM other than one layer of one direction with biases and batch_first")
+        # options: biases, layers, dropout, train, bidirectional, batch_first; packed sequences have no states
+        known = options[:2] + options[4:] == (True, 1, False, True) and len(weights) == 4
+        if isinstance(states, Tensor) or not known:
+            return None
         with self:
             return unrolled_lstm(input, states, weights)
 
     # functions of the class: methods bound to the recorder would make a reference cycle, which would keep the
     # activations of every forward pass alive
-    _known: ClassVar[dict[Callable, Callable]] = {
+    _rules: ClassVar[dict[Callable, Callable]] = {
         F.linear: _linear,
+        torch.addmm: _addmm,
         F.layer_norm: _layer_norm,
+        F.rms_norm: _rms_norm,
         F.embedding: _embedding,
         torch.lstm: _lstm,
+        Tensor.mul: _mul,
+        torch.mul: _mul,
         Tensor.add: _add,
         torch.add: _add,
         Tensor.__getitem__: _slice,
     }
+
+    def _one_per_feature(self, parameter: Any, rest: Any) -> bool:
+        """Whether a watched vector has one number for each feature of another tensor."""
+        if not isinstance(rest, Tensor) or id(rest) in self.watched:
+            return False
+        return rest.ndim > 1 and parameter.shape == rest.shape[-1:]
 
     def _output(self, output: Tensor) -> Tensor:
         """Record an output's shape; if all sentences share it, expand it to one copy per sentence."""
@@ -187,20 +230,24 @@ class Recorder(TorchFunctionMode):
         rows = output if len(output) == 1 else output[None]
         return rows.expand(self.sentences, *rows.shape[1:])
 
+    def _watch(self, derived: Tensor, name: str, padding: tuple[int, int]) -> Tensor:
+        """Watch a tensor whose gradient is that of rows of a parameter."""
+        self.watched[id(derived)] = name, padding
+        self._derived.append(derived)
+        return derived
+
     def _use(
         self, kind: Kind, parameter: Tensor | None, output: Tensor, factor: Tensor | None = None
     ) -> None:
-        if self.shared is None or parameter is None or id(parameter) not in self.watched:
+        if parameter is None or id(parameter) not in self.watched:
+            return
+        if self.shared is None or not output.requires_grad:  # under torch.no_grad
             return
         if factor is not None:
             factor = factor.detach().expand(*output.shape[:-1], factor.shape[-1])
             factor = factor.reshape(self.sentences, -1, factor.shape[-1])
-        name, first = self.watched[id(parameter)]
-        self.uses.append(Use(name, kind, get_gradient_edge(output), factor, first))
-
-    def _not_watched(self, tensor: Tensor, where: str) -> None:
-        if id(tensor) in self.watched:
-            self._refuse(tensor, where)
+        name, padding = self.watched[id(parameter)]
+        self.uses.append(Use(name, kind, get_gradient_edge(output), factor, padding))
 
 
 RANDOM: dict[Callable, Callable[..., float]] = {
@@ -240,11 +287,15 @@ class Recording:
             self.logits = model(masked.masked, masked.positions, masked.lengths)
         check_logits(self.logits, masked)
         self.outputs = recorder.outputs
-        self._shapes = recorder.shapes
-        self._uses = defaultdict(list)
+        self._uses: dict[str, list[Use]] = defaultdict(list)
         for use in recorder.uses:
             self._uses[use.parameter].append(use)
-        self._edges = list(dict.fromkeys(use.edge for use in recorder.uses))
+        mixed = {n for n, uses in self._uses.items() if not any({u.kind for u in uses} <= s for s in SUMMED)}
+        for name in mixed | recorder.materialised:
+            if shared is not None and len(masked.masked) > 1:
+                raise ModelError(f"The gradient of {name} is known for one sentence at a time only.")
+            self._uses[name] = [Use(name, "materialised", get_gradient_edge(model.get_parameter(name)))]
+        self._edges = list(dict.fromkeys(use.edge for uses in self._uses.values() for use in uses))
         self._products: dict[str, Tensor] = {}  # of inputs: the same for all cotangents
 
     @property
@@ -259,7 +310,7 @@ class Recording:
             self.logits, self._edges, cotangents, retain_graph=True, allow_unused=True
         )
         pairs = [(edge, g) for edge, g in zip(self._edges, arrived, strict=True) if g is not None]
-        gradients = {edge: g.reshape(len(self.logits), -1, g.shape[-1]) for edge, g in pairs}
+        gradients = {edge: g.reshape(len(self.logits), -1, *g.shape[-1:]) for edge, g in pairs}
         norms = {}
         for name, uses in self._uses.items():
             reached = [(use, gradients[use.edge]) for use in uses if use.edge in gradients]
@@ -268,9 +319,11 @@ class Recording:
         return norms
 
     def _squared_norm(self, name: str, uses: list[tuple[Use, Tensor]]) -> Float[Tensor, " batch"]:
+        if uses[0][0].kind == "materialised":  # the gradient of the one sentence
+            return uses[0][1].square().sum()[None]
         if uses[0][0].kind in ("gain", "bias"):
-            return reduce(torch.add, (self._vector(use, g) for use, g in uses)).square().sum(1)
-        outer = [(self._all_rows(use, g), use.factor) for use, g in uses if use.kind == "linear"]
+            return reduce(torch.add, (_vector(use, g) for use, g in uses)).square().sum(1)
+        outer = [(_all_rows(use, g), use.factor) for use, g in uses if use.kind != "embedding"]
         looked_up = [(use.factor.squeeze(2), g) for use, g in uses if use.kind == "embedding"]
         parts = []
         if outer:
@@ -284,21 +337,21 @@ class Recording:
             parts.append(2 * _inner(_picked(left, rows), right @ vectors.mT))
         return reduce(torch.add, parts)
 
-    def _vector(self, use: Use, gradient: Float[Tensor, "batch token feature"]) -> Tensor:
-        """Compute the gradient of a bias or a gain, one vector per sentence."""
-        gradient = gradient if use.factor is None else gradient * use.factor
-        return self._all_rows(use, gradient.sum(1))
-
-    def _all_rows(self, use: Use, gradient: Tensor) -> Tensor:
-        """Pad the gradient of a slice with zeros to all rows of the parameter."""
-        rows = self._shapes[use.parameter][0]
-        after = rows - use.first_row - gradient.shape[-1]
-        return F.pad(gradient, (use.first_row, after)) if use.first_row or after else gradient
-
     def _once(self, key: str, product: Callable[[], Tensor]) -> Float[Tensor, "batch token token"]:
         if key not in self._products:
             self._products[key] = product()
         return self._products[key]
+
+
+def _vector(use: Use, gradient: Float[Tensor, "batch token feature"]) -> Float[Tensor, "batch all"]:
+    """Compute the gradient of a bias or a gain, one vector per sentence."""
+    gradient = gradient if use.factor is None else gradient * use.factor
+    return _all_rows(use, gradient.sum(1))
+
+
+def _all_rows(use: Use, gradient: Tensor) -> Tensor:
+    """Pad the gradient of a slice with zeros to all rows of the parameter."""
+    return F.pad(gradient, use.padding) if any(use.padding) else gradient
 
 
 def _same(rows: Int[Tensor, "batch token"]) -> Bool[Tensor, "batch token token"]:
@@ -337,8 +390,8 @@ def recordings(
 
     Raises:
         ParameterError: if `chunk` is not positive.
-        ModelError: see `check`; also for dropout, for an unsupported use of a parameter, and for norms
-            that differ from autograd's on two of the sentences.
+        ModelError: see `check`; also for dropout, and for norms that differ from autograd's on two of the
+            sentences.
 
     """
     if chunk is not None:
@@ -352,18 +405,21 @@ def recordings(
     if masked.lengths is not None:
         order = masked.lengths.argsort(stable=True)  # for little padding
     for rows in order.split(chunk):
-        part = masked.rows(rows).narrowed()
+        part = masked.rows(rows)
+        if part.lengths is None or part.lengths.max() > 1:  # outputs of one token have shapes of shared ones
+            part = part.narrowed()
         layout = part.masked.shape[1], part.lengths is None
         if layout not in layouts:
-            layouts[layout] = _shared(model, _two_sentences(part))
+            layouts[layout] = _shared(model, _two_sentences(part)) if chunk > 1 else []
         yield rows.cpu(), Recording(model, part, layouts[layout])
 
 
 def _chunk_size(model: nn.Module, two: Batch, requested: int | None) -> int:
     """Return the number of sentences per forward pass: as requested, or as many as memory allows.
 
-    It is 1 if the model does more with an output that all sentences share than add it to their own (as with
-    relative position biases), and for sentences of one token, whose outputs have the shape of shared ones.
+    It is 1 if a parameter has a use of no known form, if a layer has no axis of sentences, or if the model
+    does more with an output that all sentences share than add it to their own (as with relative position
+    biases); and for sentences of one token, whose outputs have the shape of shared ones.
     """
     try:
         probe = Recording(model, two, _shared(model, two))
@@ -371,7 +427,7 @@ def _chunk_size(model: nn.Module, two: Batch, requested: int | None) -> int:
     except (ModelError, RuntimeError):
         for row in range(2):
             one = two.rows(slice(row, row + 1))
-            _self_check(model, one, Recording(model, one, _shared(model, two)))
+            _self_check(model, one, Recording(model, one, []))
         return 1
     return requested or max(1, CHUNK_BYTES[two.masked.device.type] * 2 // max(1, probe.bytes))
 
@@ -411,7 +467,10 @@ def _self_check(model: nn.Module, some: Batch, recording: Recording) -> None:
         for name, norm in norms.items():
             mine = ours[name][row] if name in ours else torch.zeros_like(norm)
             if not (mine - norm).abs() <= tolerance:
+                module = name.rpartition(".")[0]
+                kind = type(model.get_submodule(module)).__name__
                 raise ModelError(
-                    f"The squared gradient norm of {name} is {float(norm):.4g} by autograd and "
-                    f"{float(mine):.4g} here: the model uses it in a way that is not supported."
+                    f"The squared gradient norm of {name} of module {module or 'itself'} ({kind}) is "
+                    f"{float(norm):.4g} by autograd and {float(mine):.4g} here; supported are uses by torch "
+                    "functions, not in scripted code or in an autograd function of its own."
                 )

@@ -98,8 +98,10 @@ def fisher_trace(
     r"""Estimate $\mathbb E\, \lVert \nabla \log [f]_{\hat y} \rVert^2$ with ŷ ~ f (Section 4, App. B).
 
     Args:
-        model: a masked language model, called as `model(masked, positions, lengths)`.
-        masked: masked sentences drawn from the language; their targets are not used.
+        model: a masked language model, called as `model(masked, positions, lengths)`, or a causal one in
+            `HuggingFaceModel`. The module `gradient_norms` says how its layers are treated.
+        masked: masked sentences drawn from the language, or for a causal model the prefixes of
+            `prefix_batch`; their targets are not used.
         estimator: `exact` sums over all labels weighted by their probabilities; `sampled` draws labels
             from f; `rademacher` draws vectors of random signs in the space of the logits.
         labels: labels, or vectors of signs, per sentence (the paper draws 50 labels).

@@ -12,11 +12,13 @@ def check(model: nn.Module, masked: Batch) -> None:
 
     Raises:
         ModelError: for active dropout, weights that are not finite or in half precision, no sentences, or
-            a mask outside its sentence.
+            a mask outside its sentence; under autocast.
 
     """
     if any(_drops(module) for module in model.modules()):
         raise dropout_fault()
+    if torch.is_autocast_enabled(next(model.parameters()).device.type):
+        raise ModelError("Under torch.autocast the model rounds to half precision; measure it outside.")
     for name, parameter in model.named_parameters():
         if not parameter.isfinite().all():
             raise ModelError(
@@ -42,8 +44,10 @@ def check(model: nn.Module, masked: Batch) -> None:
 
 def _drops(module: nn.Module) -> bool:
     """Whether a module is training with a positive dropout rate: of its own, or passed to functions."""
-    rate = getattr(module, "p" if isinstance(module, nn.Dropout) else "dropout", 0.0)
-    return module.training and isinstance(rate, float) and rate > 0
+    rates = [rate for name, rate in vars(module).items() if "drop" in name and isinstance(rate, float)]
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        rates.append(module.p)
+    return module.training and any(rate > 0 for rate in rates)
 
 
 def dropout_fault() -> ModelError:

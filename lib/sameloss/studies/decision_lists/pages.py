@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
 from typing import Any
 
 import pandas as pd
@@ -33,22 +32,12 @@ class ListPage(Page[ListConfig]):
         yield "curves", experiment.list_curves(s.task, s.shown, s.sweeps.horizon), {}
         yield "descents", experiment.list_descents(tuple(dict.fromkeys((s.task, *OTHER_TASKS)))), {}
         yield "proofs", experiment.list_proofs(s.cases, FIRST_SEED), {}
-        for part in experiment.PARTS:
-            run = experiment.list_departures(part, s.small, s.task, s.departures, FIRST_SEED)
-            yield "departures", run, {}
         for seed in s.all_seeds:
             label = {"seed": seed}
-            yield "steps", experiment.figure_step(s.task, s.drawn, seed), label
-            yield "samples", experiment.list_samples(s.samples, seed), label
             for steps in map(s.steps_at, s.rates):
                 run = experiment.list_sgd(s.task, s.readout, steps, s.looked, seed)
                 yield "alone", run, {**label, "rate": steps.rate}
-            for number, task in enumerate(s.tasks):
-                run = experiment.list_sgd(task, None, s.both, s.looked, seed)
-                yield "both", run, {**label, "task": number}
-        for layers, mlp, number in product(s.blocks.layers, (False, True), range(s.blocks.seeds)):
-            label = {"layers": layers, "mlp": mlp, "seed": FIRST_SEED + number}
-            yield "blocks", experiment.list_block(s.blocks, layers, mlp, label["seed"]), label
+            yield "both", experiment.list_sgd(s.task, None, s.both, s.looked, seed), label
 
     def runs(self) -> list[Run]:
         return [run for _, run, _ in self.labelled()]

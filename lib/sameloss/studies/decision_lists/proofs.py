@@ -1,13 +1,12 @@
-"""Every step of the proofs of Theorems 4.3 and 4.4 in random cases, and flows of whole matrices."""
+"""Every step of the proofs of Theorems 4.3 and 4.4 in random cases, and the flow of Theorem 4.4."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from scipy.integrate import OdeSolution
 from torch import Tensor
 
 from sameloss.studies.decision_lists import theory
@@ -211,84 +210,47 @@ def sketch_slope(p: tuple[float, ...], readout: float, absent: int) -> float:
     return float(gradient[:2].sum())
 
 
-# Flows of whole matrices over explicit sets: what happens where an assumption of the theorems is dropped.
+# Theorem 4.4, by the gradient flow of both matrices on the exact loss.
 
 
-@dataclass(frozen=True, eq=False)
-class MatrixFlow:
-    """The gradient flow of W from 0, and optionally of V, on the exact loss of explicit sequences."""
+class Trained(NamedTuple):
+    """Both matrices after training, at the least read-out that Theorem 4.4 allows."""
 
-    task: DecisionLists
-    sets: Sets
-    read_out: Matrix  # V at the start
-    readout: float  # c, for the solver's scale
-    horizon: float  # in unscaled time
-    trains_read_out: bool = False
-    method: str = "RK45"  # SciPy's; LSODA where the flow is stiff
-
-    @cached_property
-    def solution(self) -> OdeSolution:
-        """W over n/c, and the move of V, by time.
-
-        Raises:
-            NotConverged: where the solver gives up.
-
-        """
-        (sequences, weights), labels = self.sets, self.task.labels(self.sets.sequences)
-
-        def force(state: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
-            scores, read_out = self._matrices(state)
-            computed = forward(scores, read_out, sequences, labels)
-            by_scores, by_read_out = theory.gradients(computed, read_out, sequences, weights)
-            moves = [-by_scores / self.scale, *([-by_read_out] if self.trains_read_out else [])]
-            return torch.stack(moves).flatten().numpy()
-
-        start = np.zeros((1 + self.trains_read_out) * self.task.words**2)
-        return theory.integrate(force, (0.0, self.horizon), start, method=self.method, rtol=1e-6, atol=1e-9)
-
-    @property
-    def scale(self) -> float:
-        """The unit n/c of W in the solver."""
-        return self.sets.sequences.shape[1] / self.readout
-
-    def _matrices(self, state: Float[np.ndarray, " entry"]) -> tuple[Matrix, Matrix]:
-        scores, *moved = torch.from_numpy(state).view(-1, self.task.words, self.task.words)
-        return scores * self.scale, self.read_out + moved[0] if moved else self.read_out
-
-    def at(self, time: float) -> tuple[Matrix, Matrix]:
-        """W and V at a time."""
-        return self._matrices(self.solution(time))
-
-    def wrong(self, time: float, token: int | None = None) -> Bool[Tensor, "sets seq"]:
-        """Occurrences, of all tokens or of one, that are misclassified at a time."""
-        sequences, labels = self.sets.sequences, self.task.labels(self.sets.sequences)
-        wrong = ~correct(forward(*self.at(time), sequences, labels).logits, labels)
-        return wrong if token is None else wrong & (sequences == token)
-
-    def first(self, holds: Callable[[float], bool]) -> float:
-        """First time at which a condition holds, by bisection between two steps of the solver; NaN: never."""
-        knots = [float(knot) for knot in self.solution.ts]
-        at = next((at for at, knot in enumerate(knots) if holds(knot)), None)
-        if at is None:
-            return np.nan
-        low, high = knots[max(at - 1, 0)], knots[at]
-        for _ in range(40):
-            middle = (low + high) / 2
-            low, high = (low, middle) if holds(middle) else (middle, high)
-        return high
-
-    def perfect(self, token: int | None = None) -> float:
-        """First time at which all occurrences, or all of one token, are classified; NaN: never."""
-        return self.first(lambda time: not self.wrong(time, token).any())
+    readout: float  # c
+    wrong: float  # fraction of misclassified tokens
+    move: float  # largest of an entry of V
 
 
-def lost_again() -> tuple[DecisionLists, Sets]:
-    """A task whose token 0 is perfectly classified after one step, but not for ever after (ours).
+def train_both(
+    task: DecisionLists, sets: Sets, radius: float, time: float, generator: torch.Generator
+) -> Trained:
+    """Follow the flow from W = 0 and a random V within ε/2 of cP.
 
-    Its list is (3, 6, 0), and only sets with it matter. "There exists a t" is not "from t on".
+    Args:
+        task: lists.
+        sets: all sequences that can occur.
+        radius: ε.
+        time: of the flow; the theorem allows ε/2.
+        generator: of V.
+
+    Raises:
+        NotConverged: where the solver gives up.
+
     """
-    lists = tuple((3, 6, 0) if token == 0 else (token,) for token in range(7))
-    rows = [[0, 1, 4], [0, 1, 5], [0, 2, 3], [0, 2, 4], [0, 3, 6], [0, 4, 5], [0, 5, 6], [1, 2, 3]]
-    masses = torch.tensor([0.0027, 0.2107, 0.5228, 0.0247, 0.0021, 0.0182, 0.0017], dtype=torch.float64)
-    probabilities = torch.cat([masses, 1 - masses.sum(0, keepdim=True)])
-    return DecisionLists(tuple(range(7)), lists), Sets(torch.tensor(rows), probabilities)
+    noise = radius / 2 * (2 * _uniform(task.words, task.words, generator=generator) - 1)
+    c, labels = theory.readout_of_44(radius, task, sets, noise), task.labels(sets.sequences)
+    start, unit = task.read_out(c) + noise, sets.sequences.shape[1] / c  # of W in the solver
+
+    def at(state: Float[np.ndarray, " entry"]) -> tuple[theory.Forward, Matrix]:
+        scores, moved = torch.from_numpy(state).view(2, task.words, task.words)
+        return forward(scores * unit, start + moved, sets.sequences, labels), moved
+
+    def force(state: Float[np.ndarray, " entry"]) -> Float[np.ndarray, " entry"]:
+        computed, moved = at(state)
+        by_scores, by_read_out = theory.gradients(computed, start + moved, *sets)
+        return -torch.stack([by_scores / unit, by_read_out]).flatten().numpy()
+
+    nothing = np.zeros(2 * task.words**2)
+    computed, moved = at(theory.integrate(force, (0.0, time), nothing, rtol=1e-6, atol=1e-9)(time))
+    wrong = ~correct(computed.logits, labels)
+    return Trained(c, float(wrong.double().mean()), float(moved.abs().max()))

@@ -4,20 +4,18 @@ Tolerances were fixed after a pilot with other seeds, before the book's runs.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from itertools import permutations
-from math import comb
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
 import torch
 
 from sameloss.seeds import generator_for
-from sameloss.statistics.intervals import Estimate, Interval, seed_interval
+from sameloss.statistics.intervals import Estimate, seed_interval
 from sameloss.studies.decision_lists import theory
-from sameloss.studies.decision_lists.experiment import ListConfig
-from sameloss.studies.decision_lists.proofs import sketch_slope
+from sameloss.studies.decision_lists.experiment import FIRST_SEED, ListConfig
+from sameloss.studies.decision_lists.proofs import sketch_slope, train_both
 from sameloss.studies.statement import Check, Statement, check_table
 
 OURS = "(ours)"
@@ -32,47 +30,30 @@ STATEMENTS = {
         "The directional derivative along v is at most 0 where another token than k determines the label.",
         "It is if v ends at k*: where a token before k* determines the label, it is predicted correctly.",
     ),
-    "failing": Statement("Proof of Theorem 4.3", "On S the slope along v is at most −(c/2n) p (1 − p)."),
-    "elsewhere": Statement("Proof of Theorem 4.3", "On other sequences it is at most 0."),
-    "half": Statement("Proof of Theorem 4.3", "A misclassified label-determining token has p ≤ 1/2."),
-    "light": Statement(
-        "Proof of Theorem 4.3",
-        "Sets of S in which it has p < 1/2n have probability at most 2n² ℒ/c, which is δ/2 or less.",
-    ),
     "order": Statement("Section 4.3.2", "Scores in the order of the list classify every sequence."),
-    "order-necessary": Statement(
-        f"Section 4.3.2 {OURS}",
-        "With all sets of n ≥ 3 tokens possible no other order does; with n = 2 others do.",
-    ),
-    "gradient-bound": Statement(
-        "Proof of Theorem 4.3", "While a token is misclassified, ‖∂ℒ‖² ≥ log²L / 16M."
-    ),
     "thm43": Statement("Theorem 4.3", "Perfect classification within T = 32 λ M / log L steps of 1/λ."),
     "thm43-rate": Statement(
         "Theorem 4.3, the rate",
         "Steps of 1/λ, λ the largest eigenvalue of the Hessian, never raise the loss.",
         "With λ ≥ that of every W, such as Pr[a occurs] (c²/8 + c)/n; the value at W = 0 does not suffice.",
     ),
-    "thm43-after": Statement(
-        f"Theorem 4.3, later times {OURS}",
-        "Perfect at one time does not mean perfect ever after: in an example a token is later lost again.",
+    "thm43-proof": Statement(
+        "Proof of Theorem 4.3",
+        "The slope along v is at most −(c/2n) p (1 − p) on S, where p ≤ 1/2, and at most 0 on other sets. "
+        "Sets of S with p < 1/2n have probability at most 2n² ℒ/c, which is δ/2 or less. While a token is "
+        "misclassified, ‖∂ℒ‖² ≥ log²L / 16M.",
     ),
-    "asm43": Statement("Assumption 4.3", "It implies Assumption 4.2 where V = cP."),
-    "asm43-off": Statement(
-        "Assumption 4.3, away from cP", "Where V is not cP it need not, as the thesis expects."
+    "asm43": Statement(
+        "Assumption 4.3", "It implies Assumption 4.2 where V = cP but, as the thesis expects, not elsewhere."
     ),
     "asm44": Statement("Assumption 4.4", "It implies Assumption 4.2, also away from V = cP."),
-    "failing-off": Statement("Proof of Theorem 4.4", "On S the slope is at most −(1/2n) p (1 − p)(c − 4ε)."),
-    "elsewhere-off": Statement("Proof of Theorem 4.4", "On other sequences it is at most 6ε/n."),
-    "half-off": Statement(
-        "Proof of Theorem 4.4", "A misclassified label-determining token has p ≤ 1/2 + ε/c."
-    ),
-    "constants": Statement(
+    "thm44": Statement("Theorem 4.4", "Both matrices are perfect within λε/2 steps: a time of ε/2."),
+    "thm44-proof": Statement(
         "Proof of Theorem 4.4",
-        "(δ/20)√(ε/M) ≤ δ/5 for ε ≤ 16M, and p (1 − p) is at least 1/4n at both ends of the range of p.",
+        "The slope is at most −(1/2n) p (1 − p)(c − 4ε) on S, where p ≤ 1/2 + ε/c, and at most 6ε/n on other "
+        "sets. For ε ≤ 16M, (δ/20)√(ε/M) ≤ δ/5. At both ends of its range, p has p (1 − p) ≥ 1/4n.",
     ),
     "lem41": Statement("Lemma 4.1", "A step moves no entry of V by more than η: |∂ℒ/∂V| ≤ 1."),
-    "thm44": Statement("Theorem 4.4", "Both matrices are perfect within λε/2 steps: a time of ε/2."),
     "lists": Statement(
         "Section 4.3.4, Figure 4.1",
         "f(i) = i mod (L + 1) makes π a permutation of 1 to L.",
@@ -91,36 +72,7 @@ STATEMENTS = {
         f"Theorem 4.3 {OURS}",
         "In its regime attention stays within 1 % of uniform; the read-out amplifies what little there is.",
     ),
-    "block": Statement(
-        f"A transformer block {OURS}", "Trained by Adam, it learns to attend to the label-determining token."
-    ),
-    "luce": Statement(f"Limit c → ∞ {OURS}", "Times (c/n)² t tend to those of Luce's convex model."),
-    "critical": Statement(
-        f"Read-out c* {OURS}",
-        "At n = L/8 and m = 4 c* is about log L + log 2; below it escape takes ever longer.",
-    ),
-    "scaling": Statement(f"Time in L {OURS}", "The scaled time tends to grow as (L²/n) log L."),
-    "rarity": Statement(
-        f"Time in rarity {OURS}",
-        "Where heads of lists are rarest, time grows as κ to a power between −1 and −1.2, not as 1/δ².",
-    ),
-    "first-step": Statement(
-        f"First step {OURS}",
-        "Below a critical density n/L the default grows first, above it the head of the list.",
-    ),
     "sgd": Statement(f"SGD {OURS}", "On drawn sequences it follows the exact flow."),
-    "samples": Statement(
-        f"Fixed samples {OURS}",
-        "The samples needed grow far more slowly than 1/δ: with an exponent in L of 1.3 ± 0.2, against 3.",
-    ),
-    "repeats": Statement(
-        f"Assumption 4.1 {OURS}", "With repeated tokens time falls as 1/c, not as 1/c², and W has to grow."
-    ),
-    "start": Statement(f"W₀ = 0 {OURS}", "From scores far off zero Theorem 4.3's time does not suffice."),
-    "radius": Statement(
-        f"‖V₀ − cP‖ ≤ ε/2 {OURS}",
-        "Relative to c, training of W succeeds at 1,000 times the distance that Theorem 4.4 allows.",
-    ),
 }
 
 # The tables that the checks read.
@@ -135,12 +87,8 @@ class Tables:
     curves: pd.DataFrame
     descents: pd.DataFrame
     proofs: pd.DataFrame
-    departures: pd.DataFrame
-    steps: pd.DataFrame  # with `seed`, like all below
-    alone: pd.DataFrame  # with `rate`
-    both: pd.DataFrame  # with `task`, an index into `settings.tasks`
-    samples: pd.DataFrame
-    blocks: pd.DataFrame  # with `layers` and `mlp`
+    alone: pd.DataFrame  # SGD on W, with `rate` and `seed`
+    both: pd.DataFrame  # on both matrices, with `seed`
 
     @cached_property
     def perfect(self) -> pd.DataFrame:
@@ -152,10 +100,6 @@ class Tables:
     def sweep(self, family: str) -> pd.DataFrame:
         """Times to perfection of families with this prefix."""
         return self.perfect[self.perfect.family.str.startswith(family)]
-
-    def dropped(self, what: str) -> pd.DataFrame:
-        """Rows of one departure from the assumptions."""
-        return self.departures[self.departures.what == what]
 
     @property
     def entries(self) -> list[str]:
@@ -191,52 +135,18 @@ def sgd_table(tables: Tables) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def joint_table(tables: Tables) -> pd.DataFrame:
-    """Plateau, escape and end of training both matrices from scratch, by task and seed."""
-    rows = []
-    for (number, seed), run in tables.both.groupby(["task", "seed"]):
-        task = tables.settings.tasks[number]
-        trapped = run[(run.listed_accuracy < 0.02) & (run.accuracy > 0.5 * task.column(1.0).plateau)]
-        escaped = run[run.listed_accuracy > 0.5]
-        row = {
-            "vocabulary L": task.words,
-            "seed": seed,
-            "accuracy on the plateau": trapped.accuracy.median(),
-            "plateau to step": trapped.step.max(),
-            "escape at step": escaped.step.min(),
-            "c then": escaped.readout.iloc[0] if len(escaped) else np.nan,
-            "accuracy at the end": run.accuracy.iloc[-1],
-            "ordered columns (%)": 100 * run.ordered.iloc[-1],
-        }
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def samples_needed(tables: Tables, error: float) -> pd.DataFrame:
-    """Sample size at which the error falls to a value (log-linear), by L, one column per seed."""
-    sizes = {
-        key: np.exp(crossing(np.log(part["size"]), -np.log(part.error.clip(lower=1e-6)), -np.log(error)))
-        for key, part in tables.samples.sort_values("size").groupby(["words", "seed"])
-    }
-    return pd.Series(sizes).unstack()
-
-
-def sample_slope(tables: Tables, error: float) -> Interval:
-    """Exponent in L of the sample size for an error, with its interval over seeds."""
-    sizes = samples_needed(tables, error)
-    return seed_interval(np.polyfit(np.log(sizes.index), np.log(sizes), 1)[0])
-
-
 def uniform_bound(settings: ListConfig) -> Estimate:
-    """Upper bound on the accuracy of uniform attention, over all sets or 20,000 drawn ones."""
-    task, length = settings.task.build(), settings.task.length
-    if exact := comb(task.words, length) <= 200_000:
-        sequences = theory.uniform_sets(task.words, length).sequences
-    else:
-        sequences = theory.draw_sequences(task.words, length, 20_000, generator_for("lists bound", 0))
+    """Upper bound on the accuracy of uniform attention, over 20,000 drawn sequences."""
+    task, draws = settings.task.build(), generator_for("lists bound", 0)
+    sequences = theory.draw_sequences(task.words, settings.length, 20_000, draws)
     bounds = [theory.uniform_attention_bound(task, part) for part in sequences.split(1000)]
-    estimate = Estimate.of(torch.cat(bounds).double())
-    return estimate._replace(standard_error=0.0) if exact else estimate
+    return Estimate.of(torch.cat(bounds).double())
+
+
+def sampled_step(settings: ListConfig, count: int) -> theory.Matrix:
+    """V after Figure 4.1's step, at the rate L², on a number of drawn sequences."""
+    task, draws = settings.task.build(), generator_for("lists shown step", count)
+    return theory.sampled_step(task, settings.length, float(task.words**2), count, draws)
 
 
 # The checks.
@@ -248,8 +158,7 @@ STABLE = 8.0  # rate over the curvature up to which SGD must follow the flow
 
 def checks(tables: Tables) -> pd.DataFrame:
     """All checks of the chapter's statements, one row each."""
-    parts = [_proofs, _order, _theorem_43, _assumptions, _theorem_44]
-    parts += [_figure, _attention, _dynamics, _sampled, _dropped]
+    parts = [_proofs, _constants, _theorem_43, _theorem_44, _figure, _attention, _sgd]
     return check_table([check for part in parts for check in part(tables)])
 
 
@@ -263,43 +172,47 @@ def _excess(of: str, text: str, values: pd.Series, printed: bool = True) -> Chec
     return _below(of, text, np.maximum(0.0, values.max()), EXACT, printed)
 
 
+EXCESSES = {
+    "on_failing": "on S: largest excess of the slope over c",
+    "elsewhere": "elsewhere: largest excess of the slope over c",
+    "weight": "largest excess of p on S",
+    "light": "largest excess of the probability of p < 1/2n",
+}
+
+
 def _proofs(tables: Tables) -> Iterator[Check]:
-    proofs, task = tables.proofs, tables.settings.task
+    proofs = tables.proofs
     exact, near = proofs[proofs.kind.str.endswith("V = cP")], proofs[proofs.kind == "V near cP"]
     yield _below("gradients", "largest distance from automatic ones, over c", proofs.gradient.max(), EXACT)
     text = "largest distance from −(c/n) p [(1 − o)(1 − p) + Σ o p], over c"
     yield _below("label-gradient", text, exact.identity.max(), EXACT)
     slope = sketch_slope((0.05, 0.90, 0.03, 0.02), 50.0, absent=4)
     yield _below("sketch", "slope at c = 50, n = 4, L = 8, p = (.05, .90, .03, .02)", slope, 1e-9)
-    text = f"largest excess over c, {int(exact.cases.sum()):,} cases"
-    yield _excess("sketch", f"k the first token that fails: {text}", exact.elsewhere, printed=False)
-    yield _excess("failing", text, exact.on_failing)
-    yield _excess("elsewhere", text, exact.elsewhere)
-    yield _excess("half", "largest p − 1/2 of a misclassified token", exact.weight)
-    yield _excess("light", "largest excess of their probability over 2n² ℒ/c", exact.light)
-    column = task.theorem_column
-    bound = 2 * task.length**2 * theory.first_loss(task.words, task.length, column.readout) / column.readout
-    yield _below("light", "2n² ℒ₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
-    text = f"largest excess over c, {int(near.cases.sum()):,} cases"
-    yield _excess("failing-off", text, near.on_failing)
-    yield _excess("elsewhere-off", text, near.elsewhere)
-    yield _excess("half-off", "largest p − 1/2 − ε/c of a misclassified token", near.weight)
+    text = "k the first token that fails: largest excess over c"
+    yield _excess("sketch", text, exact.elsewhere, printed=False)
+    for of, cases, columns in (("thm43-proof", exact, 4), ("thm44-proof", near, 3)):
+        for column, text in list(EXCESSES.items())[:columns]:
+            yield _excess(of, f"{text}, {int(cases.cases.sum()):,} cases", cases[column])
+    off, text = proofs[proofs.kind == "nearly ordered, V near cP"], "cases with Pr[S] < δ of {}"
+    yield _below("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
+    yield _below("asm43", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
+    yield _below("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
     yield _below("lem41", "largest |∂ℒ/∂V| in all cases", proofs.read_out_slope.max(), 1.0)
 
 
-def _order(tables: Tables) -> Iterator[Check]:
-    for length in (3, 4):
-        orders, which = _orders_that_classify(length), f"n = {length}, m = 3"
-        text, count = f"{which}: whether the order of the list classifies all sets", float(len(orders))
-        yield Check("order", text, float("123o" in orders), 1.0, 0.0)
-        yield Check("order-necessary", f"{which}: orders that classify all sets", count, 1.0, 0.0)
-    yield Check("order-necessary", "n = 2, m = 3: the same", float(len(_orders_that_classify(2))), 2.0, 0.0)
-
-
-def _orders_that_classify(length: int) -> set[str]:
-    """Orders of a column's entries with which the model classifies all sets of eight tokens."""
-    column, scores = theory.Column(8, length, 3, 10.0), map(np.array, permutations([0.0, 1.0, 2.0, 3.0]))
-    return {theory.order_of(w) for w in scores if column.accuracy(w) == 1}
+def _constants(tables: Tables) -> Iterator[Check]:
+    task, column = tables.settings.task, tables.settings.task.theorem_column
+    ordered = -np.arange(task.rules + 1.0)
+    yield Check("order", "accuracy of scores in the order of the list", column.accuracy(ordered), 1.0, 0.0)
+    first_loss = task.words * column.loss(0 * ordered)
+    bound = 2 * task.length**2 * first_loss / column.readout
+    yield _below("thm43-proof", "2n² ℒ₀/c over δ/2 at the theorem's c", bound / (column.triple_mass / 2), 1.0)
+    ratios = np.linspace(1e-3, 16, 1000)  # ε / M
+    yield _below("thm44-proof", "bad mass over δ/5, ε up to 16M", (ratios**0.5 / 20 / 0.2).max(), 1.0)
+    n, ratio = np.meshgrid(np.arange(2, 1001), np.linspace(0, 0.25, 50))  # ε/c, at most 1/4 as 4ε ≤ c
+    least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + ratio) * (0.5 - ratio))
+    text = "1/4n over the least p (1 − p), n up to 1,000"
+    yield _below("thm44-proof", text, (1 / (4 * n) / least).max(), 1.0)
 
 
 def _theorem_43(tables: Tables) -> Iterator[Check]:
@@ -314,36 +227,16 @@ def _theorem_43(tables: Tables) -> Iterator[Check]:
     text = "our bound: largest curvature of a token over it"
     yield _below("thm43-rate", text, tables.proofs.curvature.max(), 1.0, printed=False)
     text = "bound over the least ‖∂ℒ‖² of a column on the way"
-    yield _below("gradient-bound", text, 1 / everywhere.least_slope.min(), 1.0)
-    lost = tables.dropped("persistence").set_index("value").number
-    yield _below("thm43-after", "steps of 1/50λ until perfect", lost["perfect"], 1.0)
-    yield _below("thm43-after", "steps until it is lost, over 4,000", lost["lost"] / 4000, 1.0)
-    yield Check("thm43-after", "whether it is misclassified after 4,000", lost["at 4000 steps"], 1.0, 0.0)
-
-
-def _assumptions(tables: Tables) -> Iterator[Check]:
-    proofs, text = tables.proofs, "cases with Pr[S] < δ of {}"
-    exact = proofs[proofs.kind.str.endswith("V = cP")]
-    off = proofs[proofs.kind == "nearly ordered, V near cP"]
-    yield _below("asm43", text.format(len(exact)), (exact.of_triples < 1 - 1e-9).sum(), 0.0)
-    yield _below("asm43-off", "least Pr[S] / δ, V off cP by c/5", off.of_triples.min(), 0.5)
-    yield _below("asm44", text.format(len(proofs)), (proofs.of_sets < 1 - 1e-9).sum(), 0.0)
+    yield _below("thm43-proof", text, 1 / everywhere.least_slope.min(), 1.0)
 
 
 def _theorem_44(tables: Tables) -> Iterator[Check]:
-    ratios = np.linspace(1e-3, 16, 1000)  # ε / M
-    yield _below("constants", "bad mass over δ/5, ε up to 16M", (ratios**0.5 / 20 / 0.2).max(), 1.0)
-    n, ratio = np.meshgrid(np.arange(2, 1001), np.linspace(0, 0.25, 50))  # ε/c, at most 1/4 as 4ε ≤ c
-    least = np.minimum((1 - 1 / (2 * n)) / (2 * n), (0.5 + ratio) * (0.5 - ratio))
-    text = "1/4n over the least p (1 − p), n up to 1,000"
-    yield _below("constants", text, (1 / (4 * n) / least).max(), 1.0)
-    measures = {
-        "time over promise": ("thm44", "time over ε/2"),
-        "move over radius": ("lem41", "largest move of V until perfection, over ε/2"),
-    }
-    for row in tables.dropped("theorem 4.4").sort_values("name", ascending=False, kind="stable").itertuples():
-        of, text = measures[row.name]
-        yield _below(of, f"ε = {row.value}, c = {row.readout:,.0f}: {text}", row.number, 1.0)
+    small, task = tables.settings.small, tables.settings.small.build()
+    sets = theory.uniform_sets(small.words, small.length)
+    found = train_both(task, sets, 1.0, 5e-4, generator_for("lists noise", FIRST_SEED))
+    text = f"ε = 1, c = {found.readout:,.0f}: tokens misclassified after a thousandth of the time ε/2"
+    yield _below("thm44", text, found.wrong, 0.0)
+    yield _below("lem41", "the same: largest move of V over ε/2", found.move / 0.5, 1.0)
 
 
 def _figure(tables: Tables) -> Iterator[Check]:
@@ -354,16 +247,13 @@ def _figure(tables: Tables) -> Iterator[Check]:
     missed = 200 - len(set(theory.cyclic_lists(200, 4).permutation))
     yield Check("lists", "modulo L", float(missed), 0.0, 0.0, printed=False)
     exact = theory.exact_step(lists, task.length, float(words**2))
-    diagonal = exact[lists.image, np.arange(words)]
-    for end, value in (("least", diagonal.min()), ("largest", diagonal.max())):
-        yield Check("figure-diagonal", f"{end} entry at (π(k), k), exact", float(value), target, 1e-9)
+    off = (exact[lists.image, np.arange(words)] - target).abs().max()
+    yield Check("figure-diagonal", "largest distance from L/n − 1 at (π(k), k), exact", float(off), 0.0, 1e-9)
     recall = theory.recall(lists, exact)
     yield Check("figure", "tokens whose column is largest at π, exact", recall, 1.0, 0.0)
-    for count, row in tables.steps.groupby("count").mean().iterrows():
-        if count >= FIGURE_SEQUENCES:
-            yield Check("figure", f"the same on {count:,} sequences", row.recall, 1.0, 0.01)
-            text = f"mean entry at (π(k), k), {count:,} sequences"
-            yield Check("figure-diagonal", text, row.diagonal, target, 0.05)
+    sampled = sampled_step(tables.settings, FIGURE_SEQUENCES)
+    text, recall = f"the same on {FIGURE_SEQUENCES:,} sequences", theory.recall(lists, sampled)
+    yield Check("figure", text, recall, 1.0, 0.01)
 
 
 def _attention(tables: Tables) -> Iterator[Check]:
@@ -373,84 +263,16 @@ def _attention(tables: Tables) -> Iterator[Check]:
     text = "n times the attention on the deciding token, at perfection, less 1"
     yield Check("uniform", text, first.length * first.attention - 1, 0.0, 1e-3)
     yield Check("uniform", "the same at the end of T", first.length * first.attention_at_end - 1, 0.0, 1e-2)
-    trained = tables.blocks[tables.blocks.step > 0].groupby(["layers", "mlp"]).mean()
-    for (layers, mlp), row in trained.iterrows():
-        which = f"{layers} layer(s), {'with' if mlp else 'without'} MLP"
-        yield Check("block", f"{which}: attention on that token", row.attention, 1.0, 0.4)
-        yield Check("block", f"{which}: accuracy", row.accuracy, 1.0, 0.05)
 
 
-def _dynamics(tables: Tables) -> Iterator[Check]:
-    limit, readouts = tables.sweep("luce").time.iloc[0], tables.sweep("readout")
-    for row in readouts[readouts.readout >= 1e5].itertuples():
-        yield Check("luce", f"s* at c = {row.readout:,.0f} over the limit", row.time / limit, 1.0, 0.01)
-    critical = tables.sweep("critical")
-    for row in critical[critical.family == "critical +0"].itertuples():
-        difference = row.readout - np.log(2 * row.words)
-        yield Check("critical", f"L = {row.words}: c* − log 2L", difference, 0.0, 0.1)
-    times = critical.pivot(index="words", columns="family", values="natural")
-    for words, least in ((40, 2.0), (100, 8.0), (200, 400.0)):
-        if words in times.index:
-            high, low = times.loc[words, "critical +0.5"], times.loc[words, "critical -0.5"]
-            ratio = 0.0 if high > 0 and np.isnan(low) else high / low  # not within the horizon: longer
-            yield _below("critical", f"L = {words}: t(c* + ½) / t(c* − ½)", ratio, 1 / least)
-    for family, sweep in tables.sweep("words").groupby("family"):
-        text = f"s* n / (L² log L) at {family.removeprefix('words at ')}: its last change"
-        yield Check("scaling", text, logarithmic_growth(sweep), 1.0, 0.05)
-    rarest = np.log(tables.sweep("rarity").sort_values("rarity").head(2)[["time", "rarity"]])
-    slope = float(np.diff(rarest.time)[0] / np.diff(rarest.rarity)[0])
-    yield Check("rarity", "exponent between the two rarest", slope, -1.1, 0.1)
-    for rules, density in ((2, 0.5), (3, 0.382), (4, 0.318), (6, 0.245)):  # solves ρ = (1 − ρ)^(m − 1)
-        text = f"m = {rules}: density from which the head grows first"
-        yield Check("first-step", text, _turning_density(2000, rules), density, 2 * rules / 2000)
-
-
-def logarithmic_growth(sweep: pd.DataFrame) -> float:
-    """Ratio of s* n / (L² log L) at the two largest vocabularies of a sweep."""
-    last = sweep.sort_values("words").tail(2)
-    ratios = last.time * last.length / (last.words**2 * np.log(last.words))
-    return float(ratios.iloc[1] / ratios.iloc[0])
-
-
-@cache
-def _turning_density(words: int, rules: int) -> float:
-    """Least n / L at which the first step raises the head of a list above its default."""
-    steps = ((n, theory.Column(words, n, rules, 1.0).first_step()) for n in range(2, words))
-    return next(n for n, step in steps if step[0] > step[-2]) / words
-
-
-def _sampled(tables: Tables) -> Iterator[Check]:
-    settings, task = tables.settings, tables.settings.task
+def _sgd(tables: Tables) -> Iterator[Check]:
+    column, both = tables.settings.task.column(tables.settings.readout), tables.both
     for row in sgd_table(tables).itertuples():
-        if row.rate * task.curvature(settings.readout) <= STABLE:
+        if row.rate * column.curvature_bound <= STABLE:
             text = f"time to half of the columns over the exact one, η = {row.rate:g}"
             yield Check("sgd", text, row.value, 1.0, 0.15)
-    joint = joint_table(replace(tables, both=tables.both[tables.both.task == 0])).mean()
-    plateau, end = joint["accuracy on the plateau"], joint["accuracy at the end"]
-    yield Check("convergence", "accuracy on the plateau", plateau, task.column(1.0).plateau, 0.02)
+    trapped = both[(both.listed_accuracy < 0.02) & (both.accuracy > 0.5 * column.plateau)]
+    plateau = trapped.groupby("seed").accuracy.median().mean()
+    yield Check("convergence", "accuracy on the plateau", plateau, column.plateau, 0.02)
+    end = both.groupby("seed").accuracy.last().mean()
     yield Check("convergence", "accuracy at the end", end, 1.0, 0.02)
-    error = settings.samples.errors[0]
-    slope, text = sample_slope(tables, error), f"exponent in L for {100 * error:g} % error"
-    yield Check("samples", text, slope.value, 1.28, 0.2)
-    yield _below("samples", f"{text}, upper end of its interval", slope.high, 2.0)
-
-
-def _dropped(tables: Tables) -> Iterator[Check]:
-    repeats = tables.dropped("repeats").set_index(["value", "name"])
-    for tokens, expected in (("different", -2.0), ("repeated", -1.0)):
-        times = np.log(repeats.loc[(tokens, "time"), ["readout", "number"]])
-        slope = np.polyfit(times.readout, times.number, 1)[0]
-        yield Check("repeats", f"{tokens} tokens: exponent of the time in c", float(slope), expected, 0.1)
-    spread = repeats.loc[("repeated", "spread"), "number"] / (2 * np.log(2))
-    for end, value in (("least", spread.min()), ("largest", spread.max())):
-        yield Check("repeats", f"{end} spread of W over 2 log 2, by c", value, 1.0, 0.05)
-    starts = tables.dropped("start").number  # from 0 on
-    yield _below("start", "from 0: time over the promised", starts.iloc[0], 1.0)
-    text = "from a spread of up to 7: the promised time over the longest"
-    yield _below("start", text, 1 / starts.max(skipna=False), 1.0)
-    radius, theorem = tables.dropped("radius"), tables.dropped("theorem 4.4")
-    worst = radius.groupby(radius.value.astype(float)).number.min()
-    perfect = float(worst.index[(worst == 1).cummin()].max())
-    allowed = float(theorem.value.astype(float).div(theorem.readout).max())
-    text = "ε/c over the largest distance that is always perfect"
-    yield _below("radius", text, allowed / perfect if perfect else np.inf, 1e-3)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, pairwise, product
-from math import comb, exp, log, nan, sqrt
+from math import comb, log, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,21 +39,6 @@ class DecisionLists:
     permutation: tuple[int, ...]
     lists: tuple[tuple[int, ...], ...]
 
-    def __post_init__(self) -> None:
-        """Require a permutation.
-
-        Raises:
-            ParameterError: naming the first token with an image outside the vocabulary, and missing labels.
-
-        """
-        images = enumerate(self.permutation)
-        if missing := sorted(set(range(self.words)) - set(self.permutation)):
-            outside = (f"π({a}) = {label}; " for a, label in images if not 0 <= label < self.words)
-            raise ParameterError(
-                f"π must map the tokens 0 to {self.words - 1} onto themselves; {next(outside, '')}"
-                f"nothing is mapped to {', '.join(map(str, missing[:5]))}."
-            )
-
     @property
     def words(self) -> int:
         """Vocabulary size L."""
@@ -87,26 +72,16 @@ class DecisionLists:
         return matrix
 
 
-def cyclic_lists(words: int, length: int, modulus: int | None = None) -> DecisionLists:
-    """Lists of Figure 4.1 for any vocabulary, with the map repaired.
+def cyclic_lists(words: int, length: int) -> DecisionLists:
+    """Lists of `length` m as in Figure 4.1, for any vocabulary, with the map repaired.
 
     Token i has the list (i + d, i + 2d, ..., i) and π(i) = i + 2d, modulo L; at L = 200 and m = 4 the step d
     is 10, as printed. The thesis takes numbers from 1 modulo L + 1, which does not map the vocabulary onto
     itself: one token is sent to 0, and one label is never reached.
-
-    Args:
-        words: L.
-        length: m, the length of every list.
-        modulus: L by default. With any other modulus, such as the printed L + 1, tokens count from 1.
-
-    Raises:
-        ParameterError: for the printed map.
-
     """
-    step, modulus = max(1, words // 20), modulus or words
-    first = int(modulus != words)
+    step = max(1, words // 20)
     moved = torch.arange(words)[:, None] + step * torch.arange(max(length, 3))  # i, i + d, i + 2d, ...
-    rows = ((moved + first) % modulus - first).tolist()
+    rows = (moved % words).tolist()
     return DecisionLists(tuple(row[2] for row in rows), tuple((*row[1:length], row[0]) for row in rows))
 
 
@@ -129,10 +104,9 @@ class Sets(NamedTuple):
     probabilities: Float[Tensor, " batch"]
 
 
-def uniform_sets(words: int, length: int, repeats: bool = False) -> Sets:
-    """All sets of `length` out of `words` tokens, equally likely; with `repeats`, all sequences."""
-    rows = product(range(words), repeat=length) if repeats else combinations(range(words), length)
-    sequences = torch.tensor(list(rows))
+def uniform_sets(words: int, length: int) -> Sets:
+    """All sets of `length` out of `words` tokens, equally likely."""
+    sequences = torch.tensor(list(combinations(range(words), length)))
     return Sets(sequences, torch.full((len(sequences),), 1 / len(sequences), dtype=torch.float64))
 
 
@@ -293,14 +267,6 @@ class Column:
         masses = [self.chance(place, tokens) for place in range(last) for tokens in (2, 3)]
         return min(mass for mass in [*masses, self.chance(last, 2)] if mass > 0)
 
-    def first_step(self) -> Entries:
-        """−∂ℒ/∂W at W = 0 in closed form: (c/n²) (Pr[a and k occur, k decides] − Pr[a and k occur]/n)."""
-        m, n, size = self.rules, self.length, self.words
-        decides = np.array([self.chance(place, 1 if place == m - 1 else 2) for place in range(m)] + [0.0])
-        both = n * (n - 1) / (size * (size - 1))
-        occurs = np.array([both] * (m - 1) + [n / size, both])
-        return self.readout / n**2 * (decides - occurs / n)
-
     @property
     def critical_readout(self) -> float:
         """c*, the read-out below which the plateau has no way out (ours); NaN where there is none.
@@ -314,6 +280,28 @@ class Column:
         odds = 1 + difference * (self.words - 1)
         return log(odds / (1 - difference)) if odds > 0 and difference < 1 else nan
 
+    @property
+    def promised_time(self) -> float:
+        """ηT = 32 M / log L, the time within which Theorem 4.3 promises perfect classification.
+
+        T itself is lost in the source's text; the algebra of its proof gives T = 32 λ M / log L.
+        """
+        return 32 * self.rules / log(self.words)
+
+    @property
+    def gradient_bound(self) -> float:
+        """log²L / 16M, the bound on ‖∂ℒ‖² in the proof of 4.3 as long as a token is misclassified."""
+        return log(self.words) ** 2 / (16 * self.rules)
+
+    @property
+    def curvature_bound(self) -> float:
+        """Bound on λ at every W: Pr[a occurs] (c²/8 + c)/n (ours).
+
+        Theorem 4.3 takes the largest eigenvalue "of the Hessian" without saying where; steps of 1/λ need a
+        bound that holds along the whole path.
+        """
+        return self.length / self.words * (self.readout**2 / 8 + self.readout) / self.length
+
     def curvature_at_start(self) -> float:
         """Largest eigenvalue of the Hessian at W = 0, on the space of the column's entries."""
         step = 1e-4 * self.length / self.readout
@@ -321,36 +309,6 @@ class Column:
         moves = step * np.eye(self.rules + 1) / root
         hessian = np.array([(self.gradient(e) - self.gradient(-e)) / (2 * step) for e in moves]) * root
         return float(np.linalg.eigvalsh((hessian + hessian.T) / 2).max())
-
-
-# Losses, rates, numbers of steps and read-outs of Theorems 4.3 and 4.4.
-
-
-def first_loss(words: int, length: int, readout: float) -> float:
-    """Loss at W = 0 and V = cP, nats: log(n + (L − n) e^(−c/n))."""
-    return log(length + (words - length) * exp(-readout / length))
-
-
-def horizon_of_43(words: int, longest: int) -> float:
-    """ηT = 32 M / log L, the time within which Theorem 4.3 promises perfect classification.
-
-    T itself is lost in the source's text; the algebra of its proof gives T = 32 λ M / log L.
-    """
-    return 32 * longest / log(words)
-
-
-def curvature_bound(occurrence: float, readout: float, length: int) -> float:
-    """Bound on λ at every W: max_a Pr[a occurs] (c²/8 + c)/n (ours).
-
-    Theorem 4.3 takes the largest eigenvalue "of the Hessian" without saying where; steps of 1/λ need a bound
-    that holds along the whole path.
-    """
-    return occurrence * (readout**2 / 8 + readout) / length
-
-
-def gradient_bound(words: int, longest: int) -> float:
-    """log²L / 16M, the bound on ‖∂ℒ‖² in the proof of 4.3 as long as a token is misclassified."""
-    return log(words) ** 2 / (16 * longest)
 
 
 def readout_of_44(radius: float, task: DecisionLists, sets: Sets, noise: Matrix) -> float:

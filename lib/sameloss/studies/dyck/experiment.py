@@ -2,19 +2,17 @@
 
 from dataclasses import dataclass
 from itertools import product
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
 import torch
 from scipy.stats import binomtest
 
-from sameloss.errors import LanguageError, ModelError
-from sameloss.runs.stage import TABLE, Tabled, stage
+from sameloss.errors import LanguageError
+from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
-from sameloss.store.store import Report, Run, Store
+from sameloss.store.store import Report
 from sameloss.studies.dyck import theory
-from sameloss.studies.dyck.statements import all_checks
 from sameloss.studies.dyck.theory import Inputs, Transformer
 from sameloss.studies.parameters import PRESETS as PRESET_NAMES
 from sameloss.studies.parameters import Config, param
@@ -26,8 +24,10 @@ class DyckConfig(Config):
 
     key_name: ClassVar[str] = "DyckSettings"
 
-    length: int = param("T, even, 6 to 10; None: 6", 6, name="sentence_length", example="8")
-    width: int = param("m, neurons of the trained models, from 2; None: the preset's", 8, most=100_000)
+    length: int = param("T, even, 6 to 10; None: 6", 6, name="sentence_length", example="8", least=6, most=10)
+    width: int = param(
+        "m, neurons of the trained models, from 2; None: the preset's", 8, least=2, most=100_000
+    )
     rank: int = 4  # rows of Q and K of trained models
     restarts: int = 8
     minimisation_steps: int = 1000
@@ -46,15 +46,8 @@ class DyckConfig(Config):
     def __post_init__(self) -> None:
         """Require a case of Theorem 5.1 with few enough sentences to enumerate."""
         super().__post_init__()
-        if self.length % 2 or not 6 <= self.length <= 10:
-            raise LanguageError(
-                "Theorem 5.1 needs a sentence_length that is even and at least 6, and all sentences are "
-                f"enumerated, so that it can be at most 10; got {self.length}."
-            )
-        if self.width < 2:
-            raise ModelError(
-                f"Theorem 5.1 needs a width of at least 2, a neuron for each sign; got {self.width}."
-            )
+        if self.length % 2:
+            raise LanguageError(f"Theorem 5.1 needs a sentence_length that is even; got {self.length}.")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -133,7 +126,7 @@ def dyck_transfer(settings: DyckConfig) -> pd.DataFrame:
     ]
     for name, length, model in [
         *cases,
-        ("kinked solution", s.length, theory.kinked_solution(s.length, "token")),
+        ("kinked solution", s.length, theory.kinked_solution(s.length)),
     ]:
         inputs, generator = theory.downstream_inputs(length), s.generator(f"transfer {name} {length}")
         exact = theory.failure_probability(model, inputs, list(s.samples))
@@ -223,22 +216,3 @@ def trained(
         "error_own": float(below.loss),
         "off_direction": theory.off_direction(model),
     }
-
-
-@dataclass(frozen=True)
-class DyckChecks(Tabled):
-    """The checks of Theorems 5.1 and F.6 and of the lemmas, see `statements`."""
-
-    settings: DyckConfig
-    minimisations: tuple[Run, ...]
-    transfer: Run
-    features: Run
-
-    def parents(self) -> list[Run]:
-        return [*self.minimisations, self.transfer, self.features]
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        s, searches = self.settings, pd.concat(map(store.get, self.minimisations))
-        tables = searches, store.get(self.transfer), store.get(self.features)
-        checks = all_checks(s.length, s.width, *tables, s.generator("checks"))
-        checks.to_csv(folder / TABLE, index=False)

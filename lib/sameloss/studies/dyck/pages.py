@@ -1,13 +1,14 @@
 """The page of this study and the runs it reads."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import pandas as pd
 
 from sameloss.store.store import Run
 from sameloss.studies.dyck import experiment
 from sameloss.studies.dyck.experiment import PRESETS, DyckConfig
-from sameloss.studies.dyck.statements import STATEMENTS
+from sameloss.studies.dyck.statements import STATEMENTS, all_checks
 from sameloss.studies.page import Page, PageSpec, Study
 
 
@@ -17,20 +18,18 @@ class DyckPage(Page[DyckConfig]):
 
     exact = STATEMENTS
 
-    @property
-    def transfer(self) -> Run:
-        return experiment.dyck_transfer(self.config)
-
     def runs(self) -> list[Run]:
-        """Searches, transfer, random features, training, and checks computed from all but the training."""
-        searches = tuple(experiment.dyck_minimisation(self.config, width) for width in self.config.widths)
-        features = experiment.dyck_features(self.config)
-        checks = experiment.DyckChecks(self.config, searches, self.transfer, features)
-        return [*searches, self.transfer, features, experiment.dyck_training(self.config), checks]
+        """Searches by width, transfer, random features, and training."""
+        s = self.config
+        searches = (experiment.dyck_minimisation(s, width) for width in s.widths)
+        others = experiment.dyck_transfer(s), experiment.dyck_features(s), experiment.dyck_training(s)
+        return [*searches, *others]
 
-    @property
+    @cached_property
     def checks(self) -> pd.DataFrame:
-        return self.store.get(self.runs()[-1])
+        s, (*searches, transfer, features) = self.config, map(self.store.get, self.runs()[:-1])
+        tables = pd.concat(searches), transfer, features
+        return all_checks(s.length, s.width, *tables, s.generator("checks"))
 
 
 STUDY = Study(PRESETS, {"05_dyck": PageSpec(DyckPage)})

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from sameloss.errors import ModelError, NonFiniteLoss, NotConverged
+from sameloss.errors import NonFiniteLoss, NotConverged
 
 # The bracket language (Section 5), all inputs enumerated
 #
@@ -254,19 +254,6 @@ def kinks(model: Transformer, inputs: Inputs) -> Bool[Tensor, "inputs width"]:
     return at_zero & (model.head.abs() > AT_KINK)
 
 
-def averaged_curvature(model: Transformer, inputs: Inputs) -> float:
-    """E[δᵀ∇²L δ] over Gaussian δ with one-sided derivatives: the trace, plus a term for kinks.
-
-    A neuron at its kink responds to half of all directions: u_i σ(δ_i·h)/m adds u_i²‖h‖²/(2m²), and a pair of
-    such neurons twice u_i u_j‖h‖²/(2πm²). Assumes Q = K = 0.
-    """
-    here = kinks(model, inputs) * model.head / model.width
-    squares, sums = here.square().sum(-1), here.sum(-1)
-    extra = squares / 2 + (sums.square() - squares) / (2 * torch.pi)
-    norms = run(model, inputs).averages.square().sum(-1)
-    return float(hessian_trace(model, inputs) + 2 * (extra * norms).mean())
-
-
 def transferable_solution(length: int, width: int) -> Transformer:
     """Solution (1) for any width m ≥ 2: all V_i = ∓c·[1; 0], balanced as in condition (3).
 
@@ -287,17 +274,14 @@ def _averaging(value: Tensor, head: Tensor) -> Transformer:
     return Transformer(zeros, zeros, value, head)
 
 
-def kinked_solution(length: int, kind: str) -> Transformer:
-    """Solution of four neurons (g* + ξ, g* - ξ, -g* + ξ, -g* - ξ) with ξ = ±1 linear in the input.
+def kinked_solution(length: int) -> Transformer:
+    """Solution of four neurons (g* + ξ, g* - ξ, -g* + ξ, -g* - ξ) with ξ the sign of the first token.
 
-    For `"mask"`, ξ is the sign of the mask: V^(c) = ∓c·1 and V^(p) = ±c·1, the second case in the proof of
-    Lemma F.3. For `"token"`, it is the sign of the first token, and V^(c) is no multiple of 1, which that
-    lemma excludes. Both have zero loss and meet conditions (3) to (5); half of their neurons are at the kink
-    of the ReLU on every input.
+    V^(c) is no multiple of 1, which Lemma F.3 excludes. The solution has zero loss and meets conditions (3)
+    to (5); half of its neurons are at the kink of the ReLU on every input.
     """
     sign = torch.zeros(2 * length).double()  # ξ
-    sign[length:] = 1.0 if kind == "mask" else torch.eye(length)[0]
-    sign[0] = float(kind == "token")
+    sign[[0, length]] = 1.0
     count = torch.cat([-torch.ones(length), torch.zeros(length)]).double()  # g*
     directions = torch.stack([count + sign, count - sign, sign - count, -sign - count])
     scale = length**0.75  # σ(V_i·h) = 2·scale/T, |u_i| = 2·scale/√T: their product is m = 4
@@ -389,14 +373,9 @@ def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) 
         inputs: all downstream inputs.
         samples: values of n.
 
-    Raises:
-        ModelError: if no head is right on all inputs.
-
     """
     features = run(model, inputs).features
     right = smallest_head(features, inputs.target)
-    if head_loss(features, right, inputs.target) > RIGHT:
-        raise ModelError("No head on these features is right on all inputs, so that none can be found.")
     norms = features.norm(dim=1)
     alive = norms > RIGHT
     directions = (features[alive] / norms[alive, None]).round(decimals=9)
@@ -405,9 +384,8 @@ def failure_probability(model: Transformer, inputs: Inputs, samples: list[int]) 
     wrong = torch.tensor([not _contains(lines[space], right[None]) for space in spaces])
     members = spaces.double()
     inside = (members @ counts.double() + (~alive).sum()) / len(features)
-    contained = (
-        members @ (1 - members).T == 0
-    ).double()  # space in space; triangular, as smaller ones are first
+    # Whether a space lies in another: triangular, as smaller ones come first.
+    contained = (members @ (1 - members).T == 0).double()
     powers = inside[:, None] ** torch.tensor(samples)
     spanned = torch.linalg.solve_triangular(contained.T, powers, upper=False)
     return spanned[wrong].sum(0).tolist()
@@ -433,7 +411,7 @@ def _contains(
 
 
 def minimise_trace(
-    length: int, width: int, restarts: int, steps: int, generator: torch.Generator, rank: int = 2
+    length: int, width: int, restarts: int, steps: int, generator: torch.Generator
 ) -> Transformer:
     """Minimise m·Tr + w·L over Q, K, V and u by Adam from random points, then move to zero loss.
 
@@ -447,14 +425,13 @@ def minimise_trace(
         restarts: number of starting points, the leading axis of the returned models.
         steps: of Adam.
         generator: of the starting points.
-        rank: rows of Q and K.
 
     Raises:
         NotConverged: if no restart reaches zero loss; otherwise those that do not are returned as well.
 
     """
     inputs = pretraining_inputs(length)
-    start = random_start(length, width, restarts, generator, rank)
+    start = random_start(length, width, restarts, generator, rank=2)
     signs = 1.0 - 2.0 * (torch.arange(width) % 2)  # with a single sign, a model cannot reach zero loss
     start = start._replace(head=start.head.abs() * signs)
     model = Transformer(*(tensor.requires_grad_() for tensor in start))
@@ -494,13 +471,13 @@ def random_start(
     return Transformer(query, key, normal(spread[0], width, 2 * length), normal(spread[1], width))
 
 
-def to_zero_loss(model: Transformer, inputs: Inputs, steps: int = 60) -> Transformer:
+def to_zero_loss(model: Transformer, inputs: Inputs) -> Transformer:
     """Move to a nearby solution by minimum-norm Gauss-Newton steps in V and u.
 
     A step during which a neuron changes its activity can raise the loss; the best point so far is returned.
     """
     best, least = model, inf
-    for _ in range(steps):
+    for _ in range(60):
         done = run(model, inputs)
         if done.loss < least:
             best, least = model, float(done.loss)

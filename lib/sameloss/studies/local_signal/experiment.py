@@ -1,7 +1,5 @@
 """The configuration of this study and its stored runs."""
 
-import logging
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -18,8 +16,6 @@ from sameloss.studies.local_signal.proofs import PARTS
 from sameloss.studies.local_signal.theory import Filter, Patches
 from sameloss.studies.parameters import MOST_SEEDS, Config, param
 
-log = logging.getLogger(__name__)
-
 STEPS_PER_DECADE = 12
 """Evaluations of flows on a logarithmic scale."""
 
@@ -28,9 +24,6 @@ EARLY = 50
 
 FIGURE_STEPS = 10_000
 """Steps of Figure 3.3."""
-
-DEAD_ZONE_RATE = 4.0
-"""Learning rate over |c|/k below which b is expected to stop a negative c before it crosses zero."""
 
 
 @dataclass(frozen=True)
@@ -71,19 +64,14 @@ def eval_steps(steps: int) -> Int[np.ndarray, " step"]:
     return np.unique(np.minimum(np.append(np.arange(1, EARLY), later), steps))
 
 
-def _start(d: int, descent: FilterDescent, seed: int) -> tuple[Float[np.ndarray, " d"], np.random.Generator]:
-    """The first filter, in a random direction, and the generator that then draws the batches."""
-    random = np.random.default_rng(stream_seed("local signal", seed))
-    w = random.normal(size=d)
-    return descent.length * w / np.linalg.norm(w), random
-
-
 @stage("SignalSGD", seconds=lambda run: 8e-9 * run.steps * run.batch * run.patches.noise)
 def signal_sgd(
     patches: Patches, descent: FilterDescent, d: int, batch: int, steps: int, seed: int, report: Report
 ) -> pd.DataFrame:
     """Train on fresh batches from a random start; the table is that of `theory.flow`, with c⁰ as `start`."""
-    w, random = _start(d, descent, seed)
+    random = np.random.default_rng(stream_seed("local signal", seed))
+    w = random.normal(size=d)
+    w = descent.length * w / np.linalg.norm(w)
     start, b, states, evaluate = w[0], 0.0, [], set(eval_steps(steps).tolist())
     for step in range(1, steps + 1):
         by_w, by_b = theory.gradient(patches, w, b, batch, random)
@@ -92,46 +80,6 @@ def signal_sgd(
             report(step / steps, f"step {step}")
             states.append((step, theory.in_population(w, b)))
     return theory.evaluated(patches, states).assign(start=start)
-
-
-@stage("BestFilters", seconds=lambda run: 0.015 * len(run.rows_of_noise) * len(run.multipliers))
-def best_filters(rows_of_noise: tuple[int, ...], multipliers: tuple[float, ...]) -> pd.DataFrame:
-    """Compute accuracies of the best filter and the linear model by k and multiplier of σ."""
-    rows = []
-    for noise, multiplier in product(rows_of_noise, multipliers):
-        patches = Patches(noise, multiplier)
-        rows.append((noise, multiplier, *theory.best_threshold(patches), 1 - tangent.linear_error(patches)))
-    return pd.DataFrame(rows, columns=["noise", "multiplier", "threshold", "network", "linear"])
-
-
-def _dead_zone_seconds(run: Any) -> float:
-    steps = sum(2 * run.patches.noise / multiple for multiple in run.multiples)
-    return 4e-5 * len(run.centres) * run.count * steps
-
-
-@stage("DeadZone", seconds=_dead_zone_seconds)
-def dead_zone(
-    patches: Patches, centres: tuple[float, ...], multiples: tuple[float, ...], count: int,
-    spread: float = 0.1, across: float = 0.01,
-) -> pd.DataFrame:  # fmt: skip
-    """Find out from which starts exact descent ends with the signal below the threshold.
-
-    Args:
-        patches: the data distribution.
-        centres: values of c⁰.
-        multiples: η_w in units of |c⁰|/k.
-        count: starts around each centre.
-        spread: of the starts, relative to the centre.
-        across: v⁰.
-
-    """
-    tables = []
-    for centre, multiple in product(centres, multiples):
-        starts = centre * (1 + spread * np.linspace(-1, 1, count))
-        lrs = multiple * abs(starts) / patches.noise
-        dead = [theory.dies(patches, Filter(c, across, 0.0), lr) for c, lr in zip(starts, lrs, strict=True)]
-        tables.append(pd.DataFrame({"start": centre, "multiple": multiple, "dead": dead}))
-    return pd.concat(tables, ignore_index=True)
 
 
 # Tangent kernels over random starts: the sampled part of Theorem 3.2.
@@ -176,7 +124,7 @@ def tangent_rows(patches: Patches, tried: TangentStarts, seed: int, report: Repo
 
 @stage("ProofTable")
 def proof_table(part: str) -> pd.DataFrame:
-    """Compute one of `PARTS`; all are exact, except for estimated probabilities with several filters."""
+    """Compute one of `PARTS`, all of which are exact."""
     return PARTS[part]()
 
 
@@ -190,7 +138,7 @@ class SignalConfig(Config):
     noise: int = param("rows of noise, k; None: the preset's", 1000, least=2, most=10_000_000, example="300")
     multiplier: float = param("σ over log k/√k; None: 1", 1.0, kind=float, most=100)
     lr: float = param("learning rate of w; None: the preset's", 0.1, kind=float)
-    length: float = param("of the first filter, w; None: the preset's", 1e-6, kind=float)
+    length: float = 1e-6  # of the first filter
     batch: int = param("fresh images a step; None: the preset's", 500, most=100_000)
     steps: int = param("of stochastic descent; None: the preset's", 3000, most=1_000_000)
     seeds: int = param("of stochastic descent; None: the preset's", 3, least=2, most=MOST_SEEDS)
@@ -200,10 +148,8 @@ class SignalConfig(Config):
     )  # fmt: skip
     d: int = 10  # entries of a row
     horizon: float = 1e7  # steps of the flow
-    rows_of_noise: tuple[int, ...] = (100, 200, 300, 500, 700, 800, 1000, 2000, 3000, 10_000, 100_000)
     phase: tuple[int, ...] = (100, 200, 500, 1000, 2000, 5000, 10_000, 100_000)  # k of the phase diagram
     multipliers: tuple[float, ...] = (0.5, 0.75, 1.0, 1.25, 1.5)
-    dead: Any = dead_zone(Patches(100), (-0.5, -0.1, 0.5), (2.0, 3.0, 5.0, 8.0, 16.0, 32.0), 20)
     filters: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # of tangent kernels
     held: int = 10
     images: int = 400
@@ -223,8 +169,6 @@ class SignalConfig(Config):
         return {
             "flow": signal_flows((self.noise,), (self.multiplier,), self.descent, self.horizon),
             "phase": signal_flows(self.phase, self.multipliers, self.descent, self.horizon),
-            "best": best_filters(self.rows_of_noise, self.multipliers),
-            "dead": self.dead,
             "tangent": tangent_rows(tangent.PATCHES, tried, self.first_seed),
         }
 
@@ -235,31 +179,13 @@ class SignalConfig(Config):
         seeds = range(self.first_seed, self.first_seed + self.seeds)
         return {seed: signal_sgd(*settings, seed) for seed in seeds}
 
-    def resolve(self, values: Mapping[str, Any]) -> Any:
-        """Warn of seeds that are expected not to learn, because c begins too far below zero for the rate.
-
-        Lemma B.3 of the thesis excludes this: there η over the norm of the start is of the order of k.
-        """
-        config = super().resolve(values)
-        least = DEAD_ZONE_RATE / config.noise  # of η over |c|
-        starts = {seed: _start(config.d, config.descent, seed)[0][0] for seed in config.descents}
-        if seeds := [str(seed) for seed, c in starts.items() if config.lr < -least * c]:
-            log.warning(
-                f"{len(seeds)} of {config.seeds} descents (seeds {', '.join(seeds)}) begin with c < 0 and a "
-                f"rate below {DEAD_ZONE_RATE:g}|c|/k, and are expected to end in the dead zone, where the "
-                "signal is under the threshold and has no gradient; choose an lr of "
-                f"{least * config.length:.3g} or more, or a smaller length."
-            )
-        return config
-
 
 _GPU = SignalConfig("gpu", steps=10_000, seeds=10, starts=400, held=50, images=2000)
 """The 10,000 steps of the figure; nothing here needs a GPU."""
 
 _SMOKE = SignalConfig(
     "smoke", noise=100, batch=50, steps=60, seeds=2, horizon=1e4,
-    rows_of_noise=(100, 1000), phase=(100, 1000), multipliers=(0.5, 1.0),
-    dead=dead_zone(Patches(100), (-0.5, 0.5), (3.0, 5.0, 16.0), 4),
+    phase=(100, 1000), multipliers=(0.5, 1.0),
     filters=(1, 4, 16), starts=6, held=2, images=100,
 )  # fmt: skip
 

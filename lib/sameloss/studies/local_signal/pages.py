@@ -58,7 +58,7 @@ class ProofsPage(Page[SignalConfig]):
 _EVERY = "max_hours workers device artifacts"
 
 SPECS = {
-    "ii3_local_signal": PageSpec(SignalPage, f"preset noise multiplier lr length batch steps seeds {_EVERY}"),
+    "ii3_local_signal": PageSpec(SignalPage, f"preset noise multiplier lr batch steps seeds {_EVERY}"),
     "ii3_proofs": PageSpec(ProofsPage, f"preset starts {_EVERY}"),
 }
 STUDY = Study(PRESETS, SPECS)

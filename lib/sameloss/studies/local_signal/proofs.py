@@ -6,21 +6,16 @@ threshold that reaches this error: the last state at which the lemmas' hypothesi
 
 from bisect import bisect_left
 from collections.abc import Callable
-from dataclasses import replace
-from heapq import nlargest
 from itertools import product
-from math import comb, exp, expm1, log, log1p, nan, pi, sqrt
-from typing import Any, NamedTuple
+from math import exp, log, nan, pi, sqrt
 
 import numpy as np
 import pandas as pd
-import torch
 from jaxtyping import Float
 from scipy.optimize import brentq, minimize_scalar
 from scipy.special import log_ndtr, ndtr
-from scipy.stats import chi2, norm
+from scipy.stats import norm
 
-from sameloss.seeds import generator_for
 from sameloss.studies.local_signal import tangent, theory
 from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, population, threshold_error
 
@@ -29,39 +24,16 @@ from sameloss.studies.local_signal.theory import Filter, Numbers, Patches, popul
 Points = Float[np.ndarray, " point"]
 
 
-class Moments(NamedTuple):
-    """Moments of Z ~ N(0, 1) given Z ≥ -b."""
+def moments(b: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+    """Mean, variance and second moment of Z ~ N(0, 1) given Z ≥ -b.
 
-    mean: Any
-    variance: Any
-    second: Any  # E[Z² | Z ≥ -b]
+    These are (B.1) to (B.3) for s = 1, with -b/s in place of the printed α = |b|/s.
 
-
-def moments(b: float | Points) -> Moments:
-    """(B.1) to (B.3) for s = 1, with -b/s in place of the printed α = |b|/s.
-
-    >>> round(float(moments(0.0).mean), 6)  # √(2/π)
+    >>> round(float(moments(0.0)[0]), 6)  # √(2/π)
     0.797885
     """
     rate = np.exp(norm.logpdf(b) - log_ndtr(b))  # φ/Φᶜ at -b, without underflow
-    return Moments(rate, 1 - b * rate - rate**2, 1 - b * rate)
-
-
-def projected_by_integration(z: float, c: float, v: float) -> float:
-    """E[cA | cA + vB = z] for independent A, B ~ N(0, 1), which is z c²/(c² + v²) by (B.4).
-
-    The conditional density is Gaussian with standard deviation v/√(c² + v²).
-    """
-    top, width = z * c / (c**2 + v**2), abs(v) / sqrt(c**2 + v**2)
-    a = top + width * np.linspace(-9, 9, 2001)
-    density = np.exp(-(a**2) / 2 - ((z - c * a) / v) ** 2 / 2 + z**2 / (2 * (c**2 + v**2)))
-    return float(c * (density @ a) / density.sum())
-
-
-def mills_bounds(x: Points) -> tuple[Points, Points, Points]:
-    """Lower bound of (B.6), Mills' ratio Φᶜ(x)/φ(x), and upper bound."""
-    ratio = np.exp(log_ndtr(-x) - norm.logpdf(x))
-    return 2 / (np.sqrt(x**2 + 4) + x), ratio, 2 / (np.sqrt(x**2 + 2) + x)
+    return rate, 1 - b * rate - rate**2, 1 - b * rate
 
 
 NOWHERE = 40.0
@@ -103,7 +75,7 @@ def noise_bound(alpha: Numbers) -> Numbers:
     return norm.sf(alpha) + 1.5 * alpha * norm.pdf(alpha)
 
 
-# Small-ball probabilities of random sums (Lemma B.10), and two slabs of a Gaussian (Lemma B.11).
+# Small-ball probabilities of random sums (Lemma B.10), and the proof of Theorem B.1 that uses them.
 
 
 def largest_mass(weights: Float[np.ndarray, " n"], half_length: float) -> float:
@@ -126,22 +98,6 @@ def leading_bound(n: int, s: int) -> float:
     return s * sqrt(2 / (pi * n))
 
 
-def erdos_bound(n: int, s: int) -> float:
-    """The s largest binomial coefficients over 2ⁿ: the exact maximum, attained for a_i = 1 (Erdős).
-
-    It is at most `leading_bound`, because each coefficient is at most the central one.
-    """
-    return sum(nlargest(s, (comb(n, j) for j in range(n + 1)))) / 2**n
-
-
-def joint_slabs(x: float, y: float, correlation: float) -> float:
-    """P[|X| ≥ x, |Y| ≥ y] of standard Gaussians, by quadrature over X ≥ x."""
-    nodes, weights = theory.legendre(400)
-    z, rest = x + tangent.REACH * (nodes + 1) / 2, sqrt(1 - correlation**2)
-    other = ndtr((correlation * z - y) / rest) + ndtr((-correlation * z - y) / rest)
-    return float(tangent.REACH * (weights * norm.pdf(z)) @ other)
-
-
 def proof_log_k() -> float:
     """Smallest log k for which the proof of Theorem B.1 yields an error of 0.1, with the best C.
 
@@ -151,58 +107,6 @@ def proof_log_k() -> float:
     mass = 4 * ndtr(-norm.isf((1 - 0.999) / 2))
     best = minimize_scalar(lambda c: -c * sqrt(mass * ndtr(-c)), bounds=(0.1, 4), method="bounded")
     return float(sqrt(4 / pi) / (-best.fun * (1 - 4 * 0.1)))
-
-
-# Both sides of Lemma B.12: with several filters, too, a noise row is often as loud as the signal.
-#
-# g(x) = Σ_j ⟨W_j, x⟩ 1{gate j is open at x} is the contribution of a row to the tangent kernel. Where noise
-# opens the same gates as the signal, |g| has the law of a Gaussian, so that P[|g(ε)| ≥ Cσ|g(w*)|] ≥ q/2, with
-# q the probability of these gates and P[|N(0, 1)| ≤ C] = q/2. Neither depends on W.
-
-FILTERS = (1, 2, 4)
-
-STARTS = 4
-"""Initialisations for each number of filters."""
-
-DRAWN = 5000
-"""Noise rows from which probabilities are estimated."""
-
-
-def several_filters(first_seed: int = 100) -> pd.DataFrame:
-    """Evaluate both sides for random filters, every set of gates open to the signal, and two choices of W.
-
-    Thresholds are at the signal or just above it, where q is smallest.
-
-    Returns:
-        Columns `filters`, `start`, `open` (gates), `weights`, `same` (q), `strength` (C) and `heard`, P[A].
-
-    """
-    rows = []
-    for m, start in product(FILTERS, range(STARTS)):
-        rng = generator_for("several filters", first_seed + start, m)
-        filters = tangent.initial_filters(tangent.PATCHES, m, rng)
-        kernel = tangent.threshold_at_signal(tangent.PATCHES, filters)
-        x = torch.randn(DRAWN, filters.shape[1], generator=rng, dtype=torch.float64).numpy()
-        for gates in list(product((0.0, 1.0), repeat=m))[1:]:  # at least one is open to the signal
-            gated = replace(kernel, sees_signal=np.array(gates))
-            drawn = torch.randn(filters.shape, generator=rng, dtype=torch.float64).numpy()
-            best = tangent.best_weights(gated).reshape(drawn.shape)
-            labels = {"filters": m, "start": start, "open": int(sum(gates))}
-            for name, weights in (("best", best), ("drawn", drawn)):
-                rows.append({**labels, "weights": name, **both_sides(gated, weights, x)})
-    return pd.DataFrame(rows)
-
-
-def both_sides(
-    kernel: tangent.TangentKernel, weights: Float[np.ndarray, "m r"], x: Float[np.ndarray, "row r"]
-) -> dict[str, float]:
-    """Estimate q, C and P[|g(ε)| ≥ Cσ|g(w*)|] from noise rows x in units of σ."""
-    gates = abs(x @ kernel.filters.T) >= kernel.thresholds
-    same = float((gates == kernel.sees_signal.astype(bool)).all(1).mean())
-    strength = float(norm.ppf((1 + same / 2) / 2))
-    noise = abs(((x @ weights.T) * gates).sum(1))
-    signal = abs(weights[:, 0] @ kernel.sees_signal)  # σ|g(w*)|: w* is the first axis, of norm 1/σ here
-    return {"same": same, "strength": strength, "heard": float((noise >= strength * signal).mean())}
 
 
 # The lemmas at single states.
@@ -366,21 +270,6 @@ def least_rows() -> int:
     return rows[bisect_left(rows, True, key=lambda k: 1 - theory.best_threshold(Patches(k))[1] <= ERROR)]
 
 
-def maximum_excess(n: int) -> tuple[float, float]:
-    """P[max X_i > 2σ√log n] over 1/n and P[max |X_i| > 2σ√log n] over 2/n (Lemmas B.1 and B.2).
-
-    >>> all(ratio <= 1 for n in (2, 10, 10**6) for ratio in maximum_excess(n))
-    True
-    """
-    tail = ndtr(-2 * sqrt(log(n)))
-    return -expm1(n * log1p(-tail)) * n, -expm1(n * log1p(-2 * tail)) * n / 2
-
-
-def log_start_excess(k: int, d: int) -> float:
-    """Excess log P[‖w⁰‖ > δ] - log(2d exp(-k/2)) for w⁰ ~ N(0, δ²/(kd)), at most 0 by Lemma B.3."""
-    return float(chi2.logsf(k * d, d) - log(2 * d) + k / 2)
-
-
 def log_large_entries(log_k: float) -> float:
     """Log of the expected number of noise entries above 1 in 500 images with d = 10 (Lemma B.4)."""
     sigma = log_k * exp(-log_k / 2)
@@ -430,6 +319,5 @@ PARTS: dict[str, Callable[[], pd.DataFrame]] = {
     "along rows": lambda: pd.DataFrame(map(at_error, ROWS)),
     "counter-examples": counter_examples,
     "turns": turns,
-    "several filters": several_filters,
 }
 """The tables of the page on proofs."""

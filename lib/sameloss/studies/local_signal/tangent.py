@@ -175,21 +175,19 @@ def kernels_of(patches: Patches, filters: Filters, at_start: bool) -> dict[str, 
 
 
 def held_out_error(kernel: TangentKernel, images: int, generator: torch.Generator) -> Estimate:
-    """Error of the optimal W on sampled images, without the Gaussian approximation.
+    """Error of the optimal W, without gradients by b, on sampled images: no Gaussian approximation.
 
     The noise's sum S is symmetric, so that P[S ≥ g] = P[|S| ≥ g]/2, with g the output for the signal.
     """
     (m, r), best = kernel.filters.shape, best_weights(kernel)
     filters, thresholds = (torch.from_numpy(x).float() for x in (kernel.filters, kernel.thresholds))
-    weights, signs = torch.from_numpy(best).float().tensor_split([m * r])
+    weights = torch.from_numpy(best).float().view(m, r)
     sums = []
     for begin in range(0, images, IMAGES_AT_ONCE):
         count = min(IMAGES_AT_ONCE, images - begin)
         x = torch.randn(count * kernel.patches.noise, r, generator=generator)
-        projected, output = x @ filters.T, x @ weights.view(m, r).T
-        if kernel.biased:
-            output = output + projected.sign() * signs
-        sums.append((output * (projected.abs() >= thresholds)).sum(1).view(count, -1).double().sum(1))
+        gated = (x @ weights.T) * ((x @ filters.T).abs() >= thresholds)
+        sums.append(gated.sum(1).view(count, -1).double().sum(1))
     p = float((torch.cat(sums).abs() >= float(best @ kernel.signal)).double().mean())
     return Estimate(p / 2, sqrt(p * (1 - p) / (images - 1)) / 2, images)
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 import torch
@@ -63,10 +63,9 @@ def set_up(
 ) -> tuple[theory.Sample, nn.Module, theory.Weights]:
     """Make the sample, the network and its initial parameters, on the device that computes."""
     device, channels = best_device(), source.shape[0]
-    *images, logits = theory.draw_sample(source.load(), scene, examples, seed)
-    model = network.build(channels, logits).to(device)
-    start = network.initial_weights(channels, seed, logits)
-    sample = theory.Sample._make([*(part.to(device) for part in images), logits])
+    sample = theory.draw_sample(source.load(), scene, examples, seed)
+    sample = theory.Sample._make(part.to(device) for part in sample)
+    model, start = network.build(channels).to(device), network.initial_weights(channels, seed)
     return sample, model, {name: weights.to(device) for name, weights in start.items()}
 
 
@@ -214,30 +213,9 @@ def lazy_training(
 # Configuration
 
 
-class Setting(NamedTuple):
-    """A row of Table 3.1: accuracy at most noise as a percentage of that without noise."""
-
-    name: str
-    placement: str
-    network: float
-    kernel: float
-
-
-AMONG_ANIMALS = Setting("CIFAR vehicles among animals", theory.ANY_CORNER, 97.25, 76.37)
-GAUSSIAN = Setting("CIFAR-2 on Gaussian noise", theory.ANYWHERE, 96.83, 85.54)
-
 ANIMALS = (2, 3, 4, 5, 6, 7)  # classes of CIFAR-10 that are one class of CIFAR-2; the vehicles are the other
 
 CIFAR_10 = ImageSource("uoft-cs/cifar10", 50_000, 10_000, shape=(3, 32, 32))
-
-CIFAR_ANIMALS = replace(CIFAR_10, pool=30_000, tested=6_000, only=ANIMALS)
-
-CIFAR_VEHICLES = replace(CIFAR_10, pool=20_000, tested=4_000, only=(0, 1, 8, 9))
-
-# Two halves of the classes; every class; the vehicles of CIFAR-10, on backgrounds of its animals.
-HALVES, ALL, VEHICLES = CLASSES = ("halves", "all", "vehicles")
-
-FADED = (0.0, 0.25, 0.5, 0.75, 1.0)  # scales of background pictures (Section 3.2)
 
 EPOCH = 50_000
 
@@ -254,19 +232,6 @@ class ImageConfig(Config):
 
     data: str | None = param(
         "on the hub (name, or name:part), or a folder; classes in two halves; None: the preset's", kind=str
-    )
-    backgrounds: str | None = param(
-        "a data set or folder of pictures instead of Gaussian noise; None: noise", kind=str
-    )
-    classes: str | None = param(
-        f"told apart: {', '.join(CLASSES)} (of CIFAR-10, among animals); None: {HALVES}",
-        kind=str,
-        choices=CLASSES,
-    )
-    placement: str | None = param(
-        f"{', '.join(theory.PLACEMENTS)}: of the page's figures; None: {theory.ANYWHERE}",
-        kind=str,
-        choices=theory.PLACEMENTS,
     )
     examples: int = param("to train on; None: the preset's", 800, most=1_000_000)
     noise: float | None = param(
@@ -286,13 +251,9 @@ class ImageConfig(Config):
     placements: tuple[str, ...] = theory.PLACEMENTS
     kernel: KernelFit | None = KernelFit()
     linear: LogisticDescent | None = None
-    middle_noise: float = 0.5  # of lazy training and of narrower networks; one of `noises`
     scales: tuple[float, ...] = (1.0, 10.0, 100.0)  # α of lazy training; empty: no lazy training
-    narrower: tuple[LogitNetwork, ...] = (PooledCNN((4, 8, 8)), PooledCNN((8, 16, 16)))  # by width
     every: bool = True  # all placements and sizes at every noise, not only at the first and the last
-    theirs: Setting | None = None  # the row of Table 3.1 with these data and this network
-    pictures: ImageSource | None = None  # backgrounds; None: Gaussian noise
-    tiles: int = 1  # pictures per row and column of a background
+    theirs: bool = False  # whether data and network are the thesis' own
     first_seed: int = 100  # the pilot used smaller ones
 
     def __post_init__(self) -> None:
@@ -313,26 +274,15 @@ class ImageConfig(Config):
         """Apply a reader's parameters.
 
         Raises:
-            ParameterError: if images cannot be fetched, or `vehicles` is combined with other images.
+            ParameterError: if images cannot be fetched.
 
         """
         config = super().resolve(values)
         if config.data is not None:
             source = replace(config.source, name=config.data, halves=True, second=None).known()
-            config = replace(config, theirs=None, source=source)
-        if config.classes == ALL:
-            config = _every_class(config)
-        elif config.classes == VEHICLES:
-            config = _vehicles(config)
-        if config.backgrounds is not None:
-            pictures = replace(config.source, name=config.backgrounds, halves=False, second=None).known()
-            config = replace(config, theirs=None, pictures=pictures, tiles=1, noises=FADED)
+            config = replace(config, theirs=False, source=source)
         if (most := config.noise) is not None:
-            noises = (0.0, most / 4, most / 2, most)
-            config = replace(config, theirs=None, noises=noises, middle_noise=most / 2)
-        if config.placement is not None:
-            placements = dict.fromkeys((config.placement, *config.placements))
-            config = replace(config, placements=tuple(placements))
+            config = replace(config, theirs=False, noises=(0.0, most / 4, most / 2, most))
         if (steps := config.steps) is not None:
             linear = config.linear and replace(config.linear, steps=steps)
             config = replace(config, descent=replace(config.descent, steps=steps), linear=linear)
@@ -356,33 +306,28 @@ class ImageConfig(Config):
 
     def scene(self, placement: str, size: tuple[int, int], noise: float) -> Scene:
         shrunk, side = size
-        return Scene(placement, side, noise, shrunk, self.pictures, self.tiles)
+        return Scene(placement, side, noise, shrunk)
 
-    def comparison(self, scene: Scene, seed: int, network: LogitNetwork | None = None) -> Run:
-        """A network, by default the page's, beside its kernel.
-
-        The trained kernel is that of the page's network at the first placement and size only.
-        """
-        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0]) and network is None
+    def comparison(self, scene: Scene, seed: int) -> Run:
+        """A network beside its kernel, which is solved at the trained parameters in the first place only."""
+        main = (scene.placement, scene.shrunk) == (self.placements[0], self.sizes[0][0])
         kernel = self.kernel and replace(self.kernel, trained=main)
-        about = self.source, scene, network or self.network, self.descent, self.examples, seed
+        about = self.source, scene, self.network, self.descent, self.examples, seed
         return image_comparison(*about, kernel, self.linear)
 
     def runs(self) -> dict[str, list[Run]]:
         """Runs by the table that they make.
 
-        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training and
-        narrower networks use the samples of the comparisons at `middle_noise`.
+        Each seed has its own sample, backgrounds, initial parameters and order of examples. Lazy training
+        uses the samples of the comparisons at the middle noise.
         """
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        middle = self.scene(self.placements[0], self.sizes[0], self.middle_noise)
+        middle = self.scene(self.placements[0], self.sizes[0], self.noises[len(self.noises) // 2])
         descent = replace(self.descent, lr=LAZY_LR, optimiser="SGD")
         lazy = self.source, middle, self.network, descent, self.examples
-        networks = (*self.narrower, None) if self.narrower else ()
         return {
             "images": [self.comparison(scene, seed) for scene in self.scenes for seed in seeds],
             "lazy": [lazy_training(*lazy, seed, self.scales) for seed in seeds if self.scales],
-            "widths": [self.comparison(middle, seed, network) for seed in seeds for network in networks],
         }
 
 
@@ -408,8 +353,7 @@ _GPU = ImageConfig(
     kernel=None,
     linear=_epochs(30, 50, (140, 170), lr=1e-3),
     scales=(),
-    narrower=(),
-    theirs=GAUSSIAN,
+    theirs=True,
 )
 
 PRESETS = {
@@ -421,7 +365,6 @@ PRESETS = {
         noises=(0.0, 0.5),
         seeds=2,
         scales=(1.0, 100.0),
-        narrower=(PooledCNN((2, 4, 4)),),
         every=False,
     ),
     "laptop": ImageConfig(
@@ -430,7 +373,6 @@ PRESETS = {
         examples=500,
         noises=(0.0, 0.5, 1.0),
         seeds=3,
-        narrower=(PooledCNN((4, 8, 8)),),
         every=False,
     ),
     "laptop-long": ImageConfig("laptop-long"),
@@ -445,33 +387,3 @@ PRESETS = {
         placements=theory.PLACEMENTS,
     ),
 }
-
-
-def _every_class(config: ImageConfig) -> ImageConfig:
-    """Classify all classes, with one logit each; the linearised network stands for the kernel."""
-    linear = config.linear or LogisticDescent(1e-3, config.descent.batch, config.descent.steps)
-    source = replace(config.source, halves=False, second=None)
-    return replace(config, source=source, theirs=None, kernel=None, linear=linear, scales=(), narrower=())
-
-
-def _vehicles(config: ImageConfig) -> ImageConfig:
-    """Put each vehicle of CIFAR-10 in a corner of a background of four animals."""
-    if config.theirs is None or config.linear is None:
-        raise ParameterError(
-            "Vehicles among animals are images of CIFAR-10: choose the preset gpu or paper, and no `data`."
-        )
-    fraction = CIFAR_VEHICLES.pool / EPOCH
-    descent, linear = (replace(d, steps=round(d.steps * fraction)) for d in (config.descent, config.linear))
-    return replace(
-        config,
-        source=CIFAR_VEHICLES,
-        examples=min(config.examples, CIFAR_VEHICLES.pool),
-        pictures=CIFAR_ANIMALS,
-        tiles=2,
-        noises=FADED,
-        sizes=config.sizes[:1],
-        placements=(theory.ANY_CORNER,),
-        descent=descent,
-        linear=linear,
-        theirs=AMONG_ANIMALS,
-    )

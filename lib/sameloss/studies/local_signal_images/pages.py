@@ -13,13 +13,6 @@ from sameloss.studies.local_signal_images.claims import STATEMENTS, TOPICS, Imag
 from sameloss.studies.local_signal_images.experiment import PRESETS, ImageConfig
 from sameloss.studies.page import Page, PageSpec, Study
 
-# Columns of each table: what describes the run, then what an empty table has of its results.
-COLUMNS = {
-    "images": ("size", "placement", "noise", "seed", "measure", "of", "value"),
-    "lazy": ("seed", "noise", "scale", "accuracy", "own accuracy", "moved"),
-    "widths": ("width", "noise", "seed", "measure", "of", "value"),
-}
-
 
 @dataclass
 class ImagesPage(Page[ImageConfig]):
@@ -28,29 +21,20 @@ class ImagesPage(Page[ImageConfig]):
     topics, exact = TOPICS, STATEMENTS
 
     def runs(self) -> list[Run]:
-        return list(dict.fromkeys(chain(*self.config.runs().values())))
+        return list(chain(*self.config.runs().values()))
 
     def tables(self) -> dict[str, pd.DataFrame]:
-        return {
-            name: pd.concat([self._table(run, COLUMNS[name]) for run in runs], ignore_index=True)
-            if runs
-            else pd.DataFrame(columns=[*COLUMNS[name]])
-            for name, runs in self.config.runs().items()
-        }
+        tables = {name: map(self._table, runs) for name, runs in self.config.runs().items() if runs}
+        return {name: pd.concat(parts, ignore_index=True) for name, parts in tables.items()}
 
-    def _table(self, run: Any, columns: tuple[str, ...]) -> pd.DataFrame:
+    def _table(self, run: Any) -> pd.DataFrame:
         scene = run.scene
-        about = {
-            "size": f"{run.source.shape[-1] // scene.shrunk}-on-{scene.side}",  # as in Table B.1
-            "placement": scene.placement,
-            "noise": scene.noise,
-            "width": run.network.features,
-            "seed": run.seed,
-        }
-        return self.store.get(run).assign(**{name: about[name] for name in columns if name in about})
+        size = f"{run.source.shape[-1] // scene.shrunk}-on-{scene.side}"  # as in Table B.1
+        about = {"size": size, "placement": scene.placement, "noise": scene.noise, "seed": run.seed}
+        return self.store.get(run).assign(**about)
 
     def read(self, tables: Mapping[str, pd.DataFrame], config: ImageConfig) -> ImageResults:
-        return ImageResults(tables["images"], tables["lazy"], tables["widths"], config.theirs)
+        return ImageResults(tables["images"], tables.get("lazy", pd.DataFrame()), config.theirs)
 
     @cached_property
     def checks(self) -> pd.DataFrame:

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from sameloss.errors import NonFiniteLoss, ParameterError
-from sameloss.images import Images, ImageSource
+from sameloss.images import Images
 from sameloss.seeds import generator_for
 
 # Where an image lies on its background: the columns of Table B.1.
@@ -28,10 +28,9 @@ Square = Float[Tensor, "image channel side side"]  # backgrounds, with or withou
 
 Weights = dict[str, Tensor]  # parameters by name
 
-Logits = Float[Tensor, "image *logit"]  # one per image for two classes, otherwise one per class
+Logits = Float[Tensor, " image"]
 
-# -1 or 1 for a single logit, otherwise the index of the class.
-Labels = Float[Tensor, " image"] | Int[Tensor, " image"]
+Labels = Float[Tensor, " image"]  # -1 or 1
 
 # Images on larger backgrounds
 
@@ -44,8 +43,6 @@ class Scene:
     side: int  # of the background, pixels
     noise: float  # σ of the background; the pixels of images have standard deviation 1
     shrunk: int = 1  # factor by which images are downsampled
-    pictures: ImageSource | None = None  # backgrounds, scaled by `noise`; None: Gaussian noise
-    tiles: int = 1  # pictures per row and column of a background
 
 
 class Sample(NamedTuple):
@@ -55,7 +52,6 @@ class Sample(NamedTuple):
     y: Labels
     x_test: Float[Tensor, "test channel side side"]
     y_test: Labels
-    logits: int = 1  # for two classes, otherwise the number of classes
 
     @property
     def chance(self) -> float:
@@ -105,17 +101,16 @@ def draw_sample(images: Images, scene: Scene, examples: int, seed: int) -> Sampl
         seed: of the sample, the places and the backgrounds.
 
     Raises:
-        ParameterError: if there is one class only, or backgrounds and images differ in their channels.
+        ParameterError: if there is one class only.
 
     """
-    if images.classes < 2:
+    if images.y.unique().numel() < 2:
         raise ParameterError("Classification needs at least two classes; these images have one.")
-    x = F.avg_pool2d(standardised(images), scene.shrunk)
-    y, logits = (2.0 * images.y - 1, 1) if images.classes == 2 else (images.y, images.classes)
+    x, y = F.avg_pool2d(standardised(images), scene.shrunk), 2.0 * images.y - 1
     rows = torch.randperm(images.pool, generator=generator_for("sample", seed))[:examples]
     x_train = _on_backgrounds(x[rows], scene, 0, seed)
     x_test = _on_backgrounds(x[images.pool :], scene, 1, seed)
-    return Sample(x_train, y[rows], x_test, y[images.pool :], logits)
+    return Sample(x_train, y[rows], x_test, y[images.pool :])
 
 
 def _on_backgrounds(images: Pixels, scene: Scene, part: int, seed: int) -> Square:
@@ -123,26 +118,8 @@ def _on_backgrounds(images: Pixels, scene: Scene, part: int, seed: int) -> Squar
     count, channels, rows, _ = images.shape
     at = corners(scene.placement, count, scene.side - rows, generator_for("places", seed, part))
     rng = generator_for("backgrounds", seed, part)
-    if scene.pictures is None:
-        backgrounds = torch.randn(count, channels, scene.side, scene.side, generator=rng)
-    else:
-        pictures = scene.pictures.load()
-        if pictures.x.shape[1] != channels:
-            raise ParameterError(
-                f"Backgrounds have {pictures.x.shape[1]} channels, and images {channels}; they must agree."
-            )
-        unit = standardised(pictures)
-        known = unit[pictures.pool :] if part else unit[: pictures.pool]
-        drawn = torch.randint(0, len(known), (count * scene.tiles**2,), generator=rng)
-        backgrounds = _mosaics(known[drawn], scene.side, scene.tiles)
+    backgrounds = torch.randn(count, channels, scene.side, scene.side, generator=rng)
     return placed(images, at, scene.noise * backgrounds)
-
-
-def _mosaics(pictures: Float[Tensor, "tile channel row column"], side: int, tiles: int) -> Square:
-    """Arrange pictures in squares of `tiles` by `tiles`."""
-    parts = F.interpolate(pictures, (side // tiles,) * 2, mode="bilinear", antialias=True)
-    squares = parts.unflatten(0, (-1, tiles, tiles)).permute(0, 3, 1, 4, 2, 5)  # row, pixel, column, pixel
-    return squares.flatten(4).flatten(2, 3)
 
 
 # Networks
@@ -183,15 +160,14 @@ class LogitNetwork:
         """Layers before the mean over pixels, for images of some number of channels."""
         raise NotImplementedError
 
-    def build(self, channels: int, logits: int = 1) -> nn.Sequential:
-        """Make the network, whose outputs have the shape (image), or (image, logit) for several logits."""
-        head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.features, logits)]
-        squeeze = [nn.Flatten(0)] if logits == 1 else []
-        return nn.Sequential(*self.layers(channels), *head, *squeeze)
+    def build(self, channels: int) -> nn.Sequential:
+        """Make the network for images of some number of channels; it has one logit per image."""
+        head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(self.features, 1), nn.Flatten(0)]
+        return nn.Sequential(*self.layers(channels), *head)
 
-    def initial_weights(self, channels: int, seed: int, logits: int = 1) -> Weights:
+    def initial_weights(self, channels: int, seed: int) -> Weights:
         """Draw initial parameters: He initialisation, variance 1/width in the last layer, zero biases."""
-        model, rng = self.build(channels, logits), generator_for("initial parameters", seed)
+        model, rng = self.build(channels), generator_for("initial parameters", seed)
         for name, parameter in model.named_parameters():
             if parameter.ndim > 1:
                 gain = 2 if parameter.ndim == 4 else 1
@@ -313,20 +289,17 @@ def outputs(model: nn.Module, weights: Weights, x: Batch, start: Weights | None 
 
 
 def accuracy(logits: Logits, labels: Labels) -> float:
-    """Fraction of correct predictions; a single logit of zero is an error.
+    """Fraction of correct predictions; a logit of zero is an error.
 
     >>> accuracy(torch.tensor([2.0, 0.0, -1.0]), torch.tensor([1.0, 1.0, -1.0])) == 2 / 3
     True
-    >>> accuracy(torch.tensor([[0.0, 2.0, 1.0], [3.0, 0.0, 1.0]]), torch.tensor([1, 2]))
-    0.5
     """
-    right = logits * labels > 0 if logits.ndim == 1 else logits.argmax(1) == labels
-    return float(right.double().mean())
+    return float((logits * labels > 0).double().mean())
 
 
 def mean_loss(logits: Logits, labels: Labels) -> Float[Tensor, ""]:
-    """Mean of log(1 + e^-yf) for a single logit, otherwise of the cross-entropy, in nats."""
-    return F.softplus(-labels * logits).mean() if logits.ndim == 1 else F.cross_entropy(logits, labels)
+    """Mean of log(1 + e^-yf), in nats."""
+    return F.softplus(-labels * logits).mean()
 
 
 def train(

@@ -8,15 +8,13 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline
 from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.func import vmap
 
-from sameloss.errors import ManifoldError, ParameterError
+from sameloss.errors import ParameterError
 from sameloss.languages import HMMSpec, LanguageSpec
-from sameloss.runs.stage import stage
 from sameloss.seeds import generator_for
 from sameloss.store.store import Report, Run, Store
 from sameloss.studies.manifold_flow import theory
@@ -74,9 +72,6 @@ ZEROS_LANGUAGE = replace(
     smoothing=0.0,
 )  # fmt: skip
 """Half of its conditionals are zero: each word reveals the block of the other."""
-
-SMOOTH_LANGUAGE = replace(ZEROS_LANGUAGE, smoothing=FLOW_LANGUAGE.smoothing)
-"""The same without zeros."""
 
 _SMOKE = FlowConfig(
     "smoke", halvings=2, batches=(1, 4), relative_rates=(1.0, 2.0), replicas=60, horizon=2.0,
@@ -324,37 +319,6 @@ class AdamDrift(_OnTheManifold):
         s = self.settings
         steps = sum(s.adam_horizon / rate**2 for rate in s.adam_rates) + s.end_horizon / s.adam_rates[0] ** 2
         return 3 + steps * (2e-4 + 3e-7 * s.adam_replicas)
-
-
-@stage("ZeroConditionals")
-def zero_conditionals(languages: tuple[LanguageSpec, ...], seed: int, decades: int = 6) -> pd.DataFrame:
-    """Follow gradient flow on the exact loss of languages with and without zero conditionals.
-
-    One row per time: kl (nats), norm of the parameters, and largest spread of the logits of a context.
-    """
-    return pd.concat(_gradient_flow(spec, seed, decades) for spec in languages)
-
-
-def _gradient_flow(spec: LanguageSpec, seed: int, decades: int) -> pd.DataFrame:
-    weights, conditionals = theory.masked_population(spec.build())
-    contexts, words = conditionals.shape
-    model = LogBilinear(contexts, words, rank=words)
-    population = Population(weights, conditionals, model)
-    size, generator = words * (contexts + words), generator_for("zeros", seed)
-    start = 0.5 * torch.randn(size, dtype=torch.float64, generator=generator)
-    times = np.logspace(0, decades, 2 * decades + 1)
-    solution = solve_ivp(
-        lambda _, theta: -population.gradient(torch.from_numpy(theta)).numpy(),
-        (0.0, times[-1]), start.numpy(), "BDF", times, rtol=1e-6, atol=1e-9,
-        jac=lambda _, theta: -population.hessian(torch.from_numpy(theta)).numpy(),
-    )  # fmt: skip
-    if not solution.success:
-        raise ManifoldError(f"The gradient flow has no solution up to {times[-1]:g} ({solution.message}).")
-    theta = torch.from_numpy(solution.y.T.copy())
-    logits = model(theta)
-    spread = (logits.amax(-1) - logits.amin(-1)).amax(-1)
-    columns = {"kl": population.kl(theta), "norm": theta.norm(dim=-1), "spread": spread}
-    return pd.DataFrame({"zeros": int((conditionals == 0).sum()), "time": times, **columns})
 
 
 @dataclass(frozen=True)

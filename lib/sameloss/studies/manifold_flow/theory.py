@@ -55,15 +55,13 @@ class LogBilinear:
         `unbalance`, so that in some directions the rows of A are large and those of B small, and vice versa.
 
         Raises:
-            ModelError: where a conditional is zero or the rank too small.
+            ModelError: where a conditional is zero.
 
         """
         if not (conditionals > 0).all():
             raise ModelError("A conditional is zero, which no logits attain; smooth the language.")
         logits = conditionals.log() - conditionals.log().mean(-1, keepdim=True)
         u, s, v = torch.linalg.svd(logits, full_matrices=False)
-        if self.rank < (needed := int((s > 1e-12 * s[0]).sum())):
-            raise ModelError(f"rank must be at least {needed} for these conditionals; got {self.rank}.")
         a, b = torch.zeros(self.contexts, self.rank).double(), torch.zeros(self.rank, self.words).double()
         most = min(self.rank, len(s))
         a[:, :most], b[:most] = u[:, :most] * s[:most].sqrt(), s[:most].sqrt()[:, None] * v[:most]
@@ -85,23 +83,20 @@ class LogBilinear:
         return (weights * (variance + a.square().sum(-1) * (1 - f.square().sum(-1)))).sum(-1)
 
 
-@dataclass(frozen=True)
 class PowerSum:
-    r"""One context, two words, and the logit $\sum_i \theta_i^p$ between them.
+    r"""One context, two words, and the logit $\sum_i \theta_i^3$ between them.
 
-    At the minimum, $\sum_i\theta_i^p = \log(q/(1-q))$, the Hessian is $q(1-q)$ times the outer product of
-    $p\,\theta^{p-1}$: the same predictions, many traces. Models with fewer parameters set the others to zero.
+    At the minimum, $\sum_i\theta_i^3 = \log(q/(1-q))$, the Hessian is $q(1-q)$ times the outer product of
+    $3\theta^2$: the same predictions, many traces. Models with fewer parameters set the others to zero.
     """
 
-    power: int = 3
-
     def __call__(self, theta: Points) -> Float[Tensor, "*batch 1 2"]:
-        logit = theta.pow(self.power).sum(-1)
+        logit = theta.pow(3).sum(-1)
         return torch.stack([logit, torch.zeros_like(logit)], -1).unsqueeze(-2)
 
     def trace(self, theta: Points, q: float) -> Float[Tensor, "*batch"]:
-        r"""Trace of the Hessian on the manifold, $q(1-q)\sum_i p^2\theta_i^{2p-2}$."""
-        return q * (1 - q) * (self.power * theta.pow(self.power - 1)).square().sum(-1)
+        r"""Trace of the Hessian on the manifold, $9q(1-q)\sum_i\theta_i^4$."""
+        return q * (1 - q) * (3 * theta.pow(2)).square().sum(-1)
 
 
 # The population of masked sentences: exact loss, derivatives and gradient noise (Section 3).

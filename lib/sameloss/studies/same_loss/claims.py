@@ -436,7 +436,7 @@ def _flatness_by_rate(m: Measurements) -> Iterator[Row]:
 
 def _lookup(m: Measurements) -> Iterator[Row]:
     """What trained models gain over the lookup table, the worst size first."""
-    if len(m.family) < 2:  # one size is not a worst one
+    if len(m.family) < 2 or LOOKUP.reading not in set(m.table.reading):  # one size is not a worst one
         return
     table = m.value(BASELINE, LOOKUP)
     ends = {name: m.end(name, ACCURACY) for name in m.family}

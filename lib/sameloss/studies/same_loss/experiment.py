@@ -16,6 +16,7 @@ from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Senten
 from sameloss.languages.entropy import context_information
 from sameloss.languages.language import LabelKind
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
+from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.measures.downstream import (
     FinetuneSettings,
     OptimalProbe,
@@ -31,6 +32,7 @@ from sameloss.models.enlarge import trace_law
 from sameloss.models.masked_model import MaskedLanguageModel, Shape
 from sameloss.models.sizes import LSTM_SIZES, SIZES
 from sameloss.runs.checkpoints import TrainedRun
+from sameloss.runs.cost import teacher_seconds
 from sameloss.runs.measurements import MEASURES, flatness_measures
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
@@ -94,6 +96,16 @@ ALGORITHMS: tuple[Algorithm, ...] = (
     ("post-ln", None),
 )
 """What replaces AdamW from the first step on."""
+
+
+class Teacher(NamedTuple):
+    """How much of a pre-trained language model a preset uses."""
+
+    words: int  # the most frequent tokens
+    max_length: int  # tokens
+    corpus_sentences: int
+    held_out: int  # sentences with conditionals at all positions: most of the cost
+    tolerance: float = 0.0  # of conditionals; 0: exact
 
 
 class Setup(NamedTuple):
@@ -180,9 +192,8 @@ class Experiment(Config):
         "sentences that statistics of languages are taken on", default=20_000, name="sentences",
         most=1_000_000, least=2, example="5000",
     )  # fmt: skip
-    glue: str = param(
-        "of a real OPT: folder of QNLI and SST-2, or their name", default="nyu-mll/glue", kind=str
-    )
+    glue: str | None = param("of a model in opt: folder of QNLI and SST-2, or nyu-mll/glue", kind=str)
+    teacher: Teacher = Teacher(words=48, max_length=8, corpus_sentences=20_000, held_out=200)
 
     @property
     def measures(self) -> Measures:
@@ -225,6 +236,10 @@ class Replicate:
         return replace(language, seed=self.seed) if hasattr(language, "seed") else language  # type: ignore[type-var]
 
     @property
+    def _amounts(self) -> "Experiment | Teacher":
+        return self.experiment.teacher if hasattr(self.language, "corpus") else self.experiment
+
+    @property
     def labelled(self) -> LabelledSampling:
         """Labelled sentences: the training sets of all probes, and the test set."""
         e = self.experiment
@@ -235,7 +250,7 @@ class Replicate:
     @property
     def held_out(self) -> HeldOutConditionals:
         """Sentences on which KL is reported."""
-        return HeldOutConditionals(self.language, self.experiment.held_out, self.seed)
+        return HeldOutConditionals(self.language, self._amounts.held_out, self.seed)
 
     @property
     def models(self) -> list[str]:
@@ -288,7 +303,7 @@ class Replicate:
         if untreated:
             lr, fraction = e.treated_cooling_lr, e.treated_target_fraction
         optimisation = _constant(e.cooling_steps, e.batch, lr)
-        held_out = HeldOutConditionals(self.language, e.held_out, seed)
+        held_out = replace(self.held_out, seed=seed)
         return self._training(
             size, seed, optimisation, EXACT, kind=CoolDown, origin=origin, origin_step=step,
             held_out=held_out, reference=reference, target_share=fraction,
@@ -302,7 +317,7 @@ class Replicate:
         e, shape = self.experiment, self.setup.models[size]
         execution = replace(e.execution, processes=e.processes).for_shape(shape)
         return kind(
-            CorpusSampling(self.language, e.corpus_sentences, seed),
+            CorpusSampling(self.language, self._amounts.corpus_sentences, seed),
             shape,
             optimisation,
             seed,
@@ -387,7 +402,8 @@ class Replicate:
             parameters = point.training.shape.parameter_count(spec.words, spec.max_length)
             labels = {"model": point.model, "stage": point.stage, "lr": point.lr, "steps": point.steps}
             parts.append(store.get(run).assign(parameters=parameters, **labels))
-        table = pd.concat(parts, ignore_index=True).assign(language=self.setup.name, replicate=self.seed)
+        table = pd.concat(parts, ignore_index=True).assign(replicate=self.seed)
+        table["language"] = "pretrained" if hasattr(spec, "corpus") else self.setup.name
         return table[COLUMNS].fillna({"task": "", "reading": ""})
 
 
@@ -488,7 +504,8 @@ def row(quantity: str, value: float, error: float = 0.0, task: str = "", reading
 def _probing_seconds(run: Any) -> float:
     m, longest = run.measures, run.labelled.language.max_length
     width = m.features or run.training.shape.d_model * longest
-    return 2 + m.train * m.probe_sets * width * 2e-6 * (1 + 4 * run.controls)
+    drawn = teacher_seconds(run.labelled.language, m.trace_sentences)
+    return 2 + m.train * m.probe_sets * width * 2e-6 * (1 + 4 * run.controls) + drawn
 
 
 @stage("ModelMeasurement", seconds=_probing_seconds)
@@ -544,7 +561,13 @@ def _readings(features: Features, measures: Measures) -> dict[str, Features]:
     return {FEATURES: features, EXPANDED: features if width is None else _expanded(features, width)}
 
 
-@stage("FlatnessMeasures", seconds=lambda run: run.sentences * run.training.shape.d_model / 1e3)
+def _flatness_seconds(run: Any) -> float:
+    language = run.training.corpus.language
+    exact = teacher_seconds(language, run.sentences, run.sentences)
+    return run.sentences * run.training.shape.d_model / 1e3 + exact
+
+
+@stage("FlatnessMeasures", seconds=_flatness_seconds)
 def flatness_measurement(
     training: TrainedRun, step: int, sentences: int, seed: int, store: Store
 ) -> pd.DataFrame:
@@ -577,7 +600,8 @@ def language_baselines(
 ) -> pd.DataFrame:
     """Measure what needs no model: majority, one-hot tokens, the lookup table, the bag of words.
 
-    The lookup table represents each token by its true log conditionals: a perfect loss.
+    The lookup table represents each token by its true log conditionals: a perfect loss. A pre-trained model
+    would need days for those of all labelled sentences, so its language goes without.
     """
     m, language = measures, labelled.language.build()
     sentences, conditionals = store.get(held_out)
@@ -590,7 +614,8 @@ def language_baselines(
     for number, task in enumerate(data.tasks):
         counts = data.test.labels[:, number].bincount()
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
-    for name, featurise in {"tokens": one_hot_features, "lookup": log_conditionals}.items():
+    readers = [("tokens", one_hot_features), ("lookup", log_conditionals)]
+    for name, featurise in readers[: 1 if hasattr(labelled.language, "token_flops") else 2]:
         for reading, values in _readings(data.features(partial(featurise, language)), m).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
@@ -617,7 +642,7 @@ _PAPER_GRAMMAR = Setup(
     "grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,), exact=False
 )
 _PAPER_HMM = Setup("hmm", PAPER_HMM, ("state6", "state10"), PAPER_LSTMS, 1e-3, (0,), exact=False)
-_PAPER_OPT = Setup("opt", STAND_IN, ("topic",), PAPER_SIZES, 1e-3, (1,), exact=False)
+_PAPER_OPT = Setup("opt", HubTeacherSpec(), ("next",), PAPER_SIZES, 1e-3, (1,), exact=False)
 
 WORKSTATION = Experiment(
     name="workstation",
@@ -664,6 +689,7 @@ SMOKE = replace(
     LAPTOP,
     name="smoke",
     algorithm_seeds=None,
+    teacher=Teacher(words=8, max_length=4, corpus_sentences=500, held_out=20),
     setups=(
         _GRAMMAR._replace(models={name: SIZES["laptop"][name] for name in ("d8", "d16")}, seeds=(4, 5)),
         _HMM._replace(models={"lstm16": LSTMS["lstm16"]}, seeds=(1, 2)),
@@ -705,6 +731,7 @@ PAPER = replace(
     treated_models=(),
     batch=4096,
     corpus_sentences=20_000_000,
+    teacher=Teacher(2000, 24, corpus_sentences=20_000_000, held_out=2000, tolerance=1e-3),
     micro_batch=512,
     execution=Execution(autocast=True, compiled=True, by_length=True),
     held_out=20_000,
@@ -722,7 +749,9 @@ GPU = replace(
     setups=(
         _PAPER_GRAMMAR._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
         _PAPER_HMM._replace(models={"4M": PAPER_LSTMS["4M"]}),
+        _PAPER_OPT._replace(models={n: PAPER_SIZES[n] for n in ("5M", "13M", "41M")}),
     ),
+    teacher=PAPER.teacher._replace(corpus_sentences=4_000_000, held_out=500),
     descent_steps=(625, 1250, 2500, 5000, 7500, 10_000),
     algorithm_model="13M",
     batch=1024,

@@ -18,7 +18,7 @@ from sameloss.studies.same_loss.tables import checkpoints, main_descents, main_l
 if TYPE_CHECKING:
     from nltk import Tree
 
-ACCURACY = "probe accuracy, mean of the tasks (%)"
+ACCURACY = "probe accuracy (%)"
 
 TRACE = "Fisher trace"
 

@@ -35,9 +35,6 @@ For the HMM the paper prints 1.6e7 tokens in 1e7 sentences of 16 tokens: a slip 
 LANGUAGES = {"grammar": "grammar", "hmm": "HMM"}
 """Names in tables of the languages that can sum over all words."""
 
-MOST_OF_A_REAL_OPT = 100
-"""Largest sample on which a real OPT is measured: it scores 2,000 candidates for each sentence."""
-
 MOST_CALIBRATING = 5000
 """Largest sample in each step of a calibration."""
 
@@ -69,7 +66,7 @@ def opt_name(spec: LanguageSpec) -> str:
 
 
 def _sentences(experiment: Experiment, spec: LanguageSpec) -> int:
-    most = MOST_OF_A_REAL_OPT if hasattr(spec, "corpus") else experiment.language_sentences
+    most = experiment.teacher.held_out if hasattr(spec, "corpus") else experiment.language_sentences
     return min(experiment.language_sentences, most)
 
 
@@ -91,7 +88,8 @@ def language_runs(experiment: Experiment) -> list[Run]:
 def _published(spec: LanguageSpec) -> str:
     """The paper's language that a spec reproduces: a calibrated one, OPT-125M, or none."""
     names = [setup.name for setup in PAPER.setups if setup.name in LANGUAGES and spec == setup.language]
-    return names[0] if names else ("OPT" if str(getattr(spec, "model", "")).endswith("opt-125m") else "")
+    opt = str(getattr(spec, "model", "")).endswith("opt-125m") and (spec.words, spec.max_length) == (2000, 24)
+    return names[0] if names else ("OPT" if opt else "")
 
 
 def entropy_table(experiment: Experiment, store: Store) -> pd.DataFrame:
@@ -171,8 +169,9 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
     if not isinstance(spec, TeacherSpec):
         real, corpus = cast("HubTeacher", language), cast("HubTeacherSpec", spec).corpus
         texts = [real.tokenizer.decode([real.allowed[word - 1] for word in row]) for row in rows]
-        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}")
-        print(_glue_coverage(experiment.glue, real).to_string(index=False))
+        print(f"{spec.words} tokens cover {real.coverage:.1%} of {corpus}; {real.about}")
+        if experiment.glue:
+            print(_glue_coverage(experiment.glue, real).to_string(index=False))
         return pd.DataFrame({"sentence": texts})
     print(STAND_IN_NOTE)
     table = pd.DataFrame({"sentence": [" ".join(f"w{word}" for word in row) for row in rows]})

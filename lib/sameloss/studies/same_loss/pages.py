@@ -11,13 +11,14 @@ import pandas as pd
 from sameloss.device import usable_workers
 from sameloss.errors import LanguageError, ParameterError
 from sameloss.languages import LanguageSpec
+from sameloss.languages.pretrained import HubTeacherSpec
 from sameloss.store.store import Run
 from sameloss.studies.page import Page, PageSpec, Study
 from sameloss.studies.parameters import OF_EVERY_PAGE, Parameter
 from sameloss.studies.recorded import recorded
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.estimators import estimator_comparison, identity, reparametrisation
-from sameloss.studies.same_loss.experiment import PRESETS, Experiment, Replicate
+from sameloss.studies.same_loss.experiment import PRESETS, STAND_IN, Experiment, Replicate
 from sameloss.studies.same_loss.languages import language_runs
 from sameloss.studies.same_loss.tables import PAGES
 
@@ -158,23 +159,22 @@ def finished(config: Experiment, values: Mapping[str, Any]) -> Experiment:
     return config
 
 
-STAND_IN = "stand-in"
-"""The value of `opt` that chooses the small teacher instead of a real OPT."""
+CHOSEN_STAND_IN = "stand-in"
+"""The value of `opt` that chooses the small teacher instead of a pre-trained model."""
 
 LONGEST_GRAMMAR = 10_000_000  # bytes
 
 
 def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment:
-    """Replace the preset's grammar by a reader's, and its stand-in by a real OPT."""
-    grammar, opt = values.get("grammar"), values.get("opt", STAND_IN)
+    """Replace the preset's grammar by a reader's, and its teacher by the one chosen."""
+    grammar, opt = values.get("grammar"), values.get("opt")
     for name, other in {"length_limit": "grammar", "opt_corpus": "opt", "glue": "opt"}.items():
-        if values.get(name) is not None and values.get(other) in (None, STAND_IN):
+        if values.get(name) is not None and values.get(other) in (None, CHOSEN_STAND_IN):
             raise ParameterError(f"{name} has an effect only together with {other}; give both or none.")
-    if opt != STAND_IN:
-        from sameloss.languages.pretrained import HubTeacherSpec  # transformers takes seconds
-
-        teacher = HubTeacherSpec.of(opt, values.get("opt_corpus"))
-        config = _replaced(config, "opt", teacher, ())  # its task is GLUE
+    if opt and config.language not in ("opt", "all") and "language" in values:
+        raise ParameterError(f"opt has an effect only with language = opt or all, not {config.language}.")
+    if "opt" in values and (config.language in ("opt", "all") or "language" not in values):
+        config = _with_teacher(config, opt, values.get("opt_corpus"))
     if grammar and config.language not in ("grammar", "all"):
         raise ParameterError(
             f"grammar replaces the preset's grammar, which language = {config.language} does not show; leave "
@@ -184,6 +184,19 @@ def _with_languages(config: Experiment, values: Mapping[str, Any]) -> Experiment
         spec = _grammar(grammar, values.get("length_limit"))
         config = _replaced(config, "grammar", spec, spec.build().tasks)
     return config
+
+
+def _with_teacher(config: Experiment, opt: str | None, corpus: str | None) -> Experiment:
+    """Identify the model that the preset or a reader names; None: the preset's."""
+    real, t = any(hasattr(setup.language, "corpus") for setup in config.setups), config.teacher
+    if opt is None and not real:
+        return config
+    if opt == CHOSEN_STAND_IN:
+        return _replaced(config, "opt", STAND_IN, ("topic",)) if real else config
+    sizes = {"words": t.words, "max_length": t.max_length, "tolerance": t.tolerance}
+    return _replaced(
+        config, "opt", HubTeacherSpec.of(opt or HubTeacherSpec.model, corpus, **sizes), ("next",)
+    )
 
 
 def _replaced(config: Experiment, name: str, language: LanguageSpec, tasks: tuple[str, ...]) -> Experiment:
@@ -224,20 +237,21 @@ PARAMETERS = {
     "length_limit": Parameter(  # charts of more than 128 tokens take minutes
         "longest sentence (tokens) of it; a recursive grammar needs it", int | None, most=128
     ),
-    "opt": Parameter("stand-in, or facebook/opt-125m, or its folder: a GPU, or patience", default=STAND_IN),
-    "opt_corpus": Parameter("of a real OPT: text for token frequencies; None: WikiText-2", str | None),
+    "opt": Parameter("stand-in, or a causal model's name or folder; None: the preset's", str | None),
+    "opt_corpus": Parameter("text for token frequencies; None: WikiText-2; of a folder, none", str | None),
 }
 
 _GRAMMAR, _HERE = "grammar length_limit", "max_hours workers device artifacts"
 _TRAINED = "micro_batch max_hours workers processes device artifacts"
-_MODELS = f"preset language size seeds steps labels probe_seeds trace_sentences {_GRAMMAR} {_TRAINED}"
-_ALGORITHMS = f"preset language size seeds steps probe_seeds {_TRAINED}"
+_OPT = "opt opt_corpus"
+_MODELS = f"preset language size seeds steps labels probe_seeds trace_sentences {_GRAMMAR} {_OPT} {_TRAINED}"
+_ALGORITHMS = f"preset language size seeds steps probe_seeds {_OPT} {_TRAINED}"
 
 SPECS: dict[str, PageSpec[Experiment]] = {
     "01_introduction": PageSpec(ExperimentPage, f"preset {_HERE}"),
     "02_existence": PageSpec(ExperimentPage, _MODELS),
     "04_flatness": PageSpec(ExperimentPage, _MODELS),
-    "a1_datasets": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} opt opt_corpus glue {_HERE}"),
+    "a1_datasets": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_OPT} glue {_HERE}"),
     "a2_conditionals": PageSpec(ExperimentPage, f"preset sentences {_GRAMMAR} {_HERE}", {"sentences": 2000}),
     "a3_models": PageSpec(ExperimentPage, f"preset size seeds steps {_TRAINED}"),
     "a4_algorithms": PageSpec(ExperimentPage, _ALGORITHMS),

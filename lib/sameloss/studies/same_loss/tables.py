@@ -47,6 +47,7 @@ PAGES = {
 """Which page asks which questions."""
 
 LANGUAGES = {"grammar": "grammar", "hmm": "hidden Markov model", "opt": "OPT stand-in"}
+LANGUAGES["pretrained"] = "pre-trained language model"
 
 
 def model_name(name: str) -> str:
