@@ -1,6 +1,6 @@
 """Statistics of languages: entropies, lengths, word frequencies, enumeration (Section 2.3, App. A.1)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import product
 
 import torch
@@ -135,33 +135,6 @@ def entropy_under_masks(language: Language, masked: Sentences) -> Estimate:
     hidden = (masked.tokens == MASK) & masked.inside
     entropy = torch.special.entr(language.conditionals(masked)).sum(2)
     return Estimate.of((entropy * hidden).sum(1) / hidden.sum(1))
-
-
-def beyond_windows(language: Language, sentences: Sentences, windows: Iterable[int]) -> dict[int, Estimate]:
-    """Estimate H(x_t | tokens within a window) - H(x_t | x_-t), averaged over positions (nats per token).
-
-    This is the information that only distant tokens carry, for which a model may need depth. Both
-    entropies are exact: tokens beyond the window are summed out.
-
-    Args:
-        language: can sum out masked tokens.
-        sentences: independent samples; the sentence is the unit of the standard error.
-        windows: largest distances from the masked token; 0 for no neighbour at all.
-
-    """
-    tokens, lengths = sentences
-    places = torch.arange(tokens.shape[1])
-    full = entropies(language.conditionals(sentences), sentences)
-
-    def windowed(window: int) -> Tensor:
-        total = torch.zeros(len(tokens), dtype=torch.float64)
-        for position in range(int(lengths.max())):
-            visible = tokens.where((places - position).abs() <= window, MASK)
-            conditionals = language.conditionals(Sentences(visible, lengths))[:, position]
-            total += torch.special.entr(conditionals).sum(-1).where(position < lengths, 0.0)
-        return total / lengths
-
-    return {window: Estimate.of(windowed(window) - full) for window in windows}
 
 
 MAX_STRINGS = 20_000
