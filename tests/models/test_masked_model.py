@@ -223,7 +223,7 @@ def test_deeper_models_have_more_activations(shape):
 
 
 def test_options_that_a_family_lacks_are_refused():
-    message = "An LSTM cannot be trained with post-LN, dropout, .*; choose another family's size"
+    message = "BiLSTMShape cannot be trained with post-LN, dropout, .*; choose another family's size"
     with pytest.raises(ParameterError, match=message):
         BiLSTMShape(8, 1).build(WORDS, T, norm="post", dropout=0.1)
     BiLSTMShape(8, 1).check_plain(False)

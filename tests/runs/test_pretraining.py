@@ -135,7 +135,7 @@ def test_only_ordinary_training_is_compiled_or_shared(tiny_run):
 def test_what_the_shape_does_not_support_is_refused(tiny_run):
     lstm, fast = BiLSTMShape(8, 1), Execution(autocast=True, compiled=True, by_length=True)
     with pytest.raises(
-        ParameterError, match="An LSTM cannot be trained with post-LN, dropout, bfloat16 or compil"
+        ParameterError, match="BiLSTMShape cannot be trained with post-LN, dropout, bfloat16 or compil"
     ):
         replace(tiny_run, shape=lstm, execution=fast, norm="post")
     replace(tiny_run, shape=lstm, execution=fast.for_shape(lstm))

@@ -1,19 +1,23 @@
 """Manifests, and results that do not match theirs."""
 
+import hashlib
 import json
 import logging
 import os
 import shutil
+import time
 
 import pytest
 from toy_runs import Squaring, computations
 
 from sameloss.errors import StoreError
+from sameloss.store import store as files
 from sameloss.store.store import (
     LEFT_OUT,
     MANIFEST,
     Store,
     read_manifest,
+    sha256,
     write_atomically,
     write_manifest,
     write_through,
@@ -145,7 +149,24 @@ def test_an_inconsistent_sealed_manifest_is_damage(store, tmp_path, untrue):
     assert computations(run) == 2
 
 
-# Atomic writes
+# Atomic writes and cached hashes
+
+
+@pytest.fixture
+def read(monkeypatch):
+    """The files that were hashed, in order."""
+    paths, original = [], files._read
+    monkeypatch.setattr(files, "_read", lambda path: (paths.append(path), original(path))[1])
+    return paths
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A file written long ago."""
+    path = tmp_path / "old"
+    path.write_bytes(b"some")
+    os.utime(path, (1000, 1000))
+    return path
 
 
 def test_an_atomic_write_joins_its_parts_and_replaces_the_file(tmp_path):
@@ -175,3 +196,28 @@ def test_files_and_folders_are_synced(tmp_path):
     write_through(tmp_path)
     with pytest.raises(FileNotFoundError):
         write_through(tmp_path / "b")
+
+
+def test_an_unchanged_file_is_hashed_once(old, read):
+    assert {sha256(old) for _ in range(3)} == {hashlib.sha256(b"some").hexdigest()}
+    assert read == [old]
+
+
+def test_a_file_with_another_time_or_size_is_hashed_again(old, read):
+    sha256(old)
+    old.write_bytes(b"same")  # same size, another time
+    os.utime(old, (2000, 2000))
+    assert sha256(old) == hashlib.sha256(b"same").hexdigest()
+    old.write_bytes(b"some more")
+    os.utime(old, (2000, 2000))
+    assert sha256(old) == hashlib.sha256(b"some more").hexdigest()
+    assert len(read) == 3
+
+
+def test_the_hash_of_a_just_written_file_is_not_cached(tmp_path):
+    """Two contents with the same size and, as on a coarse clock, the same time."""
+    path, now = tmp_path / "a", time.time_ns()
+    for content in (b"some", b"same"):
+        path.write_bytes(content)
+        os.utime(path, ns=(now, now))
+        assert sha256(path) == hashlib.sha256(content).hexdigest()

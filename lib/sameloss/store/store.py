@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, ClassVar
@@ -163,6 +163,9 @@ def _json(value: Any) -> str:
 
 # Atomic writes and file hashes
 
+JUST_WRITTEN_NS = 1_000_000_000
+"""File time stamps can be coarse: a second write within this time may carry the same one."""
+
 
 def write_atomically(path: Path, *content: bytes | memoryview) -> None:
     """Replace a file atomically: a kill at any moment leaves the old or the new one."""
@@ -185,6 +188,22 @@ def write_through(path: Path) -> None:
 
 
 def sha256(path: Path) -> str:
+    """SHA-256 of a file, cached while its modification time and size stay the same.
+
+    A file modified within the last second is always read again.
+    """
+    state = path.stat()
+    if time.time_ns() - state.st_mtime_ns < JUST_WRITTEN_NS:
+        return _read(path)
+    return _remembered(path, state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _remembered(path: Path, mtime_ns: int, size: int) -> str:
+    return _read(path)
+
+
+def _read(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
