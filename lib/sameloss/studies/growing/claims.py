@@ -276,6 +276,12 @@ def _claim(
     return Claim(id, place, text, page, gate if gated else effect, value=value, unit=unit)
 
 
+def disruption_pays(grown: Grown) -> Interval:
+    """By how much the initial KL of the best operator is above the smallest initial KL (nats)."""
+    initial = grown.kl[:, 0]
+    return seed_interval(chosen(initial, grown.final.argmin(1)) - initial.min(1))
+
+
 def preserving_is_worse(grown: Grown) -> Interval:
     """By how much function-preserving operators end above copies, mean over each (nats)."""
     preserving, copies = grown.of("silent", "muted"), grown.of("duplicate")
@@ -306,6 +312,8 @@ TOPICS = (
         _claim("grow-initial", "Fig. 5.2",
                "the initial loss orders operators backwards (minus the correlation)",
                lambda grown: mean_correlation(-grown.correlations(0)), RANKS, 0.418),
+        _claim("grow-disruption", "§5.3.1", "what ends best begins above what disrupts least",
+               disruption_pays, NATS),
         _claim("grow-preserving", "§5.1", "operators that preserve the function end above copies",
                preserving_is_worse, NATS),
     )),
@@ -313,6 +321,8 @@ TOPICS = (
         _claim("grow-early", "Fig. 5.2",
                "the loss after 5 % of the steps orders operators as the last one does",
                lambda grown: mean_correlation(grown.correlations(grown.early)), RANKS, 0.986),
+        _claim("grow-rise", "Fig. 5.2", "it does so better than the initial loss",
+               lambda grown: seed_interval(grown.correlations(grown.early) - grown.correlations(0)), RANKS),
     )),
     Topic("Growing: does LAG choose well?", (
         _claim("grow-lag", "Tab. 5.1", f"LAG's relative regret stays below {LITTLE_REGRET}",
@@ -330,6 +340,8 @@ TOPICS = (
                lambda grown: grown.accuracy_above(grown.choice(0)), POINTS),
         _claim("grow-knows-last", "Tab. C.1", "LAG's choice reads them better than the last layers on top",
                lambda grown: grown.accuracy_above(grown.on_top("duplicate")), POINTS),
+        _claim("grow-knows-random", "Tab. C.1", "LAG's choice reads them better than random layers on top",
+               lambda grown: grown.accuracy_above(grown.on_top("random")), POINTS),
     )),
     Topic("Growing: does it matter how long the shallow model was trained?", (
         _claim("grow-age-tells", "§5.1",
