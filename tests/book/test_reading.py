@@ -13,7 +13,7 @@ BY_NAME = pytest.mark.parametrize("page", PAGES, ids=[page.stem for page in PAGE
 
 MOST_WORDS, MOST_FIGURES = 2500, 8
 
-EXPLANATORY = {"fig-lists-one-sequence", "fig-tree", "fig-images-examples"}
+EXPLANATORY = {"fig-tree", "fig-images-examples"}
 """Figures that explain what is done, and have no finding."""
 
 
