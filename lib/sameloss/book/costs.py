@@ -16,6 +16,7 @@ from sameloss.runs.cost import (
     H200_IN_CORES,
     core_factors,
     flops_per_second,
+    mean_length,
     training_flops,
 )
 from sameloss.runs.pretraining import Pretraining
@@ -228,12 +229,6 @@ def estimated_and_measured(store: Store, experiment: Experiment) -> pd.DataFrame
             }
         )
     return pd.DataFrame(rows)
-
-
-def mean_length(run: Pretraining, store: Store, sentences: int = 4096) -> float:
-    """Mean sentence length (tokens) of a pre-training corpus."""
-    batch = store.get(run.corpus).batch(0, 0, sentences)
-    return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
 
 
 def preset_costs(store: Store) -> pd.DataFrame:
