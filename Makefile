@@ -6,7 +6,7 @@ BIN := .venv/bin
 RUN := exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/$(BIN):$$PATH" $(BIN)/python
 LIMIT = $(if $(MAX_HOURS),--max-hours "$(MAX_HOURS)")
 
-.PHONY: help book html test lint unit chapters-test book-test other campaign twins notebooks record take snakemake freeze clean unfit
+.PHONY: help book html test lint unit chapters-test book-test other gpu-check campaign twins notebooks record take snakemake freeze clean unfit
 
 help:  ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-12s %s\n", $$1, $$2}'
@@ -81,6 +81,13 @@ other: .venv-other/installed  ## Unit tests of the layers on another Python and 
 	exec env -u PYTHONDONTWRITEBYTECODE .venv-other/bin/python -m pytest -n auto --dist worksteal \
 		-m "not book" $(OTHER) --ignore tests/languages/test_pretrained.py
 
+# Nothing is installed here: a lent machine has the packages that it has.
+GPU_PYTHON ?= python3
+gpu-check:  ## On a machine with a GPU and PyTorch, without installing: every kind of run beside the CPU, and what 235M takes, to results/gpu
+	@$(GPU_PYTHON) -c "import torch, transformers, pandas" || { echo "gpu-check needs PyTorch, transformers and pandas," \
+		"which $(GPU_PYTHON) lacks; say make gpu-check GPU_PYTHON=/path/to/python3" >&2; exit 1; }
+	@for part in pieces sizes kinds; do PYTHONPATH=lib $(GPU_PYTHON) benchmarks/gpu_check.py $$part $(FLAGS) || exit 1; done
+
 campaign: .venv/installed .venv-grid/installed  ## Kills, damage, full disks, signals at random: long; FLAGS="--only training" for a part
 	cd tests && exec env -u PYTHONDONTWRITEBYTECODE PATH="$$PWD/../$(BIN):$$PATH" ../$(BIN)/python -m campaign $(FLAGS)
 
@@ -94,8 +101,8 @@ notebooks: twins  ## Execute what is committed at the default preset and make it
 	$(RUN) -m sameloss.book.build keep
 
 record: PRESET := laptop-long
-record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/; FLAGS=--dry-run says what is left
-	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE)) $(LIMIT) $(FLAGS)
+record: .venv/installed  ## Compute a long preset (PRESET=laptop-long, perhaps PAGE=ii5_growing) and write its tables to results/; FLAGS=--dry-run says what is left, MINUTES=9 stops after so long, to be run again
+	$(RUN) -m sameloss.book.build record --preset $(PRESET) $(if $(PAGE),--page $(PAGE)) $(LIMIT) $(if $(MINUTES),--minutes "$(MINUTES)") $(FLAGS)
 
 take: .venv/installed  ## Take as computed what results/runs holds: chapters and records then compute what is new
 	$(RUN) -m sameloss.book.build take

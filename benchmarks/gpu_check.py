@@ -37,6 +37,7 @@ from sameloss.measures.flatness.trace import fisher_trace
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.sizes import SIZES
 from sameloss.runs.checkpoints import Checkpoints
+from sameloss.runs.measurements import Probed
 from sameloss.store.pool import compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 from sameloss.training.corpus import EndlessCorpus
@@ -84,6 +85,8 @@ def numbers(value: Any, name: str = "") -> Iterator[tuple[str, np.ndarray]]:
     if isinstance(value, Checkpoints):
         for step in value.steps:
             yield from numbers(value.model(step).state_dict(), f"{name}/{step}")
+    elif isinstance(value, Probed):  # its other field is a distance from the optimum: rounding errors
+        yield from numbers(value.correct, name)
     elif isinstance(value, torch.Tensor):
         yield name, value.detach().cpu().double().numpy()
     elif isinstance(value, np.ndarray | float | int | bool | np.number):
@@ -145,7 +148,7 @@ def kinds(device: str, root: Path, workers: int, each: int) -> pd.DataFrame:
     """Return how far every kind of run on a device is from the same on the CPU."""
     use_device("cpu")
     runs = smoke_runs(root)
-    chosen = representatives(runs, each)
+    chosen = representatives([run for run in runs if run.accelerated], each)
     compute_all(Store(root), chosen, workers)
     print(f"{len(chosen)} runs of {len({run.kind for run in chosen})} kinds, of {len(runs)}", flush=True)
     rows = []
@@ -406,7 +409,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
-            "gpu_check needs an NVIDIA GPU, and PyTorch finds none here; --device cpu compares without."
+            'gpu_check needs an NVIDIA GPU, and PyTorch finds none here; FLAGS="--device cpu" compares without.'
         )
     if given.part == "kinds":
         table = kinds(given.device, given.store.absolute(), given.workers, given.each)

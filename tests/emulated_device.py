@@ -6,12 +6,12 @@ and the CPU lacks (the fused LSTM cell, autocast of another device) is written o
 
 import ctypes
 from functools import cache, partial
+from operator import attrgetter
 from types import SimpleNamespace
 from typing import ClassVar
 from weakref import WeakSet
 
 import torch
-from torch.utils import _pytree
 from torch.utils import backend_registration as backend
 
 from sameloss import device
@@ -32,6 +32,9 @@ CPU_DEVICE = torch.device("cpu")
 LOWERED = ("linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "scaled_dot_product_attention")
 """Operations that autocast computes in bfloat16."""
 
+RAISED = ("layer_norm", "softmax.int", "log_softmax.int", "cross_entropy_loss")
+"""Operations that it computes in float32."""
+
 
 def emulate():
     """Register the device in this process, for good, as the one that the library takes for a GPU."""
@@ -47,8 +50,13 @@ def emulate():
     everything.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     for name in OVERRIDABLE:
         some.impl(name, partial(kernel, getattr(torch.ops.aten, name).default), "PrivateUse1")
-    for name in LOWERED:
-        some.impl(name, partial(lowered, getattr(torch.ops.aten, name)), "AutocastPrivateUse1")
+    for names, dtypes in (
+        (LOWERED, (torch.float32, torch.bfloat16)),
+        (RAISED, (torch.bfloat16, torch.float32)),
+    ):
+        for name in names:
+            op = attrgetter(name)(torch.ops.aten)
+            some.impl(name, partial(recast, op, *dtypes), "AutocastPrivateUse1")
     for table in (gradient_norms.CHUNK_BYTES, sharpness.GRADIENT_BYTES, pcfg.CHUNK_BYTES):
         table[DEVICE] = table["cpu"]
     device.ACCELERATOR, decision_lists.Generator = DEVICE, Generator
@@ -91,15 +99,14 @@ class Module(backend._DummyBackendModule):
         return 0
 
 
-def lowered(op, *args, **kwargs):
-    """Compute in bfloat16, as autocast does."""
+def recast(op, given, wanted, *args, **kwargs):
+    """Compute in another precision, as autocast does."""
 
     def cast(value):
-        floating = isinstance(value, torch.Tensor) and value.dtype == torch.float32
-        return value.to(torch.bfloat16) if floating else value
+        return value.to(wanted) if isinstance(value, torch.Tensor) and value.dtype == given else value
 
     with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
-        return op(*_pytree.tree_map(cast, args), **_pytree.tree_map(cast, kwargs))
+        return op(*mapped(cast, args), **{key: mapped(cast, value) for key, value in kwargs.items()})
 
 
 def lstm_cell(from_input, from_hidden, c, input_bias=None, hidden_bias=None):

@@ -98,3 +98,24 @@ def test_a_page_is_no_longer_than_a_reader_stays(page):
     words = sum(len(cell.source.split()) for cell in cells if cell.cell_type == "markdown")
     assert words <= MOST_WORDS
     assert len(list(figures(cells))) <= MOST_FIGURES
+
+
+COLUMN_PX, LEAST_PX = 768, 10
+"""Width of a page's column on a screen of 1400 pixels; smallest text of a figure shown there."""
+
+RAISED = 0.7
+"""Size of exponents and indices, beside that of their line."""
+
+
+@BY_NAME
+def test_text_in_figures_is_legible(page):
+    cells = cells_of(page)
+    for place, name in figures(cells):
+        (svg,) = (
+            output.data["image/svg+xml"] for output in cells[place].outputs if "image/svg+xml" in output.data
+        )
+        width = float(re.search(r'width="([\d.]+)pt"', svg)[1])
+        sizes = {float(size) for size in re.findall(r"font(?:-size)?: ([\d.]+)px", svg)}
+        raised = {round(RAISED * size, 3) for size in sizes}
+        points_in_px = min(4 / 3, COLUMN_PX / width)
+        assert min(sizes - raised) * points_in_px >= LEAST_PX, name

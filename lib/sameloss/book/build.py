@@ -7,6 +7,7 @@ python -m sameloss.book.build twins [--sync]               compare notebooks wit
 python -m sameloss.book.build adopt                        make the executed notebooks the committed ones
 python -m sameloss.book.build record --preset laptop-long  compute a long preset, write its tables to results/
                              [--finished] [--dry-run]      only finished parts; only list what is left
+                             [--minutes 9]                 stop after so long; to be run again
                              (compute, execute, record: --max-hours 20 overrides the preset's limit)
 python -m sameloss.book.build check --preset laptop        check the preconditions of adopt and keep
 python -m sameloss.book.build keep --preset laptop         record all finished runs in results/runs
@@ -64,6 +65,7 @@ def arguments() -> argparse.ArgumentParser:
     record.add_argument("--page", help="only this page's record")
     record.add_argument("--finished", action="store_true", help="compute nothing; tables of what is finished")
     record.add_argument("--dry-run", action="store_true", help="only say what is left, in order")
+    record.add_argument("--minutes", type=float, help="stop after so long; run it again to go on")
     return parser
 
 

@@ -4,6 +4,8 @@ A record can grow over days and machines: it is computed part by part, finished 
 `results/runs`, and every store can take them from there.
 """
 
+import os
+import signal
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -172,6 +174,7 @@ def record(
     *,
     finished: bool = False,
     dry_run: bool = False,
+    minutes: float | None = None,
 ) -> None:
     """Compute the record of a preset part by part, and write its tables to `results/`.
 
@@ -181,12 +184,15 @@ def record(
         max_hours: limit on each part; None: the preset's.
         finished: whether to compute nothing, and record the finished parts only.
         dry_run: whether to compute and write nothing, and list what is left.
+        minutes: after which it stops, to be run again; None: when all is done.
 
     Raises:
         SystemExit: if the tree, or the source of a finished run, is not committed.
         ParameterError: for an unknown preset, a page without a record, or above the limit.
 
     """
+    if minutes is not None:
+        _stop_after(minutes)
     if not dry_run:
         require_committed()
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
@@ -208,6 +214,17 @@ def record(
             record_runs(opened.store, runs, POOL, lazy=opened.name != PART_I)  # its losses take megabytes
     for opened in pages:  # last, since changed tables make the tree dirty
         _write(opened)
+
+
+def _stop_after(minutes: float) -> None:
+    """End this process and its workers after some minutes, as a kill may at any time: nothing is lost."""
+
+    def stop(*_: Any) -> None:
+        print(f"Stopped after {minutes:g} minutes; run this again to go on.", flush=True)
+        os._exit(os.EX_TEMPFAIL)
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 60 * minutes)
 
 
 def recorded_pages(preset: str) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 import hashlib
 import io
 import pickle
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,10 @@ from sameloss.training.loop import TrainingStep
 HISTORY = "history.csv"
 
 # The state from which a killed training resumes.
+
+
+SAVE_S = 120.0
+"""Seconds after which a state is saved however few steps were made: what an interruption costs at most."""
 
 
 class Resumable:
@@ -43,17 +48,17 @@ class Resumable:
         self.path, self.every, self.writes = folder / "resume.pt", every, writes
         self.parts = parts
         self.history: list[TrainingStep] = []
-        self.saved = 0
+        self.saved, self._next_s = 0, time.monotonic() + SAVE_S
         device = (
             "a GPU" if accelerated() else device_name()
         )  # another card sums in another order, as one does
         self.origin = f"torch {torch.__version__} on {device}"
 
     def record(self, step: TrainingStep) -> None:
-        """Add a step to the history, and save the state if it is due."""
+        """Add a step to the history, and save the state if it is due, by steps or by time."""
         self.history.append(step)
-        if step.done % self.every == 0:
-            self.saved = step.done
+        if step.done % self.every == 0 or time.monotonic() > self._next_s:
+            self.saved, self._next_s = step.done, time.monotonic() + SAVE_S
             if self.writes:
                 self._save()
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from sameloss.device import accelerated, accelerator, best_device
+from sameloss.device import accelerated, accelerator, best_device, device_name
 from sameloss.measures.flatness.gradient_norms import CHUNK_BYTES
-from sameloss.store.store import one_thread
+from sameloss.store.store import Store, one_thread
 
 Training = Any
 """A `Pretraining`, which imports this module and so cannot be imported here."""
@@ -72,6 +72,29 @@ def trace_seconds(run: Training, pairs: float) -> float:
     language = run.corpus.language
     products = run.shape.flops(language.words, language.max_length) / (UTILISATION * CORE_PRODUCTS)
     return pairs * (run.shape.d_model / 6e5 + products)
+
+
+def mean_length(run: Training, store: Store, sentences: int = 4096) -> float:
+    """Mean sentence length (tokens) of a pre-training corpus."""
+    batch = store.get(run.corpus).batch(0, 0, sentences)
+    return float(batch.masked.shape[1] if batch.lengths is None else batch.lengths.double().mean())
+
+
+def speed_in_words(run: Training, length: float, steps: int, seconds: float) -> str:
+    """Tokens per second without padding, and on an H100 or H200 the share of its peak (MFU).
+
+    Args:
+        run: the pre-training.
+        length: mean number of tokens of its sentences.
+        steps: done so far.
+        seconds: that they took.
+
+    """
+    told = f"{steps * run.optimisation.batch * length / seconds:,.0f} tokens/s"
+    if not (accelerated() and device_name().startswith(("NVIDIA H100", "NVIDIA H200"))):
+        return told
+    flops = training_flops(run, length) * steps / run.expected_steps / seconds
+    return f"{told}, {100 * flops / PEAKS[run.execution.dtype] / run.execution.processes:.0f} % MFU"
 
 
 def micro_steps(run: Training) -> int:

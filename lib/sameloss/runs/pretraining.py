@@ -1,6 +1,7 @@
 """Stored pre-trainings: one with checkpoints, and one that ends at a target loss."""
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,7 @@ from sameloss.errors import NonFiniteLoss, ParameterError
 from sameloss.measures.saturation import divergences
 from sameloss.models.masked_model import MaskedLanguageModel, Norm, Shape
 from sameloss.runs.checkpoints import Checkpoints, Resumable, TrainedRun, save_weights, weights_name
-from sameloss.runs.cost import CORE, parameters_of, training_bytes
+from sameloss.runs.cost import CORE, mean_length, parameters_of, speed_in_words, training_bytes
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals, LabelledSampling
 from sameloss.runs.torchrun import launch
 from sameloss.seeds import stream_seed
@@ -103,6 +104,7 @@ class Pretraining(TrainedRun):
         start = resumable.load(
             lambda step: (folder / weights_name(at) for at in self.checkpoints if 0 < at <= step)
         )
+        length, began = mean_length(self, store, 256), time.perf_counter()
         gpus = [accelerator().current_device()] if accelerated() else []
         try:
             with torch.random.fork_rng(
@@ -112,7 +114,8 @@ class Pretraining(TrainedRun):
                     if process.leads and step.done in self.checkpoints:  # before the state that follows it
                         save_weights(model, folder / weights_name(step.done))
                     resumable.record(step)
-                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}")
+                    speed = speed_in_words(self, length, step.done - start, time.perf_counter() - began)
+                    report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}, {speed}")
         except NonFiniteLoss as error:
             raise NonFiniteLoss(
                 f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "

@@ -1,0 +1,76 @@
+"""A chapter's twin as a program, with and without the packages of pages."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+WITHOUT = """
+import sys
+from importlib import util
+found = util.find_spec
+gone = ("IPython", "matplotlib", "matplotlib_inline", "myst_nb", "seaborn", "jupytext", "nbformat", "papermill")
+sys.meta_path.insert(0, type("Gone", (), {"find_spec": lambda name, *_: None}))
+util.find_spec = lambda name, *more: None if name in gone else found(name, *more)
+import sameloss.book.run as run
+run.find_spec = util.find_spec
+run.main()
+"""
+
+
+def executed(*words, code=None):
+    command = [sys.executable, *(["-c", code] if code else ["-m", "sameloss.book.run"]), *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+
+
+def test_a_wrong_parameter_is_one_sentence(tmp_path):
+    done = executed("chapters/05_dyck.py", "-p", "presett", "smoke")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Unknown parameter 'presett'; valid here are ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.book
+@pytest.mark.parametrize("code", [None, WITHOUT], ids=["whole", "without packages of pages"])
+def test_a_twin_runs_as_a_program_in_worker_processes(code, tmp_path):
+    given = ("-p", "preset", "smoke", "-p", "workers", "2", "-p", "artifacts", str(tmp_path))
+    done = executed("chapters/05_dyck.py", *given, code=code)
+    assert done.returncode == 0, done.stderr
+    assert "Computed: preset smoke, 6 runs" in done.stdout
+    assert ("left out without" in done.stdout) == (code is not None)
+
+
+EMULATED = """
+import sys; sys.path.insert(0, "tests")
+from emulated_device import emulate; emulate()
+from sameloss import device
+device.holds_accelerator = lambda: True
+import sameloss.store.pool as pool
+pool.holds_accelerator = device.holds_accelerator  # the device is of this process alone
+import sameloss.book.run as run; run.main()
+"""
+
+
+@pytest.mark.book
+def test_chapter_4_runs_whole_on_the_emulated_device(tmp_path):
+    given = (
+        "-p",
+        "preset",
+        "smoke",
+        "-p",
+        "size",
+        "d8",
+        "-p",
+        "seeds",
+        "1",
+        "-p",
+        "artifacts",
+        str(tmp_path),
+    )
+    done = executed("chapters/04_flatness.py", *given, code=EMULATED)
+    assert done.returncode == 0, done.stderr
+    assert "on emulated" in done.stdout
+    assert "per-example gradients have the same norms: True" in done.stdout
