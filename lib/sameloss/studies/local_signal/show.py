@@ -93,7 +93,7 @@ def how_long(found: TrainingResults, ax: Axes) -> None:
     ax.axhline(LEVEL, color="0.4", ls="--", lw=1)
     ax.axvline(FIGURE_STEPS, color="0.4", ls=":", lw=1)
     ax.set(xscale="log", xlabel="step", ylabel="accuracy")
-    ax.legend(title="k", fontsize="x-small", title_fontsize="small")
+    ax.legend(title="k", fontsize="small", title_fontsize="small")
 
 
 def phases(found: TrainingResults) -> dict[str, pd.DataFrame]:
@@ -115,7 +115,7 @@ def phase_finding(tables: dict[str, pd.DataFrame]) -> str:
 def phase(table: pd.DataFrame, title: str, ax: Axes) -> None:
     """Draw accuracies as a heat map, from a table with multipliers of σ in rows and k in columns."""
     percent = 100 * table.sort_index(ascending=False)
-    style: Style = {"cmap": "viridis", "cbar": False, "annot_kws": {"size": 8}}
+    style: Style = {"cmap": "viridis", "cbar": False, "annot_kws": {"size": "small"}}
     sns.heatmap(percent, annot=True, fmt=".0f", vmin=50, vmax=100, ax=ax, **style)
     ax.set(title=title, xlabel="rows of noise, k", ylabel="σ over log k/√k")
     ax.set_xticklabels([f"{k:g}" for k in percent.columns], rotation=45)
