@@ -410,7 +410,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit(
-            'gpu_check needs an NVIDIA GPU, and PyTorch finds none here; FLAGS="--device cpu" compares without.'
+            "gpu_check needs an NVIDIA GPU, and PyTorch finds none here; --device cpu compares without."
         )
     if given.part == "kinds":
         table = kinds(given.device, given.store.absolute(), given.workers, given.each)

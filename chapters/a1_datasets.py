@@ -20,7 +20,7 @@
 # grammar and HMM to that entropy; and the best accuracy a classifier of the hidden symbols can reach.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
 sentences: int = None  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it

@@ -12,8 +12,7 @@ WITHOUT = """
 import sys
 from importlib import util
 found = util.find_spec
-gone = ("IPython", "matplotlib", "matplotlib_inline", "myst_nb", "seaborn", "jupytext", "nbformat", "papermill")
-sys.meta_path.insert(0, type("Gone", (), {"find_spec": lambda name, *_: None}))
+gone = ("IPython", "matplotlib", "matplotlib_inline", "myst_nb", "seaborn")
 util.find_spec = lambda name, *more: None if name in gone else found(name, *more)
 import sameloss.book.run as run
 run.find_spec = util.find_spec

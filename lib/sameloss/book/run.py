@@ -44,8 +44,7 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
         )
     import IPython  # or what stands for it
 
-    IPython.display.display = show
-    IPython.display.HTML = IPython.display.Markdown = str
+    vars(IPython.display).update(display=show, HTML=str, Markdown=str)
     if "IPython" in missing:
         IPython.get_ipython = lambda: None
     namespace: dict[str, Any] = {"__name__": "__main__", "In": []}
@@ -79,9 +78,11 @@ def cells(twin: str, parameters: dict[str, Any]) -> Iterator[str]:
 def execute(source: str, namespace: dict[str, Any]) -> None:
     """Execute a cell, and show its last expression as a notebook does."""
     body = ast.parse(source).body
-    last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+    last = body.pop() if body else None
+    if not isinstance(last, ast.Expr):
+        body += [last] if last else []
     exec(compile(ast.Module(body, []), "cell", "exec"), namespace)
-    if last is not None:
+    if isinstance(last, ast.Expr):
         show(eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
 
 

@@ -641,7 +641,8 @@ def language_baselines(
         counts = data.test.labels[:, number].bincount()
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     for name, featurise in {"tokens": one_hot_features, "lookup": log_conditionals}.items():
-        features = data.features(lambda s, of=featurise: of(language, s).to(best_device()))
+        train, test = data.features(partial(featurise, language))
+        features = train.to(best_device()), test.to(best_device())
         for reading, values in _readings(features, m).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
