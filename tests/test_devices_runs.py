@@ -61,8 +61,11 @@ PART_I = {
     "forms": reparametrisation_measurement(TRAINING, 20, 0, 2),
 }  # fmt: skip
 
-DIGITS = {"bfloat16": 2e-2}
-"""Largest difference, relative to the largest number of an array: else 1e-5."""
+DIGITS = {"bfloat16": 2e-2, "forms": 1e-3}
+"""Largest difference, relative to the largest number of an array: else 1e-5. Changes of probabilities under
+reparametrisations are rounding errors."""
+
+LONG = ("estimators", "forms")
 
 KINDS = [
     *("ListSGD", "ListBlock", "GrowthBase", "Candidates", "GrowthLandscape", "Member", "Stage"),
@@ -112,7 +115,10 @@ def root(tmp_path_factory):
     return tmp_path_factory.mktemp("kinds")
 
 
-@pytest.mark.parametrize("name", [*PART_I, *KINDS])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.book] if n in LONG else []) for n in (*PART_I, *KINDS)],
+)
 def test_a_run_on_the_device_is_that_on_the_cpu(name, accelerator, root):
     accelerated, difference, where = accelerator.submit(compared, root, name).result()
     assert accelerated

@@ -44,8 +44,7 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
         )
     import IPython  # or what stands for it
 
-    display: Any = IPython.display
-    display.display, display.HTML, display.Markdown = show, str, str
+    vars(IPython.display).update(display=show, HTML=str, Markdown=str)
     if "IPython" in missing:
         IPython.get_ipython = lambda: None
     namespace: dict[str, Any] = {"__name__": "__main__", "In": []}

@@ -671,16 +671,11 @@ def language_baselines(
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     readers = [("tokens", one_hot_features), ("lookup", log_conditionals)]
     for name, featurise in readers[: 1 if hasattr(labelled.language, "token_flops") else 2]:
-        features = data.features(partial(_on_device, featurise, language))
+        train, test = data.features(partial(featurise, language))
+        features = train.to(best_device()), test.to(best_device())
         for reading, values in _readings(features, m).items():
             rows += data.accuracies(values, f"{name}, {reading}", m.train, m.probe_sets)
     return pd.DataFrame(rows)
-
-
-def _on_device(
-    featurise: Callable[[Language, Sentences], torch.Tensor], language: Language, sentences: Sentences
-) -> torch.Tensor:
-    return featurise(language, sentences).to(best_device())
 
 
 def log_conditionals(language: Language, sentences: Sentences) -> torch.Tensor:
