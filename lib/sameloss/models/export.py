@@ -102,6 +102,8 @@ def _huggingface_config(model: Encoder) -> PreTrainedConfig:
         "num_attention_heads": shape.heads,
         "intermediate_size": shape.d_inter,
         "layer_norm_eps": EPSILON,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
     }
     return config(**settings)
 
