@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from sameloss.store.location import results_folder
-from sameloss.studies.same_loss.claims import answers
+from sameloss.studies.same_loss.claims import ONE_DRAW, answers
 from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import (
     CONDITIONS,
@@ -148,7 +148,13 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     assert "do not show that larger models" in conclusion(answers(planted()), ["size"])
     assert "not true here that larger models" in conclusion(answers(planted(size=-1.0)), ["size"])
     assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
-    assert conclusion(answers(planted()), ["adversary"]).startswith("**Not run yet.** It is open whether an ")
+    assert conclusion(answers(planted()), ["adversary"]).startswith(
+        "**Open.** There are too few draws so far to say whether an"
+    )
+    one = answers(planted(size=3.0)).assign(reason=ONE_DRAW, direction="not testable")
+    assert conclusion(one, ["size"]).startswith(
+        "**Open.** There are too few draws so far to say whether larger"
+    )
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
 
 

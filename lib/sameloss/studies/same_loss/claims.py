@@ -32,6 +32,9 @@ LITTLE_ACCURACY = 2.0
 MOST_ADVERSARIAL_KL = 2.0
 """An adversary's models count as having AdamW's loss up to this multiple of AdamW's final KL."""
 
+ONE_DRAW = "there are fewer than two replicates"
+"""Why an effect of a single replicate is not testable."""
+
 POINTS, LOG_ODDS, RATIO, SLOPE = "points", "log-odds a doubling", "ratio", "points a factor e"
 RATE_SLOPE, R_SQUARED = "log trace by log rate", "r²"
 
@@ -256,7 +259,7 @@ def verdict(
     """
     low, high = effect.low, effect.high
     if np.isnan(low):
-        reason = reason or "there are fewer than two replicates"
+        reason = reason or ONE_DRAW
     if published is not None and low <= 0 <= high and high - low > abs(published):
         reason = reason or "the interval is wider than the published effect"
     if reason is not None:

@@ -13,6 +13,7 @@ from sameloss.studies.names import display_name
 from sameloss.studies.same_loss.claims import (
     EXPANDED,
     LOG_ODDS,
+    ONE_DRAW,
     POINTS,
     R_SQUARED,
     RATE_SLOPE,
@@ -360,7 +361,7 @@ BEGINNINGS = {
     "against": ("Found, against the paper", "It is not true here ", "that "),
     "unclear": ("Not found", "These runs do not show ", "that "),
     "not testable": ("Not decided", "These runs cannot tell ", "whether "),
-    "missing": ("Not run yet", "It is open ", "whether "),
+    "missing": ("Open", "There are too few draws so far to say ", "whether "),
 }
 """Label, beginning and conjunction of a sentence about each direction."""
 
@@ -368,7 +369,8 @@ BEGINNINGS = {
 def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
     """Return what some questions' main answers show, what they do not, and how sure that is, as Markdown."""
     questions = [question for question in questions if question in STATEMENTS]
-    asked = answers[(answers.row == "main") & answers.question.isin(questions)]
+    main = answers[(answers.row == "main") & answers.question.isin(questions)]
+    asked = main[main.reason != ONE_DRAW]
     said: dict[str, list[str]] = {direction: [] for direction in BEGINNINGS}
     for question in questions:
         rows = asked[asked.question == question]
@@ -382,8 +384,8 @@ def conclusion(answers: pd.DataFrame, questions: Iterable[str]) -> str:
         if not conjunction:
             words = [". ".join(statement[0].upper() + statement[1:] for statement in words)] if words else []
         paragraphs += [f"**{label}.** {beginning}{'; or '.join(words)}."] if words else []
-    if not asked.empty:
-        draws = asked.groupby("language", sort=False).replicates.max().astype(int)
+    if not main.empty:
+        draws = main.groupby("language", sort=False).replicates.max().astype(int)
         counts = [f"{n} draw{'s' * (n != 1)} of the {LANGUAGES[str(name)]}" for name, n in draws.items()]
         effects = [question for question in questions if question != "mask rate"]  # whose claim is none
         chance = chance_in_words(answers[answers.question.isin(effects)]) if effects else ""
