@@ -18,7 +18,7 @@ from sameloss.languages import HMMSpec
 from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.measurements import Probing, TraceMeasurement
+from sameloss.runs.measurements import Probing
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, HeldOutConditionals, LabelledSampling
 from sameloss.store.store import Run, Store
@@ -55,7 +55,6 @@ PART_I = {
     "measurement": model_measurement(TRAINING, 3, LABELLED, HELD_OUT, MEASURES, True),
     "baselines": language_baselines(LABELLED, HELD_OUT, MEASURES),
     "flatness": flatness_measurement(TRAINING, 3, 20, 0),
-    "trace": TraceMeasurement(TRAINING, 10, 1, "exact", 0),
     "probe": Probing(TRAINING, (3,), LABELLED, OptimalProbe()),
     "estimators": estimator_measurement(TRAINING, 1024, 0),
     "forms": reparametrisation_measurement(TRAINING, 20, 0, 2),

@@ -40,15 +40,6 @@ def test_some_classes_told_from_the_others():
     assert torch.equal(told.y, ((whole.y == 2) | (whole.y == 7)).long())
 
 
-def test_some_classes_alone_are_numbered_anew():
-    whole, kept = ImageSource().load(), ImageSource(pool=100, tested=50, only=(7, 2)).load()
-    assert (len(kept.x), kept.classes, set(kept.y.tolist())) == (150, 2, {0, 1})
-    label = {tuple(x.flatten().tolist()): int(y) for x, y in zip(whole.x, whole.y, strict=True)}
-    assert [label[tuple(x.flatten().tolist())] for x in kept.x] == [(7, 2)[own] for own in kept.y]
-    with pytest.raises(ParameterError, match="images where 1300 are wanted"):
-        ImageSource(only=(7, 2)).load()
-
-
 def write(folder, *, image="img", mode="RGB", size=8, count=12, labels=None):
     """Write a data set as the hub has CIFAR-10: parquet files with pictures and named classes."""
     rng = np.random.default_rng(0)

@@ -46,7 +46,6 @@ class ImageSource:
     shape: tuple[int, int, int] = (1, 8, 8)  # channels, rows, columns
     content: str | None = None  # commit on the hub, or hash of the files
     second: tuple[int, ...] | None = None  # binary labels: these classes against all others
-    only: tuple[int, ...] | None = None  # classes to keep, renumbered in this order
 
     def __post_init__(self) -> None:
         check_counts(self, "pool", "tested")
@@ -74,10 +73,7 @@ class ImageSource:
             ParameterError: if they cannot be fetched, are too few, or have another shape.
 
         """
-        if self.name == DIGITS:
-            splits = _digits(self.pool, self.only)
-        else:
-            splits = [_only_classes(*split, self.only) for split in self._fetched()]
+        splits = _digits(self.pool) if self.name == DIGITS else self._fetched()
         generator = generator_for("images", 0)
         samples = [
             self._sampled(*split, size, generator)
@@ -120,24 +116,14 @@ class ImageSource:
 
 
 @cache
-def _digits(pool: int, only: tuple[int, ...] | None) -> list[Labelled]:
-    """Split the 1,797 digits of 8 x 8 pixels, or those of some classes, at random but reproducibly."""
+def _digits(pool: int) -> list[Labelled]:
+    """Split the 1,797 digits of 8 x 8 pixels at random but reproducibly."""
     from sklearn.datasets import load_digits  # takes a third of a second, and few pages need it
 
     digits = load_digits()
     x, y = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 16, torch.tensor(digits.target)
-    x, y = _only_classes(x, y, only)
     order = torch.randperm(len(x), generator=generator_for("digits", 0))
     return [(x[rows], y[rows]) for rows in (order[:pool], order[pool:])]
-
-
-def _only_classes(x: Tensor, y: Tensor, classes: tuple[int, ...] | None) -> Labelled:
-    """Keep the images of some classes (None: all) and renumber these."""
-    if classes is None:
-        return x, y
-    matches = y[:, None] == torch.tensor(classes)
-    rows = matches.any(1)
-    return x[rows], matches[rows].long().argmax(1)
 
 
 def _tensors(data: Any) -> Labelled:

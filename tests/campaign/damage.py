@@ -16,14 +16,13 @@ from campaign.victims import (
     LISTS,
     MEMBER,
     PROBING,
-    TRACE,
     TRAINING,
     Files,
     undisturbed,
 )
 from sameloss.store.store import LEFT_OUT, MANIFEST, SCRATCH, write_manifest
 
-RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES, MEMBER, LISTS)
+RUNS = (Files(), CORPUS, TRAINING, LABELLED, PROBING, HELD_OUT, CANDIDATES, MEMBER, LISTS)
 
 
 def _deleted(path: Path, _: Trial) -> None:

@@ -13,7 +13,6 @@ from campaign.victims import (
     CORPUS,
     MEMBER,
     PROBING,
-    TRACE,
     TRAINING,
     Files,
     check_whole,
@@ -82,7 +81,7 @@ PARTS = (
     Part("probing and all it reads, at random moments", 30, lambda trial: at_random_moments(PROBING, trial)),
     Part("training, before a change", 150, lambda trial: before_a_change(TRAINING, trial)),
     Part("weights taken from candidates, before a change", 60, lambda trial: before_a_change(MEMBER, trial)),
-    Part("trace, before a change", 40, lambda trial: before_a_change(TRACE, trial)),
+    Part("probes, before a change", 40, lambda trial: before_a_change(PROBING, trial)),
     Part("commit of four files, before a change", 250, lambda trial: before_a_change(Files(), trial)),
     Part(
         "training, its store moved in between",

@@ -17,7 +17,6 @@ from campaign.victims import (
     HELD_OUT,
     LABELLED,
     PROBING,
-    TRACE,
     TRAINING,
     compute,
     undisturbed,
@@ -33,7 +32,7 @@ PREFIX = "sameloss.errors.StoreError: "
 
 def a_full_disk(trial: Trial) -> None:
     """Compute on a disk that is too small, enlarge it and resume."""
-    run = trial.rng.choice((CORPUS, TRAINING, LABELLED, PROBING, TRACE, HELD_OUT, CANDIDATES))
+    run = trial.rng.choice((CORPUS, TRAINING, LABELLED, PROBING, HELD_OUT, CANDIDATES))
     undisturbed(run)  # on another disk
     pages = trial.rng.randint(3, 60)
     with disk(trial.folder / "disk", pages * 4096) as small:

@@ -14,7 +14,7 @@ from campaign.children import Child, at_each_change
 from campaign.parts import Trial
 from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.measurements import Probing, TraceMeasurement
+from sameloss.runs.measurements import Probing
 from sameloss.runs.pretraining import Pretraining
 from sameloss.runs.sampling import CorpusSampling, Downstream, HeldOutConditionals, LabelledSampling
 from sameloss.store.store import MANIFEST, Run, Store, sha256, with_ancestors
@@ -38,7 +38,6 @@ LABELLED = LabelledSampling(TINY, Downstream(("root",), "likelihood", 60, 60, 1,
 
 PROBING = Probing(TRAINING, (10, 40), LABELLED, OptimalProbe())
 
-TRACE = TraceMeasurement(TRAINING, 16, 1, "exact", 0)
 
 HELD_OUT = HeldOutConditionals(TINY, 40, 0)
 

@@ -16,7 +16,7 @@ from sameloss.languages.grammars.formats import GrammarText
 from sameloss.measures.downstream import OptimalProbe
 from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import EncoderShape
-from sameloss.runs.measurements import Calibration, LanguageMeasurement, Probing, TraceMeasurement
+from sameloss.runs.measurements import Calibration, LanguageMeasurement, Probing
 from sameloss.runs.pretraining import CoolDown, Pretraining
 from sameloss.runs.sampling import (
     CorpusSampling,
@@ -216,8 +216,6 @@ def measured() -> dict[str, Run]:
         "baselines": language_baselines(LABELLED, held_out(TINY), measures),
         "probing, untrained and solved": Probing(model, (0, 12), LABELLED, OptimalProbe()),
         "flatness, all measures": flatness_measurement(model, 12, 24, 0),
-        "trace, sampled": TraceMeasurement(model, 40, 2, "sampled", 0),
-        "trace, exact": TraceMeasurement(model, 40, 1, "exact", 0),
         "estimators": estimator_measurement(model, 1024, 0),
         "reparametrisation": reparametrisation_measurement(model, 24, 0, 2),
         "identity": identity_measurement(TINY, SHAPE, (0, 12), 1e-2, 0),

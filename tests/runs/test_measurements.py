@@ -19,7 +19,6 @@ from sameloss.runs.measurements import (
     Calibration,
     LanguageMeasurement,
     Probing,
-    TraceMeasurement,
     flatness_measures,
     predictions,
 )
@@ -34,18 +33,6 @@ def store(tmp_path_factory):
 
 
 # Flatness
-
-
-def test_parts_of_the_trace_add_up(tiny_run, tiny_language, store):
-    table = store.get(TraceMeasurement(tiny_run, 30, 1, "exact", 0))
-    sums = table.groupby(["split", "step"])["mean"].sum()
-    for step in tiny_run.checkpoints:
-        model = store.get(tiny_run).model(step)
-        expected = fisher_trace(model, held_out_masked(tiny_language, 30, 0, "trace"), estimator="exact")
-        for split in ("total", "kind", "depth"):
-            assert sums[split, step] == pytest.approx(expected.total.mean, rel=1e-5)
-    depths = table.query("split == 'depth' and step == 20").part
-    assert set(depths) == {"embedding", "layer 1", "head"}
 
 
 def test_the_measures_of_the_last_checkpoint(tiny_run, tiny_language, store):

@@ -28,11 +28,9 @@ from sameloss.measures.flatness.sharpness import (
 )
 from sameloss.measures.flatness.trace import fisher_trace, relative_trace
 from sameloss.models.encoder import Encoder
-from sameloss.models.masked_model import parameter_layer
 from sameloss.runs.checkpoints import TrainedRun
-from sameloss.runs.cost import probing_bytes, teacher_seconds, trace_bytes, trace_seconds
-from sameloss.runs.sampling import LabelledSampling, held_out_masked
-from sameloss.runs.stage import TABLE, Tabled
+from sameloss.runs.cost import probing_bytes, teacher_seconds
+from sameloss.runs.sampling import LabelledSampling
 from sameloss.seeds import generator_for, stream_seed
 from sameloss.statistics.intervals import Estimate
 from sameloss.store.store import Report, Run, Store
@@ -85,47 +83,6 @@ def flatness_measures(
     yield "adaptive_sharpness", average
     yield "worst_adaptive_sharpness", exact(worst_case_adaptive_sharpness(model, masked, truth, rho=0.5))
     yield "relative_trace", relative_trace(model, trace)
-
-
-@dataclass(frozen=True)
-class TraceMeasurement(Tabled):
-    """Fisher trace of every checkpoint of a pre-training: in total, and by kind and depth of parameter.
-
-    One row per checkpoint, `split` (total, kind or depth) and part; the parts of a split sum to the trace.
-    """
-
-    pretraining: TrainedRun
-    sentences: int
-    labels: int
-    estimator: str
-    seed: int
-
-    schema: ClassVar[int] = 3
-    accelerated: ClassVar[bool] = True
-
-    def compute(self, folder: Path, store: Store, report: Report) -> None:
-        language = self.pretraining.corpus.language.build()
-        masked = held_out_masked(language, self.sentences, self.seed, "trace")
-        generator = generator_for("trace labels", self.seed)
-        checkpoints = store.get(self.pretraining)
-        rows = []
-        for number, step in enumerate(checkpoints.steps, start=1):
-            model, how, labels = checkpoints.model(step), self.estimator, self.labels
-            trace = fisher_trace(model, masked, estimator=how, labels=labels, generator=generator)
-            depths = trace.by(parameter_layer)
-            for split, parts in ("total", {"total": trace.total}), ("kind", trace.parts), ("depth", depths):
-                rows += [{"split": split, "step": step, "part": p, **e._asdict()} for p, e in parts.items()]
-            report(number / len(checkpoints.steps), "")
-        pd.DataFrame(rows).to_csv(folder / TABLE, index=False)
-
-    @property
-    def effort(self) -> float:
-        pairs = self.sentences * self.labels * len(self.pretraining.checkpoints)
-        return trace_seconds(self.pretraining, pairs)
-
-    @property
-    def memory(self) -> float:
-        return trace_bytes(self.pretraining)
 
 
 # Linear probes of checkpoints.
