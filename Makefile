@@ -84,7 +84,7 @@ other: .venv-other/installed  ## Unit tests of the layers on another Python and 
 # Nothing is installed here: a lent machine has the packages that it has.
 GPU_PYTHON ?= python3
 gpu-check:  ## On a machine with a GPU and PyTorch, without installing: every kind of run beside the CPU, and what 235M takes, to results/gpu
-	@$(GPU_PYTHON) -c "import torch, transformers, pandas" || { echo "gpu-check needs PyTorch, transformers and pandas," \
+	@$(GPU_PYTHON) -c "import torch, transformers, pandas" 2>/dev/null || { echo "gpu-check needs PyTorch, transformers and pandas," \
 		"which $(GPU_PYTHON) lacks; say make gpu-check GPU_PYTHON=/path/to/python3" >&2; exit 1; }
 	@for part in pieces sizes kinds; do PYTHONPATH=lib $(GPU_PYTHON) benchmarks/gpu_check.py $$part $(FLAGS) || exit 1; done
 
