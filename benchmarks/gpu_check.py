@@ -409,7 +409,7 @@ def main() -> None:
     given = parser.parse_args()
     if not torch.cuda.is_available() and (given.part, given.device) != ("kinds", "cpu"):
         raise SystemExit(
-            "gpu_check needs an NVIDIA GPU, and PyTorch finds none here; only `kinds --device cpu` works without."
+            "gpu_check needs an NVIDIA GPU, and PyTorch finds none here; `kinds --device cpu` needs none."
         )
     if given.part == "kinds":
         table = kinds(given.device, given.store.absolute(), given.workers, given.each)
