@@ -391,7 +391,9 @@ def sizes() -> Iterator[dict[str, Any]]:
 
 
 def write(name: str, table: pd.DataFrame, device: str) -> None:
-    """Write a table, and beside it what it was measured with."""
+    """Write a table, and beside it what it was measured with; what a CPU measured is only printed."""
+    if device == "cpu":
+        return
     FOLDER.mkdir(parents=True, exist_ok=True)
     table.to_csv(FOLDER / f"{name}.csv", index=False, float_format="%.4g")
     made_with = pd.Series(provenance(PACKAGES, device))
@@ -423,8 +425,7 @@ def main() -> None:
             write("sizes", pd.DataFrame(rows), given.device)
         table = pd.DataFrame(rows)
     print(table.to_string(max_colwidth=60))
-    if given.device == "cuda":
-        write(given.part, table, given.device)
+    write(given.part, table, given.device)
 
 
 if __name__ == "__main__":
