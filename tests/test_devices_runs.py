@@ -67,8 +67,8 @@ reparametrisations are rounding errors."""
 LONG = ("estimators", "forms")
 
 KINDS = [
-    *("ListSGD", "ListBlock", "GrowthBase", "Candidates", "GrowthLandscape", "Member", "Stage"),
-    *("ImageComparison", "LazyTraining", "TwinTraining", "AllSwaps"),
+    *("ListSGD", "GrowthBase", "Candidates", "Member", "Stage"),
+    *("ImageComparison", "LazyTraining", "TwinTraining"),
 ]
 
 

@@ -8,7 +8,6 @@ from library import parsed, sources
 
 PICKLES = {
     "runs/torchrun.py",  # in a folder that its user alone can open, see test_torchrun.py
-    "studies/drawing.py",  # a copy of a figure in memory
 }
 """The modules that read pickles, none of which lies in a store, in a record or in a reader's folder."""
 
@@ -44,6 +43,8 @@ def what_runs_code(name: str, arguments: dict[str, ast.expr]) -> str | None:
 @pytest.mark.parametrize("source", sources())
 def test_nothing_that_is_read_can_run_code(source):
     found = [what for call in calls(source) if (what := what_runs_code(*call))]
+    if source == "book/run.py":  # executes a chapter, as Jupyter does
+        found = [what for what in found if what not in ("exec", "eval", "compile")]
     assert not found, f"{source} calls {', '.join(found)}."
 
 

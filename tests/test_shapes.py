@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import Float
 from shapes import check, checked
 
-from sameloss.statistics import intervals, prediction
+from sameloss.statistics import intervals
 
 annotated = checked(typechecker=check)
 
@@ -71,7 +71,6 @@ RIGHT = [
     lambda: Pair(np.ones(2), np.ones(2)),
     lambda: first([np.ones(2)], np.ones(2)),
     lambda: zeros(2),
-    lambda: prediction.regret(np.ones(3), np.arange(3.0)),
     lambda: intervals.percentile_interval(1.0, np.ones(8)),
 ]
 
@@ -89,8 +88,6 @@ WRONG = [
     lambda: Pair(np.ones(2), np.ones(3)),
     lambda: first([np.ones(2)], np.ones(3)),
     lambda: zeros(1),
-    lambda: prediction.regret(np.ones(3), np.ones(4)),
-    lambda: prediction.regret(np.ones(3), [0.0, 1.0, 2.0]),
     lambda: intervals.percentile_interval(1.0, np.ones((8, 8))),
     lambda: intervals.percentile_interval("1", np.ones(8)),
 ]

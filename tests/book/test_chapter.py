@@ -150,8 +150,9 @@ def test_only_what_the_reader_set_is_a_parameter(given, end, tmp_path):
 
 def test_a_chapter_ends_with_what_it_took_and_its_data(opened, shown, capsys):
     page = opened("05_dyck")
-    page.runs = lambda: [page.transfer]
-    page.store.get(page.transfer)
+    (transfer,) = (run for run in page.runs() if run.kind == "DyckTransfer")
+    page.runs = lambda: [transfer]
+    page.store.get(transfer)
     data = pd.DataFrame({"x": [1, 2]})
     close(page, data)
     assert "Computed: preset smoke, 1 runs on " in capsys.readouterr().out

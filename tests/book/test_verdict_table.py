@@ -113,7 +113,7 @@ def test_answers_lead_to_their_chapters():
         about | {"effect": "+3.0 points", "published": "+4.6", "direction": "supported", "size": "smaller"},
         about | {"effect": "0.5", "published": "–", "direction": "not testable", "size": "no room"},
     ]
-    html = findings(pd.DataFrame(rows))
+    html = findings(pd.DataFrame(rows), "chapters/")
     assert [words(row) for row in rows_of(html)[1:]] == [
         "Is larger &lt;is&gt; better? ✓ supported , smaller grammar: +3.0 points; the paper: +4.6",
         "Is larger &lt;is&gt; better? – not testable , no room grammar: 0.5",

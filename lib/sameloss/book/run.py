@@ -47,9 +47,8 @@ def run(chapter: Path, parameters: dict[str, Any]) -> None:
     vars(IPython.display).update(display=show, HTML=str, Markdown=str)
     if "IPython" in missing:
         IPython.get_ipython = lambda: None
-    namespace: dict[str, Any] = {"__name__": "__main__", "In": []}
+    namespace: dict[str, Any] = {"__name__": "__main__"}
     for source in cells(chapter.read_text(), parameters):
-        namespace["In"].append(source)
         try:
             execute(source, namespace)
         except BookError:

@@ -85,14 +85,17 @@ class HubTeacherSpec:
     def token_flops(self) -> float:
         """Floating-point operations per token: two for each weight but those of embeddings.
 
+        The paper's model needs no download for that.
+
         Raises:
             LanguageError: as `build`.
 
         """
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, OPTConfig
 
+        paper = self.model == HubTeacherSpec.model
         with torch.device("meta"):
-            shapes = AutoModelForCausalLM.from_config(self.config())
+            shapes = AutoModelForCausalLM.from_config(OPTConfig() if paper else self.config())
         embeddings = (shapes.get_input_embeddings(), shapes.get_output_embeddings())
         tables = {id(part.weight): part.weight.numel() for part in embeddings}
         return 2.0 * (sum(weight.numel() for weight in shapes.parameters()) - sum(tables.values()))

@@ -97,7 +97,10 @@ def abbreviated(value: Any) -> str:
     >>> abbreviated("all")
     "'all'"
     """
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # an int of more than 4,300 digits
+        return f"one of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:60]} ..."
 
 
