@@ -81,7 +81,7 @@ other: .venv-other/installed  ## Unit tests of the layers on another Python and 
 	exec env -u PYTHONDONTWRITEBYTECODE .venv-other/bin/python -m pytest -n auto --dist worksteal \
 		-m "not book" $(OTHER) --ignore tests/languages/test_pretrained.py
 
-# Nothing is installed here: a lent machine has the packages that it has.
+# Nothing is installed here: machines with GPUs often have fixed packages.
 GPU_PYTHON ?= python3
 gpu-check:  ## On a machine with a GPU and PyTorch, without installing: every kind of run beside the CPU, and what 235M takes, to results/gpu
 	@$(GPU_PYTHON) -c "import torch, transformers, pandas" 2>/dev/null || { echo "gpu-check needs PyTorch, transformers and pandas," \
