@@ -21,7 +21,7 @@ import pandas as pd
 from sameloss.errors import BookError
 
 FOR_PAGES = {
-    "IPython": ("display",),
+    "IPython": ("core", "core.pylabtools", "display"),
     "matplotlib": ("axes", "axis", "colors", "figure", "pyplot", "scale", "ticker"),
     "matplotlib_inline": ("config",),
     "myst_nb": (),
