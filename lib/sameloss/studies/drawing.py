@@ -4,6 +4,7 @@ import base64
 from html import escape
 from operator import itemgetter
 from typing import Any
+from warnings import catch_warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -49,7 +50,8 @@ def use_style() -> None:
     )
     if shell := get_ipython():
         backend = InlineBackend.instance(parent=shell)
-        backend.print_figure_kwargs, backend.figure_formats = PRINTED, {"svg"}
+        with catch_warnings(action="ignore", category=DeprecationWarning):  # of the backend's own observers
+            backend.print_figure_kwargs, backend.figure_formats = PRINTED, {"svg"}
 
 
 WIDEST_IN = 8.8
