@@ -86,7 +86,7 @@ def test_a_change_of_an_array_is_seen(saved):
 def test_only_the_first_run_that_changed_is_named():
     """Of a training and all that is measured of it, the training; with a raised schema, nothing."""
     recorded = read(results.FILE)
-    moved = {"training, adamw", "trace, exact", "estimators"}
+    moved = {"training, adamw", "flatness, all measures", "estimators"}
     found = {name: {**record, "result": {}} if name in moved else record for name, record in recorded.items()}
     (sentence,) = results.moved(recorded, found)
     assert sentence.startswith("The result of Pretraining changed: raise its schema and record again.")

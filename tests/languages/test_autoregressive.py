@@ -179,7 +179,9 @@ def test_sampling_follows_the_language(language, probabilities):
     assert (tokens[torch.arange(3) >= lengths[:, None]] == 0).all()
 
 
-def test_ended_sentences_are_not_read_again(language, monkeypatch):
+@pytest.fixture
+def rows_read(language, monkeypatch):
+    """The number of rows of each forward pass."""
     read, log_probs = [], language.model.log_probs
 
     def spy(tokens, cache):
@@ -187,8 +189,12 @@ def test_ended_sentences_are_not_read_again(language, monkeypatch):
         return log_probs(tokens, cache)
 
     monkeypatch.setattr(language.model, "log_probs", spy)
+    return read
+
+
+def test_ended_sentences_are_not_read_again(language, rows_read):
     _, lengths = language.sample(50, torch.Generator().manual_seed(0))
-    assert read == [int((lengths >= step).sum()) for step in range(3)]
+    assert rows_read == [int((lengths >= step).sum()) for step in range(3)]
 
 
 def test_results_do_not_depend_on_the_size_of_a_chunk(language, monkeypatch):
@@ -206,18 +212,11 @@ def test_results_do_not_depend_on_the_size_of_a_chunk(language, monkeypatch):
             close(part, expected)
 
 
-def test_one_pass_reads_no_more_than_its_share(language, monkeypatch):
+def test_one_pass_reads_no_more_than_its_share(language, rows_read, monkeypatch):
     """A forward pass holds at most NUMBERS numbers, as long as that is one sentence."""
-    read, log_probs = [], language.model.log_probs
-
-    def spy(tokens, cache):
-        read.append(len(tokens))
-        return log_probs(tokens, cache)
-
-    monkeypatch.setattr(language.model, "log_probs", spy)
     monkeypatch.setattr(module, "NUMBERS", 12 * 4 * language.model.numbers_per_token)
     language.conditionals(as_sentences(STRINGS))
-    assert max(read) == 12
+    assert max(rows_read) == 12
 
 
 def test_it_is_a_language(language):

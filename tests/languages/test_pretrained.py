@@ -33,6 +33,7 @@ from sameloss.languages.autoregressive import STAND_IN_NOTE
 from sameloss.languages.pretrained import OWN, OWN_TEXTS, HubTeacherSpec, glue_task, own_counts
 from sameloss.runs.cost import CORE_PRODUCTS, UTILISATION
 from sameloss.runs.sampling import CorpusSampling, HeldOutConditionals
+from sameloss.store.store import with_ancestors
 from sameloss.studies.same_loss.claims import answers
 from sameloss.studies.same_loss.experiment import STAND_IN
 from sameloss.studies.same_loss.languages import describe_opt, measurements
@@ -319,8 +320,9 @@ def test_a_folder_without_a_model_is_refused_before_it_is_read(tmp_path):
 
 
 def test_without_the_hub_the_papers_teacher_asks_for_a_folder():
-    """Before anything is computed."""
-    page = open_page("02_existence", preset="gpu", language="opt")
+    """By the first run of a page, though its price needs no download."""
+    first, *_ = with_ancestors(open_page("02_existence", preset="gpu", language="opt").runs())
+    assert first.effort > 3600
     message = r"^Cannot load the model 'facebook/opt-125m' .*; give a local folder in the parameter `opt`\.$"
     with pytest.raises(LanguageError, match=message):
-        announce(page)
+        first.language.build()
