@@ -35,8 +35,8 @@ page = begin(globals(), STUDY, "costs")
 # after another, with every sentence counted at full length. The reference core performs 9e10 operations per second in
 # matrix products and takes 2 ms to dispatch a block. `gpu` and `paper` are estimated for an NVIDIA H200 from its data
 # sheet (989 TFLOP/s in bfloat16, 67 in float32 for LSTMs, 4.8 TB/s), assuming 40 % of peak arithmetic and bandwidth, and
-# half a millisecond per block. No page has numbers from a GPU yet, so the estimates for the H200 are unchecked. What
-# recorded presets took stands below.
+# half a millisecond per block. The section *Measured on a GPU* has what an H100 took, and
+# *Recorded runs* what recorded presets took.
 
 # %%
 from sameloss.book.chapter import render
@@ -85,6 +85,33 @@ longest = chapters.loc[chapters.core_s.idxmax()]
 say(
     f"The longest chapter, `{longest.chapter}`, takes {longest.core_s / 60:.1f} core minutes, and no process needs more than "
     f"{chapters.peak_gb.max():.1f} GB."
+)
+
+# %% [markdown]
+# ## Measured on a GPU
+#
+# `make gpu-check` measured, on one card, the parts of which Chapter 4 at 235M consists. The percentage is of the card's
+# bfloat16 peak, and counts only operations on tokens, none on padding. No page shows results from a GPU yet.
+
+# %%
+from sameloss.book.costs import recorded_on_a_gpu
+
+on_a_gpu, gpu_record = recorded_on_a_gpu()
+render(on_a_gpu)
+
+# %%
+print(gpu_record)
+
+# %%
+from sameloss.runs.cost import H200
+
+training = next(iter(PRESETS["paper"].replicates())).main("235M")
+step = on_a_gpu[
+    on_a_gpu.what.str.startswith("pre-training 235M, 4096") & on_a_gpu.what.str.endswith("compiled")
+]
+say(
+    f"A training step at 235M ({training.optimisation.batch:,} sentences, compiled) took {step.seconds.item():.2f} s; the "
+    f"estimate above, which counts every sentence at full length, is {H200.seconds(training) / training.expected_steps:.2f} s."
 )
 
 # %% [markdown]

@@ -21,6 +21,7 @@ from sameloss.book.costs import (
     preset_costs,
     recorded_benchmark,
     recorded_campaign,
+    recorded_on_a_gpu,
     reference_seconds,
 )
 from sameloss.book.pages import all_studies, open_page, study_of
@@ -274,6 +275,24 @@ def test_a_recorded_benchmark_is_read_with_its_origin(home):
         ["fair", "5", "–", "–", "1", "no"],
     ]
     assert line == "Recorded on 2026-01-02, cpu x, 1 thread, torch 2.0, source revision abc."
+
+
+def test_what_a_gpu_was_measured_to_do_is_read_with_its_origin(home):
+    gpu = home / "results" / "gpu"
+    gpu.mkdir(parents=True)
+    sizes = "a step,0.5,157500,tokens/s,46.5,0.1835\na probe,14.5,,,37.7,\n"
+    (gpu / "sizes.csv").write_text(f"what,seconds,rate,unit,peak_GB,share_of_peak\n{sizes}")
+    (gpu / "pieces.csv").write_text("piece,difference,where\ncorpus,0,\nprobes,2.6e-13,/5\n")
+    origin = {"created": "2026-01-02T03:04", "device": "card", "threads": 1, "revision": "abc"}
+    (gpu / "sizes.json").write_text(json.dumps({**origin, "versions": {"torch": "2.0"}}))
+    table, line = recorded_on_a_gpu()
+    assert table.rate.tolist() == ["157,500 tokens/s", " "]
+    assert table.percent_of_peak[0] == pytest.approx(18.35)
+    assert line == (
+        "Recorded on 2026-01-02, card, 1 thread, torch 2.0, source revision abc. In float64, 2 parts of the "
+        "computation, from conditionals to probes, differ from the CPU's by at most 3e-13 of their largest "
+        "number."
+    )
 
 
 @pytest.mark.parametrize(

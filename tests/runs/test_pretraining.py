@@ -1,6 +1,9 @@
 """Pre-trainings: resumption after kill -9, divergence, keys, and what is refused."""
 
+import sys
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -12,6 +15,7 @@ from sameloss.models.bilstm import BiLSTMShape
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import MaskedLanguageModel, Shape, chosen
 from sameloss.runs.cost import training_bytes, training_flops
+from sameloss.runs.pretraining import TENSORBOARD
 from sameloss.store.store import Store
 from sameloss.training.loop import Execution, Optimisation
 from sameloss.training.objectives import Adversary, Objective
@@ -37,6 +41,30 @@ def test_a_killed_training_goes_on_bit_for_bit(tiny_run, whole, tmp_path, killed
     store.get(tiny_run, lambda fraction, text: first_reported.append(fraction))
     assert round(first_reported[0] * 60) == 1 + killed_at // 10 * 10
     assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
+
+
+def test_losses_are_logged_for_tensorboard_and_change_nothing(tiny_run, whole, tmp_path, monkeypatch):
+    """Its writer is a stand-in, because the package is not installed here."""
+    whole.get(tiny_run)
+    make_writer = Mock()
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", SimpleNamespace(SummaryWriter=make_writer))
+    monkeypatch.setenv(TENSORBOARD, str(tmp_path / "log"))
+    store = Store(tmp_path)
+    history = store.get(tiny_run).history
+    make_writer.assert_called_once_with(tmp_path / "log" / f"Pretraining-{tiny_run.key}", purge_step=1)
+    logged = [call.args for call in make_writer().add_scalar.call_args_list]
+    for name in ("loss", "lr"):
+        assert [value for kind, value, _ in logged if kind == name] == pytest.approx(history[name].tolist())
+    assert [step for _, _, step in logged[::2]] == history.step.tolist()
+    make_writer().close.assert_called_once_with()
+    assert store.manifest(tiny_run)["files"] == whole.manifest(tiny_run)["files"]
+
+
+def test_a_folder_for_tensorboard_needs_tensorboard(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setenv(TENSORBOARD, str(tmp_path / "log"))
+    with pytest.raises(ParameterError, match=r"^SAMELOSS_TENSORBOARD needs TensorBoard; run pip install"):
+        Store(tmp_path).get(tiny_run)
 
 
 def test_a_stop_between_checkpoint_and_state_loses_no_checkpoint(tiny_run, whole, tmp_path, monkeypatch):

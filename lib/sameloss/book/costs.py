@@ -241,8 +241,26 @@ def recorded_benchmark(name: str) -> tuple[pd.DataFrame, str]:
     table[columns] = table[columns].map(
         lambda x: "–" if pd.isna(x) else f"{x:,.0f}" if x >= 100 else f"{x:.3g}"
     )
-    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
+    return table, _provenance(record)
+
+
+def recorded_on_a_gpu() -> tuple[pd.DataFrame, str]:
+    """What `make gpu-check` measured, and a sentence on its provenance and the agreement with the CPU."""
+    folder = results_folder() / "gpu"
+    sizes, pieces = (pd.read_csv(folder / f"{name}.csv") for name in ("sizes", "pieces"))
+    rates = sizes.rate.map(lambda x: "" if pd.isna(x) else f"{x:,.0f}") + " " + sizes.unit.fillna("")
+    shares = 100 * sizes.share_of_peak
+    table = sizes[["what", "seconds"]].assign(rate=rates, peak_gb=sizes.peak_GB, percent_of_peak=shares)
+    record = json.loads((folder / "sizes.json").read_text())
     return table, (
+        f"{_provenance(record)} In float64, {len(pieces)} parts of the computation, from conditionals to "
+        f"probes, differ from the CPU's by at most {pieces.difference.max():.0e} of their largest number."
+    )
+
+
+def _provenance(record: dict[str, Any]) -> str:
+    versions = [f"{package} {version}" for package, version in record["versions"].items() if version]
+    return (
         f"Recorded on {record['created'][:10]}, {record['device']}, {record['threads']} thread, "
         f"{', '.join(versions)}, source revision {record['revision']}."
     )

@@ -1,12 +1,13 @@
 """Stored pre-trainings: one with checkpoints, and one that ends at a target loss."""
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch.optim import Optimizer
@@ -33,6 +34,25 @@ from sameloss.training.loop import (
     pretrain,
 )
 from sameloss.training.objectives import ORDINARY, BatchLoss, Objective, TaskExamples, loss_of
+
+TENSORBOARD = "SAMELOSS_TENSORBOARD"
+"""Environment variable: the folder to which losses are logged for TensorBoard."""
+
+
+def _log(name: str, start: int) -> Any:
+    """PyTorch's writer for TensorBoard from a step on, if a folder is named; else None.
+
+    Raises:
+        ParameterError: if TensorBoard is not installed.
+
+    """
+    if folder := os.environ.get(TENSORBOARD):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise ParameterError(f"{TENSORBOARD} needs TensorBoard; run pip install tensorboard.") from None
+        return SummaryWriter(Path(folder) / name, purge_step=start + 1)
+    return None
 
 
 @dataclass(frozen=True)
@@ -106,14 +126,17 @@ class Pretraining(TrainedRun):
         )
         length, began = mean_length(self, store, 256), time.perf_counter()
         gpus = [accelerator().current_device()] if accelerated() else []
+        log = _log(f"{self.kind}-{self.key}", start) if process.leads else None
         try:
-            with torch.random.fork_rng(
-                gpus, device_type=best_device()
-            ):  # dropout draws from the global generators
+            # Dropout draws from the global generators.
+            with torch.random.fork_rng(gpus, device_type=best_device()):
                 for step in self._steps(model, optimiser, store, start, process):
                     if process.leads and step.done in self.checkpoints:  # before the state that follows it
                         save_weights(model, folder / weights_name(step.done))
                     resumable.record(step)
+                    if log:
+                        log.add_scalar("loss", step.loss, step.done)
+                        log.add_scalar("lr", step.lr, step.done)
                     speed = speed_in_words(self, length, step.done - start, time.perf_counter() - began)
                     report(step.done / self.optimisation.steps, f"loss {step.loss:.3f}, {speed}")
         except NonFiniteLoss as error:
@@ -121,6 +144,8 @@ class Pretraining(TrainedRun):
                 f"{error}, seed {self.seed}. The last saved state (step {resumable.saved}) is kept; "
                 "choose a smaller lr, or a smaller strength of the algorithm."
             ) from None
+        if log:
+            log.close()
         if process.leads:
             self.keep_more(model, optimiser, folder)
             resumable.write_history(folder)

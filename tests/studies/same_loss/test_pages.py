@@ -136,3 +136,9 @@ def test_a_real_opt_takes_the_stand_ins_place():
     assert e.glue == "elsewhere"
     assert (real.language.words, real.language.max_length, real.language.tolerance) == (48, 8, 0)
     assert PRESETS["laptop"].setups[-1].tasks == ("topic",)
+
+
+def test_a_look_at_the_largest_model_is_said_to_be_unsaturated():
+    page = STUDY.open("04_flatness", {"preset": "gpu-hour", "size": "235M"})
+    assert page.about == "preset gpu-hour (too few steps to saturate), grammar: 235M"
+    assert STUDY.open("04_flatness", {"preset": "gpu", "size": "41M"}).about == "preset gpu, grammar: 41M"

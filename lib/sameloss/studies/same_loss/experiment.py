@@ -169,6 +169,7 @@ class Experiment(Config):
     processes: int = param("that share one training, each on a core or GPU of its own", default=1)
     setups: tuple[Setup, ...] = ()
     descent_steps: tuple[int, ...] = (312, 625, 1250, 2500)
+    saturates: bool = True  # whether its longest descents are meant to end near the best loss
     complete: bool = True  # whether each descent is a training of its own, not a checkpoint of the longest
     descent_models: tuple[str, ...] | None = None  # None: all
     peak_lrs: tuple[float, ...] | None = (0.005, 0.00125)  # None: only the main one
@@ -824,6 +825,7 @@ GPU_HOUR = replace(
         _PAPER_HMM._replace(models={"4M": PAPER_LSTMS["4M"]}),
     ),
     descent_steps=(500, 1000, 2000, 4000),
+    saturates=False,
     corpus_sentences=4_000_000,
     held_out=4000,
     test=5000,

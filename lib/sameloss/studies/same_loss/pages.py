@@ -85,7 +85,10 @@ class ExperimentPage(Page[Experiment]):
     @property
     def about(self) -> str:
         models = {r.setup.name: ", ".join(r.models) for r in self.config.replicates()}
-        return ", ".join([f"preset {self.config.name}", *(f"{name}: {models[name]}" for name in models)])
+        preset = f"preset {self.config.name}" + (
+            "" if self.config.saturates else " (too few steps to saturate)"
+        )
+        return ", ".join([preset, *(f"{name}: {models[name]}" for name in models)])
 
 
 class RecordPage(ExperimentPage):
