@@ -19,7 +19,7 @@
 # **This page** states the findings, then follows the four steps with figures of the recorded runs.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is

@@ -21,7 +21,7 @@
 # fixed before the runs: [Protocol](protocol.md).
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 language: str = None  # grammar, hmm or opt; all: every one that the preset has
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
@@ -263,9 +263,11 @@ for (name, rows), ax in zip(groups.items(), axes, strict=True):
 
 # %%
 named = ["features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
-beside = of_size[of_size.row.isin(named)]
-effects = [f"{row.row} {tables.effect_in_words(row)}" for _, row in beside.iterrows()]
-say(f"{tables.answer_in_words(answers, 'size')} Beside it: {'; '.join(effects)}.")
+beside = [f"{tables.answer_in_words(answers, 'size')} Beside it,"]
+for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=False):
+    effects = [f"{row.row} {tables.effect_in_words(row)}" for _, row in rows.iterrows()]
+    beside.append(f"on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
+say(" ".join(beside))
 
 # %%
 render(tables.control_table(answers, "size"), decimals=4)
@@ -273,6 +275,7 @@ render(tables.control_table(answers, "size"), decimals=4)
 # %% tags=["remove-cell"]
 from myst_nb import glue
 
+grammar = of_size[of_size.language == "grammar"]
 on_front = [
     "main",
     "other rate",
@@ -281,7 +284,7 @@ on_front = [
     "fine-tuned",
     "untrained",
 ]
-front = of_size[of_size.row.isin(on_front)]
+front = grammar[grammar.row.isin(on_front)]
 (ax,) = drawing.panels(1, width=6)
 figures.effects(front, ax)
 ax.set_xlabel("accuracy of the largest model minus that of the smallest (points)")

@@ -20,7 +20,7 @@
 # grammar and HMM to that entropy; and the best accuracy a classifier of the hidden symbols can reach.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 sentences: int = None  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it
@@ -124,6 +124,16 @@ for words, path in zip(drawn.tokens.tolist(), states.tolist(), strict=True):
 from sameloss.book.chapter import render
 
 render(languages.describe_opt(page.config))
+
+# %% [markdown]
+# Models trained on such a language are recorded at the preset `pretrained`: the language of SmolLM2-135M, with 200 words and
+# at most 6 tokens ([Protocol](protocol.md)).
+
+# %%
+from sameloss.studies.same_loss.pages import recorded_measurements
+from sameloss.studies.same_loss.tables import pretrained_in_words
+
+say(pretrained_in_words(recorded_measurements()))
 
 # %% [markdown]
 # ## Lengths and words

@@ -20,7 +20,7 @@
 # and an HMM any number of masks costs the same, so a mask rate of 15 % has exact targets too.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 sentences: int = 2000  # sentences that statistics of languages are taken on
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`
 length_limit: int = None  # longest sentence (tokens) of it; a recursive grammar needs it

@@ -19,7 +19,7 @@
 # that HuggingFace's `transformers` opens the models trained here and computes the same logits.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's
 steps: int = None  # steps of the longest descent; None: the preset's

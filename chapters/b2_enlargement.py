@@ -19,7 +19,7 @@
 # changes the trace of each kind of parameter; and what this law alone does to the comparison of sizes.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 steps: int = None  # steps of the longest descent; None: the preset's
 grammar: str = None  # file with a grammar of yours, NLTK's notation or lines `LHS RHS... p`

@@ -16,7 +16,7 @@
 # every run.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, laptop-long, workstation, pretrained, gpu-hour, gpu, paper
 max_hours: float = None  # refuse what takes one core, or GPU, longer than this; None: the preset's limit
 workers: int = None  # runs at once; None: one per core
 device: str = "auto"  # cpu or cuda; auto takes the best there is

@@ -19,7 +19,7 @@
 # measure predicts accuracy across algorithms; and the findings of later papers beside ours.
 
 # %% tags=["parameters"]
-preset: str = "auto"  # auto, smoke, laptop, workstation, gpu-hour, gpu, paper
+preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
 language: str = None  # grammar, hmm or opt; all: every one that the preset has
 size: str = None  # all, or one: d24 to d96 (the width); lstm16 to lstm64 on hmm; 2M to 730M: the paper's
 seeds: int = None  # replicates, each with its own language, weights and batches; None: the preset's

@@ -85,9 +85,9 @@ def execute(source: str, namespace: dict[str, Any]) -> None:
         show(eval(compile(ast.Expression(last.value), "cell", "eval"), namespace))
 
 
-def show(*values: Any) -> None:
-    """Print texts and tables."""
-    for value in values:
+def show(*values: Any, raw: bool = False, **_: Any) -> None:
+    """Print texts and tables; raw data (of `glue`) is for pages."""
+    for value in () if raw else values:
         value = getattr(value, "data", value)  # of a styled table
         if isinstance(value, pd.DataFrame):
             print(value.to_string(index=False))

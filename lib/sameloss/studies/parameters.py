@@ -112,6 +112,7 @@ MAX_HOURS = {
     "laptop": 5.0,
     "laptop-long": 60.0,
     "workstation": 200.0,
+    "pretrained": 80.0,
     "gpu-hour": 20.0,
     "gpu": 100.0,
     "paper": 5000.0,

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from sameloss.store.location import results_folder
+from sameloss.studies.same_loss import pages
 from sameloss.studies.same_loss.claims import ONE_DRAW, answers
 from sameloss.studies.same_loss.pages import recorded_answers
 from sameloss.studies.same_loss.tables import (
@@ -16,6 +17,7 @@ from sameloss.studies.same_loss.tables import (
     chance_in_words,
     conclusion,
     correlation_finding,
+    pretrained_in_words,
     rate_finding,
     size_finding,
     steps_finding,
@@ -341,6 +343,32 @@ def test_where_tokens_say_all_no_question_of_accuracy_is_judged():
     table = planted(tokens=75.0)
     assert set(answers(table).query("unit == 'points'").direction) == {"not testable"}
     assert ask(table, "flatness by size").direction != "not testable"
+
+
+def test_the_records_are_families_of_their_own(monkeypatch):
+    """A second record does not widen the intervals of the first."""
+    tables = {"workstation": planted(), "pretrained": planted().assign(language="pretrained")}
+    monkeypatch.setattr(pages, "recorded", lambda name, preset: tables[preset])
+    rows = pages.recorded_answers()
+    assert rows.language.unique().tolist() == ["grammar", "pretrained"]
+    alone = answers(tables["workstation"])
+    pd.testing.assert_frame_equal(rows[: len(alone)], alone, check_dtype=False)
+    assert len(pages.recorded_measurements()) == sum(map(len, tables.values()))
+
+
+def test_what_was_learnt_of_a_pretrained_models_sentences_is_said():
+    columns = ["language", "model", "stage", "steps", "replicate", "quantity", "value", "standard_error"]
+    rows = [
+        ("pretrained", "none", "baseline", 0, draw, quantity, value, 0.1)
+        for draw in (1, 2)
+        for quantity, value in {"entropy": 1.1 + draw / 10, "context": 3.0, "bag-of-words kl": 1.5}.items()
+    ]
+    rows += [("pretrained", "d24", "descent", 10, draw, "kl", draw / 2, 0.0) for draw in (1, 2)]
+    rows += [("pretrained", "d96", "plateau", 20, draw, "kl", 0.6, 0.0) for draw in (1, 2)]
+    words = pretrained_in_words(pd.DataFrame(rows, columns=columns))
+    assert words.startswith("Its entropy is 1.25 ± 0.14 nats per masked token")
+    assert words.endswith("the best has a KL of 0.60 nats, 40 % of the KL of a bag of words.")
+    assert "No models" in pretrained_in_words(pd.DataFrame(columns=columns))
 
 
 # The record, by independent calculations

@@ -13,10 +13,10 @@ import torch
 
 from sameloss.device import best_device, multiplies_bfloat16
 from sameloss.languages import HMMSpec, Language, LanguageSpec, PCFGSpec, Sentences, TeacherSpec
-from sameloss.languages.entropy import context_information
+from sameloss.languages.entropy import context_information, entropies
 from sameloss.languages.language import LabelKind
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
-from sameloss.languages.pretrained import HubTeacherSpec
+from sameloss.languages.pretrained import OWN, HubTeacherSpec
 from sameloss.measures.downstream import (
     FinetuneSettings,
     OptimalProbe,
@@ -85,6 +85,11 @@ HMM = HMMSpec(
 )
 STAND_IN = TeacherSpec(scale=0.5, logit_scale=0.7)
 """A small autoregressive transformer in place of OPT-125M."""
+
+SMOLLM2 = HubTeacherSpec(
+    "smollm2", words=200, max_length=6, corpus=OWN, fingerprint="7cc1de981f433bf5", tolerance=1e-3
+)
+"""SmolLM2-135M, from a folder of that name beside the book (README)."""
 
 Algorithm = tuple[str, float | None]
 """Name in `training.objectives.ALGORITHMS`, and strength."""
@@ -657,7 +662,7 @@ def language_baselines(
     """Measure what needs no model: majority, one-hot tokens, the lookup table, the bag of words.
 
     The lookup table represents each token by its true log conditionals: a perfect loss. A pre-trained model
-    would need days for those of all labelled sentences, so its language goes without.
+    would need days for those of all labelled sentences, so its language goes without, and has its entropy.
     """
     m, language = measures, labelled.language.build()
     sentences, conditionals = store.get(held_out)
@@ -666,12 +671,15 @@ def language_baselines(
         row("context", *context_information(language, sentences, conditionals)[:2]),
         row("bag-of-words kl", bag_of_words_kl(others, sentences, conditionals)),
     ]
+    pretrained = hasattr(labelled.language, "token_flops")
+    if pretrained:
+        rows.append(row("entropy", *Estimate.of(entropies(conditionals, sentences))[:2]))
     data = ProbeData.of(labelled, store)
     for number, task in enumerate(data.tasks):
         counts = data.test.labels[:, number].bincount()
         rows.append(row("accuracy", 100 * float(counts.max() / counts.sum()), 0.0, task, "majority"))
     readers = [("tokens", one_hot_features), ("lookup", log_conditionals)]
-    for name, featurise in readers[: 1 if hasattr(labelled.language, "token_flops") else 2]:
+    for name, featurise in readers[: 1 if pretrained else 2]:
         train, test = data.features(partial(featurise, language))
         features = train.to(best_device()), test.to(best_device())
         for reading, values in _readings(features, m).items():
@@ -696,6 +704,8 @@ _GRAMMAR = Setup("grammar", GRAMMAR, ("root", "span2"), LADDER, 0.005, (4, 5, 6,
 _HMM = Setup("hmm", HMM, ("state3", "state5"), LADDER | LSTMS, 0.00125, (1, 2, 3))
 _OPT = Setup("opt", STAND_IN, ("topic",), LADDER, 0.005, (1, 2), exact=False)
 _ENDS = {name: LADDER[name] for name in ("d24", "d96")}
+_THREE = {name: LADDER[name] for name in ("d24", "d48", "d96")}
+_SMOLLM2 = Setup("opt", SMOLLM2, ("next",), _THREE, 0.005, (1, 2, 3), exact=False)
 _PAPER_GRAMMAR = Setup(
     "grammar", PAPER_LANGUAGE, ("root", "span16", "span8"), PAPER_SIZES, 1e-3, (1,), exact=False
 )
@@ -710,6 +720,22 @@ WORKSTATION = Experiment(
     treated_models=("d32", "d64", "lstm32"),
 )
 """What the protocol specifies; its measurements are in `results/`."""
+
+PRETRAINED = replace(
+    WORKSTATION,
+    name="pretrained",
+    language="opt",
+    setups=(_GRAMMAR, _HMM, _SMOLLM2),
+    peak_lrs=None,
+    plateau_steps=(625, 1250, 2500),
+    algorithms=(),
+    treated_models=(),
+    test=5000,
+    trace_sentences=1000,
+    measured=Measures(many_labels=6000),
+    teacher=Teacher(SMOLLM2.words, SMOLLM2.max_length, 100_000, held_out=100, tolerance=1e-3),
+)
+"""The same comparisons of models trained on sentences of a pre-trained one, in `results/` too."""
 
 LAPTOP = replace(
     WORKSTATION,
@@ -835,4 +861,4 @@ GPU_HOUR = replace(
 )
 """The paper's 235M in an hour of an H100, to see every figure: too few steps to saturate."""
 
-PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, GPU_HOUR, GPU, PAPER)}
+PRESETS = {preset.name: preset for preset in (SMOKE, LAPTOP, WORKSTATION, PRETRAINED, GPU_HOUR, GPU, PAPER)}

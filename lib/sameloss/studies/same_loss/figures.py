@@ -48,8 +48,9 @@ def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
         mean = part.groupby("steps")[["kl", "accuracy"]].mean()
         ax.plot(mean.kl, mean.accuracy, **styles[model])
     for name, label, style in (("tokens", "one-hot tokens", ":"), ("lookup", "lookup table", "--")):
-        value = table[table.reading == f"{name}, {EXPANDED}"].value.mean()
-        ax.axhline(value, color="0.35", ls=style, lw=1.3, label=label)
+        values = table[table.reading == f"{name}, {EXPANDED}"].value
+        if len(values):
+            ax.axhline(values.mean(), color="0.35", ls=style, lw=1.3, label=label)
     return _kl_axis(ax, descents.kl, ylabel=ACCURACY)
 
 

@@ -18,7 +18,7 @@ from sameloss.runs.measurements import Calibration, LanguageMeasurement
 from sameloss.seeds import generator_for
 from sameloss.store.store import Run, Store
 from sameloss.studies.names import display_name
-from sameloss.studies.same_loss.experiment import PAPER, Experiment, Replicate, Setup
+from sameloss.studies.same_loss.experiment import PAPER, STAND_IN, Experiment, Replicate, Setup
 
 if TYPE_CHECKING:
     from sameloss.languages.pretrained import HubTeacher, HubTeacherSpec
@@ -45,6 +45,11 @@ def setups(experiment: Experiment) -> dict[str, Setup]:
     """Return the languages of a preset by name, with the seed of their first replicate."""
     first = (Replicate(experiment, setup, setup.seeds[0]) for setup in experiment.setups)
     return {r.setup.name: r.setup._replace(language=r.language) for r in first}
+
+
+def opt_language(experiment: Experiment) -> LanguageSpec:
+    """Return the autoregressive language of a preset; the stand-in where it has none."""
+    return setups(experiment)["opt"].language if "opt" in setups(experiment) else STAND_IN
 
 
 def measurements(experiment: Experiment) -> dict[str, LanguageMeasurement]:
@@ -162,7 +167,7 @@ def describe_opt(experiment: Experiment) -> pd.DataFrame:
 
     The sentences of a real OPT are text; how much its vocabulary covers of the corpus and of GLUE is printed.
     """
-    spec = setups(experiment)["opt"].language
+    spec = opt_language(experiment)
     language, generator = spec.build(), torch.Generator().manual_seed(0)
     sentences = language.sample(4, generator)
     rows = [row[:length] for row, length in zip(*(x.tolist() for x in sentences), strict=True)]
@@ -203,7 +208,7 @@ def _languages(experiment: Experiment) -> dict[str, Language]:
 
 def definition_and_pass(experiment: Experiment, sentences: int) -> pd.DataFrame:
     """Compare conditionals by substitution with those of the one pass, and the times of both."""
-    languages, opt = _languages(experiment), setups(experiment)["opt"].language
+    languages, opt = _languages(experiment), opt_language(experiment)
     if isinstance(opt, TeacherSpec):
         languages[opt_name(opt)] = opt.build()
     rows = []

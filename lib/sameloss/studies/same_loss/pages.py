@@ -117,12 +117,17 @@ class RecordPage(ExperimentPage):
 
 def recorded_measurements() -> pd.DataFrame:
     """Return the measurements in `results/`, see `experiment.COLUMNS`."""
-    return recorded("measurements", "workstation").fillna({"task": "", "reading": ""})
+    return pd.concat(_recorded_tables(), ignore_index=True)
 
 
 def recorded_answers() -> pd.DataFrame:
-    """Return the answers that follow from `recorded_measurements`."""
-    return answers(recorded_measurements())
+    """Return the answers that follow; the questions of each record are one family of Holm's correction."""
+    return pd.concat(map(answers, _recorded_tables()), ignore_index=True)
+
+
+def _recorded_tables() -> list[pd.DataFrame]:
+    tables = [recorded("measurements", preset) for preset in ("workstation", "pretrained")]
+    return [table.fillna({"task": "", "reading": ""}) for table in tables if len(table)]
 
 
 # Parameters of pages.
