@@ -126,7 +126,7 @@ from sameloss.book.chapter import render
 render(languages.describe_opt(page.config))
 
 # %% [markdown]
-# Models trained on such a language are recorded at the preset `pretrained`: the language of SmolLM2-135M, with 200 words and
+# Models trained on such a language are recorded at the preset `pretrained`: the language of SmolLM2-135M-Instruct, with 200 words and
 # at most 6 tokens ([Protocol](protocol.md)).
 
 # %%

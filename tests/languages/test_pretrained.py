@@ -313,6 +313,15 @@ def test_the_content_of_local_folders_is_in_the_key(spec):
     assert HubTeacherSpec.of("facebook/opt-125m", None) == HubTeacherSpec()
 
 
+def test_files_that_are_not_those_of_the_key_are_refused(spec):
+    wanted = HubTeacherSpec.of(spec.model, spec.corpus, words=4, max_length=5)
+    wanted.build()
+    (Path(spec.corpus) / "lines.txt").write_text(CORPUS + "more\n")
+    changed = replace(wanted, tolerance=0.5)  # not built yet
+    with pytest.raises(LanguageError, match=r"are not those of fingerprint [0-9a-f]{16}; name the folder"):
+        changed.build()
+
+
 def test_a_folder_without_a_model_is_refused_before_it_is_read(tmp_path):
     (tmp_path / "large").write_bytes(b"0")
     with pytest.raises(LanguageError, match=r"^The folder .* holds no model: it has no config\.json\.$"):

@@ -70,7 +70,7 @@ class HubTeacherSpec:
         if local and not (Path(model) / "config.json").is_file():
             raise LanguageError(f"The folder {model} holds no model: it has no config.json.")
         corpus = corpus or (OWN if local else cls.corpus)
-        folders = [Path(name) for name in (model, corpus) if Path(name).is_dir()]
+        folders = [path for path in map(Path, (model, corpus)) if path.is_dir()]
         return cls(
             model,
             corpus=corpus,
@@ -125,12 +125,18 @@ class HubTeacherSpec:
         """Load model and tokenizer, and count the tokens of the text; once in a process.
 
         Raises:
-            LanguageError: if something cannot be loaded, the model is not causal, its tokenizer has neither
-                BOS nor EOS, or the text has too few different tokens.
+            LanguageError: if something cannot be loaded or has changed, the model is not causal, its
+                tokenizer has neither BOS nor EOS, or the text has too few different tokens.
 
         """
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
+        folders = [path for path in map(Path, (self.model, self.corpus)) if path.is_dir()]
+        if folders and self.fingerprint not in (None, fingerprint_of(folders)):
+            raise LanguageError(
+                f"The files in {' and '.join(map(str, folders))} are not those of fingerprint "
+                f"{self.fingerprint}; name the folder in the parameter `opt` to use them as they are."
+            )
         size, tokenizer = self.config().vocab_size, self._loaded(AutoTokenizer)
         model = self._loaded(AutoModelForCausalLM, dtype=torch.float32).to(best_device())
         special = {*tokenizer.all_special_ids, *start_and_end(tokenizer)}

@@ -89,7 +89,7 @@ STAND_IN = TeacherSpec(scale=0.5, logit_scale=0.7)
 SMOLLM2 = HubTeacherSpec(
     "smollm2", words=200, max_length=6, corpus=OWN, fingerprint="7cc1de981f433bf5", tolerance=1e-3
 )
-"""SmolLM2-135M, from a folder of that name beside the book (README)."""
+"""SmolLM2-135M-Instruct with four bits per weight, from a folder beside the book (README)."""
 
 Algorithm = tuple[str, float | None]
 """Name in `training.objectives.ALGORITHMS`, and strength."""
