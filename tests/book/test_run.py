@@ -32,6 +32,15 @@ def test_a_wrong_parameter_is_one_sentence(tmp_path):
     assert done.stderr.count("\n") == 1
 
 
+def test_what_is_glued_is_for_pages_alone(tmp_path):
+    twin = tmp_path / "twin.py"
+    twin.write_text(
+        '# %%\nfrom myst_nb import glue\n\nglue("effect", "one point", display=False)\nprint("done")\n'
+    )
+    done = executed(str(twin))
+    assert (done.stdout, done.returncode) == ("done\n", 0)
+
+
 @pytest.mark.book
 @pytest.mark.parametrize("code", [None, WITHOUT], ids=["whole", "without packages of pages"])
 def test_a_twin_runs_as_a_program_in_worker_processes(code, tmp_path):

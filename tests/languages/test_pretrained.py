@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import log
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -107,6 +108,8 @@ def test_trainings_on_a_pretrained_models_language(tmp_path, kind):
     assert set(table.task) == {"", "next"}
     assert table[table.quantity == "kl"].value.between(0, 5).all()
     assert not table.reading.str.contains("lookup").any()
+    (entropy,) = table[table.quantity == "entropy"].value
+    assert 0 < entropy < log(12)
     answers(table)  # of which none is about the lookup table
 
 
