@@ -64,21 +64,9 @@ import sameloss.book.run as run; run.main()
 
 @pytest.mark.book
 def test_chapter_4_runs_whole_on_the_emulated_device(tmp_path):
-    given = (
-        "-p",
-        "preset",
-        "smoke",
-        "-p",
-        "size",
-        "d8",
-        "-p",
-        "seeds",
-        "1",
-        "-p",
-        "artifacts",
-        str(tmp_path),
-    )
-    done = executed("chapters/04_flatness.py", *given, code=EMULATED)
+    given = {"preset": "smoke", "size": "d8", "seeds": "1", "artifacts": str(tmp_path)}
+    words = [word for parameter in given.items() for word in ("-p", *parameter)]
+    done = executed("chapters/04_flatness.py", *words, code=EMULATED)
     assert done.returncode == 0, done.stderr
     assert "on emulated" in done.stdout
     assert "per-example gradients have the same norms: True" in done.stdout
