@@ -330,8 +330,9 @@ class Replicate:
         e, shape = self.experiment, self.setup.models[size]
         execution = replace(e.execution, processes=e.processes).for_shape(shape)
         execution = replace(execution, autocast=execution.autocast and multiplies_bfloat16())
+        sentences = self._amounts.corpus_sentences
         return kind(
-            CorpusSampling(self.language, self._amounts.corpus_sentences, seed),
+            CorpusSampling(self.language, sentences, seed if sentences is None else self.seed),
             shape,
             optimisation,
             seed,
