@@ -56,11 +56,13 @@ def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the trace against KL, one line per model and peak rate: the main rate solid, others dotted."""
-    rows, styles = checkpoints(table), _styles(table)
+    rows, styles, main = checkpoints(table), _styles(table), main_lr(table)
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
         mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
-        other: Style = {} if lr == main_lr(table) else {"ls": ":", "label": None}
+        other: Style = (
+            {} if lr == main else {"ls": ":", "label": f"{model_name(model)}, rate / {main / lr:g}"}
+        )
         ax.plot(mean.kl, mean.trace, **styles[model] | other)
     _kl_axis(ax, descents.kl, yscale="log", ylabel=TRACE)
     plain_log_axis(ax.yaxis, descents.trace)
@@ -75,7 +77,9 @@ def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> A
             mean = part.groupby("steps")[quantity].mean()
             name = styles[model]["label"] + remark
             ax.plot(mean.index, mean, ls=line, **styles[model] | {"label": name})
-    ax.set(xlabel="steps on the plateau", ylabel=label, yscale="linear" if quantity == "accuracy" else "log")
+    ax.set(
+        xlabel="steps at a constant rate", ylabel=label, yscale="linear" if quantity == "accuracy" else "log"
+    )
     if quantity != "accuracy":
         plain_log_axis(ax.yaxis, rows[rows.stage.str.startswith("plateau")][quantity])
     return ax
@@ -121,6 +125,7 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
+    ax.set_ylim(0.5 - len(rows), 0.5)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
@@ -180,7 +185,10 @@ def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Ax
         table.known + table.off * error, range(len(table)), xerr=1.96 * error, fmt="o", capsize=3, ms=4
     )
     ax.set_yticks(range(len(table)), table.label)
-    ax.set(xlabel=f"trace: exact (dashed), and 95 % interval of {budget:g} s", ylim=(-0.6, len(table) - 0.4))
+    ax.set(
+        xlabel=f"trace: exact (dashed), and estimates with 95 % intervals after {budget:g} s",
+        ylim=(-0.6, len(table) - 0.4),
+    )
     return ax
 
 
@@ -274,7 +282,7 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
     ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
     ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
     ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats per masked token)", title=name)
-    ax.legend(loc="lower right", fontsize="small")
+    ax.legend(loc="lower right", fontsize="small", frameon=True, framealpha=1, edgecolor="none")
     plain_log_axis(ax.xaxis, tried.concentration)
     return ax
 
@@ -282,8 +290,9 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
 def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the entropy of one masked token against the number of masks, one line a language."""
     for i, (name, part) in enumerate(table.groupby("language", sort=False)):
-        style: Style = {"color": f"C{i}", "marker": MARKERS[i], "label": name, "capsize": 2}
-        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)
+        style: Style = {"color": f"C{i}", "marker": MARKERS[i], "capsize": 2}
+        line, *_ = ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)
+        line.set_label(name)
         ax.axhline(np.log(part.words.iloc[0]), color=f"C{i}", ls=":", lw=1)
     ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
     return ax
