@@ -92,7 +92,7 @@ def coefficients(table: pd.DataFrame, limits: pd.DataFrame, ax: Axes) -> None:
     ax.axhline(0.25, color="0.35", ls="--", lw=1.2, label="¼")
     ax.axvline(0, color="0.8", lw=1, zorder=0)
     ax.set(xlabel="learning rate η (left of 0: limits)", ylabel="coefficient × B")
-    ax.legend(loc="upper right", ncols=2)
+    ax.legend(loc="upper right", ncols=2, fontsize="small")
 
 
 def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> None:

@@ -583,17 +583,15 @@ def predictors_in_words(table: pd.DataFrame) -> str:
     """Return what `predictor_table` shows, and how many algorithms and draws that rests on."""
     ends, rows = _ends_by_algorithm(table), predictor_table(table)
     algorithms = ends.algorithm.nunique()
-    ranked = ends[ends.duplicated(["language", "replicate"], keep=False)]  # a single model has no rank
-    draws = int(ranked.groupby("language").replicate.nunique().max())
+    draws = int(ends.groupby(["language", "replicate"]).size().gt(1).groupby("language").sum().max())
     start = f"The ranks are of {algorithms} algorithms in {draws} draw{'s' * (draws != 1)}. "
     if algorithms < 3:
         return (
             start + "Two models have only two orders, so each correlation of a draw is 1 or −1, by necessity."
         )
     mean = rows.groupby("predictor", sort=False).correlation.mean()
-    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or "none"
-    above = f"Predictors whose interval lies above zero: {beyond}."
+    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or ("none" if draws > 1 else "unknown")
     return (
         f"{start}The best predictor is {mean.idxmax()}, with a correlation of {mean.max():.2f}; KL, the "
-        f"loss, has {mean['KL']:.2f}. {above if draws > 1 else 'One draw gives no interval.'}"
+        f"loss, has {mean['KL']:.2f}. Predictors whose interval lies above zero: {beyond}."
     )
