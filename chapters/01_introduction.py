@@ -46,8 +46,10 @@ record, answers = recorded_measurements(), recorded_answers()
 say(tables.conclusion(answers, ["size", "flatness by size", "flatness by steps", "flatness as a cause"]))
 
 # %% [markdown]
-# The table has the main comparison for each question and language, from recorded runs, with 95 % intervals over
-# replicates. Each question links to its chapter.
+# The table has the main comparison for each question and language, from recorded runs, with 95 % intervals over draws. A
+# *draw*, or replicate, is one independently drawn language with everything trained on it. Accuracy is that of a *probe*,
+# a linear classifier that predicts hidden symbols of the language from a model's frozen features. Each question links to
+# its chapter.
 
 # %% tags=["remove-input"]
 from IPython.display import HTML
@@ -71,8 +73,8 @@ HTML(verdict_table.findings(tables.findings(answers[answers.direction != "not ju
 #
 # ## Same loss, different accuracy?
 #
-# If the loss determined downstream performance, models of all sizes would have one accuracy at one KL: in the figure, all
-# lines would coincide. The paper predicts that larger models lie above smaller ones.
+# If the loss determined downstream performance, all models would be equally accurate at one KL, and all lines of the
+# figure would coincide. The paper predicts that larger models lie above smaller ones.
 
 # %% mystnb={"figure": {"caption": "Accuracy of linear probes against KL: one line per size, one point per complete training run, means over replicates. All models are read with the same number of features. Horizontal lines: one-hot tokens, and the lookup table of true conditionals, whose loss is optimal. Recorded runs.", "name": "fig-argument-loss"}, "image": {"alt": "Probe accuracy against KL, one line per size, with horizontal lines for one-hot tokens and the lookup table."}}
 finding(tables.size_finding(answers, "at the largest common KL"))
@@ -105,15 +107,16 @@ movable_accuracy(panels)
 # %% [markdown]
 # ## Flatness
 #
-# The loss is flat around a minimum if the trace of its Hessian is small. At saturation the Hessian is the Fisher
-# information, whose trace is an expected squared norm of gradients:
+# A minimum is flat if the trace of the Hessian of the loss is small there. At saturation the Hessian is the Fisher
+# information, whose trace (the *Fisher trace*) is an expected squared norm of gradients, with labels $\hat y$ drawn from
+# the model:
 #
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
 #    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
 #
 # The paper predicts that at equal KL larger models are flatter.
 
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and learning rate; the main rate is solid. Recorded runs.", "name": "fig-argument-trace"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and learning rate. Solid: the main rate; dotted: a quarter of it. Recorded runs.", "name": "fig-argument-trace"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 finding(tables.trace_finding(answers, record))
 axes = drawing.panels(len(languages), width=5)
 for (name, own), ax in zip(languages.items(), axes, strict=True):
@@ -131,8 +134,8 @@ say(tables.answer_in_words(answers, "flatness by size"))
 # ## Noise, steps, and the algorithm
 #
 # The noise of sampled labels drives SGD along the minimisers towards a smaller trace
-# ([3 Implicit bias](03_implicit_bias.ipynb)). So a model that trains on after its loss has converged should become flatter
-# and, if flatness is what transfers, more accurate.
+# ([3 Implicit bias](03_implicit_bias.ipynb)). So a model that is trained on after its loss has converged should become
+# flatter and, if flatness is what makes models transfer, more accurate.
 
 # %% mystnb={"figure": {"caption": "Training beyond convergence at a constant rate: Fisher trace (left) and probe accuracy (right) against the number of steps. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-argument-noise"}, "image": {"alt": "Left, Fisher trace against steps at a constant rate; right, probe accuracy."}}
 finding(tables.steps_finding(answers, record))
@@ -142,10 +145,10 @@ figures.along_plateau(languages["grammar"], "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %% [markdown]
-# The dashed lines continue on exact labels, without label noise. Steps and sizes change more than flatness, so these
-# figures cannot say whether flatness is a cause.
-# The decisive experiment is in [A.4 Algorithms](a4_algorithms.ipynb): one saturated model is made flatter or sharper and
-# brought back to one loss.
+# On the dashed lines training continues on the exact conditionals, without label noise. Sizes and steps change more than
+# flatness, so these figures cannot say whether flatness is a cause. The decisive experiment is in
+# [A.4 Algorithms](a4_algorithms.ipynb): one saturated model is made flatter or sharper in several ways, and all versions are
+# compared at one loss.
 
 # %%
 say(f"**{tables.QUESTIONS['flatness as a cause']}** {tables.answer_in_words(answers, 'flatness as a cause')}")

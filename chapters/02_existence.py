@@ -60,7 +60,8 @@ page = begin(globals(), STUDY, "02_existence")
 # zero: no model can have a lower loss. "The same loss" therefore means the same KL.
 #
 # One pass of the inside algorithm and one gradient give the true conditionals: $\Pr(x)$ is linear in the emission
-# probabilities at position $t$, so its gradient covers all words at all positions.
+# probabilities at each position $t$, so its gradient gives the conditionals of all words at all positions
+# ([A.2 Conditionals](a2_conditionals.ipynb)).
 
 # %%
 from sameloss.book.chapter import show_source
@@ -93,7 +94,7 @@ tiny.conditionals(two_words)[0, 0]  # at its first position, whatever word stand
 # ## The experiment
 #
 # The main language is a grammar of the paper's shape: layered, ambiguous, with early stopping. It is small enough that even
-# the smallest model learns most of what the context tells, and hard enough that no probe recovers its hidden symbols in all
+# the smallest model learns most of what the context reveals, and hard enough that no probe recovers its hidden symbols in all
 # sentences. A *replicate* redraws everything, including the grammar; tables call it a draw. Here is one replicate, from the language to a probe:
 
 # %%
@@ -175,7 +176,7 @@ for row in data.accuracies(features, "features", labels, sets=1):
         print(f"{display_name(row['task'])} ({row['task']}): {row['value']:.1f} % of the test sentences")
 
 # %% [markdown]
-# The same with scikit-learn, and a fixed ridge instead of one chosen on held-out sentences:
+# The same with scikit-learn, and a fixed strength of the L2 penalty instead of one chosen on held-out sentences:
 
 # %%
 from sklearn.linear_model import LogisticRegression
@@ -238,7 +239,7 @@ say(
 # help as well. The main comparison therefore expands the features of all models to the same number. The figure shows other
 # readings beside it: features as they are; features projected to as many dimensions as the smallest model has; the smallest
 # model's features expanded to as many as the largest has; fewer and more labels; test sentences that no probe was fitted to;
-# fine-tuning; and untrained models. They stand beside the main comparison; none is subtracted from it.
+# fine-tuning; and untrained models. They are shown beside the main comparison; none is subtracted from it.
 #
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
 # learning rates (the peak rates are 0.005 and 0.00125). If any of these leads to the opposite conclusion, the verdict says so.
@@ -246,8 +247,9 @@ say(
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
 # effect) and, where the paper reports a number, how the size of the effect compares with it per doubling of parameters (as
 # published, smaller, larger, or uncertain). A question is *not testable* if these models could not have answered it. In the
-# tables KL is the common KL; steps are those that the first and the second model take to it or, in rows that are cooled, those
-# of cooling.
+# tables, KL is the common KL, and steps are those that the first and the second model take to it. Models with label noise are
+# compared as they are or *cooled*, that is, after a short training on exact conditionals that takes the noise out of their
+# loss; steps are then those of cooling.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the largest model minus that of the smallest, at the same KL, with 95 % intervals over replicates: the main comparison (whose interval is widened by Holm's correction), then other readings of the same two models, and untrained models. Recorded runs.", "name": "fig-size-controls"}, "image": {"alt": "Intervals of the size effect, one row per way of reading the models."}}
 from sameloss.studies.same_loss.claims import POINTS
@@ -263,9 +265,9 @@ for (name, rows), ax in zip(groups.items(), axes, strict=True):
 
 # %%
 named = ["features as they are", "projected to 96", "halfway to the largest common KL", "untrained"]
-beside = [f"{tables.answer_in_words(answers, 'size')} Beside it,"]
+beside = [f"{tables.answer_in_words(answers, 'size')} In other comparisons of the same sizes,"]
 for name, rows in of_size[of_size.row.isin(named)].groupby("language", sort=False):
-    effects = [f"{row.row} {tables.effect_in_words(row)}" for _, row in rows.iterrows()]
+    effects = [f"*{row.row}* {tables.effect_in_words(row)}" for _, row in rows.iterrows()]
     beside.append(f"on the {tables.LANGUAGES[name]}: {'; '.join(effects)}.")
 say(" ".join(beside))
 
@@ -299,12 +301,12 @@ glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), 
 # %% [markdown]
 # ## Do more steps help? (Figure 1)
 #
-# After the longest training, we continue with *sampled* labels at a constant learning rate. Label noise first raises the
-# KL; from the first checkpoint on it changes little, and where it changes by less than a fifth we count it as the same loss.
+# After the longest training, we continue with *sampled* labels at a constant learning rate (the *plateau*). Label noise
+# first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth we count it as the same loss.
 # The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling: it bounds the effect of label
 # noise but does not isolate it.
 
-# %% mystnb={"figure": {"caption": "KL and accuracy along the plateau, means over replicates. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
+# %% mystnb={"figure": {"caption": "KL (left) and probe accuracy (right) during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
 record = recorded_measurements()
 finding(tables.steps_finding(answers[answers.question == "steps"], record))
 grammar = record[record.language == "grammar"]
@@ -322,8 +324,8 @@ render(tables.control_table(answers, "steps"), decimals=4)
 # %% [markdown]
 # ## Is an optimal loss enough? (Table 1)
 #
-# Represent each token by its true log conditionals, and fit the probe to them. Nothing predicts masked words better, so if
-# the loss alone determined downstream performance, no representation would do better. The paper predicts that every trained
+# The *lookup table* represents each token by its true log conditionals, and a probe reads these. Nothing predicts masked
+# words better, so if the loss alone determined downstream performance, no representation would do better. The paper predicts that every trained
 # model does; the main comparison is with the least accurate size.
 
 # %%

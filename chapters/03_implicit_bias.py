@@ -11,7 +11,7 @@
 # %% [markdown]
 # # 3 Implicit bias leads to flat solutions
 #
-# **The claim** (Section 3, Appendix C of [Liu et al., 2023](bibliography.md)): at saturation the loss is flat along a
+# **The claim** (Section 3, Appendix C of [Liu et al., 2023](bibliography.md)): at saturation the loss is constant along a
 # manifold of minimisers, but gradients are still noisy, and this noise moves SGD along the manifold
 # towards a smaller trace of the Hessian: Lemma 3.2, Theorem 3.3, Figure 4.
 #
@@ -106,10 +106,10 @@ show.bartlett(page.sgd, ax)
 # ## Where Assumption 3.1 fails
 #
 # A softmax is positive. If a true conditional is zero, no parameters attain the smallest loss, and $\Gamma$ is
-# empty: the loss approaches its infimum only as logits diverge. The model must give a word of probability zero
-# less than the KL allows, so two logits differ by at least
-# $\log(p_c / \mathrm{KL})$, up to a constant. The paper's languages, block-diagonal Markov models and layered grammars,
-# have such zeros. So the theorem needs a smoothed language, and ours is one.
+# empty: the loss approaches its infimum only as logits diverge. A model of small KL must give an impossible word so
+# little probability that two logits of its context $c$ differ by at least $\log(p_c / \mathrm{KL})$, up to a constant. The
+# paper's languages, block-diagonal Markov models and layered grammars, have such zeros. So the theorem needs a smoothed
+# language, and ours is one.
 #
 # ## Theorem 3.3
 #
@@ -117,20 +117,38 @@ show.bartlett(page.sgd, ax)
 #    \qquad \theta_{K/\eta^2}\to\hat\theta(K) \text{ in distribution as } \eta\to 0 . $$
 #
 # $\nabla_\Gamma$ is the gradient projected on the tangent space of $\Gamma$, the kernel of the Jacobian of the
-# predictions. The flow solves an ordinary differential equation without randomness, which is integrated here to nine
-# digits.
+# predictions. The flow solves an ordinary differential equation without randomness, which the library integrates to nine
+# digits. Here is its velocity at one point of $\Gamma$ in plain PyTorch: the gradient of the Hessian's trace, projected on the
+# directions in which no prediction changes. The library differentiates the trace of the Fisher information instead. On
+# $\Gamma$ both traces are equal, so their derivatives along $\Gamma$ agree.
 
 # %%
-from sameloss.studies.manifold_flow.theory import velocity
+from sameloss.studies.manifold_flow.theory import trace_potential, velocity
 
-show_source(velocity)
+
+def log_f(theta):
+    a, b = theta[:18].view(6, 3), theta[18:].view(3, 3)  # a vector for each context; a column for each word
+    return (a @ b).log_softmax(-1)
+
+
+def loss(theta):
+    return -(population.weights[:, None] * population.conditionals * log_f(theta)).sum()
+
+
+jacobian = torch.func.jacrev(log_f)(start).flatten(0, 1)
+normal = torch.linalg.svd(jacobian).Vh[:12]  # the 12 directions in which predictions change
+gradient = torch.func.grad(lambda theta: torch.func.hessian(loss)(theta).trace())(start)
+plain = -(gradient - normal.T @ (normal @ gradient)) / 4
+library = velocity(population, start, trace_potential, rank=12)
+print(f"speed of the flow: plain {plain.norm():.6f}, library {library.norm():.6f}")
+print(f"largest difference of a component: {(plain - library).abs().max():.0e}")
 
 # %% [markdown]
 # Many replicas of SGD start at one point of $\Gamma$; at batch size 1, each step draws one context and one label. SGD
 # hovers near $\Gamma$ at a distance of order $\sqrt\eta$. To see where *along* $\Gamma$ a replica is, we move it to a
-# minimiser close by and measure the trace there. This is a sharper test of the theorem than the trace at the iterate.
+# nearby minimiser and measure the trace there. This is a sharper test of the theorem than the trace at the iterate.
 
-# %% mystnb={"figure": {"caption": "Mean trace of SGD's replicas, at the minimisers close by, with its standard deviation over replicas as a band, for learning rates that halve, in the theorem's time η²k/B; in black, the flow.", "name": "fig-drift"}, "image": {"alt": "Traces against rescaled time for several rates and batch sizes; smaller rates lie closer to the flow."}}
+# %% mystnb={"figure": {"caption": "Mean trace of SGD's replicas at nearby minimisers after k steps, against the theorem's time η²k/B, for several learning rates. Bands: standard deviation over replicas; black: the flow.", "name": "fig-drift"}, "image": {"alt": "Traces against rescaled time for several rates and batch sizes; smaller rates lie closer to the flow."}}
 from sameloss.studies.manifold_flow.statements import coefficient_limits
 
 alone, flow = sgd["trajectories"].query("batch == 1"), sgd["flow"]
@@ -147,10 +165,10 @@ for batch, ax in zip(batches, panels(len(batches)), strict=True):
 # At a finite rate SGD moves somewhat faster than the flow. The theorem is about the limit $\eta \to 0$, so no curve at one
 # rate can confirm it. We therefore estimate its coefficient at rate zero.
 #
-# **The coefficient.** A flow with coefficient $c$ instead of ¼ is the same flow at another speed. For each
+# **The coefficient.** A flow with coefficient $c$ instead of ¼ takes the same path at another speed. For each
 # rate we fit the $c$ whose flow passes closest to the mean of SGD's replicas; its error comes from
-# their scatter. The polynomial through all rates of a batch size, evaluated at rate zero, estimates the
-# theorem's number without using the theorem.
+# their scatter. We then fit a polynomial to the coefficients of all rates of one batch size. Its value at rate zero
+# estimates the theorem's ¼ without using the theorem.
 
 # %% mystnb={"figure": {"caption": "The coefficient that fits SGD at each rate and, left of zero, its limit at rate zero, with 95 % intervals, times the batch size.", "name": "fig-coefficient"}, "image": {"alt": "Coefficients fall to one quarter as the rate goes to zero for every batch size."}}
 limits = coefficient_limits(sgd["coefficients"])
@@ -191,37 +209,37 @@ same limit; it is further from ¼ at each rate, so its extrapolation from few ra
 # $$ -\frac1{2\eta}\,\mathrm{tr}\log\Bigl(1-\frac{\eta H}{2}\Bigr)
 #    = \frac14\mathrm{Tr}\,H + \frac{\eta}{16}\mathrm{Tr}\,H^2 + \dots $$
 #
-# This potential penalises large eigenvalues more than the trace does. It is one of two corrections of order $\eta$:
-# the other arises because the valley is not quadratic where SGD hovers, and is of order $\eta/B$. So the first should
-# remain with a large batch, and the second should dominate at batch size 1.
+# This potential penalises large eigenvalues more than the trace does. Its second term is one of two corrections of order
+# $\eta$. The other one arises because the valley is not quadratic where SGD hovers, and is of order $\eta/B$. With a large
+# batch only the first correction should therefore remain; at batch size 1 the second should dominate.
 
 # %% mystnb={"figure": {"caption": "Trace at SGD's iterates at one large rate and several batch sizes, beside the flow of the theorem and the flow for that rate. Bars are 95 % intervals.", "name": "fig-finite"}, "image": {"alt": "Curves for growing batch sizes approach the dashed flow of the finite rate, which lies below the flow of the trace."}}
 from sameloss.studies.manifold_flow.statements import finite_limit
 
 to_finite, to_vanishing = (abs(finite_limit(sgd["finite"], flow)[0]) for flow in ("finite", "vanishing"))
 finding(
-    f"Extrapolated to infinite batches, SGD's trace is {to_finite:.3f} from the flow for this rate and "
-    f"{to_vanishing:.3f} from the theorem's."
+    f"Extrapolated to infinite batches, SGD's trace differs by {to_finite:.3f} from that of the flow for this rate, "
+    f"and by {to_vanishing:.3f} from that of the theorem's flow."
 )
 (ax,) = panels(1, width=5.5)
 show.finite_rate(sgd["finite"], page.config.finite_rate, ax)
 
 # %% [markdown]
-# The first distance should vanish, the second should not. With batch size 1 the second correction takes SGD far below
-# both flows. The derivation is heuristic, and one rate on one model tests it.
+# The first difference should vanish, the second should not. With batch size 1 the second correction takes SGD far below
+# both flows. The derivation is heuristic, and it is tested here at one rate on one model.
 #
 # ## Adam
 #
-# The paper proves the theorem for SGD and trains with AdamW. On $\Gamma$ the second moment of Adam settles at
-# $\mathrm{Diag}(H)/B$, so each parameter has its own rate. The argument above with this
-# preconditioner gives, for a small $\epsilon$,
+# The paper proves the theorem for SGD and trains with AdamW. On $\Gamma$ Adam's second moment settles at
+# $\mathrm{Diag}(H)/B$, so each parameter has its own learning rate. With this preconditioner the argument above
+# gives, for a small $\epsilon$,
 #
 # $$ d\hat\theta = -\tfrac12\,D\,\nabla^D_\Gamma\,\mathrm{Tr}\bigl(\mathrm{Diag}(H)^{1/2}\bigr)\,dt,
 #    \qquad D = \mathrm{Diag}(H)^{-1/2},\quad t = \eta^2 k , $$
 #
-# the quantity of [Li et al., 2025](bibliography.md); the batch size drops out.
+# so Adam descends the quantity of [Li et al., 2025](bibliography.md) instead of the trace; the batch size drops out.
 
-# %% mystnb={"figure": {"caption": "Paths of SGD and Adam in the plane of both measures of flatness; stars are the flattest points by each measure.", "name": "fig-adam"}, "image": {"alt": "Paths of SGD and Adam part and end near different stars."}}
+# %% mystnb={"figure": {"caption": "Paths of SGD and Adam, by both measures of flatness; the stars mark the flattest point by each measure.", "name": "fig-adam"}, "image": {"alt": "Paths of SGD and Adam part and end near different stars."}}
 from sameloss.studies.manifold_flow.statements import adam_beside_trace_flow, adam_limit
 
 beside = adam_beside_trace_flow(adam)
@@ -236,7 +254,8 @@ show.two_measures(adam, ax)
 value, error = adam_limit(adam)
 say(rf"""
 Fitted to Adam's replicas as above and extrapolated to a vanishing rate, the coefficient of Adam's flow is {value:.3f} ±
-{1.96 * error:.3f} (95 % interval); the formula has ½. Adam and SGD first lower both quantities alike, and part near their ends.
+{1.96 * error:.3f} (95 % interval); the formula has ½. At first Adam and SGD lower both measures alike; their paths part only
+near the end.
 """)
 
 # %% [markdown]
@@ -258,8 +277,8 @@ show.landscape(path, page.landscape.population(), ax)
 
 # %% [markdown]
 # The small model stays at its only minimiser. The large model reaches $\Gamma$ far from the flattest point, where its
-# trace need not be smaller than the small model's, and then drifts. Larger models *have* flatter minima, because they
-# contain all minima of the smaller ones; they *reach* them only by drifting, which takes of the order of $1/\eta^2$
+# trace need not be smaller than the small model's, and then drifts. Larger models *have* minima at least as flat, because
+# they contain those of the smaller ones; they *reach* them only by drifting, which takes of the order of $1/\eta^2$
 # steps.
 #
 # **Try it.** The same loss and start, with your own learning rate, batch size and choice of label noise. Without noise
@@ -302,6 +321,7 @@ alone_fits = sgd["coefficients"].query("batch == 1 and measured == 'minimiser'")
 print("Lemma 3.2:", by["lem32"])
 print("its covariance:", by["lem32-covariance"])
 print("Assumption 3.1:", by["assumption31"])
+print("the flow's velocity is that of plain derivatives:", torch.allclose(plain, library))
 print("nothing moves without noise:", bool(moved < 1e-9))
 print("the coefficient is no ½ and no ⅛:", bool((limits.coefficient.sub(0.25).abs() < 0.1).all()))
 print("SGD approaches the flow as η falls:", bool(alone_fits.iloc[-1] < alone_fits.iloc[0]))
@@ -334,7 +354,7 @@ print("the large model ends flatter than the small one:", bool(large < small))
 #
 # 1. How large may the rate be? `-p learning_rate 3` ends with one sentence. Does `-p learning_rate 0.3`?
 # 2. How many replicas does the ¼ need? `-p replicas 30`.
-# 3. Off $\Gamma$, why is the trace at SGD's iterates smaller than at the minimisers close by?
+# 3. Off $\Gamma$, why is the trace at SGD's iterates smaller than at nearby minimisers?
 # 4. Put a model of your own in `Population` and a point of its $\Gamma$ in `projected_flow`.
 
 # %% tags=["hide-input"]

@@ -16,7 +16,7 @@
 # downstream ($r^2 = 0.92$ across sizes on the PCFG).
 #
 # **What you will see**: the traces of the models of [2 Existence](02_existence.ipynb), compared at the same KL *and the same learning rate*; the
-# effect of the learning rate alone on the trace; and how accuracy varies with it.
+# effect of the learning rate alone on the trace; and how accuracy varies with the trace.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, workstation, pretrained, gpu-hour, gpu, paper
@@ -53,10 +53,11 @@ page = begin(globals(), STUDY, "04_flatness")
 # $$ \mathrm{Tr}\,\nabla^2 L(\theta) = \mathbb E_{t,\,x_{-t}}\;\mathbb E_{\hat y\sim f_\theta(x_{-t})}
 #    \bigl\lVert\nabla_\theta \log\,[f_\theta(x_{-t})]_{\hat y}\bigr\rVert^2 . $$
 #
-# The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, so one label for each
-# of many sentences gives a smaller error than many labels for a few: [B Trace](b1_trace.ipynb) compares all estimators. Per-example
-# gradients are never materialised: their squared norms follow from inner products of each layer's inputs and
-# back-propagated output gradients.
+# The expectation over $\hat y$ can be summed exactly or sampled. Each label costs one backward pass, and for a given number of
+# passes one label for each of many sentences gives a smaller error than many labels for a few:
+# [B Trace](b1_trace.ipynb) compares all estimators. The library never materialises per-example gradients: their squared norms
+# follow from inner products of each layer's inputs and back-propagated output gradients. In plain PyTorch the trace is two
+# loops:
 
 # %%
 import torch
@@ -123,8 +124,8 @@ exact = fisher_trace(model, few, estimator="exact").total.mean
 print(f"three sentences: plain {plain:.2f}, library {exact:.2f}")
 
 # %% [markdown]
-# Which parameters contribute? Input and output embeddings are tied, so the word embedding counts both uses; the head is what
-# lies between the last block and the output embedding, and the output bias:
+# Which parameters contribute? Input and output embeddings are tied, so *word embedding* counts both uses; *head* is the layer
+# between the last block and the output embedding, with the output bias:
 
 # %%
 import pandas as pd
@@ -140,7 +141,7 @@ render(pd.DataFrame.from_dict(parts, "index", columns=["trace", "error"]).rename
 # The paper predicts that at equal KL the trace falls with size. The learning rate moves the trace as well, so every size
 # is trained at two.
 
-# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: the other one. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
+# %% mystnb={"figure": {"caption": "Fisher trace against KL: one line per size and peak learning rate, one point per complete training run, means over replicates. Solid: the main rate; dotted: a quarter of it. Recorded runs.", "name": "fig-trace-kl"}, "image": {"alt": "Fisher trace against KL, one line per size, solid and dotted for two learning rates."}}
 from sameloss.studies.same_loss import figures, tables
 from sameloss.studies.same_loss.claims import RATIO
 from sameloss.studies.same_loss.pages import recorded_answers, recorded_measurements
@@ -179,7 +180,8 @@ render(tables.control_table(answers, "flatness by size"), decimals=4)
 # rescaled. *Enlarged to one width* embeds all sizes in the widest model, as Appendix B.1 does ([B.1 Enlargement](b2_enlargement.ipynb) shows how
 # this map alone affects the comparison).
 #
-# Folded below: the slope of the log trace against the log learning rate, at the same size and KL.
+# The effect of the learning rate alone: the slope of the log trace against the log learning rate, at the same size and KL. A
+# slope of $-1$ means that half the rate doubles the trace.
 
 # %%
 render(tables.control_table(answers, "flatness by rate"), decimals=4)
@@ -187,8 +189,8 @@ render(tables.control_table(answers, "flatness by rate"), decimals=4)
 # %% [markdown]
 # ## Does longer training flatten? (Figure 3)
 #
-# After the longest training we continue at a constant rate: with sampled labels, whose noise should lower the trace, and
-# with exact labels (one size), which have none but whose KL keeps falling.
+# After the longest training we continue at a constant rate (the *plateau*): with sampled labels, whose noise should lower the
+# trace, and, for one size, with exact labels, which have no noise but let the KL fall on.
 
 # %% mystnb={"figure": {"caption": "Fisher trace and KL during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-plateau-trace"}, "image": {"alt": "Fisher trace and KL against steps at a constant rate, one line per size."}}
 finding(tables.steps_finding(answers[answers.question == "flatness by steps"], record))

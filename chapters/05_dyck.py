@@ -16,7 +16,7 @@
 # head fitted on $n$ samples is then right everywhere with probability at least $1 - 2^{-n}$.
 #
 # **What you will see**: the whole language enumerated, so that losses, traces and probabilities are exact; every lemma
-# as a computed check, with a counter-example where it fails; a search for the flattest solution; and SGD
+# checked numerically, with a counter-example where it fails; a search for the flattest solution; and SGD
 # with label noise, which has to find that solution by itself.
 #
 # By default searches and training runs take two thirds of the steps of `-p preset laptop-long`.
@@ -59,9 +59,6 @@ length = page.config.length
 from sameloss.book.chapter import render, show_source
 from sameloss.studies.dyck import theory
 
-show_source(theory.pretraining_inputs)
-
-# %%
 inputs = theory.pretraining_inputs(length)
 downstream = theory.downstream_inputs(length)
 say(rf"""
@@ -72,10 +69,14 @@ A fraction $p_0$ = {theory.zero_probability(length):.4f} of the strings is balan
 # %% [markdown]
 # ## Two solutions
 #
-# **Solution (1)** counts brackets: all its neurons are $\mp c\,[\mathbf 1; \mathbf 0]$. **Solution (2)** draws $V$ at
-# random and fits $u$. Both have zero loss, with attention that averages all tokens ($Q = K = 0$).
+# **Solution (1)** counts brackets: all its neurons are $\mp c\,[\mathbf 1; \mathbf 0]$, equal on the $T$ bracket features and
+# zero on the $T$ mask features. **Solution (2)** draws $V$ at random and fits $u$. Both have zero loss, with attention that averages all tokens ($Q = K = 0$).
 
 # %%
+from itertools import combinations, product
+
+import torch
+
 from sameloss.studies import drawing
 from sameloss.studies.dyck import show
 from sameloss.studies.dyck.theory import transferable_solution
@@ -97,11 +98,38 @@ show.values(models["solution (1)"], "V of solution (1)", middle)
 show.values(first_rows, "V of solution (2), first rows", right)
 
 # %% [markdown]
-# The two models agree on all inputs of pre-training and differ in how they compute them. The trace of the Hessian measures the difference. Where the loss is zero, the Hessian is
-# $2\,\mathbb E\,\nabla f\nabla f^\top$, so the trace is a sum of squared
-# norms, exact over all inputs. In the table, `bound` is $4/(m\sqrt T)$, derived below. `cancellation` is the sum of the
-# absolute contributions over the absolute value of their sum: 1 if active neurons never work against each other. (3) to
-# (5) are the residuals of the three conditions of Lemma F.1.
+# The two models give the same output for every input of pre-training, and differ in how they compute it. The trace of the
+# Hessian measures the difference. Where the loss is zero, the Hessian is $2\,\mathbb E\,\nabla f\nabla f^\top$, so the
+# trace is twice the mean squared norm of the gradient of $f$. Here it is in plain PyTorch, one backward pass for each input.
+# With $Q = K = 0$ the gradients with respect to $Q$ and $K$ vanish. (The table below has a third model. On every input some
+# of its neurons are at the kink of the ReLU, where rounding decides the derivative, so it is left out here.)
+
+
+# %%
+def plain_trace(model):
+    """Twice the mean squared norm of the gradient of f, over all sentences, masks and their signs."""
+    v, u = (part.clone().requires_grad_() for part in (model.value, model.head))
+    norms = []
+    for opening in combinations(range(length), length // 2):
+        for t, sign in product(range(length), (1, -1)):
+            h = torch.zeros(2 * length).double()
+            h[:length] = torch.tensor([1 if at in opening else -1 for at in range(length)])
+            h[t], h[length + t] = 0, sign  # token t is masked
+            f = u @ (v @ h / length).relu() / len(u)  # attention averages the tokens
+            norms.append(sum(gradient.square().sum() for gradient in torch.autograd.grad(f, (v, u))))
+    return 2 * sum(norms) / len(norms)
+
+
+plain = [float(plain_trace(models[name])) for name in table.solution[:2]]
+for name, one, trace in zip(table.solution[:2], plain, table.trace[:2], strict=True):
+    print(f"{name}: plain {one:.6f}, library {trace:.6f}")
+
+# %% [markdown]
+# In the table, `bound` is $4/(m\sqrt T)$, derived below. `cancellation` is the sum of the
+# absolute contributions over the absolute value of their sum: 1 if active neurons never work against each other. The last
+# three columns are the residuals of the conditions of Lemma F.1: (3) active neurons are balanced,
+# $V_i\cdot h = |u_i|\lVert h\rVert$; (4) the product of $V_i\cdot h$ and $V_j\cdot h$ is never positive if $u_i > 0 > u_j$;
+# (5) attention is uniform.
 
 # %%
 shown = ["solution", "m", "loss", "trace", "trace / bound", "cancellation", "(3)", "(4)", "(5)"]
@@ -129,8 +157,8 @@ it matters for Lemma F.3 and is explained below.
 # the printed one from $m = 3$ on.
 #
 # Is any other solution flatter, or as flat? From random $Q, K, V, u$ we minimise $m\,\mathrm{Tr} + w L$ with growing
-# $w$, then go to zero loss. The trace jumps where a neuron becomes active, so we replace the ReLU by a smooth function
-# that approaches it during the search.
+# $w$, and finally the loss alone, down to zero. The trace jumps where a neuron becomes active, so we replace the ReLU by a
+# smooth function that approaches it during the search.
 
 # %%
 import pandas as pd
@@ -159,8 +187,8 @@ constructs some that are as flat by the paper's convention.
 # %% [markdown]
 # ## A counter-example at the kink
 #
-# Lemma F.3 says that at equality $V^{(c)}$ is a multiple of $\mathbf 1$ and $V^{(p)}$ is zero (case 1) or all $\pm c$
-# (case 2). Let $\xi$ be any linear function of the input that is always $1$ or $-1$. Then the four neurons
+# Let $V^{(c)}$ and $V^{(p)}$ be the parts of a neuron on brackets and on masks. Lemma F.3 says that at equality $V^{(c)}$ is a
+# multiple of $\mathbf 1$ and $V^{(p)}$ is zero (case 1) or all $\pm c$ (case 2). Let $\xi$ be any linear function of the input that is always $1$ or $-1$. Then the four neurons
 #
 # $$ g^* + \xi, \quad g^* - \xi, \quad -g^* + \xi, \quad -g^* - \xi $$
 #
@@ -224,8 +252,9 @@ are for heads of the smallest norm on exact solutions, not for trained models.
 #
 # The proof cites Lemma 9 of [Bai and Lee, 2020](bibliography.md) for weights $a(v)$ with $\mathbb E[\sigma(v\cdot h)\,a] = g^*$. Stein's identity
 # gives them explicitly, $a(v) = -2\,\langle\mathbf 1, v^{(c)}\rangle$, with $\mathbb E[a^2] = 4T^2$ and a variance of
-# $2T^2 + 3$ per neuron. So the proof's head has an expected loss of $(2T^2+3)/m$, without $2^T$. The best head is far
-# better: the space of all such features has dimension $T\binom T{T/2} + 2T$ only, and from that width on the loss is zero.
+# $2T^2 + 3$ per neuron. So the proof's head has an expected loss of $(2T^2+3)/m$, and the factor $2^T$ is not needed. The
+# best head is far better: such features span a space of dimension $T\binom T{T/2} + 2T$ only, and from that width on the
+# loss is zero.
 #
 # The norm is not $O(T^2)$: with the $1/m$ in $f$, the squared norm of every head with a small loss grows in proportion
 # to $m$. Divided by $m$, that of the proof's head is $4T^2$ on average. The table has medians by width, with a lower bound on
@@ -252,9 +281,10 @@ render(features.groupby("width")[list(names)].median().reset_index().rename(colu
 # starts from the same random parameters ($V$ as in solution (2)), with small batches and targets $g^* \pm s$, that is, with
 # label noise $s$ of either sign. Without label noise ($s = 0$, the control) the noise of a batch vanishes at zero loss,
 # because the targets are a function of the input. The curve "trace" is $2\,\mathbb E\lVert\nabla f\rVert^2$, which is
-# the trace at zero loss. Downstream heads are fitted on few strings; their error is the median over 100 such samples.
+# the trace at zero loss. Downstream heads are fitted on few strings, as in the table above; their error is the median over
+# 100 such samples.
 
-# %% mystnb={"figure": {"caption": "SGD from the same random parameters with label noise and without: medians and middle halves of the seeds. Left: pre-training loss. Middle: trace over its lower bound. Right: downstream error of heads fitted on few strings.", "name": "fig-dyck-training"}, "image": {"alt": "Losses fall for all; the trace stays high without noise and comes down to a few times the bound with it, and the downstream error follows."}}
+# %% mystnb={"figure": {"caption": "SGD from the same random parameters with label noise and without: medians and middle halves of the seeds. Left: pre-training loss. Middle: trace over its lower bound 4/(m√T). Right: downstream error of heads fitted on few strings.", "name": "fig-dyck-training"}, "image": {"alt": "Losses fall for all; the trace stays high without noise and comes down to a few times the bound with it, and the downstream error follows."}}
 last = training[training.step == training.step.max()]
 ends = show.trained_table(last)
 quiet, noisy = ends.iloc[0], ends.iloc[-1]
@@ -264,14 +294,14 @@ finding(
 )
 left, middle, right = drawing.panels(3, width=3.7)
 show.along_noisy_training(training, "loss", "pre-training loss", left)
-show.along_noisy_training(training, "ratio", "trace / (4/(m√T))", middle)
+show.along_noisy_training(training, "ratio", "trace / bound", middle)
 show.along_noisy_training(training, "error_few", "downstream error", right)
 drawing.legend(left)
 
 # %%
 say(rf"""
-The median downstream error ends at {noisy.error_few:.3f} with this noise and at {quiet.error_few:.3f} without. The comparison is
-at equal steps, not at equal loss: the pre-training loss is {noisy.loss:.4f} with noise and {quiet.loss:.4f} without.
+The median downstream error of heads fitted on {few} strings ends at {noisy.error_few:.3f} with this noise and at
+{quiet.error_few:.3f} without. The comparison is at equal steps, not at equal loss: the pre-training loss is {noisy.loss:.4f} with noise and {quiet.loss:.4f} without.
 """)
 
 # %%
@@ -284,12 +314,19 @@ could separate flatness itself from other effects of the noise.
 """)
 
 # %%
-names = {"ratio": "trace / bound", "attention": "of it by Q, K", "off_direction": "sine to ∓[1; 0]"}
+names = {
+    "ratio": "trace / bound",
+    "attention": "share of Q, K",
+    "off_direction": "sine to ∓[1; 0]",
+    "error_few": f"error, head from {few}",
+    "error_all": "error, head from all",
+    "error_own": "error, own head",
+}
 render(ends.rename(columns=names), decimals=4)
 
 # %%
 effects = show.noise_effects(last, ("loss", "trace", "error_few", "error_own"))
-render(effects, decimals=3)
+render(effects.replace({"quantity": names}), decimals=3)
 
 # %% [markdown]
 # The first table has medians over seeds, the second the factors by which label noise multiplies each quantity, paired by
@@ -328,7 +365,7 @@ render(errata, decimals=4)
 #   does say: with $Q = 0$ and any other $K$ the three conditions hold and the trace is above the bound. Its condition (4) bounds
 #   a product from above. What must not happen is that neurons of both signs are active together; the two conditions
 #   are equivalent only by the symmetry $h \to -h$.
-# - **Lemma F.3** exchanges $I_+$ and $I_-$, has 0 for $V_i\cdot h$ where it is $-c_i$ (zero only after the ReLU), and
+# - **Lemma F.3** exchanges $I_+$ and $I_-$, the neurons with positive and negative $u_i$, has 0 for $V_i\cdot h$ where it is $-c_i$ (zero only after the ReLU), and
 #   speaks of inputs that do not occur downstream. In the head that follows it, $\lVert c\rVert_2$ should be squared:
 #   $\tilde u = m c / \lVert c\rVert_2^2$ on $I_+$, and minus that on $I_-$.
 # - **Theorem 5.1** needs its condition $T \ge 6$ for Lemma F.3 only, and not at all off the kink.
@@ -353,6 +390,7 @@ render(errata, decimals=4)
 # NBVAL_CHECK_OUTPUT
 for row in verdicts.itertuples():
     print(f"{row.id}: {row.verdict}")
+print("the library's traces are those of the loop:", bool((table.trace[:2] / plain - 1).abs().max() < 1e-6))
 print("solution (1) meets the bound:", abs(table["trace / bound"].iloc[0] - 1) < 1e-9)
 print("nothing found is flatter:", bool(solved.ratio.min() > 1 - 1e-9))
 print("neurons allowed, described, off the kink:", *counts)

@@ -54,7 +54,7 @@ setups = languages.setups(page.config)
 # those of this book's small grammar, which has two branching levels and 32 words. Every replicate of an experiment draws
 # a small grammar of its own ([Protocol](protocol.md) lists the draws).
 
-# %% mystnb={"figure": {"caption": "A sentence of this page's grammar and its derivation. Models see the words alone; the downstream tasks ask for the symbols on its left edge: the root, then the symbol above the first half.", "name": "fig-tree"}, "image": {"alt": "A derivation tree: a start symbol at the top, levels of symbols below it, words at the bottom."}}
+# %% mystnb={"figure": {"caption": "A sentence of this page's grammar and its derivation. Models see the words alone; the downstream tasks ask for the symbols on its left edge: the root (task A), then the symbol above the first half (task B).", "name": "fig-tree"}, "image": {"alt": "A derivation tree: a start symbol at the top, levels of symbols below it, words at the bottom."}}
 import torch
 
 from sameloss.studies import drawing
@@ -154,8 +154,8 @@ for (name, table), ax in zip(ragged.items(), axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# Sampler and dynamic programme are separate code, so their agreement checks both. OPT has no exact probabilities: its
-# words cannot be summed out. Most sentences of the paper's grammar are shorter than its longest ones, because
+# The sampler and the dynamic programme are separate code, so their agreement checks both. OPT has no exact probabilities:
+# its words cannot be summed out. In the paper's shape most sentences are shorter than the longest possible one, because
 # branches end early.
 
 # %% mystnb={"figure": {"caption": "Share of each word, most frequent first.", "name": "fig-words"}, "image": {"alt": "Word shares against rank on logarithmic axes, one line a language."}}
@@ -169,7 +169,7 @@ for name, statistics in found.items():
 _ = ax.legend(fontsize="small")
 
 # %% [markdown]
-# The entropy of these shares bounds the best possible loss from above; context lowers it.
+# The entropy of these shares is an upper bound on the best possible loss, which uses the context as well.
 #
 # ## Entropy compared with the paper
 #
@@ -184,9 +184,10 @@ entropies = languages.entropy_table(page.config, page.store)
 render(entropies, decimals=3)
 
 # %% [markdown]
-# The calibration is a bisection. It moves the concentration of rules and emissions until the entropy
-# equals the published one to within its error. For grammars it also solves, at every step, for the probability of ending
-# a branch early that gives a mean length of 17 tokens. At large concentrations all words are nearly equally likely.
+# The calibration is a bisection on the concentration of the Dirichlet distributions from which rules and emissions are
+# drawn, until the entropy equals the published one to within its error. For grammars every step also solves for the
+# probability of ending a branch early that gives a mean length of 17 tokens. At large concentrations all words are nearly
+# equally likely.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -194,7 +195,7 @@ from sameloss.languages.paper import calibrate
 
 show_source(calibrate)
 
-# %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted, the value the presets `gpu` and `paper` use, found by the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
+# %% mystnb={"figure": {"caption": "Entropy against concentration: everything the calibration tried, with 95 % intervals over sentences. Dotted: the value that the presets `gpu` and `paper` use, from the same search on 20,000 sentences.", "name": "fig-calibration"}, "image": {"alt": "Entropy rises with the concentration and crosses the published value, for PCFG and HMM."}}
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 
 runs = languages.calibrations(page.config)
@@ -221,7 +222,8 @@ for (name, run), ax in zip(runs.items(), drawing.panels(2), strict=True):
 # The paper's label is "$\arg\max_s \Pr(s\mid x_1..x_{1+L})$". The released code instead maximises
 # $\Pr(x_1..x_L\mid s)$, the *likelihood* of the first tokens, without the prior of $s$ and without the
 # rest of the sentence. The *posterior* label is $\arg\max_s \Pr(s\mid x)$. Both are functions of the
-# sentence, so a perfect classifier of them reaches 100 %. The hidden symbol itself is random given the
+# sentence, so a perfect classifier of them reaches 100 %. (Task C, in the paper's shape, asks for the symbol above the first
+# quarter of the longest sentences.) The hidden symbol itself is random given the
 # sentence; `bayes` is the best accuracy on it, and `likelihood accuracy` is how often the likelihood label
 # equals the hidden symbol. All numbers are in per cent; `likelihood defined` is the share of sentences with a likelihood
 # label, and `agreement` how often the two labels are equal.
@@ -231,10 +233,9 @@ ceilings = languages.ceiling_table(page.config, page.store)
 render(ceilings, decimals=1)
 
 # %% [markdown]
-# With early stop, one symbol rarely covers exactly the first $L$ tokens of a sentence. A likelihood label asks which
-# symbol *could* generate them. Where none could, the sentence is left out of the labelled data. Where one could but did
-# not, as in most sentences of the second and third task in the paper's shape, the label has little to do with the hidden
-# symbol.
+# Because branches end early, one symbol rarely covers exactly the first $L$ tokens of a sentence. A likelihood label asks
+# which symbol *could* generate them. Where none could, the sentence is left out of the labelled data. Where one could but did
+# not, as in most sentences of tasks B and C in the paper's shape, the label has little to do with the hidden symbol.
 
 # %%
 say(languages.labels_in_words(ceilings))

@@ -65,9 +65,43 @@ masked = Sentences(torch.tensor([[0, 2]]), torch.tensor([2]))
 tiny.conditionals(masked)[0, 0]
 
 # %% [markdown]
+# **By brute force.** Where a sentence has several derivations, we can write them all out and add up the probabilities of those
+# that agree with the visible words. Here two of three words are masked:
+
+# %%
+from itertools import product
+from math import prod
+
+rules = {
+    "S": {"A A": 0.5, "B A": 0.5},
+    "A": {"B B": 0.6, "two": 0.4},
+    "B": {"one": 0.3, "two": 0.7},
+}
+
+
+def derivations(symbol):
+    """Yield the words and the probability of every derivation from a symbol."""
+    if symbol not in rules:
+        yield (symbol,), 1.0  # a word
+    for right, probability in rules.get(symbol, {}).items():
+        for parts in product(*map(derivations, right.split())):
+            words, probabilities = zip(*parts, strict=True)
+            yield sum(words, ()), probability * prod(probabilities)
+
+
+seen = [(words, p) for words, p in derivations("S") if len(words) == 3 and words[2] == "two"]
+plain = sum(p for words, p in seen if words[0] == "one") / sum(p for _, p in seen)
+lines = "\n".join(f"{left} {right} {p}" for left, options in rules.items() for right, p in options.items())
+two_masked = Sentences(torch.tensor([[0, 0, 2]]), torch.tensor([3]))
+library = PCFG(read_grammar(lines)).conditionals(two_masked)[0, 0, 0].item()
+print(
+    f"{len(seen)} derivations of ? ? two; Pr(one) of its first word: plain {plain:.6f}, library {library:.6f}"
+)
+
+# %% [markdown]
 # ## All words and positions at once
 #
-# The *definition* takes one joint probability for each word and position:
+# The library's *definition* takes one joint probability for each word and position:
 
 # %%
 from sameloss.book.chapter import show_source
@@ -132,20 +166,19 @@ table = languages.entropy_by_masks(page.config, page.config.language_sentences)
 entropies = table.groupby("language", sort=False).entropy
 gains = (entropies.last() - entropies.first()).items()
 changes = " and ".join(f"{gain:+.2f} nats ({name})" for name, gain in gains)
-finding(f"Masking all tokens instead of one changes the entropy of each by {changes}.")
+finding(f"Masking all tokens instead of one changes the entropy of a masked token by {changes}.")
 (ax,) = drawing.panels(1, width=5)
-figures.entropy_by_masks(table, ax)
-_ = ax.legend(fontsize="small")
+drawing.label_ends(figures.entropy_by_masks(table, ax))
 
 # %% [markdown]
-# Every point is the exact best possible loss, averaged over sentences with masks at random positions. The end of each
-# curve stays below the dotted line where position and length alone carry information.
+# Every point is the exact best possible loss, averaged over sentences with masks at random positions. With all words masked,
+# a curve ends below its dotted line if position and length alone carry information.
 #
 # ## Zeros
 #
 # A softmax gives every word a positive probability. Where a true conditional is zero, the best possible
-# loss is approached but never attained, and Assumption 3.1, on the manifold of minimisers, is about an
-# empty set. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
+# loss is approached but never attained: the set of minimisers, which Assumption 3.1 takes for a manifold, is
+# empty. Block-diagonal HMMs and grammars whose symbols emit only some of the words have
 # such zeros. This book's small HMM is mixed with a little of the uniform distribution and has none. Its small grammar
 # smooths the emissions of the last level only, so words of branches that stop early keep their zeros, as in the paper's
 # shape.
@@ -170,6 +203,7 @@ sentences, checks its code.
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
+print("the pass agrees with all derivations written out:", abs(plain - library) < 1e-12)
 print("the pass agrees with the definition:", bool((compared.difference < 1e-12).all()))
 print("masks summed inside the pass agree with filling them:", bool((several.difference < 1e-12).all()))
 print(

@@ -171,7 +171,7 @@ render(own)
 # ## A ladder into one width (Table 4)
 #
 # The ICML text compares traces after embedding every size in one large model. Its width must be a common multiple of all
-# widths, so the ICML text has another table of sizes. A model of width $d$ enters as $k$ copies of itself, and its MLP
+# widths, so that text has another table of sizes. A model of width $d$ enters as $k$ copies of itself, and its MLP
 # must grow $k$ times as well ([B.1 Enlargement](b2_enlargement.ipynb)). Appendix B states $d_\text{inter} = 4d$, the
 # column `d_inter`; Table 4 prints other numbers.
 

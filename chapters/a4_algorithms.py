@@ -13,8 +13,8 @@
 #
 # **The claim** (Section 2.3, Table 1, Appendix A.4 of [Liu et al., 2023](bibliography.md)): of two models with the same architecture and
 # the same pre-training loss, the one trained in the standard way transfers better than the one trained against an
-# adversarial objective; so the difference is due to the implicit bias of the algorithm. And (Section 3) the noise of the
-# sampled labels gives SGD this bias.
+# adversarial objective, so the difference is due to the implicit bias of the algorithm. According to Section 3, the noise
+# of sampled labels gives SGD this bias.
 #
 # **What you will see**: one size trained against the downstream tasks, compared with standard training at *exactly* equal
 # KL; and the decisive experiment: one saturated model, made flatter or sharper in different ways and brought back to
@@ -92,8 +92,8 @@ round(float(transfer_loss(OneFeature(1, 1), pair, pair, ridge=0.1)), 5)
 # %% [markdown]
 # ## What each algorithm does
 #
-# These are all training algorithms of the book. This page compares AdamW with the adversary, and treats one saturated
-# model with label noise, a penalty that flattens it and a reward that sharpens it.
+# The table has all training algorithms of the book. This page compares AdamW with the adversary, and continues the training
+# of one saturated model with label noise, with a penalty that flattens it, and with a reward that sharpens it.
 
 # %%
 import pandas as pd
@@ -113,8 +113,8 @@ render(pd.Series(summaries, name="what it changes").rename_axis("algorithm").res
 # stronger adversary increases the loss. The verdict is about the strongest one whose final KL is at most twice AdamW's, a
 # rule that depends on the loss alone. The paper predicts that the adversary's models are less accurate and sharper.
 #
-# The runs of this page after the longest training, means over replicates (KL in nats per masked token, trace over native
-# parameters, mean probe accuracy in per cent):
+# The runs of this page after the longest training, means over replicates (KL in nats per masked token, Fisher trace, mean
+# probe accuracy in per cent):
 
 # %%
 from sameloss.studies import drawing
@@ -128,10 +128,9 @@ language = page.replicate.setup.name
 render(tables.algorithm_table(page.table), decimals=3)
 
 # %% [markdown]
-# At equal KL, the figure shows the accuracy of AdamW's models minus that of the adversary's, and the table below it the
-# ratio of the adversary's trace to AdamW's.
+# The figure compares the accuracies at equal KL; the table below it has the ratio of the adversary's trace to AdamW's.
 
-# %% mystnb={"figure": {"caption": "AdamW beside adversaries of several strengths, at one KL, with 95 % intervals over replicates: points of accuracy that the adversary costs. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
+# %% mystnb={"figure": {"caption": "Accuracy of AdamW's models minus that of the adversary's, at one KL, for several strengths of the adversary, with 95 % intervals over replicates. Above zero the adversary's models are worse. Recorded runs, or this page's where there are none.", "name": "fig-adversary"}, "image": {"alt": "Intervals of the points that an adversary costs, one row per strength."}}
 finding(tables.algorithm_finding(answers, "adversary", "an adversary's models", sign=-1))
 rows = answers[(answers.question == "adversary") & (answers.row != "main")]
 (ax,) = drawing.panels(1, width=6)
@@ -164,7 +163,7 @@ render(tables.control_table(answers, "flatness by adversary"), decimals=4)
 # What the experiment cannot exclude: a slope may be due to the treatment itself rather than to the flatness that it causes.
 # We therefore compare noise, penalty and reward with each other, and conclude nothing if they disagree.
 
-# %% mystnb={"figure": {"caption": "Effect of flatness on accuracy at one KL, by intervention: trace relative to the untreated model, and gain in accuracy, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
+# %% mystnb={"figure": {"caption": "Gain in accuracy against trace, both relative to the untreated model, at one KL, with 95 % intervals over replicates. If flatness determined accuracy, all points would lie on one decreasing line through the intersection of the grey lines.", "name": "fig-bought"}, "image": {"alt": "Difference in accuracy against the ratio of traces, one marker per treatment and model, with error bars."}}
 treated = answers[(answers.question == "flatness as a cause") & (answers.language == language)]
 finding(tables.treatment_finding(treated))
 (ax,) = drawing.panels(1, width=7)

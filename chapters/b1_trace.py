@@ -47,9 +47,9 @@ page = begin(globals(), STUDY, "b1_trace")
 #
 # The first term is the Fisher information, whose trace is an expected squared gradient norm with labels drawn **from
 # the model**, $\hat y\sim f$; the second vanishes at $f = q$. Appendix B writes the expectation over the true $x_t$ but
-# samples labels from $f$; the two agree only at saturation. So we expect three different numbers away from saturation,
-# the norm with labels from the model, the norm with labels from the language and the trace of the Hessian, and a single
-# number at saturation.
+# samples labels from $f$; the two agree only at saturation. So three quantities should differ away from saturation and
+# coincide at saturation: the norm with labels from the model, the norm with labels from the language, and the trace of the
+# Hessian.
 #
 # To test this, a tiny model of width eight learns a language of three words and sentences of four tokens from its exact
 # conditionals. The population consists of all masked sentences of the language, so all three traces are exact.
@@ -155,14 +155,13 @@ fisher_trace(llama, prefixes, estimator="exact").total.mean, loop.item()
 #   ([Hutchinson, 1989](bibliography.md)), and Hutch++ ([Meyer et al., 2021](bibliography.md)). The released code uses
 #   Gaussian directions and true labels.
 #
-# A random direction mixes the curvature in all parameters, so we expect from it a noise that per-example gradients do
-# not have.
+# A random direction mixes the curvature in all parameters, which adds a noise that per-example gradients do not have.
 
 # %%
 BUDGET = 10.0  # seconds
 estimators = estimation.estimator_table(page.replicate, page.store, BUDGET)
 
-# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost. The bar is the 95 % interval after ten seconds on this machine; the dot lies as many standard errors from the exact trace (dashed) as the estimate did.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator, the most precise on top."}}
+# %% mystnb={"figure": {"caption": "Estimators of the trace at equal cost. Bars: 95 % intervals after ten seconds on this machine, extrapolated from shorter runs. Each dot lies as many standard errors from the exact trace (dashed) as the estimate of its run.", "name": "fig-estimators"}, "image": {"alt": "Estimates with intervals, one row per estimator, the most precise on top."}}
 errors = estimators.set_index("estimator").error_at_budget
 best, released = estimators.loc[estimators.error_at_budget.idxmin()], errors["hutchinson-released"]
 finding(
@@ -233,12 +232,12 @@ have a standard error of {variance.error_paper:.2g} %; one label for each of mor
 # | relative trace | $\sum_l \lVert W_l\rVert_F^2\,\mathrm{Tr}\,H_{ll}$ | [Tsuzuku et al., 2020; Petzka et al., 2021](bibliography.md) |
 # | learning coefficient | $n\beta\,(\mathbb E_{w} L_n(w) - L_n(\theta))$ | Langevin dynamics near $\theta$ ([Lau et al., 2025](bibliography.md)) |
 #
-# At the last checkpoint of the smallest model they are:
+# Their values at the last checkpoint of the smallest model:
 
 # %%
 render(estimation.measured_values(page.replicate, page.store), decimals=4)
 
-# %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained; red is sharper. 1.00 everywhere would be a measure of the function.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
+# %% mystnb={"figure": {"caption": "Measures of flatness of one checkpoint after its parameters were changed without changing its function, relative to their values as trained (red: sharper). A measure of the function alone would have 1.00 in all rows.", "name": "fig-reparametrisation"}, "image": {"alt": "Map of ratios: the trace and the top eigenvalue change with almost every rescaling, adaptive and relative measures with fewer."}}
 reparametrised = estimation.reparametrisation_table(page.replicate, page.store)
 changes = reparametrised.drop(columns="moved").set_index("form").iloc[1:]
 changed = (changes - 1).abs().gt(0.1).sum()
@@ -251,8 +250,8 @@ _ = figures.ratios(reparametrised.drop(columns="moved"), ax)
 
 # %%
 say(
-    f"By that criterion the trace changes with {changed['trace']} of the {len(changes)} changes of the parameters, the "
-    f"adaptive trace with {changed['adaptive trace']}, and the relative trace with {changed['relative trace']}. Adaptive "
+    f"Of the {len(changes)} changes of the parameters, {changed['trace']} change the trace by more than 10 %, "
+    f"{changed['adaptive trace']} the adaptive trace, and {changed['relative trace']} the relative trace. Adaptive "
     "measures are invariant when one tensor is scaled against the next, but not when the width is replicated. The "
     "relative trace is invariant under replication, but not under every scaling. No predicted probability moved by more than "
     f"{reparametrised.moved.max():.0e}, so all rows describe one function. The figure is about one checkpoint. Adaptive "
@@ -304,7 +303,7 @@ say(
 # %% [markdown]
 # ## Deviations
 #
-# - One label per sentence instead of 50, for the reason above.
+# - One label per sentence instead of 50, because its error at equal cost is smaller.
 # - Seconds are those of the machine that made this page. They rank the estimators; [Costs](costs.ipynb) compares our
 #   implementation with others.
 #

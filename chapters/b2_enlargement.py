@@ -43,14 +43,8 @@ page = begin(globals(), STUDY, "b2_enlargement")
 # Replace every feature by $k$ equal copies. A matrix between replicated features becomes $k\times k$ copies of itself,
 # each divided by $k$. LayerNorm sees the same mean and variance, and heads and MLP units are copied as well. The tied
 # embedding $E$ is divided by some $s$. At the input, the LayerNorm after it undoes the division. At the output, $E$ sums
-# over $k$ copies, so either $s = k$, as in the paper, or the head's last LayerNorm takes a share. The balanced map
-# divides both by $\sqrt k$:
-
-# %%
-from sameloss.book.chapter import show_source
-from sameloss.models import enlarge
-
-show_source(enlarge.divisor)
+# over $k$ copies, so either $s = k$, as in the paper, or the head's last LayerNorm takes a share. The *balanced* map
+# divides both by $\sqrt k$.
 
 # %%
 from sameloss.book.chapter import render
@@ -66,13 +60,13 @@ render(
 )
 
 # %% [markdown]
-# `moved` is the largest change of a predicted probability, `KL` is the divergence from the small model's predictions
+# `moved` is the largest change of a predicted probability, `KL` the divergence from the small model's predictions
 # to the large model's, and `trace` is the exact Fisher trace relative to the small model's. The model is the smallest
 # size, in float64. The post-LN model was not trained; it takes the parameters of the trained pre-LN model, so its
 # gains and biases are trained ones.
 #
-# Replication preserves the function of pre-LN and of post-LN models. **Added layers** with $O_l = 0$ and $U_l = 0$
-# preserve it if the residual stream bypasses them, as in pre-LN. Post-LN, for which Appendix B.1 is written, applies
+# Replication preserves the function of pre-LN and of post-LN models. **Added layers** whose output matrices are zero
+# ($O_l = 0$ for attention, $U_l = 0$ for the MLP) preserve it if the residual stream bypasses them, as in pre-LN. Post-LN, for which Appendix B.1 is written, applies
 # another $\mathrm{LN}$ to $h$, and $\mathrm{LN}(h) = h$ fails once gains and biases are trained.
 #
 # Added layers change the trace even if they preserve the function, because their output biases have gradients.
@@ -91,7 +85,39 @@ render(
 # | LayerNorm of the head (*head norm*) | $k$ | 1 or $\sqrt k$ | $1/k$ | 1 |
 # | output bias (*head bias*) | 1 | 1 | 1 | 1 |
 #
-# The ratios of exact Fisher traces, widened model over small model, on the same sentences:
+# Here is the paper's map on a model of a few lines, with a tied embedding, one matrix with its bias, and a LayerNorm without
+# gains at either end. The Fisher trace is summed over all words as inputs and all labels.
+
+# %%
+import torch
+from torch.nn.functional import layer_norm
+
+from sameloss.models.enlarge import kind_law
+
+
+def log_f(embedding, matrix, vector):
+    h = layer_norm(embedding, vector.shape, eps=0)  # every word is an input
+    return (layer_norm(h @ matrix.T + vector, vector.shape, eps=0) @ embedding.T).log_softmax(-1)
+
+
+def traces(*parameters):
+    """Fisher trace of each parameter: the squared gradients of log f, weighted by f."""
+    log_probabilities = log_f(*(part.requires_grad_() for part in parameters)).flatten()
+    gradients = [torch.autograd.grad(one, parameters, retain_graph=True) for one in log_probabilities]
+    squared = torch.tensor([[part.square().sum() for part in gradient] for gradient in gradients])
+    return log_probabilities.detach().exp() @ squared.double() / len(parameters[0])
+
+
+k, draw = 3, torch.Generator().manual_seed(0)
+small = [torch.randn(shape, generator=draw).double() for shape in ((5, 4), (4, 4), (4,))]
+large = [small[0].repeat(1, k) / k, small[1].repeat(k, k) / k, small[2].repeat(k)]
+print(f"largest change of a log probability: {(log_f(*large) - log_f(*small)).abs().max():.0e}")
+ratios = traces(*large) / traces(*small)
+for kind, ratio in zip(("embedding", "matrix", "vector"), ratios, strict=True):
+    print(f"{kind}: trace times {ratio:.4f}, library's law {kind_law(kind, k):.4f}")
+
+# %% [markdown]
+# The same ratios for the trained model, widened model over small model, on the same sentences:
 
 # %%
 laws = enlargement.law_table(model, masked)
@@ -116,7 +142,7 @@ say(
 # size needs $15\times 512 = 7680$, but 5120 is printed. Suppose that models of all sizes had *equal* traces, part by
 # part. How would their traces compare after enlargement?
 
-# %% mystnb={"figure": {"caption": "By what the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4: the embedding's part of the smallest model grows 15 times, that of the largest not at all.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
+# %% mystnb={"figure": {"caption": "Factor by which the paper's enlargement to width 1920 multiplies the Fisher trace of each kind of parameter, for the sizes of Table 4.", "name": "fig-inflation"}, "image": {"alt": "Factors against width: the embedding's falls from 15 to 1, that of biases and gains rises from 1/15 to 1, that of matrices is 1."}}
 from sameloss.models.sizes import LADDER
 from sameloss.studies import drawing
 from sameloss.studies.same_loss import figures
@@ -132,8 +158,8 @@ _ = figures.predicted_inflation(inflation, ax)
 
 # %% [markdown]
 # Even with equal traces before enlargement, the enlarged traces would thus fall with size wherever the embedding
-# contributes most. The comparison is tilted toward its conclusion before any model is trained. How strongly depends
-# on the embedding's share of the trace, which the law does not give.
+# contributes most. The comparison favours its conclusion before any model is trained. By how much depends on the
+# embedding's share of the trace, which the law does not give.
 #
 # ## Figure 5 again
 #
@@ -187,6 +213,7 @@ print("replication keeps a pre-LN function:", bool(moved["pre-LN, width × 2"] <
 print("replication keeps a post-LN function:", bool(moved["post-LN, width × 2"] < 1e-6))
 print("added layers keep a pre-LN function:", bool(moved["pre-LN, 2 layers added"] < 1e-9))
 print("added layers keep a post-LN function:", bool(moved["post-LN, 2 layers added"] < 1e-3))
+print("the law holds for the model of a few lines:", torch.allclose(ratios, ratios.new_tensor([k, 1, 1 / k])))
 print("the law holds for every parameter:", bool(laws.off.max() < 1e-6))
 print(
     "sizes of Table 4 whose printed MLP width embeds:",

@@ -82,7 +82,7 @@ round(float(sum(draw.detach() for draw in draws)) / 2, 4)
 # %% [markdown]
 # One size is trained with SAM and, in recorded runs, with the penalty, dropout and weight decay. If flatness is what
 # transfers, SAM and the penalty should lower the trace and raise the accuracy. The runs of this page after the longest
-# training (KL in nats per masked token, trace over native parameters, accuracy in per cent):
+# training (KL in nats per masked token, Fisher trace, mean probe accuracy in per cent):
 
 # %%
 from sameloss.book.chapter import finding, render, say
@@ -134,8 +134,8 @@ say(tables.predictors_in_words(record))
 # | [Springer et al., 2025](bibliography.md) | more pre-training can harm fine-tuning | [2 Existence](02_existence.ipynb): steps at equal KL, and fine-tuning beside probes |
 # | [Andriushchenko et al., 2023](bibliography.md) | sharpness, adaptive or not, often does not correlate with generalisation | the table of predictors above |
 #
-# The conditionals of natural text are unknown, so models of natural text have equal loss at an unknown distance from the
-# optimum. Here the distance is known, but the language has a few words. Neither result settles the other.
+# The conditionals of natural text are unknown, so its models are compared at an equal loss whose distance from the optimum
+# is unknown. Here the distance is known, but the language has a few dozen words. Neither result settles the other.
 #
 # ## What this page found
 

@@ -45,8 +45,8 @@ page = begin(globals(), STUDY, "e_mask_rate")
 #
 # With several masks the model has to predict the marginal of each masked token, given the rest. The paper notes that such
 # conditionals take exponentially many terms. For a grammar or a hidden Markov model they do not: a masked leaf is summed
-# out inside the dynamic programme (see [A.2 Conditionals](a2_conditionals.ipynb)), so the targets are as exact as with one mask. The task is
-# harder: the same parameters have to predict sentences with one, two or more masks.
+# out inside the dynamic programme (see [A.2 Conditionals](a2_conditionals.ipynb)), so the targets are as exact as with one
+# mask. The task is harder: the same parameters have to predict the words of sentences with one, two or more masks.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -71,8 +71,8 @@ round(len(mask_share(drawn, 0.15, np.random.default_rng(0)).targets) / 200_000, 
 # ## The same loss, the same accuracy?
 #
 # The paper predicts that both kinds of training end at nearly the same loss, with nearly the same accuracy. After the
-# longest training, with the KL measured on one mask (KL in nats per masked token, trace over native parameters, mean probe
-# accuracy in per cent):
+# longest training, with the KL measured on one mask (KL in nats per masked token, Fisher trace, mean probe accuracy in per
+# cent), the runs of this page have:
 
 # %%
 from sameloss.book.chapter import finding, render, say
@@ -85,7 +85,7 @@ if not (answers.question == "mask rate").any():  # the record is not complete
     answers = page.answers
 render(tables.algorithm_table(page.table), decimals=3)
 
-# %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask and with 15 %: one point per complete training, means over replicates. Figure 11.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
+# %% mystnb={"figure": {"caption": "Accuracy (left) and Fisher trace (right) against KL, of models trained with one mask (AdamW) and with 15 % (random masks), as in Figure 11: one point per complete training, means over replicates. Runs of this page.", "name": "fig-mask-rate"}, "image": {"alt": "Probe accuracy and Fisher trace against KL for both kinds of training."}}
 finding(
     tables.algorithm_finding(page.answers, "mask rate", "models trained with 15 % masks", "those with one")
 )
@@ -95,13 +95,16 @@ figures.by_algorithm(shown, "accuracy", left)
 figures.by_algorithm(shown, "trace", right)
 drawing.label_ends(right)
 
+# %% [markdown]
+# "Does not change much" is judged as an equivalence: it is *supported* if the whole interval of the difference at equal KL
+# lies within two points, a margin declared beforehand. The verdict is that of the recorded runs or, where there are none, of
+# those in the figure:
+
 # %%
 say(tables.answer_in_words(answers, "mask rate"))
 
 # %% [markdown]
-# "Does not change much" is judged as an equivalence: it is *supported* if the whole interval of the difference at equal KL
-# lies within two points, a margin declared beforehand. The same training runs give the ratio of the traces, one mask over
-# 15 %:
+# The same training runs give the ratio of the traces, one mask over 15 %:
 
 # %%
 render(tables.control_table(answers, "mask rate"), decimals=4)

@@ -101,7 +101,7 @@ but only for a few lengths. Label noise {last.noise:g} multiplies the trace by {
 downstream error of a head from few samples by {factors["error_few"]}, and the pre-training loss by
 {factors["loss"]}, in {most.seeds.max()} pairs of models of one width that start from the same weights. SGD
 then ends at a median trace of {last.ratio:.1f} times the bound and a median downstream error of
-{last.error_few:.2g}; on the flattest solution, Theorem 5.1 has zero with high probability.
+{last.error_few:.2g}; for the flattest solution, Theorem 5.1 predicts zero with high probability.
 """
 
 

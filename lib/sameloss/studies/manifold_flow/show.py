@@ -92,7 +92,7 @@ def coefficients(table: pd.DataFrame, limits: pd.DataFrame, ax: Axes) -> None:
     ax.axhline(0.25, color="0.35", ls="--", lw=1.2, label="¼")
     ax.axvline(0, color="0.8", lw=1, zorder=0)
     ax.set(xlabel="learning rate η (left of 0: limits)", ylabel="coefficient × B")
-    ax.legend()
+    ax.legend(loc="upper right", ncols=2, fontsize="small")
 
 
 def finite_rate(finite: pd.DataFrame, rate: float, ax: Axes) -> None:
@@ -140,7 +140,7 @@ def landscape(path: pd.DataFrame, population: Population, ax: Axes) -> None:
     ax.axhline(0, color="C2", lw=1, ls=":", zorder=1)
     ax.set(xlabel="θ₁", ylabel="θ₂", xlim=(x[0], x[-1]), ylim=(y[0], y[-1]), aspect="equal")
     ax.grid(visible=False)
-    ax.legend(loc=(0.02, 0.3), fontsize="small")
+    ax.legend(loc=(0, 0.3), fontsize="small", handlelength=1)
 
 
 def manifold_of(population: Population) -> pd.DataFrame:

@@ -56,11 +56,12 @@ def accuracy_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
 
 def trace_against_kl(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the trace against KL, one line per model and peak rate: the main rate solid, others dotted."""
-    rows, styles = checkpoints(table), _styles(table)
+    rows, styles, main = checkpoints(table), _styles(table), main_lr(table)
     descents = rows[rows.stage == "descent"]
     for (model, lr), part in descents.groupby(["model", "lr"], sort=False):
         mean = np.exp(np.log(part.set_index("steps")[["kl", "trace"]]).groupby("steps").mean())
-        other: Style = {} if lr == main_lr(table) else {"ls": ":", "label": None}
+        label = f"{model_name(model)}, rate / {main / lr:g}"
+        other: Style = {} if lr == main else {"ls": ":", "label": label}
         ax.plot(mean.kl, mean.trace, **styles[model] | other)
     _kl_axis(ax, descents.kl, yscale="log", ylabel=TRACE)
     plain_log_axis(ax.yaxis, descents.trace)
@@ -73,9 +74,8 @@ def along_plateau(table: pd.DataFrame, quantity: str, label: str, ax: Axes) -> A
     for stage, line, remark in (("plateau", "-", ""), ("plateau, exact labels", "--", ", exact labels")):
         for model, part in rows[rows.stage == stage].groupby("model", sort=False):
             mean = part.groupby("steps")[quantity].mean()
-            name = styles[model]["label"] + remark
-            ax.plot(mean.index, mean, ls=line, **styles[model] | {"label": name})
-    ax.set(xlabel="steps on the plateau", ylabel=label, yscale="linear" if quantity == "accuracy" else "log")
+            ax.plot(mean.index, mean, ls=line, **styles[model] | {"label": styles[model]["label"] + remark})
+    ax.set(xlabel="steps, constant rate", ylabel=label, yscale="linear" if quantity == "accuracy" else "log")
     if quantity != "accuracy":
         plain_log_axis(ax.yaxis, rows[rows.stage.str.startswith("plateau")][quantity])
     return ax
@@ -114,13 +114,13 @@ def effects(rows: pd.DataFrame, ax: Axes, title: str = "") -> Axes:
     ratio = (rows.unit == RATIO).all()
     for i, row in enumerate(rows.itertuples()):
         ends = [[row.mean - row.low], [row.high - row.mean]]
-        colour = COLOURS.get(row.direction, "0.35")
-        ax.errorbar(row.mean, -i, xerr=ends, fmt="o", color=colour, capsize=3)
+        ax.errorbar(row.mean, -i, xerr=ends, fmt="o", color=COLOURS.get(row.direction, "0.35"), capsize=3)
     ax.set_yticks(range(0, -len(rows), -1), [row_name(row) for row in rows.itertuples()])
     if isinstance(ax.figure, Figure):
         ax.figure.set_figheight(max(ax.figure.get_figheight(), 0.8 + 0.24 * len(rows)))
     ax.axvline(1.0 if ratio else 0.0, color="0.35", ls="--", lw=1)
     ax.set(title=title, xlabel="ratio of traces" if ratio else "points of accuracy")
+    ax.set_ylim(0.5 - len(rows), 0.5)
     if ratio:
         ax.set_xscale("log")
         plain_log_axis(ax.xaxis, pd.concat([rows.low, rows.high, pd.Series([1.0])]).dropna())
@@ -143,12 +143,12 @@ def treatments(answers: pd.DataFrame, ax: Axes) -> Axes:
     models = list(flatter.model.unique())
     for x, y in zip(flatter.itertuples(), gained.itertuples(), strict=True):
         treatment = x.row.removeprefix("flatter by: ")
-        across = [[1 / x.mean - 1 / x.high], [1 / x.low - 1 / x.mean]]
-        up = [[y.mean - y.low], [y.high - y.mean]]
-        ax.errorbar(1 / x.mean, y.mean, np.nan_to_num(up), np.nan_to_num(across), capsize=2,
-                    ls="none", marker=MARKERS[models.index(x.model)],
-                    color=f"C{TREATMENTS.index(treatment.partition(',')[0])}",
-                    label=f"{display_name(treatment)}, {model_name(x.model)}")  # fmt: skip
+        across = np.nan_to_num([[1 / x.mean - 1 / x.high], [1 / x.low - 1 / x.mean]])
+        up = np.nan_to_num([[y.mean - y.low], [y.high - y.mean]])
+        colour = f"C{TREATMENTS.index(treatment.partition(',')[0])}"
+        ax.errorbar(1 / x.mean, y.mean, up, across, fmt="none", ecolor=colour, capsize=2)
+        name = f"{display_name(treatment)}, {model_name(x.model)}"  # in a legend bars would hide the marker
+        ax.plot(1 / x.mean, y.mean, MARKERS[models.index(x.model)], color=colour, label=name)
     ax.axhline(0, color="0.5", lw=1)
     ax.axvline(1, color="0.5", lw=1)
     ax.set(xscale="log", xlabel="trace, relative to no treatment", ylabel="accuracy gained (points)")
@@ -180,7 +180,7 @@ def estimators_at_equal_cost(table: pd.DataFrame, budget: float, ax: Axes) -> Ax
         table.known + table.off * error, range(len(table)), xerr=1.96 * error, fmt="o", capsize=3, ms=4
     )
     ax.set_yticks(range(len(table)), table.label)
-    ax.set(xlabel=f"trace: exact (dashed), and 95 % interval of {budget:g} s", ylim=(-0.6, len(table) - 0.4))
+    ax.set(xlabel=f"trace: exact (dashed); 95 % intervals after {budget:g} s", ylim=(-0.6, len(table) - 0.4))
     return ax
 
 
@@ -274,7 +274,7 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
     ax.axhline(published, color="0.35", ls="--", lw=1.2, label=f"published: {published:g} nats")
     ax.axvline(chosen, color="0.35", ls=":", lw=1.2, label=f"chosen: {chosen:g}")
     ax.set(xscale="log", xlabel="concentration", ylabel="entropy (nats per masked token)", title=name)
-    ax.legend(loc="lower right", fontsize="small")
+    ax.legend(loc="lower right", fontsize="small", frameon=True, framealpha=1, edgecolor="none")
     plain_log_axis(ax.xaxis, tried.concentration)
     return ax
 
@@ -282,8 +282,8 @@ def calibration_curve(tried: pd.DataFrame, published: float, chosen: float, name
 def entropy_by_masks(table: pd.DataFrame, ax: Axes) -> Axes:
     """Draw the entropy of one masked token against the number of masks, one line a language."""
     for i, (name, part) in enumerate(table.groupby("language", sort=False)):
-        style: Style = {"color": f"C{i}", "marker": MARKERS[i], "label": name, "capsize": 2}
-        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)
+        style: Style = {"color": f"C{i}", "marker": MARKERS[i], "capsize": 2}
+        ax.errorbar(part.masks, part.entropy, 1.96 * part.standard_error, **style)[0].set_label(name)
         ax.axhline(np.log(part.words.iloc[0]), color=f"C{i}", ls=":", lw=1)
     ax.set(xlabel="masked tokens of the sentence", ylabel="entropy of one of them (nats)")
     return ax

@@ -336,7 +336,7 @@ def predictor_table(table: pd.DataFrame) -> pd.DataFrame:
             mean, low, high, *_ = paired(correlations.dropna().to_numpy())
             row = {"language": LANGUAGES[str(language)], "predictor": name.replace("kl", "KL")}
             rows.append({**row, "correlation": mean, "low": low, "high": high})
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).sort_values(["language", "correlation"], ascending=False, ignore_index=True)
 
 
 # Sentences: what a page found, and the titles of figures.
@@ -583,14 +583,14 @@ def predictors_in_words(table: pd.DataFrame) -> str:
     """Return what `predictor_table` shows, and how many algorithms and draws that rests on."""
     ends, rows = _ends_by_algorithm(table), predictor_table(table)
     algorithms = ends.algorithm.nunique()
-    draws = int(ends.groupby("language").replicate.nunique().max())
+    draws = int(ends.groupby(["language", "replicate"]).size().gt(1).groupby("language").sum().max())
     start = f"The ranks are of {algorithms} algorithms in {draws} draw{'s' * (draws != 1)}. "
     if algorithms < 3:
         return (
             start + "Two models have only two orders, so each correlation of a draw is 1 or −1, by necessity."
         )
     mean = rows.groupby("predictor", sort=False).correlation.mean()
-    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or "none"
+    beyond = ", ".join(rows[rows.low > 0].predictor.unique()) or ("none" if draws > 1 else "unknown")
     return (
         f"{start}The best predictor is {mean.idxmax()}, with a correlation of {mean.max():.2f}; KL, the "
         f"loss, has {mean['KL']:.2f}. Predictors whose interval lies above zero: {beyond}."
