@@ -218,8 +218,8 @@ def test_findings_are_those_of_the_planted_numbers():
     more = {"limit": 0.8, "moved": results.lazy.scale**-0.5, "own accuracy": 0.9}
     limit = replace(results, lazy=results.lazy.assign(**more))
     assert show.lazy_in_words(limit) == (
-        "Of their norm, parameters move by 100.0 % at α = 1 (accuracy on the own sample 90 %), 10.0 % at "
-        "α = 100 (accuracy on the own sample 90 %)."
+        "Relative to their norm, parameters move by 100.0 % at α = 1 (accuracy on the training sample 90 %), "
+        "by 10.0 % at α = 100 (accuracy on the training sample 90 %)."
     )
     assert show.lazy_finding(limit) == (
         "Accuracy is 94 % at α = 1 and 77 % at α = 100; the linearised network has 80 %, the solved kernel "
@@ -241,7 +241,7 @@ def test_the_page_says_what_it_found_and_what_not():
     )
     assert "contradicts 0 of the predictions" in said
     worse = planted(THESIS, active=(0.4, 0.5))
-    assert "contradicts 3 of the predictions: behind the first layer" in show.in_words(worse)
+    assert "contradicts 3 of the predictions: that behind the first layer" in show.in_words(worse)
 
 
 # Statements on the printed tables, and on tables with a misprint.
