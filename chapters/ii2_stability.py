@@ -72,13 +72,11 @@ import torch
 Twins(samples=torch.tensor([[4, 2, 7]]), replaced=torch.tensor([1]), by=torch.tensor([0])).rows(pool=8)
 
 # %% [markdown]
-# **In plain PyTorch.** One pair of logistic regressions on digits, trained by a loop over batches, and their β; the library
-# trains all pairs at once:
+# **In plain PyTorch.** One pair of logistic regressions on digits, trained by a loop over batches, and their β:
 
 # %%
 from sameloss.images import ImageSource
-from sameloss.studies.stability.theory import drawn_twins, twin_table
-from sameloss.studies.stability.training import Descent, LogisticRegression, Stack
+from sameloss.studies.stability.theory import drawn_twins
 
 images, rng = ImageSource().load(), torch.Generator().manual_seed(0)
 x, y = images.x.flatten(1), images.y
@@ -98,14 +96,22 @@ def trained_losses(rows):
 
 
 of_S, of_twin = map(trained_losses, twins.rows(images.pool))
-print(f"plain {(of_S - of_twin).abs().max():.4f}, ", end="")
+print(f"β = {(of_S - of_twin).abs().max():.4f}")
+
+# %% [markdown]
+# The library trains all pairs at once. For this pair:
+
+# %%
+from sameloss.studies.stability.theory import twin_table
+from sameloss.studies.stability.training import Descent, LogisticRegression, Stack
 
 stack = Stack(LogisticRegression(), images, twins.rows(images.pool), seeds=[0])
 for _ in stack.train(order[None], Descent(lr=0.1, batch=20, steps=200)):
     pass
 predictions = stack.log_probabilities(stack.tested), stack.y[stack.tested[0]]
 own = stack.log_probabilities(stack.rows), stack.y[stack.rows]
-print(f"library {twin_table(*predictions, *own, twins.by, stack.vectors())['beta cross-entropy'].item():.4f}")
+differences = twin_table(*predictions, *own, twins.by, stack.vectors())
+print(f"β = {differences['beta cross-entropy'].item():.4f}")
 
 # %% [markdown]
 # ## What is stable, and in which training
