@@ -104,6 +104,7 @@ from sameloss.studies.local_signal import show
 finding(show.thresholds_finding(100, 1000))
 ax = drawing.panels(1, width=6)[0]
 show.thresholds((100, 300, 1000, 3000), ax)
+drawing.label_ends(ax)
 
 # %% [markdown]
 # At $|b| = 0$ the filter is a linear model. With few rows even the best threshold helps little: the noise of a single row,
@@ -183,10 +184,11 @@ render(show.dead_table(), decimals=0)
 # thesis' initialisation, $b = 0$, it is the linear model. So we also try thresholds that are better placed: at the signal, or some of
 # them just above it.
 
-# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals, by where thresholds are. Dotted: the linear model; dashed: the theorem's 0.1; dash-dotted: the best single filter of the network.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
+# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals, by where thresholds are, and with gradients by b as further features; held out: on sampled images. Dotted: the linear model; dashed: the theorem's 0.1; dash-dotted: the best single filter of the network.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
 finding(show.kernel_finding(found.tangent))
 ax = drawing.panels(1, width=7)[0]
 show.errors_by_filters(found.tangent, ax)
+drawing.label_ends(ax)
 
 # %% [markdown]
 # The theorem is about a fixed number of filters and large k, so a small error of many filters at k = 1,000 does not contradict it. At

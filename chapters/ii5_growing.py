@@ -115,6 +115,7 @@ say(
 finding(show.after_growing_finding(grown))
 (ax,) = drawing.panels(1, width=6)
 show.after_growing(grown, ax)
+drawing.label_ends(ax)
 
 # %%
 import numpy as np
@@ -226,6 +227,8 @@ finding(show.ages_finding(thirty))
 left, right = drawing.panels(2, width=4.5)
 show.spread_by_age(thirty, left)
 show.correlation_by_age(thirty, right)
+drawing.label_ends(left)
+drawing.label_ends(right)
 
 # %%
 say(show.ages_in_words(thirty))

@@ -67,6 +67,7 @@ stacks_ = page.results
 finding(show.stacks_finding(stacks_))
 (ax,) = drawing.panels(1, width=6.5)
 show.stacks_by_flops(stacks_, ax)
+drawing.label_ends(ax)
 
 # %%
 say(

@@ -11,7 +11,7 @@ from matplotlib.ticker import NullFormatter
 
 from sameloss.statistics.intervals import Interval, seed_interval
 from sameloss.statistics.prediction import mean_correlation, transition
-from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, label_ends, plain_log_axis
+from sameloss.studies.drawing import KL_LABEL, MARKERS, Style, plain_log_axis
 from sameloss.studies.growing.claims import (
     FROM_SCRATCH,
     PREDICTIVE,
@@ -40,7 +40,6 @@ def after_growing(grown: Grown, ax: Axes) -> None:
     ax.plot(steps, grown.not_grown.mean(0), color="0.35", ls="--", label="not grown")
     ax.set(yscale="log", ylabel=KL_LABEL)
     plain_log_axis(ax.yaxis, pd.Series(kl.ravel()))
-    label_ends(ax)
 
 
 def _fillings(grown: Grown) -> Iterator[tuple[str, Any]]:
@@ -124,7 +123,6 @@ def spread_by_age(grown: Grown, ax: Axes) -> None:
     ax.set(xscale="log", xlabel="steps before growing", ylabel="log ratio of final KLs (%)")
     ax.set_xticks(ages, [f"{age:,}" for age in ages])
     ax.xaxis.set_minor_formatter(NullFormatter())
-    label_ends(ax)
 
 
 def correlation_by_age(grown: Grown, ax: Axes) -> None:
@@ -134,7 +132,6 @@ def correlation_by_age(grown: Grown, ax: Axes) -> None:
         ax.plot(_step_axis(aged, ax), mean, marker=marker, ms=4, label=f"grown at {age:,}")
     ax.axhline(0, color="0.5", lw=1)
     ax.set(ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
-    label_ends(ax)
 
 
 # Tables on growing once
@@ -276,7 +273,6 @@ def stacks_by_flops(stacks: Stacks, ax: Axes) -> None:
         ax.plot(mean.flops[way], mean.kl[way], marker=marker, ms=5, label=label, **grey)
     ax.set(yscale="log", xlabel="FLOPs since initialisation", ylabel="KL (nats per masked token)")
     plain_log_axis(ax.yaxis, mean.kl)
-    label_ends(ax)
 
 
 def stack_table(stacks: Stacks) -> pd.DataFrame:

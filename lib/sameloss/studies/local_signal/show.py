@@ -47,7 +47,6 @@ def thresholds(rows_of_noise: tuple[int, ...], ax: Axes) -> None:
         ax.plot(ratios, right, color=f"C{at}", label=f"k = {k:,}")
         ax.plot(ratios[best], right[best], MARKERS[at], color=f"C{at}")
     ax.set(xlabel="threshold |b|/c", ylabel="accuracy")
-    label_ends(ax)
 
 
 def training_finding(found: TrainingResults) -> str:
@@ -60,14 +59,13 @@ def training_finding(found: TrainingResults) -> str:
 
 def training(found: TrainingResults, axes: list[Axes]) -> None:
     """Draw c and b, |b|/c, and accuracy of the exact flow (thick) and every seed (thin) (Figure 3.3)."""
-    flow, sgd = (table.assign(ratio=(table.b / table.c).abs()) for table in (found.flow, found.sgd))
+    flow, sgd = (table.assign(**{"|b|/c": (table.b / table.c).abs()}) for table in (found.flow, found.sgd))
     flow = flow[flow.step <= max(FIGURE_STEPS, sgd.step.max())]
     seeds = sgd.pivot(index="step", columns="seed")
     left, middle, right = axes
-    names = {"c": "c", "b": "b", "ratio": "|b|/c", "accuracy": "accuracy"}
-    for at, (ax, (column, name)) in enumerate(zip((left, *axes), names.items(), strict=True)):
-        ax.plot(seeds.index, seeds[column], color=f"C{at}", lw=0.7, alpha=0.5)
-        ax.plot(flow.step, flow[column], color=f"C{at}", lw=2, label=name)
+    for at, (ax, name) in enumerate(zip((left, *axes), ("c", "b", "|b|/c", "accuracy"), strict=True)):
+        ax.plot(seeds.index, seeds[name], color=f"C{at}", lw=0.7, alpha=0.5)
+        ax.plot(flow.step, flow[name], color=f"C{at}", lw=2, label=name)
         ax.set(xlabel="step", ylabel=name)
     left.set(ylabel="c and b")
     label_ends(left)
@@ -218,32 +216,20 @@ def kernel_finding(kernels: pd.DataFrame) -> str:
     )
 
 
-SHOWN = {
-    tangent.AT_SIGNAL: "at the signal",
-    tangent.SOME_CLOSED: "some just above the signal",
-    tangent.BY_BIAS: "at the signal, with gradients by b",
-    tangent.OPEN: "b = 0",
-    tangent.OPEN_BY_BIAS: "b = 0, with gradients by b",
-    tangent.HELD_OUT: "at the signal, sampled images",
-}
-"""Kinds of kernels in the figure, by their thresholds and whether gradients by b are among the features."""
-
-
 def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
     """Draw mean errors over starts against m, one line per kind, with other models' and the bound 0.1."""
-    for at, (kind, name) in enumerate(SHOWN.items()):
+    for at, kind in enumerate(tangent.KINDS):
         errors = kernels[kernels.kind == kind].groupby("filters").error
         means = errors.apply(lambda values: seed_interval(values.to_numpy()))
         value, low, high = np.transpose(means.to_list())
         line = "" if kind == tangent.HELD_OUT else "-"
         ax.vlines(means.index, low, high, color=f"C{at}", lw=1)
-        ax.plot(means.index, value, MARKERS[at], label=name, color=f"C{at}", ms=4, ls=line)
+        ax.plot(means.index, value, MARKERS[at], label=kind, color=f"C{at}", ms=4, ls=line)
     single = 1 - theory.best_threshold(tangent.PATCHES)[1]
     for error, line in ((tangent.linear_error(tangent.PATCHES), ":"), (ERROR, "--"), (single, "-.")):
         ax.axhline(error, color="0.4", ls=line, lw=1)
     ax.set(xscale="log", xlabel="filters, m", ylabel="error of the best W", ylim=(0, 0.5))
     plain_log_axis(ax.xaxis, kernels.filters)
-    label_ends(ax)
 
 
 def shares_finding(found: ProofResults) -> str:

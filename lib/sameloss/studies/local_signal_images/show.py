@@ -212,6 +212,5 @@ def in_words(record: ImageResults) -> str:
         f"**Found.** Over the recorded seeds, at a {record.places[0][0]}, the network keeps {raw:.0f} % of "
         f"its accuracy under noise and its kernel {raw_kernel:.0f} %; above chance {above:.0f} and "
         f"{above_kernel:.0f} %.\n\n"
-        f"**Not found.** The record contradicts {len(against)} of the predictions"
-        f"{': ' if len(against) else ''}{'; '.join('that ' + against)}."
+        f"**Not found.** Predictions that the record contradicts: {'; '.join(against) or 'none'}."
     )
