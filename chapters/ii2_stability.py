@@ -14,8 +14,8 @@
 # **The claim** (Chapter 2 of [Karp, 2024](bibliography.md)): replace one training example by another and train again, from the same
 # initialisation and in the same order. Theory bounds the generalisation gap by β, the largest resulting change of the loss on
 # any image. For logistic regression, β decreases with the sample size as fast as the gap. Deep networks generalise too, but
-# their β does not decrease with the gap, nor do their parameters come closer, and with momentum the line between two of them
-# leaves the region of low loss [Frankle et al., 2020](bibliography.md). So this notion of stability does not explain why they generalise.
+# their β does not decrease with the gap, the parameters of two such networks do not come closer, and with momentum the line
+# between them leaves the region of low loss [Frankle et al., 2020](bibliography.md). So this notion of stability does not explain why they generalise.
 #
 # **What you will see**: pairs of neighbouring models ("twins") for six kinds of training on scikit-learn's digits; how fast gap, β
 # and distance decrease with the sample size; the same for bounded losses, which the theory requires; the accuracy on the line
@@ -46,7 +46,7 @@ page = begin(globals(), STUDY, "ii2_stability")
 # %% [markdown]
 # ## Twins
 #
-# Draw a sample $S$ of $m$ images from the pool without replacement, a random position $i$ in it, and an image $z$ of the test
+# Draw a sample $S$ of $m$ images from a pool of training images without replacement, a random position $i$ in it, and an image $z$ of the test
 # set. $S'$ has $z$ in place of $S_i$. Both models start from the same parameters and visit the same positions in the same order,
 # so they differ in one example of one batch per epoch. For a loss $\ell$,
 #
@@ -72,13 +72,55 @@ import torch
 Twins(samples=torch.tensor([[4, 2, 7]]), replaced=torch.tensor([1]), by=torch.tensor([0])).rows(pool=8)
 
 # %% [markdown]
+# **In plain PyTorch.** One pair of logistic regressions on digits, trained by a loop over batches, and their β:
+
+# %%
+from sameloss.images import ImageSource
+from sameloss.studies.stability.theory import drawn_twins
+
+images, rng = ImageSource().load(), torch.Generator().manual_seed(0)
+x, y = images.x.flatten(1), images.y
+twins = drawn_twins(images.pool, images.tested, size=80, pairs=1, rng=rng)
+order = visiting_order(size=80, batch=20, steps=200, rng=rng)
+
+
+def trained_losses(rows):
+    """Train logistic regression on the images in `rows`; return its loss on every test image."""
+    W, b = torch.zeros(64, 10, requires_grad=True), torch.zeros(10, requires_grad=True)
+    for batch in rows[order]:
+        loss = torch.nn.functional.cross_entropy(x[batch] @ W + b, y[batch])
+        for parameter, gradient in zip((W, b), torch.autograd.grad(loss, (W, b)), strict=True):
+            parameter.data -= 0.1 * gradient
+    logits = x[images.pool :] @ W + b
+    return torch.nn.functional.cross_entropy(logits, y[images.pool :], reduction="none").detach()
+
+
+of_S, of_twin = map(trained_losses, twins.rows(images.pool))
+print(f"β = {(of_S - of_twin).abs().max():.4f}")
+
+# %% [markdown]
+# The library trains all pairs at once. For this pair:
+
+# %%
+from sameloss.studies.stability.theory import twin_table
+from sameloss.studies.stability.training import Descent, LogisticRegression, Stack
+
+stack = Stack(LogisticRegression(), images, twins.rows(images.pool), seeds=[0])
+for _ in stack.train(order[None], Descent(lr=0.1, batch=20, steps=200)):
+    pass
+predictions = stack.log_probabilities(stack.tested), stack.y[stack.tested[0]]
+own = stack.log_probabilities(stack.rows), stack.y[stack.rows]
+differences = twin_table(*predictions, *own, twins.by, stack.vectors())
+print(f"β = {differences['beta cross-entropy'].item():.4f}")
+
+# %% [markdown]
 # ## What is stable, and in which training
 #
-# **Prediction.** If stability explains generalisation, then not only the gap but also β, the predictions and the parameters of
-# twins differ less the larger the sample is: the first four columns are blue. The thesis expects this of logistic regression
-# alone.
+# **Prediction.** If stability explains generalisation, then β and the distances between the predictions and between the
+# parameters of twins decrease with the sample size, as the gap does: the first four columns of the figure are blue. The thesis
+# expects this of logistic regression alone.
 
-# %% mystnb={"figure": {"caption": "How generalisation, single losses, predictions and parameters scale with the sample size m: exponents, blue if decreasing, red if not, with a question mark if the 95 % interval over seeds contains zero; and the largest drop in accuracy on a line between twins, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
+# %% mystnb={"figure": {"caption": "Exponents with which four measures scale with the sample size m: blue if the measure decreases, red if not, with a question mark if the 95 % interval over seeds contains zero. Last column: the largest drop in accuracy on a line between twins of any size, in points, red above two.", "name": "fig-stability-summary"}, "image": {"alt": "A table of colours: one row per kind of training, one column each for gap, β, total variation, distance and path."}}
 from sameloss.book.chapter import finding, say
 from sameloss.studies import drawing
 from sameloss.studies.stability import show
@@ -98,16 +140,16 @@ say(
 #
 # **Prediction.** In logistic regression gap, β and distance all decrease about as $1/m$. In networks only the gap does.
 
-# %% mystnb={"figure": {"caption": "Generalisation gap, β (both for the cross-entropy) and distance between parameters against the sample size: the largest value over each seed's pairs (small) and its mean over seeds, relative to the mean at the smallest size.", "name": "fig-stability-decay"}, "image": {"alt": "One panel per kind of training, three falling or flat lines on logarithmic axes each, and a dashed line that falls as 1/m."}}
+# %% mystnb={"figure": {"caption": "Generalisation gap, β (both for the cross-entropy) and distance between the parameters of twins against the sample size: the largest value over each seed's pairs, mean over seeds, relative to that at the smallest size. Dashed: a decrease as 1/m.", "name": "fig-stability-decay"}, "image": {"alt": "Three panels on logarithmic axes, for gap, β and distance, with one line per kind of training and a dashed line that falls as 1/m."}}
 finding(show.decay_finding(found))
-axes = drawing.panels(len(found.kinds), width=3.6)
-for kind, ax in zip(found.kinds, axes, strict=True):
-    show.decay(found, kind, ax)
-drawing.legend(axes[0])
+axes = drawing.panels(len(show.MAIN))
+for name, ax in zip(show.MAIN, axes, strict=True):
+    show.decay(found, name, ax).sharey(axes[0])
+drawing.label_ends(axes[-1])
 
 # %% [markdown]
-# Each point is a maximum over a few pairs, and therefore noisy: a lower bound of the supremum over all samples and swaps. In absolute terms, with
-# means over seeds and pairs (*own error* is the error on the model's own sample):
+# A maximum over a few pairs is noisy, and a lower bound of the supremum over all samples and swaps. In absolute terms, with means
+# over seeds and pairs (*own error* is the error on the model's own sample):
 
 # %%
 from sameloss.book.chapter import render
@@ -115,7 +157,8 @@ from sameloss.book.chapter import render
 render(show.level_table(found), decimals=3)
 
 # %% [markdown]
-# The exponent $b$ of $a\,m^b$, by least squares on logarithms, separately for each seed, from the largest value over its pairs:
+# The exponent $b$ of $a\,m^b$, by least squares on logarithms, separately for each seed, from the largest value over its pairs
+# (the section after next explains the variants of β):
 
 # %%
 render(show.exponent_table(found))
@@ -125,7 +168,7 @@ render(show.exponent_table(found))
 # pairs would be wrong for a maximum: a resample contains the largest pair with probability two thirds, however many pairs there
 # are.
 #
-# The thesis' own figures are for larger data and networks. Its text and axes give:
+# The thesis' own figures are for larger data and networks, which it numbers 1a, 2a and 2b. Its text and axes give:
 #
 # | training | quantity | exponent | also |
 # | --- | --- | --- | --- |
@@ -133,7 +176,7 @@ render(show.exponent_table(found))
 # | logistic regression, MNIST | β, distance | the same range | |
 # | 2a: ResNet-20, CIFAR-10 | gap | -0.48, -0.44, -0.42 to -0.45 | three trials; 0-1 gap: -0.40 to -0.49 |
 # | 2a: ResNet-20, CIFAR-10 | β | -0.05 to 0.03, -0.01, 0.02 to 0.11 | 27.8, 33.1 and 12.4 times m^b, in nats |
-# | 2b: with momentum | β | -0.17 | |
+# | 2b: the same with momentum | β | -0.17 | |
 # | 1a: ResNet-20, SVHN | gap, β | unreadable | a mild decrease |
 # | 1a, 2a, 2b | distance | unreadable | 13 to 31, 24 to 50, 100 to 1,000 |
 
@@ -142,7 +185,9 @@ render(show.exponent_table(found))
 #
 # Two technical reasons could make β decrease more slowly than the gap. The bound on the gap requires a bounded loss, and
 # cross-entropy is unbounded: the thesis' β are 16 to 37 nats. Also, $z$ is among the images of the maximum, and $S'$ contains it
-# while $S$ does not. If either is the reason, the difference of exponents vanishes for bounded losses or without $z$.
+# while $S$ does not. If either is the reason, the difference of exponents vanishes for bounded losses or without $z$. The
+# bounded losses are the cross-entropy clipped at that of guessing, $\log 10$, and divided by it; the Brier score, half the squared
+# distance of the probabilities from the label; and the total variation between the predictions of twins.
 
 # %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy, without z, and for bounded losses (total variation: against the gap of the Brier score), with 95 % intervals over seeds.", "name": "fig-stability-losses"}, "image": {"alt": "Five intervals for each kind of training, most of them right of zero for networks."}}
 finding(show.differences_finding(found, show.LOSSES))
@@ -152,8 +197,8 @@ drawing.legend(ax)
 # %%
 recorded = page.recorded("laptop-long")
 say(
-    f"The {recorded.twins.seed.nunique()} recorded seeds narrow the intervals: {show.differences_finding(recorded, show.LOSSES)} "
-    "Where this holds for every loss, with and without z, neither the unbounded loss nor z is the reason."
+    f"With the {recorded.twins.seed.nunique()} recorded seeds intervals are narrower. {show.differences_finding(recorded, show.LOSSES)} "
+    "Where β falls more slowly for every loss, with and without z, neither the unbounded loss nor z is the reason."
 )
 
 # %% [markdown]
@@ -161,7 +206,7 @@ say(
 #
 # Training for longer could close the difference or open it. We compare twins after half of the steps, all, and half as many again.
 
-# %% mystnb={"figure": {"caption": "The same for the cross-entropy after half of the steps, all, and half as many again.", "name": "fig-stability-stops"}, "image": {"alt": "Three intervals for each kind of training."}}
+# %% mystnb={"figure": {"caption": "Exponent of β minus that of the gap, for the cross-entropy after half of the steps, all, and half as many again, with 95 % intervals over seeds.", "name": "fig-stability-stops"}, "image": {"alt": "Three intervals for each kind of training."}}
 finding(show.differences_finding(found, show.STOPS))
 ax = show.differences(found, show.STOPS, drawing.panels(1, width=7)[0])
 drawing.legend(ax)
@@ -173,12 +218,12 @@ drawing.legend(ax)
 #
 # **Prediction.** Without momentum the accuracy on the line stays within two points of its ends; with momentum it falls by more.
 
-# %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, at 76 points, for the largest samples: the mean of all pairs, and their range.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
+# %% mystnb={"figure": {"caption": "Accuracy along the straight line through the parameters of twins, for the largest samples: the mean of all pairs, and their range. Dotted: the twins themselves.", "name": "fig-stability-paths"}, "image": {"alt": "Two panels, test and training images: accuracy is flat between the ends and falls outside."}}
 finding(show.paths_finding(found))
 left, right = drawing.panels(2, width=4.5)
 show.paths(page.paths, show.networks(found), "test", left)
 show.paths(page.paths, show.networks(found), "trained", right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %%
 say(
@@ -190,8 +235,8 @@ say(
 # ## The bound
 #
 # The thesis starts from (2.1), after [Feldman and Vondrák, 2019](bibliography.md): with probability $1 - \delta$, the gap of a loss in $[0, 1]$
-# is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With a constant of 1 and $\delta = 0.05$, the largest gap over
-# the bound, by loss (far below 1: the bound is loose):
+# is at most $c\,(\beta \log m \log(m/\delta) + \sqrt{\log(1/\delta)/m})$. With $c = 1$ and $\delta = 0.05$, the
+# largest ratio of the gap to the bound, for each bounded loss (far below 1: the bound is loose):
 
 # %%
 render(page.checks[["text", "value"]], decimals=3)
@@ -204,7 +249,7 @@ from sameloss.studies.recorded import record_in_words
 
 say(record_in_words("laptop-long", page.name))
 
-# %% mystnb={"figure": {"caption": "The first figure of this page, recorded, over fifteen seeds and four sizes.", "name": "fig-stability-recorded"}, "image": {"alt": "A table of colours as above."}}
+# %% mystnb={"figure": {"caption": "The first figure of this page for the recorded seeds and sizes.", "name": "fig-stability-recorded"}, "image": {"alt": "A table of colours as above."}}
 finding(show.summary_finding(recorded))
 _ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
 
@@ -215,7 +260,7 @@ _ = show.summary(recorded, drawing.panels(1, width=8.5)[0])
 
 # %%
 say(
-    f"Over the recorded seeds, the exponent of β minus that of the gap is, with 95 % intervals: {show.slower_in_words(recorded)}. "
+    f"The exponent of β minus that of the gap, over the recorded seeds with 95 % intervals: {show.slower_in_words(recorded)}. "
     "An interval above zero means that β decreases more slowly than the gap, as the thesis finds for networks. "
     "All models are small and classify digits: nothing here measures the exponents of ResNet-20."
 )

@@ -12,14 +12,14 @@
 # # II.3c Local signal: images
 #
 # **The claim** (Chapter 3 of [Karp, 2024](bibliography.md)): an image is placed on a larger background of noise. A convolutional network
-# learns to threshold the noise away, because its filters adapt to the image; its neural tangent kernel [Jacot et al., 2018](bibliography.md), with the
+# learns to threshold the noise away, because its filters adapt to the image; its neural tangent kernel (NTK, [Jacot et al., 2018](bibliography.md)), with the
 # same convolutions but filters fixed at initialisation, cannot. So as the noise increases, the network keeps its accuracy and
 # the kernel does not.
 #
 # **What you will see**: digits on backgrounds of Gaussian noise, classified into 0 to 4 and 5 to 9; a network of three convolutions,
 # and its tangent kernel, computed and solved exactly; how much accuracy each keeps, raw and above chance, for three placements
-# and two sizes; three controls (a kernel with λ chosen on the test set, which favours it, the kernel at the *trained*
-# parameters, and a linear model of pixels); which neurons are active; lazy training; and a re-analysis of the thesis' tables.
+# and two sizes; three controls (a kernel with its penalty chosen on the test set, which favours it; the kernel at the *trained*
+# parameters; and a linear model of pixels); which neurons are active; lazy training; and a re-analysis of the thesis' tables.
 #
 # By default there are three seeds and three noise levels; the recorded `-p preset laptop-long` has fifteen and four.
 
@@ -111,7 +111,7 @@ fits(kernel, torch.zeros(3), torch.tensor([-1.0, 1.0]), (1e-9,))[0].outputs
 #
 # **Prediction.** As the noise increases, the accuracy of the network falls less than that of its kernel.
 
-# %% mystnb={"figure": {"caption": "Accuracy on the test set against the noise of the background, means over seeds with 95 % intervals; dotted: always the more frequent class. Placements but the first are measured at the ends only where the preset says so.", "name": "fig-images-accuracy"}, "image": {"alt": "Three panels, one per placement: all lines fall with the noise, that of the network least."}}
+# %% mystnb={"figure": {"caption": "Accuracy on the test set against the noise of the background, means over seeds with 95 % intervals; dotted: always the more frequent class. Some presets measure the second and third placement only without noise and at the highest noise.", "name": "fig-images-accuracy"}, "image": {"alt": "Three panels, one per placement: all lines fall with the noise, that of the network least."}}
 from sameloss.book.chapter import finding, say
 
 found = page.results
@@ -122,7 +122,8 @@ for placement, ax in zip(page.config.placements, axes, strict=True):
 drawing.legend(axes[0])
 
 # %% [markdown]
-# Seeds differ in samples, backgrounds and initial parameters; all share the test images.
+# *NTK* is the tangent kernel with λ chosen by cross-validation; the controls below explain the other lines. Seeds differ in
+# samples, backgrounds and initial parameters; all share the test images.
 #
 # ## Accuracy kept under noise
 #
@@ -156,26 +157,26 @@ finding(show.activity_finding(found))
 left, right = drawing.panels(2, width=4)
 show.activity(found, page.config.noises[0], left)
 show.activity(found, page.config.noises[-1], right)
-drawing.legend(left)
+drawing.label_ends(right)
 
 # %% [markdown]
-# Noise is symmetric, so about half of the first layer's units are active before training. Intervals of few seeds are wide.
+# At the highest noise about half of the first layer's units are active before training, because the noise is symmetric. Intervals
+# of few seeds are wide.
 #
 # ## Lazy training
 #
 # If the difference is due to features, it should vanish when they cannot move. With outputs $\alpha (f - f_0)$ and learning rate
-# $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network becomes its linearisation *as
-# far as it was trained*. So the figure shows two references: the kernel, solved exactly, which shows what fixed features can do,
+# $\eta/\alpha^2$ [Chizat et al., 2019](bibliography.md), the parameters move less the larger $\alpha$ is, and the network comes close to its
+# linearisation *after the same training*. So the figure shows two references: the kernel, solved exactly, which shows what fixed features can do,
 # and the linearised network after the same steps of SGD, which is what this training achieves with them.
 
 # %% mystnb={"figure": {"caption": "Accuracy of the network against the scale α of its output, and that of its tangent kernel (dashed, with its interval), means over seeds with 95 % intervals; dotted: the linearised network after the same training. These networks are trained by SGD, those above by Adam.", "name": "fig-images-lazy"}, "image": {"alt": "A falling line of three points, and a dashed line with a band below which it ends, near a dotted one."}}
 finding(show.lazy_finding(found))
-ax = show.lazy(found, drawing.panels(1, width=6)[0])
-drawing.legend(ax)
+drawing.label_ends(show.lazy(found, drawing.panels(1, width=6)[0]))
 
 # %% [markdown]
-# As α grows, the network approaches its linearisation after the same training, not the solved kernel, which takes longer
-# training to reach.
+# As α grows, the network approaches the linearised network. The solved kernel is what both would reach after much longer
+# training.
 
 # %%
 say(show.lazy_in_words(found))

@@ -11,10 +11,10 @@
 # %% [markdown]
 # # II.3a Local signal adaptivity
 #
-# **The claim** (Chapter 3 of [Karp, 2024](bibliography.md), first [Karp et al., 2021](bibliography.md)): one of the $k + 1$ rows of an image, $y w^*$,
+# **The claim** (Chapter 3 of [Karp, 2024](bibliography.md), first published as [Karp et al., 2021](bibliography.md)): one of the $k + 1$ rows of an image, $y w^*$,
 # determines its label, and all others are noise. A convolutional network with *one* filter learns to respond to the signal and to
 # threshold the noise to zero. Its tangent kernel cannot move the threshold, and fails. So for the same data and architecture,
-# gradient descent on a network finds other functions than on its kernel.
+# gradient descent finds one function if it trains the network, and another if it trains its kernel.
 #
 # **What you will see**: why a linear model fails; a threshold by hand; the accuracy of one filter over the *whole* distribution,
 # exactly, for any $k$; Figure 3.3 as an exact flow, with stochastic descent beside it; how many rows are needed before any filter
@@ -52,7 +52,7 @@ page = begin(globals(), STUDY, "ii3_local_signal")
 #
 # $$\phi_b(x) = \mathrm{ReLU}(x + b) - \mathrm{ReLU}(-x + b), \qquad b < 0,$$
 #
-# sets most of them to zero. It also reduces the signal by its height, so it must not be too high.
+# sets most of them to zero. It also reduces the signal by $|b|$, so $|b|$ must not be too large.
 
 # %%
 from sameloss.book.chapter import show_source
@@ -76,10 +76,25 @@ show_source(soft_threshold)
 # gradients are integrals of smooth functions. They are computed to eleven digits in a millisecond, for a hundred rows or a hundred
 # million.
 
-# %%
-from sameloss.studies.local_signal.theory import population
+# %% [markdown]
+# **In plain PyTorch.** The same loss and its gradients by sampling images and by automatic differentiation, at a filter of
+# $c = 0.8$, $v = 0.3$, $b = -0.4$, with errors of the order of $1/\sqrt{\text{images}}$:
 
-show_source(population)
+# %%
+import torch
+
+from sameloss.studies.local_signal.theory import Filter, Patches, population
+
+k, images, rng = 100, 20_000, torch.Generator().manual_seed(0)
+w, b = torch.tensor([0.8, 0.3], requires_grad=True), torch.tensor(-0.4, requires_grad=True)
+noise_rows = Patches(k).sigma * torch.randn(images, k, 2, generator=rng)  # along w*, and across it
+signal_row = torch.tensor([1.0, 0.0]).expand(images, 1, 2)  # with label y = 1
+along_w = torch.cat([noise_rows, signal_row], 1) @ w
+output = (torch.relu(along_w + b) - torch.relu(-along_w + b)).sum(1)
+loss = torch.nn.functional.softplus(-output).mean()
+by_w, by_b = torch.autograd.grad(loss, (w, b))
+print("sampled", [round(value.item(), 3) for value in (loss, *by_w, by_b)])
+print("exact  ", [round(value, 3) for value in population(Patches(k), Filter(0.8, 0.3, -0.4))])
 
 # %% mystnb={"figure": {"caption": "Accuracy of a filter along the signal against its threshold; the best threshold for each k is marked.", "name": "fig-signal-thresholds"}, "image": {"alt": "Curves that rise with the threshold and fall steeply as it reaches the signal; the larger k the higher."}}
 from sameloss.book.chapter import finding
@@ -89,7 +104,7 @@ from sameloss.studies.local_signal import show
 finding(show.thresholds_finding(100, 1000))
 ax = drawing.panels(1, width=6)[0]
 show.thresholds((100, 300, 1000, 3000), ax)
-drawing.legend(ax)
+drawing.label_ends(ax)
 
 # %% [markdown]
 # At $|b| = 0$ the filter is a linear model. With few rows even the best threshold helps little: the noise of a single row,
@@ -100,8 +115,8 @@ drawing.legend(ax)
 #
 # **Prediction**: $c$ increases, $b$ decreases, and $|b|/c$ and the accuracy increase. The settings of the figure are $k = 1000$, rows of 10
 # entries, batches of 500 fresh images, $\eta_w = 0.1$ and $\eta_b = \eta_w/k$, for 10,000 steps. Its caption says σ = 1, at which no filter exceeds
-# 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. The flow is exact. Stochastic descent has the exact distribution,
-# although only rows above the threshold are drawn.
+# 51.4 % accuracy; here σ is $\log k/\sqrt k$, as in the text. The flow is exact. Stochastic descent draws only the rows that
+# pass the threshold, since all others add zero; this does not change its distribution.
 
 # %% mystnb={"figure": {"caption": "Training one filter: the exact flow (thick) and stochastic gradient descent from several starts (thin).", "name": "fig-signal-training"}, "image": {"alt": "Three panels: c rises and b falls; their ratio rises; accuracy rises to 78 per cent."}}
 found = page.results
@@ -113,10 +128,10 @@ show.training(found, drawing.panels(3, width=3.6))
 #
 # ## How many rows, how many steps
 #
-# **Prediction** (Theorem 3.1): from some $k_0$ on, training reaches 99 %. The theorem has no number for $k_0$ or for the steps; the
-# exact computation has both.
+# **Prediction** (Theorem 3.1): from some $k_0$ on, training reaches 99 %. The theorem gives no number for $k_0$ or for the steps; the
+# exact computation gives both.
 
-# %% mystnb={"figure": {"caption": "Accuracy along the exact flow, by k; dashed: 99 %, dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Rising curves, earlier for larger k; some stay below the dashed line."}}
+# %% mystnb={"figure": {"caption": "Accuracy along the exact flow, one line per k; dashed: 99 %, dotted: where Figure 3.3 ends.", "name": "fig-signal-rows"}, "image": {"alt": "Rising curves, earlier for larger k; some stay below the dashed line."}}
 finding(show.rows_finding(found))
 show.how_long(found, drawing.panels(1, width=6)[0])
 
@@ -125,13 +140,13 @@ show.how_long(found, drawing.panels(1, width=6)[0])
 #
 # ## Which noise can be learnt
 #
-# The theorem fixes σ at $\log k/\sqrt k$. We vary the strength of the noise and the number of rows, and compute the best filter
-# and how much of it training reaches, and when.
+# The theorem fixes σ at $\log k/\sqrt k$. We vary the strength of the noise and the number of rows, and compute the accuracy of
+# the best filter, and that of training where Figure 3.3 ends and much later.
 
-# %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the exact flow after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Four tables of colours: the best filter's is bright except at upper left; those of training become as bright with the steps."}}
+# %% mystnb={"figure": {"caption": "Accuracy (%) of the best filter, and of the exact flow after some steps.", "name": "fig-signal-phase"}, "image": {"alt": "Tables of colours: the best filter's is bright except at upper left; those of training become as bright with the steps."}}
 phases = show.phases(found)
 finding(show.phase_finding(phases))
-for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4.5), strict=True):
+for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4.2), strict=True):
     show.phase(table, name, ax)
 
 # %% [markdown]
@@ -140,7 +155,7 @@ for (name, table), ax in zip(phases.items(), drawing.panels(len(phases), width=4
 # %% [markdown]
 # ## Several features
 #
-# The thesis remarks that its result extends to several orthogonal features, as many as $d$. Let an image contain one of $r$ features, at
+# The thesis remarks that its result extends to several orthogonal features, as many as the dimension $d$ of a row. Let an image contain one of $r$ features, at
 # random. One filter that responds to all of them has $1/\sqrt r$ of its length along each, as if the noise were $\sqrt r$ times as strong: for $r = d = 1/\sigma^2$ this
 # is $\sigma = 1$, which cannot be learnt. With one filter per feature, there are $r$ times as many rows of noise, which a threshold removes. So the
 # remark holds with a filter for each feature; the table of checks at the end has both accuracies at $k = 10^6$. Whether gradient descent finds
@@ -169,24 +184,24 @@ render(show.dead_table(), decimals=0)
 # thesis' initialisation, $b = 0$, it is the linear model. So we also try thresholds that are better placed: at the signal, or some of
 # them just above it.
 
-# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals; dotted: the linear model, dashed: the theorem's 0.1; dash-dotted: one trained filter at its best.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
+# %% mystnb={"figure": {"caption": "Error of the best weights of tangent kernels at k = 1,000 by the number of filters, means over initialisations with 95 % intervals, by where thresholds are, and with gradients by b as further features; held out: on sampled images. Dotted: the linear model; dashed: the theorem's 0.1; dash-dotted: the best single filter of the network.", "name": "fig-signal-kernel"}, "image": {"alt": "Errors that fall slowly with the number of filters, except at b = 0, where they stay at the linear model's; the trained filter's is near zero."}}
 finding(show.kernel_finding(found.tangent))
 ax = drawing.panels(1, width=7)[0]
 show.errors_by_filters(found.tangent, ax)
-drawing.legend(ax)
+drawing.label_ends(ax)
 
 # %% [markdown]
 # The theorem is about a fixed number of filters and large k, so a small error of many filters at k = 1,000 does not contradict it. At
 # $b = 0$ the kernel is the linear model, however many filters there are. It leaves out the gradient by $b$; with it the error is a
-# little lower. For several filters, thresholds at the signal are not the best ones: a gate that is closed to the signal by a hair lets
-# the same noise through, and the noise can then be subtracted.
+# little lower. For several filters, thresholds at the signal are not the best ones: a gate with a threshold just above
+# the signal blocks the signal and lets nearly the same noise through, so that the kernel can subtract this noise.
 #
 # ## What the page found
 #
 # **Found.** A threshold lets one filter classify what no linear model can, and gradient descent finds it, but slowly: Figure 3.3 ends long before
 # 99 %.
 #
-# **Not found.** For small $k$ no filter reaches 99 %, so $k_0$ of Theorem 3.1 is larger. Whether gradient descent finds a filter for each of
+# **Not found.** For small $k$ no filter reaches 99 %, so $k_0$ of Theorem 3.1 cannot be small. Whether gradient descent finds a filter for each of
 # several features was not computed.
 #
 # **How sure.** Flows and best filters are exact; only stochastic descents and the initialisations of tangent kernels are samples. All

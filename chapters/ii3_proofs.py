@@ -11,8 +11,8 @@
 # %% [markdown]
 # # II.3b Local signal: the proofs
 #
-# **The claim** (Appendix B of [Karp, 2024](bibliography.md)): eleven lemmas support Theorem 3.1, by which training teaches a filter to threshold
-# the noise, and Theorem 3.2, by which the filter's tangent kernel cannot learn the task. All of them hold for $k$ above some $k_0$, which is not given.
+# **The claim** (Appendix B of [Karp, 2024](bibliography.md)): eleven lemmas support Theorem 3.1, that a filter learns to threshold the noise, and
+# Theorem 3.2, that the filter's tangent kernel cannot learn the task. All of them hold for $k$ above some $k_0$, which is not given.
 #
 # **The question**: is each lemma true as printed, and how large does $k$ have to be?
 #
@@ -24,7 +24,8 @@
 # conclusion, and such states exist for every $k$, then a hypothesis is missing. A lemma that is false at one $k$ only shows that $k_0$ is larger.
 #
 # Notation: $c = \langle w, w^* \rangle$, and $v$ is the length of the part of $w$ orthogonal to $w^*$; a row of noise gives $Z_i \sim N(0, s^2)$ before the
-# threshold, $s^2 = (c^2 + v^2)\sigma^2$, and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, $\alpha = |b|/s$, $\Phi^c = 1 - \Phi$.
+# threshold, $s^2 = (c^2 + v^2)\sigma^2$, and $S_i = \phi_b(Z_i)$ after it; $S = \sum S_i$, and the filter's output at an image of label $y$ is
+# $f = y\,\phi_b(c) + S$; $\alpha = |b|/s$, $\Phi^c = 1 - \Phi$, and $\varsigma$ is the logistic function.
 
 # %% tags=["parameters"]
 preset: str = "auto"  # auto, smoke, laptop, laptop-long, gpu, paper
@@ -55,7 +56,7 @@ printed, true = (proofs.moments(b)[0] for b in (-1.0, 1.0))
 say(f"At $b = s$ the printed mean is ${printed:.2f}s$, the true one ${true:.2f}s$.")
 
 # %% [markdown]
-# The error does no harm where $b$ is positive only briefly. (B.4) and (B.5), the share of $Z_i$ along $w^*$, and the bounds (B.6) on Mills' ratio
+# The error does no harm, because $b$ is positive only briefly. (B.4) and (B.5), the share of $Z_i$ along $w^*$, and the bounds (B.6) on Mills' ratio
 # are textbook facts.
 #
 # ## The initialisation: Lemmas B.1 to B.4
@@ -75,12 +76,12 @@ say(
 # %% [markdown]
 # ## While the error is above 1 %: Lemmas B.5, B.6, B.9
 #
-# These lemmas describe a filter whose error is above 1 %. They are tightest at the moment when the error falls to 1 %. For a filter along $w^*$,
-# with $v = 0$, that moment depends on $|b|/c$ alone.
-# The threshold blocks the signal itself where $\alpha > 1/\sigma$, and the three lemmas need the hypothesis that it does not.
+# These lemmas describe a filter whose error is above 1 %. They are tightest where the error falls to 1 %, which for a filter along $w^*$
+# ($v = 0$) depends on $|b|/c$ alone. The threshold blocks the signal itself where $\alpha > 1/\sigma$, and the three lemmas need the hypothesis
+# that it does not.
 #
-# - **B.5**, $\alpha \le 2\sqrt{\log k}$, holds with room to spare if the signal passes the threshold. If $|b| > c$ it does not: $f$ is nearly always 0, the
-#   error is 1, and $\alpha$ can be as large as one likes. Below $k$ = 1,611 this happens to every filter along $w^*$ with $\alpha = 2\sqrt{\log k}$.
+# - **B.5**, $\alpha \le 2\sqrt{\log k}$, holds with room to spare if the signal passes the threshold. If $|b| > c$ it does not: $f$ is nearly always 0, which
+#   counts as an error, and $\alpha$ can be as large as one likes. Below $k$ = 1,611 this happens to every filter along $w^*$ with $\alpha = 2\sqrt{\log k}$.
 # - **B.6**, $\mathrm{Var}\, S_i \ge \beta (c + b)^2/k$, also needs $c + b > 0$. Then $\beta = 0.08$ suffices from $k = 800$ on; the best $\beta$ tends to
 #   $1/\Phi^{-1}(.99)^2 = 0.185$.
 # - **B.9**, $E|S_i| \ge C k^{-3/8} \sqrt{\mathrm{Var}\, S_i}$, has a proof that uses the error, which the lemma does not mention.
@@ -98,11 +99,31 @@ say(f"The bound on c that follows from a loss of 1 at an error of 1 % is {' and 
 # %% [markdown]
 # ## Lemmas 3.1 and 3.2: how c and v move
 #
-# Noise holds $c$ back by $c\,E[(\varsigma(a_2) - \varsigma(a_1)) Z_i 1\{Z_i \ge -b\}]k/(c^2 + v^2)$, and the signal pulls it up by about a half. The proof
-# bounds the first by $|c| \log^3 k$, and therefore needs $|c| \le H/\log^4 k$. On the way it has
-# $|c| \log^2 k\,(\Phi^c(\alpha) + 1.5\alpha\varphi(\alpha))$, which never exceeds $0.575\,|c| \log^2 k$. For $b \le 0$, $|S_i| = (|Z_i| - |b|)_+$ gives more:
+# Noise holds $c$ back by $c\,E[(\varsigma(a_2) - \varsigma(a_1)) Z_i 1\{Z_i \ge -b\}]k/(c^2 + v^2)$, where $a_1 = -yf$ and $a_2$ is the same with the sign
+# of $Z_i$ reversed; the signal pulls $c$ up by about a half. The proof bounds the first by $|c| \log^3 k$, and therefore needs
+# $|c| \le H/\log^4 k$. An intermediate step has $|c| \log^2 k\,(\Phi^c(\alpha) + 1.5\alpha\varphi(\alpha))$, which never exceeds
+# $0.575\,|c| \log^2 k$. For $b \le 0$, $|S_i| = (|Z_i| - |b|)_+$ gives a smaller bound:
 #
 # $$\text{noise's part} \le \tfrac12\, |c| \log^2 k\; \Phi^c(\alpha) \le \tfrac14\, |c| \log^2 k .$$
+#
+# **In plain NumPy.** The noise's part at one state, from sampled images, beside its exact value and both bounds:
+
+# %%
+import numpy as np
+from scipy.special import expit
+
+from sameloss.studies.local_signal.theory import Filter, Patches, soft_threshold
+
+k, c, v, b = 1000, 0.1, 0.1, -0.02
+Z = np.hypot(c, v) * Patches(k).sigma * np.random.default_rng(0).standard_normal((2000, k))
+S = soft_threshold(Z, b)
+a1 = -(soft_threshold(c, b) + S.sum(1, keepdims=True))  # y = 1
+a2 = a1 + 2 * S  # for every row i of every image
+sampled = c * k / (c**2 + v**2) * np.mean((expit(a2) - expit(a1)) * Z * (-b <= Z))
+
+state = proofs.at_state(k, Filter(c, v, b))
+exact, ours, printed = (c * np.log(k) ** 2 * state[name] for name in ("noise", "ours", "printed"))
+print(f"sampled {sampled:.3f}, exact {exact:.3f}; our bound {ours:.3f}, the proof's {printed:.3f}")
 
 # %% mystnb={"figure": {"caption": "The noise's part of the gradient along w* at every state with b ≤ 0 and α < 5, the bound in the proof of Lemma 3.1, and ours.", "name": "fig-proofs-noise"}, "image": {"alt": "Points on and below the lower of two curves."}}
 restrained = found.states[found.states.b <= 0]
@@ -113,8 +134,8 @@ finding(
 show.noise_parts(found, drawing.panels(1, width=5)[0])
 
 # %% [markdown]
-# At $\alpha = 0$ and small $c$ the bound is attained. So $c$ grows at least up to a constant over $\log^2 k$. For $b > 0$ the displayed bound is
-# false, since $|S_i|$ is $2|Z_i|$ for $|Z_i| < b$. The same number over $v$ is the gradient across $w^*$, so Lemma 3.2 holds with $\log^2 k$. The
+# At $\alpha = 0$ and small $c$ our bound is attained. So $c$ grows at least up to a constant over $\log^2 k$. For $b > 0$ the displayed bound is
+# false, since $|S_i|$ is $2|Z_i|$ for $|Z_i| < b$. With $v$ in place of $c$, the same expression is the gradient across $w^*$, so Lemma 3.2 holds with $\log^2 k$. The
 # signal pulls only if $|c| > |b|$ or $b \ge 0$.
 #
 # ## Lemma 3.3: when b falls
@@ -122,9 +143,9 @@ show.noise_parts(found, drawing.panels(1, width=5)[0])
 # The lemma says that $\nabla_b \ge C$ once $c \ge C_2/\log^4 k$. As printed it is false for every $k$: where the threshold removes all noise, only the
 # signal is left, which pulls $b$ up. With an error above 1 % it is true from some $k$ on.
 
-# %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*; dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "Curves that rise through zero, later the smaller c is."}}
+# %% mystnb={"figure": {"caption": "The gradient by b at an error of 1 %, for filters along w*, one line per c; b falls where it is positive. Dotted: its form for small c.", "name": "fig-proofs-bias"}, "image": {"alt": "Curves that rise through zero, later the smaller c is."}}
 large, small, smallest = (show.begins(found, "lem33", f"c = {c}") for c in ("1", "0.3", "1/log⁴k"))
-finding(f"At an error of 1 % the bias falls only from k = {large} on (c = 1), or {small} (c = 0.3).")
+finding(f"At an error of 1 % the bias falls only where k is at least {large} (c = 1) or {small} (c = 0.3).")
 show.bias_gradients(found, drawing.panels(1, width=5)[0])
 
 # %%
@@ -150,7 +171,7 @@ render(show.example_table(found), decimals=3)
 # %% [markdown]
 # ## From which k on
 #
-# The $k$ from which each statement is true, or from which one step of its proof is.
+# The $k$ from which each statement, or one step of its proof, is true.
 
 # %%
 render(show.turn_table(found))
@@ -162,16 +183,16 @@ render(show.turn_table(found))
 # strict, because a closed interval of length 2 contains two of the middle sums. With $s - 1 \le \Delta < s$ the lemma holds without the $o(1)$, because
 # Erdős' exact maximum, the sum of the $s$ largest binomial coefficients over $2^n$, is below $s$ times the central one.
 #
-# Lemma B.11, that two slabs are at least as likely together as if they were independent, is Šidák's inequality; the thesis does not name it.
-# B.12 extends it to several filters. Let $q$ be the probability that noise opens the same gates as the signal. Given that, $g$ has the size of a
-# Gaussian, so $|g(\varepsilon)| \ge C\sigma|g(w^*)|$ with probability $q/2$ for all $W$, where $P[|N(0, 1)| \le C] = q/2$. So the lemma holds, but $q$ falls
+# Lemma B.11, that a Gaussian vector lies in two slabs at least as often as if these were independent, is Šidák's inequality; the thesis does not
+# name it. Lemma B.12 extends it to several filters. Let $g(x)$ be what the kernel adds for a row $x$, and $q$ the probability that a row of noise
+# $\varepsilon$ opens the same gates as the signal. If it does, $g(\varepsilon)$ is a Gaussian variable, so $|g(\varepsilon)| \ge C\sigma|g(w^*)|$ with probability $q/2$ for all $W$, where $P[|N(0, 1)| \le C] = q/2$. So the lemma holds, but $q$ falls
 # with the number of filters, and with it what the proof gives.
 #
 # ## Theorem 3.2: the smallest error of tangent kernels
 #
 # The kernel $k_W(X) = \sum_i \sum_j \langle W_j, X_i \rangle 1\{|\langle w_j^0, X_i \rangle| \ge |b_j|\}$ is linear in $W$. The best $W$ is given by linear
 # discriminant analysis, and with many rows its error is $\Phi(-\sqrt{\mu^\top \Sigma^{-1} \mu})$, where $\mu$ holds the signal's features and $\Sigma$ is the
-# noise's covariance, both exact. For one filter, with overlap $t = D\sigma$ and its best threshold, which is at the signal,
+# noise's covariance, both exact. For one filter of length 1, with $t = D\sigma = |\langle w^0, w^* \rangle|$ and its best threshold, which is at the signal,
 #
 # $$\text{error} = \Phi(-\sqrt\rho), \qquad \rho = \frac{1}{\log^2 k} \Big[\frac{1 - t^2}{p} + \frac{t^2}{q}\Big], \quad p = P[|N| \ge D],\; q = E[N^2; |N| \ge D].$$
 

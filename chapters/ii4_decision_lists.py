@@ -11,18 +11,20 @@
 # %% [markdown]
 # # II.4 Decision lists learnt by attention
 #
+# **The task**: each token of a sequence gets a label. A token has a list of tokens, and the first of them that occurs in the sequence,
+# often the token itself, determines its label.
+#
 # **The claim** (Chapter 4 of [Karp, 2024](bibliography.md)): gradient descent on the population loss trains one layer of softmax attention, from
-# uniform attention, to classify every sequence of a task in which each token has a list of tokens, and its label is determined by the first token
-# of its list that occurs in the sequence, often the token itself. Theorem 4.3 trains the attention scores with a fixed read-out of strength $c$; Theorem 4.4 trains both matrices, starting near that
-# read-out.
+# uniform attention, to label every token of every sequence correctly. Theorem 4.3 trains the attention scores, with a fixed read-out of
+# strength $c$ that turns attended tokens into logits; Theorem 4.4 trains both, starting near that read-out.
 #
 # **The questions**: in which order do the scores grow? How long does training take, compared with what the theorems promise? And does the model
 # learn to attend to the token that determines the label?
 #
 # **What you will see**: the population loss without sampling, for any vocabulary and length, and its gradient flow; when each score
 # grows; the theorems' numbers of steps beside those that training takes; attention in the course of training; and SGD on sampled
-# sequences beside the exact flow. The thesis has proofs and one figure. It does not discuss which score
-# grows when, or attention after training.
+# sequences beside the exact flow. The thesis has proofs and one figure. It does not discuss which score grows when, or what the
+# model attends to after training.
 #
 # By default sampled results have three seeds; `-p seeds 10` has more.
 
@@ -83,24 +85,37 @@ from sameloss.studies.decision_lists.theory import Column
 show_source(Column.gradient)
 
 # %% [markdown]
-# **By hand.** From $W = 0$, the first step moves the score of a token in proportion to
+# **By hand and in plain PyTorch.** From $W = 0$, the first step moves the score of a token in proportion to
 # $\frac{c}{n^2}\big(\Pr[\text{it decides the label of } a] - \frac1n \Pr[\text{it occurs with } a]\big)$. At $L = 16$, $n = 4$, $m = 3$ the default, $a$ itself, decides in
-# $\binom{13}{3} / \binom{16}{4} = 286/1820$ of all sets and occurs in a quarter, so that the bracket is $0.1571 - 0.25/4 = 0.0946$. The brackets of the
-# list's tokens in their order, the default last, then of one of the others ($c = 1$, and times $n^2 = 16$ only the bracket is left):
+# $\binom{13}{3} / \binom{16}{4} = 286/1820$ of all sets and occurs in a quarter, so that the bracket is $0.1571 - 0.25/4 = 0.0946$. The same by
+# automatic differentiation of the loss, with a sum over all sets of four tokens: the brackets of the list's tokens in their order, the
+# default last, then of one of the others ($c = 1$, and times $n^2 = 16$ only the bracket is left):
 
 # %%
+from itertools import combinations
+from math import comb
+
 import numpy as np
+import torch
+
+sets = torch.tensor([s for s in combinations(range(16), 4) if 2 in s])  # token 2 has the list (0, 1, 2)
+deciding = sets.min(1).values.clamp(max=2)  # 0 if it occurs, else 1, else 2; π is the identity
+w = torch.zeros(16, requires_grad=True)  # the scores that token 2 gives
+logits = torch.zeros(len(sets), 16).scatter(1, sets, w[sets].softmax(1))  # c = 1
+loss = torch.nn.functional.cross_entropy(logits, deciding, reduction="sum") / (4 * comb(16, 4))
+(by_w,) = torch.autograd.grad(loss, w)
+print("plain  ", (-16 * by_w[:4].numpy()).round(4))
 
 column = Column(words=16, length=4, rules=3, readout=1.0)
-print((-16 * column.gradient(np.zeros(4))).round(4))
+print("library", (-16 * column.gradient(np.zeros(4))).round(4))
 
 # %% [markdown]
 # ## Which score grows when
 #
-# Time is that of gradient flow: $\eta$ times the number of small steps. The thesis predicts the final state, with scores in the order of the list. It
-# does not say that training reaches this state in phases.
+# Time is that of gradient flow: $\eta$ times the number of small steps. The thesis predicts that the scores end in the order of the list, but
+# does not say that training gets there in phases.
 
-# %% mystnb={"figure": {"caption": "Scores of one token's column along the exact flow, one panel per read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
+# %% mystnb={"figure": {"caption": "Scores that one token gives along the exact flow, by place in its list, one panel per read-out. Vertical lines: two scores change places.", "name": "fig-lists-scores"}, "image": {"alt": "Panels of score against time on a logarithmic axis; the default rises first and is overtaken by the other list tokens one after the other."}}
 tables = page.results
 finding(show.scores_finding(tables))
 show.scores_along(tables)
@@ -108,8 +123,8 @@ show.scores_along(tables)
 # %%
 exact, first = settings.task.column(1.0), tables.everywhere.iloc[0]
 say(
-    "While the default is highest, a token is classified correctly exactly when it decides its own label, and accuracy stays on a plateau of "
-    f"{100 * exact.plateau:.2f} %. Then the other tokens of the list overtake it, the head first. The table gives, for each read-out, the "
+    "While the default is highest, a token is classified correctly exactly when it decides its own label, and accuracy stays at "
+    f"{100 * exact.plateau:.2f} %, the plateau. Then the other tokens of the list overtake it, the first of the list (its head) before the others. The table gives, for each read-out, the "
     "scaled time $(c/n)^2 t$ at which each order of the scores first appears, written from highest to lowest (1 to "
     f"{settings.list_length}: place in the list; o: all other tokens); the first order, {tables.flows.order.iloc[0]}, is there from the start. "
     "The last column is the unscaled time at which every label is right."
@@ -142,7 +157,7 @@ say(
 # %%
 render(show.descent_table(tables), decimals=6)
 
-# %% mystnb={"figure": {"caption": "Attention on the label-determining token along the exact flow (dotted: uniform attention; bars: every label is right from here on).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time by read-out: flat at the theorem's, growing at practical ones."}}
+# %% mystnb={"figure": {"caption": "Attention on the label-determining token along the exact flow (dotted: uniform attention; bars: every label is right from here on).", "name": "fig-lists-attention"}, "image": {"alt": "Attention against scaled time, one line per read-out: flat at the theorem's, growing at practical ones."}}
 finding(show.attention_finding(tables))
 show.attention_along(tables)
 
@@ -167,16 +182,16 @@ say(
 # ## How large must the read-out be?
 #
 # On the plateau the token attends to itself alone. The gradient by its own score changes sign where the predicted probability of its own label exceeds
-# that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical one,
+# that of any other by $D = q - (1 - q)/(n - 1)$, with $q$ the plateau's accuracy. The read-out at which this happens is the critical read-out,
 # $c^* = \log\big((1 + D(L - 1)) / (1 - D)\big)$.
 
-# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (points that are missing: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times grow with the vocabulary, and explode below the critical read-out."}}
+# %% mystnb={"figure": {"caption": "Time to perfection half a unit below the critical read-out, at it and above it, by vocabulary (no point: not within the horizon).", "name": "fig-lists-critical"}, "image": {"alt": "Times grow with the vocabulary, and explode below the critical read-out."}}
 finding(show.critical_finding(tables))
 show.critical(tables)
 
 # %%
 say(
-    f"In the figure sequences have $L/8$ tokens and lists four. For the task of this page $c^*$ is {exact.critical_readout:.2f}, beside "
+    f"In the figure sequences have $L/8$ tokens and lists have four. For the task of this page $c^*$ is {exact.critical_readout:.2f}, beside "
     f"$\\log 2L$ = {np.log(2 * settings.vocabulary):.2f} and the theorem's {show.in_tex(first.readout)}."
 )
 
@@ -192,7 +207,7 @@ finding(show.step_finding(settings))
 show.one_step(settings)
 
 # %% [markdown]
-# Every entry of the shifted diagonal is $P$. The other tokens of a list are too weak to be seen on this scale of colours.
+# The shifted diagonal is where $P$ is 1. The other tokens of a list are too weak to be seen on this scale of colours.
 #
 # ## SGD beside the exact flow
 #
@@ -213,11 +228,11 @@ show.along_sgd(tables)
 
 # %%
 times = ", ".join(
-    f"{row.value:.2f} times ({row.low:.2f} to {row.high:.2f}) at η = {row.rate:g}"
-    for row in alone.itertuples()
+    f"{row.value:.2f} ({row.low:.2f} to {row.high:.2f}) at η = {row.rate:g}" for row in alone.itertuples()
 )
 say(
-    f"SGD on W at c = {settings.readout:g} orders half of the columns in a multiple of the exact flow's time: {times}, with 95 % intervals over seeds. "
+    f"At $c$ = {settings.readout:g}, SGD on $W$ has the scores of half of the columns in the order of the list after this multiple of the exact flow's time: {times}, "
+    "with 95 % intervals over seeds. "
     f"Trained together for {settings.steps:,} steps, $W$ and $V$ end with a mean read-out of {last.readout.mean():.1f}, and with {last.attention.mean():.2f} of "
     "the attention on the label-determining token."
 )

@@ -68,6 +68,31 @@ show_source(repeated)
 print(repeated(6, 3, index=1, block=1), repeated(6, 3, index=1, block=3), sep="\n")
 
 # %% [markdown]
+# **In plain PyTorch.** Copies of both layers of a small model, one after each, muted: their parameters are those of the library's
+# operator, and the function is that of the model before.
+
+# %%
+from copy import deepcopy
+
+import torch
+
+from sameloss.models.encoder import Encoder, EncoderShape
+from sameloss.models.enlarge import PRESERVING, grow
+
+model = Encoder(EncoderShape(8, 2, 2, 16), words=5, max_length=6, seed=0).double()
+plain = deepcopy(model)
+plain.blocks = torch.nn.ModuleList(deepcopy(model.blocks[layer]) for layer in (0, 0, 1, 1))
+for added in (plain.blocks[1], plain.blocks[3]):
+    for matrix in (added.attention.out, added.mlp_out):
+        torch.nn.init.zeros_(matrix.weight), torch.nn.init.zeros_(matrix.bias)
+
+library = grow(model, repeated(2, 2, index=0, block=1), "muted")
+pairs = zip(plain.parameters(), library.parameters(), strict=True)
+print("the library's parameters:", all(torch.equal(*pair) for pair in pairs))
+tokens, positions = torch.tensor([[1, 2, 0, 3, 4, 5]]), torch.tensor([2])
+print("the same function:", torch.allclose(plain(tokens, positions), model(tokens, positions)))
+
+# %% [markdown]
 # ## Does depth help?
 #
 # Operators can differ in a meaningful way only where a deeper model is better. So the headroom comes first: by how much the best grown model reduces
@@ -82,6 +107,7 @@ from sameloss.studies.recorded import record_in_words
 grown, thirty = page.results, page.recorded("laptop-long")
 say(
     f"The headroom is {show.headroom_in_words(grown.headroom())}. In the recorded run it is {show.headroom_in_words(thirty.headroom())}. "
+    "Where no gain is detected, claims that require one are not testable. "
     + record_in_words("laptop-long", "ii5_growing")
 )
 
@@ -89,7 +115,7 @@ say(
 finding(show.after_growing_finding(grown))
 (ax,) = drawing.panels(1, width=6)
 show.after_growing(grown, ax)
-drawing.legend(ax)
+drawing.label_ends(ax)
 
 # %%
 import numpy as np
@@ -101,7 +127,7 @@ say(
 )
 
 # %% [markdown]
-# ## The first loss, the early loss, the last (Figure 5.2)
+# ## The initial, the early and the final loss (Figure 5.2)
 #
 # The thesis predicts that the KL right after growing orders the operators badly, and the KL after 5 % of the steps well. Correlations are computed
 # within each shallow model and averaged.
@@ -117,8 +143,8 @@ drawing.legend(axes[0])
 say(f"The thesis has -0.418 and 0.986. {show.ceiling_in_words(grown)}")
 
 # %% [markdown]
-# If all operators together are ordered one way and those with the same initialisation another way, the pooled correlation reflects the initialisations
-# and not the loss. With nine layer maps for each initialisation, the recorded run can tell these apart:
+# If the correlation over all operators differs from that within one initialisation, it reflects the initialisations and not the loss. The recorded
+# run, with nine layer maps for each initialisation of the thesis, can tell:
 
 # %%
 import pandas as pd
@@ -130,22 +156,25 @@ render(pd.concat(correlations, names=["runs"]).reset_index("runs").dropna(subset
 # %% [markdown]
 # ## How early? (Figure 5.3)
 
-# %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL; the correlation between any two evaluations, and when later ones begin to agree (lines); how often the best operator is ranked among the first; and the relative regret of choosing then. Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Four panels against the steps after growing: correlation, a map of correlations between evaluations, recall, and relative regret."}}
+# %% mystnb={"figure": {"caption": "Figure 5.3: by step after growing (0 stands at the left end), the rank correlation with the final KL (left); the correlation between any two evaluations, and the step from which later ones agree (lines; middle); and the relative regret of choosing then (right; dashed: a choice at random, dotted: LAG's k). Bands: 95 % over shallow models.", "name": "fig-how-early"}, "image": {"alt": "Three panels against the steps after growing: correlation, a map of correlations between evaluations, and relative regret."}}
 finding(show.how_early_finding(grown))
-curve = show.how_early(grown, drawing.panels(4, width=4.5))
+curve = show.how_early(grown, drawing.panels(3))
 
 # %%
 say(
-    f"{show.transition_in_words(grown)} Bands over {len(grown.final)} shallow models are wide, and a choice at any step may be no better than one at random."
+    f"{show.transition_in_words(grown)} When LAG chooses, the best operator is among its first three for "
+    f"{100 * curve['recall@3'][grown.nearest(grown.settings.lag)]:.0f} % of the shallow models (recall@3). "
+    f"Bands over {len(grown.final)} shallow models are wide, and a choice at any step may be no better than one at random."
 )
 
-# %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation, recall and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Four panels against the steps after growing, for thirty operators."}}
+# %% mystnb={"figure": {"caption": "Figure 5.3 with thirty operators, recorded: correlation, self-correlation and regret as above.", "name": "fig-thirty"}, "image": {"alt": "Three panels against the steps after growing, for thirty operators."}}
 finding(show.how_early_finding(thirty))
-_ = show.how_early(thirty, drawing.panels(4, width=4.5))
+curve_of_thirty = show.how_early(thirty, drawing.panels(3))
 
 # %%
 say(
-    f"{show.transition_in_words(thirty)} {show.ceiling_in_words(thirty)} Move the step to see which operator one would choose then:"
+    f"{show.transition_in_words(thirty)} The recall@3 of LAG is {100 * curve_of_thirty['recall@3'][thirty.nearest(thirty.settings.lag)]:.0f} %. "
+    f"{show.ceiling_in_words(thirty)} Move the step to see which operator one would choose then:"
 )
 
 # %%
@@ -156,8 +185,8 @@ movable_growth(runs)
 # %% [markdown]
 # ## What LAG chooses, and what it costs (Tables 5.1 and 5.2)
 #
-# LAG trains all candidates for some steps and continues with the best. The final loss of each selection rule relative to that of the best operator for
-# the same shallow model (95 % intervals over shallow models), and the regret relative to the range between the best and the worst operator:
+# LAG@$k$ trains all candidates for $k$ steps and continues with the best. The table has the final KL of each choice above that of the best operator
+# for the same shallow model, with 95 % intervals over shallow models, and the relative regret, which is 0 for the best operator and 1 for the worst:
 
 # %%
 choices = {name: show.choice_table(run) for name, run in runs.items()}
@@ -171,7 +200,7 @@ render(pd.concat(choices, names=["runs"]).reset_index("runs"), decimals=4)
 # | oracle | 1.7461 | 0 | 2.1254 | 0 |
 # | LAG@200, LAG@2000 | 1.7461 | 0 | 2.1268 | 0.0895 |
 # | LAG@0 | 1.7875 | 0.7986 | 2.1398 | 0.9202 |
-# | last layers once more, on top | 1.7747 | 0.5517 | 2.1357 | 0.6582 |
+# | last layers repeated on top | 1.7747 | 0.5517 | 2.1357 | 0.6582 |
 # | random layers on top | 1.7875 | 0.7986 | 2.1398 | 0.9202 |
 #
 # Trials have a cost, which the thesis does not count: with its 30 operators, LAG@200 takes 5.8 % of the 100,000 steps that follow, LAG@2000
@@ -191,15 +220,15 @@ render(pd.concat(accuracies, names=["runs"]).reset_index("runs"), decimals=2)
 # ## The age of the shallow model
 #
 # The thesis grows after 83 % and 75 % of the pre-training. In the recorded run other shallow models of this page's shape, on its language, are grown at
-# several ages, towards saturation, where a model has learnt all that it can.
+# several ages, up to near saturation.
 
-# %% mystnb={"figure": {"caption": "Recorded: by the steps of the shallow models, the gain from depth and the final spread of operators (left), and when the final KL can be predicted (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line per age."}}
+# %% mystnb={"figure": {"caption": "Recorded: the gain from depth and the final spread of operators by the age of the shallow models, with 95 % intervals (left), and the rank correlation with the final KL by step, one line per age (right).", "name": "fig-ages"}, "image": {"alt": "Two panels: spread and gain against the age of the shallow model; correlation with the final KL by step, one line per age."}}
 finding(show.ages_finding(thirty))
 left, right = drawing.panels(2, width=4.5)
 show.spread_by_age(thirty, left)
-left.legend(fontsize="small")
 show.correlation_by_age(thirty, right)
-_ = right.legend(title="before growing", fontsize="small")
+drawing.label_ends(left)
+drawing.label_ends(right)
 
 # %%
 say(show.ages_in_words(thirty))
@@ -226,13 +255,6 @@ verdicts = beside_the_paper(page)
 
 # %% tags=["hide-input"]
 # NBVAL_CHECK_OUTPUT
-import torch
-
-from sameloss.models.encoder import Encoder, EncoderShape
-from sameloss.models.enlarge import PRESERVING, grow
-
-model = Encoder(EncoderShape(8, 2, 2, 16), words=5, max_length=6, seed=0).double()
-tokens, positions = torch.tensor([[1, 2, 0, 3, 4, 5]]), torch.tensor([2])
 for filling in PRESERVING:
     deeper = grow(model, repeated(2, 2, 0, 1), filling, torch.Generator().manual_seed(0))
     moved = (deeper(tokens, positions) - model(tokens, positions)).abs().max()

@@ -58,7 +58,7 @@ page = begin(globals(), STUDY, "ii5_stacking")
 #
 # ## How each method ends (Table C.2)
 
-# %% mystnb={"figure": {"caption": "KL in the last stage against the FLOPs of all stages, mean over first stages.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
+# %% mystnb={"figure": {"caption": "KL in the last stage against the FLOPs of all stages so far, mean over first stages. Dashed: the two controls.", "name": "fig-stacks"}, "image": {"alt": "KL on a logarithmic axis against FLOPs, one line per method, dashed for the controls."}}
 from sameloss.book.chapter import finding, render, say
 from sameloss.studies import drawing
 from sameloss.studies.growing import show
@@ -67,12 +67,13 @@ stacks_ = page.results
 finding(show.stacks_finding(stacks_))
 (ax,) = drawing.panels(1, width=6.5)
 show.stacks_by_flops(stacks_, ax)
-drawing.legend(ax)
+drawing.label_ends(ax)
 
 # %%
 say(
     f"The headroom, by how much growing in the last stage reduces the final KL, is {show.headroom_in_words(stacks_.headroom())}. "
-    "All differences are computed within each first stage, with 95 % intervals over these:"
+    "Where no gain is detected, claims that require one are not testable. All differences are computed within each first stage, "
+    "with 95 % intervals over these:"
 )
 
 # %%

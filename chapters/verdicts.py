@@ -69,7 +69,7 @@ say(f"{record_in_words('workstation')} {tables.chance_in_words(answers)}")
 # ## Part II
 #
 # The claims of the thesis chapters that Part II reproduces, one table per chapter. Points show the effect with its 95 %
-# interval over seeds, filled for recorded runs and open for the runs of this preset.
+# interval over seeds, filled for recorded runs and open for the runs of this page's preset.
 
 # %%
 from sameloss.book.chapter import beside_the_paper
@@ -117,10 +117,12 @@ elsewhere = [
 # Each statement of [3 Implicit bias](03_implicit_bias.ipynb), [5 Dyck](05_dyck.ipynb), [II.2 Stability](ii2_stability.ipynb), [II.3a Local signal](ii3_local_signal.ipynb), [II.3b Proofs](ii3_proofs.ipynb),
 # [II.3c Images](ii3_images.ipynb) and [II.4 Decision lists](ii4_decision_lists.ipynb) is checked numerically, as printed and as corrected. It *holds* if all
 # checks pass, and *holds as corrected* if a computed number refutes the printed form and the correction passes all of its
-# checks; otherwise the book shows a counter-example.
+# checks; otherwise the book shows a counter-example. Places are those of the paper on the first two pages, and those of the thesis on
+# the pages of Part II.
 
 # %%
-render(theory.drop(columns="page"))
+columns = ["page", "place", "statement", "checks", "verdict", "correction"]
+render(theory.sort_values("page", kind="stable")[columns])
 
 # %% tags=["remove-cell"]
 from sameloss.book.chapter import glue_findings

@@ -129,15 +129,15 @@ def chance_in_words(verdicts: pd.DataFrame) -> str:
 
     >>> claim = Claim("x", "Tab. 0", "it helps", "a_page", lambda low: Interval(1, low, 2))
     >>> print(chance_in_words(verdict_table([Topic("does it?", (claim, claim))], 0.5)).partition(". ")[0])
-    2 of 2 intervals (95 %) lie wholly above zero
+    Of the 2 intervals (95 %) of this page's runs, 2 lie wholly above zero
 
     """
     share = (1 - LEVEL) / 2
     known = verdicts.dropna(subset=["low", "high"])
     return (
-        f"{(known.low > 0).sum()} of {len(known)} intervals ({100 * LEVEL:g} %) lie wholly above zero. If no "
-        f"effect were positive, at most {share * len(known):.2g} would. Claims about the same runs are not "
-        "independent: chance moves several at once."
+        f"Of the {len(known)} intervals ({100 * LEVEL:g} %) of this page's runs, {(known.low > 0).sum()} lie "
+        f"wholly above zero. If no effect were positive, at most {share * len(known):.2g} would. Claims "
+        "about the same runs are not independent: chance moves several at once."
     )
 
 

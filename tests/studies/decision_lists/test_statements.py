@@ -130,7 +130,7 @@ def test_a_row_of_every_task(tables):
 def test_scores_and_their_changes(tables, axes):
     show.scores_along(tables)
     ax = axes()[1]
-    assert names(ax) == ["1st of the list", "2.", "the token itself", "all others"]
+    assert names(ax) == ["place 1", "place 2", "the token itself", "all others"]
     curve = tables.curves[tables.curves["name"] == "30"]
     np.testing.assert_allclose(ax.lines[0].get_ydata(), curve.w1)
     assert len(ax.lines) == 4 + len(tables.events(30.0)) - 1

@@ -231,12 +231,13 @@ def lines(ax):
 
 def test_decay_is_over_the_mean_at_the_least_size(results, ax):
     kind = results.kinds[3]
-    drawn = lines(show.decay(results, kind, ax))
+    drawn = lines(show.decay(results, "β", ax))
     values = results.values(kind, BETA)
-    assert drawn["β"][:, 0].tolist() == list(results.sizes)
-    assert drawn["β"][:, 1] == pytest.approx(values.mean(0) / values[:, 0].mean())
+    assert list(drawn) == [*(kind.name for kind in results.kinds), "1/m"]
+    assert drawn[kind.name][:, 0].tolist() == list(results.sizes)
+    assert drawn[kind.name][:, 1] == pytest.approx(values.mean(0) / values[:, 0].mean())
     assert drawn["1/m"][:, 1] == pytest.approx(results.sizes[0] / np.array(results.sizes))
-    assert ax.get_title() == kind.name
+    assert ax.get_title() == "β"
 
 
 def test_the_summary_writes_every_exponent(results, ax):
@@ -299,18 +300,18 @@ def test_findings_are_computed_from_planted_laws(laws):
     )
     assert "25 to 25 % of their gap at m = 80, and 71 to 71 % of their β" in show.decay_finding(laws)
     assert show.differences_finding(laws, show.STOPS).endswith(
-        "in 12 of 12 comparisons for networks; in all of them for "
-        "perceptron; perceptron, momentum; CNN; CNN, momentum."
+        "in 12 of 12 comparisons, and in every one for "
+        "perceptron and perceptron with momentum and CNN and CNN with momentum."
     )
     assert "at most 5.0 points" in show.paths_finding(laws)
-    assert show.slower_in_words(laws).startswith("logistic regression: +0.75 (+0.75 to +0.75); random")
+    assert show.slower_in_words(laws).startswith("logistic regression +0.75 (+0.75 to +0.75); random")
 
 
 def test_findings_turn_round_with_the_data(laws):
     growing = replace(laws, twins=laws.twins.assign(**{GAP: laws.twins[BETA], BETA: laws.twins[GAP]}))
     assert "71 to 71 % of their gap at m = 80, and 25 to 25 % of their β" in show.decay_finding(growing)
     finding = show.differences_finding(growing, show.STOPS)
-    assert finding.endswith("in 0 of 12 comparisons for networks; in all of them for none.")
+    assert finding.endswith("in 0 of 12 comparisons.")
 
 
 def test_a_page_of_one_convex_model_has_findings(laws):

@@ -11,7 +11,7 @@ from sameloss.seeds import generator_for
 from sameloss.studies.decision_lists import theory
 from sameloss.studies.decision_lists.experiment import THEOREM, ListConfig
 from sameloss.studies.decision_lists.statements import Tables, sampled_step
-from sameloss.studies.drawing import MARKERS, legend, panels
+from sameloss.studies.drawing import MARKERS, label_ends, panels
 
 # Tables.
 
@@ -25,7 +25,7 @@ def sequence_table(settings: ListConfig) -> pd.DataFrame:
         listed = task.lists[token]
         present = [other for other in listed if other in sequence]
         rows.append((token, ", ".join(map(str, listed)), ", ".join(map(str, present)), present[0], label))
-    return pd.DataFrame(rows, columns=["token", "list", "of it occur", "label-determining", "label"])
+    return pd.DataFrame(rows, columns=["token", "list", "those that occur", "label-determining", "label"])
 
 
 def event_table(tables: Tables) -> pd.DataFrame:
@@ -60,8 +60,6 @@ def _label(ax: Axes, x: str, y: str, log: str = "", **options: Any) -> None:
     """Label both axes, with a logarithmic scale for those in `log`."""
     ax.set(**{f"{axis}scale": "log" for axis in log}, xlabel=x, ylabel=y, **options)
     ax.minorticks_off()
-    if ax.get_legend_handles_labels()[1]:
-        ax.legend(fontsize="small")
 
 
 def _lines(ax: Axes, table: pd.DataFrame, by: str, x: str, y: str, label: str = "{}", **style: Any) -> None:
@@ -76,18 +74,17 @@ def _name(readout: str) -> str:
 
 def scores_along(tables: Tables) -> None:
     """Draw a column's scores along the flow and the times at which their order changes, by read-out."""
-    curves = list(tables.curves.groupby("name", sort=False))[:4]
-    axes, names = panels(len(curves), width=4.5), {"w1": "1st of the list", "wo": "all others"}
-    names[tables.entries[-2]] = "the token itself"
+    curves = list(tables.curves.groupby("name", sort=False))[:3]
+    axes, names = panels(len(curves)), {"wo": "all others", tables.entries[-2]: "the token itself"}
     for (name, curve), ax in zip(curves, axes, strict=True):
         for at, entry in enumerate(tables.entries):
             style: dict[str, Any] = {"color": "0.4", "ls": "--"} if entry == "wo" else {"color": f"C{at}"}
-            ax.plot(curve.natural, curve[entry], label=names.get(entry, f"{entry[1:]}."), **style)
+            ax.plot(curve.natural, curve[entry], label=names.get(entry, f"place {entry[1:]}"), **style)
         for time in tables.events(curve.readout.iloc[0]).natural.iloc[1:]:
             ax.axvline(time, color="0.8", lw=1, zorder=0)
         ax.set(xscale="log", xlabel="time", ylabel="score w", title=_name(name))
         ax.minorticks_off()
-    legend(axes[0])
+    label_ends(axes[-1])
 
 
 def attention_along(tables: Tables) -> None:
@@ -99,7 +96,8 @@ def attention_along(tables: Tables) -> None:
         reached = curve[curve.accuracy == 1].head(1)
         ax.plot(reached.time, reached.attention, "|", ms=16, color=f"C{at}")
     ax.axhline(1 / tables.settings.task.length, color="0.5", lw=1, ls=":")
-    _label(ax, "scaled time (c/n)² t", "attention on the deciding token", log="x", ylim=(0, 1))
+    _label(ax, "scaled time (c/n)² t", "attention on the label-determining token", log="x", ylim=(0, 1))
+    label_ends(ax)
 
 
 def critical(tables: Tables) -> None:
@@ -110,6 +108,7 @@ def critical(tables: Tables) -> None:
     _label(ax, "vocabulary L", "time to perfection", log="xy")
     words = sorted(sweep.words.unique())
     ax.set_xticks(words, map(str, words))
+    label_ends(ax)
 
 
 def one_step(settings: ListConfig) -> None:
@@ -142,6 +141,7 @@ def along_sgd(tables: Tables) -> None:
     for ax in (left, right):
         ax.axhline(100 * tables.settings.task.column(1.0).plateau, color="0.5", lw=1, ls=":")
     _label(left, "time (steps × η)", "accuracy (%)", ylim=(-3, 104))
+    left.legend(fontsize="small")
     _label(right, "steps of SGD on W and V", "accuracy (%)", ylim=(-3, 104))
 
 
@@ -166,7 +166,7 @@ def in_tex(number: float, decimals: int = 1) -> str:
 
 def scores_finding(tables: Tables) -> str:
     """Which score leads at first, and where the scores end in the list's order, at the read-outs drawn."""
-    drawn = [curve[tables.entries] for _, curve in tables.curves.groupby("name", sort=False)][:4]
+    drawn = [curve[tables.entries] for _, curve in tables.curves.groupby("name", sort=False)][:3]
     first = sum(scores.iloc[0].idxmax() == tables.entries[-2] for scores in drawn)
     listed = sum(scores.iloc[-1].is_monotonic_decreasing for scores in drawn)
     return (
@@ -176,12 +176,12 @@ def scores_finding(tables: Tables) -> str:
 
 
 def attention_finding(tables: Tables) -> str:
-    """How much attention the deciding token gets at the theorem's read-out, and at the best other one."""
+    """How much attention the label-determining token gets at the theorem's read-out and at the best other."""
     most = tables.curves.groupby("name").attention.max()
     share, others = most[THEOREM] * tables.settings.task.length, most.drop(THEOREM)
     return (
-        f"At the theorem's read-out the deciding token gets at most {100 * (share - 1):.2g} % more than "
-        f"uniform attention; at c = {others.idxmax()}, {100 * others.max():.0f} % of the attention."
+        f"At the theorem's read-out the label-determining token gets at most {100 * (share - 1):.2g} % more "
+        f"than uniform attention; at c = {others.idxmax()}, {100 * others.max():.0f} % of the attention."
     )
 
 

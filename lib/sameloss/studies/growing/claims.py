@@ -104,7 +104,7 @@ class Grown:
             "oracle": self.final.argmin(1),
             f"LAG@{self.settings.lag}": self.choice(),
             "LAG@0": self.choice(0),
-            "last layers once more, on top": self.on_top("duplicate"),
+            "last layers repeated on top": self.on_top("duplicate"),
             "random layers on top": self.on_top("random"),
         }
 
@@ -331,7 +331,7 @@ TOPICS = (
                lambda grown: grown.regret_below(grown.relative_regret(grown.final.mean(1))), REGRET),
         _claim("grow-lag-initial", "Tab. 5.1", "it is below that of choosing by the initial loss",
                lambda grown: grown.regret_below(grown.regret(grown.choice(0))), REGRET, 0.7986),
-        _claim("grow-lag-last", "Tab. 5.1", "it is below that of the last layers once more, on top",
+        _claim("grow-lag-last", "Tab. 5.1", "it is below that of the last layers repeated on top",
                lambda grown: grown.regret_below(grown.regret(grown.on_top("duplicate"))), REGRET, 0.5517),
     )),
     Topic("Growing: does what a model knows follow its loss?", (

@@ -68,27 +68,21 @@ def early_against_final(grown: Grown, at: int, title: str, ax: Axes) -> None:
 
 
 def how_early(grown: Grown, axes: Sequence[Axes]) -> pd.DataFrame:
-    """Draw Figure 5.3: correlation, self-correlation, recall and regret; return their curves.
+    """Draw Figure 5.3: correlation, self-correlation and regret; return their curves, and those of recall.
 
     Bands are 95 % intervals over shallow models. Lines in the map show the transition.
     """
     curve = grown.correlation_curve()
-    correlation, self_correlation, recall, regret = axes
+    correlation, self_correlation, regret = axes
     _band(curve, "correlation", (-1, 1), grown, correlation)
     correlation.axhline(0, color="0.5", lw=1)
     correlation.set(ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
     _self_correlation_map(grown, self_correlation)
-    steps = _step_axis(grown, recall)
-    for among, marker in zip((1, 2, 3), MARKERS, strict=False):
-        recall.plot(steps, curve[f"recall@{among}"], marker=marker, ms=4, label=f"best {among}")
-    recall.set(ylabel="recall of the best operator", ylim=(-0.05, 1.05))
-    recall.legend(title="among the", fontsize="small")
     _band(curve, "regret", (0, 1), grown, regret)
     at_random = grown.relative_regret(grown.final.mean(1)).mean()
-    regret.axhline(at_random, color="0.35", ls="--", label="at random")
-    regret.axvline(1 + grown.settings.lag, color="C1", ls=":", label=f"LAG@{grown.settings.lag}")
+    regret.axhline(at_random, color="0.35", ls="--")
+    regret.axvline(1 + grown.settings.lag, color="C1", ls=":")
     regret.set(ylabel="relative regret", ylim=(-0.05, 1.05))
-    regret.legend(fontsize="small")
     return curve
 
 
@@ -119,11 +113,12 @@ def spread_by_age(grown: Grown, ax: Axes) -> None:
     ages = sorted(grown.aged)
     series = {
         "spread of operators": [seed_interval(grown.aged[age].spread()) for age in ages],
-        "gain of depth": [grown.aged[age].headroom() for age in ages],
+        "gain from depth": [grown.aged[age].headroom() for age in ages],
     }
-    for (label, intervals), form in zip(series.items(), ("o-", "s--"), strict=True):
+    for at, (label, intervals) in enumerate(series.items()):
         value, low, high = 100 * np.array(intervals).T
-        ax.errorbar(ages, value, yerr=[value - low, high - value], fmt=form, capsize=3, label=label)
+        ax.vlines(ages, low, high, color=f"C{at}", lw=1)
+        ax.plot(ages, value, MARKERS[at], color=f"C{at}", ls="-", label=label)
     ax.axhline(0, color="0.5", lw=1)
     ax.set(xscale="log", xlabel="steps before growing", ylabel="log ratio of final KLs (%)")
     ax.set_xticks(ages, [f"{age:,}" for age in ages])
@@ -134,7 +129,7 @@ def correlation_by_age(grown: Grown, ax: Axes) -> None:
     """Draw the rank correlation with the final KL by step, one line per age of the shallow models."""
     for (age, aged), marker in zip(sorted(grown.aged.items()), MARKERS, strict=False):
         mean = [mean_correlation(aged.correlations(at)).value for at in range(len(aged.steps))]
-        ax.plot(_step_axis(aged, ax), mean, marker=marker, ms=4, label=f"{age:,} steps")
+        ax.plot(_step_axis(aged, ax), mean, marker=marker, ms=4, label=f"grown at {age:,}")
     ax.axhline(0, color="0.5", lw=1)
     ax.set(ylabel="Spearman with the final KL", ylim=(-1.05, 1.05))
 
@@ -149,7 +144,7 @@ def correlation_table(grown: Grown) -> pd.DataFrame:
     rows = [
         {"operators": name, "KL": when, **mean_correlation(grown.correlations(at, among))._asdict()}
         for name, among in groups.items()
-        for when, at in (("at first", 0), (f"after {grown.steps[grown.early]} steps", grown.early))
+        for when, at in (("right after growing", 0), (f"after {grown.steps[grown.early]} steps", grown.early))
     ]
     return pd.DataFrame(rows)
 
@@ -166,7 +161,9 @@ def choice_table(grown: Grown) -> pd.DataFrame:
     for name, final in finals.items():
         value, low, high = seed_interval(final - grown.final.min(1))
         regret = float(grown.relative_regret(final).mean())
-        rows.append({"choice": name, "KL": value, "low": low, "high": high, "relative regret": regret})
+        rows.append(
+            {"choice": name, "KL above the best": value, "low": low, "high": high, "relative regret": regret}
+        )
     return pd.DataFrame(rows)
 
 
@@ -195,8 +192,7 @@ def task_name(task: str) -> str:
 def headroom_in_words(headroom: Interval) -> str:
     """Whether depth helps, on which all other claims depend."""
     gain = Interval(*(100 * (1 - np.exp(-end)) for end in headroom))
-    untestable = "no detectable gain from depth, so claims that depend on it are not testable here"
-    return f"{gain:.0f} %: {'depth helps' if gain.low > 0 else untestable}"
+    return f"{gain:.0f} %: {'depth helps' if gain.low > 0 else 'no detectable gain from depth'}"
 
 
 def after_growing_finding(grown: Grown) -> str:
@@ -284,7 +280,7 @@ def stack_table(stacks: Stacks) -> pd.DataFrame:
     rows, last = [], stacks.ends("last")
     for way, name in WAY_NAMES.items():
         end, over = stacks.ends(way), stacks.below("last", way)
-        interval = {"over last": over.value, "low": over.low, "high": over.high}
+        interval = {"above last": over.value, "low": over.low, "high": over.high}
         percent = f"{100 * (end.flops / last.flops).mean():.1f}"
         rows.append({"way": name, "KL": end.kl.mean(), **interval, "FLOPs (%)": percent})
     return pd.DataFrame(rows).sort_values("KL", ignore_index=True)

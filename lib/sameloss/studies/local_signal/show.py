@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from scipy.stats import norm
 
 from sameloss.statistics.intervals import seed_interval
-from sameloss.studies.drawing import MARKERS, Style, plain_log_axis
+from sameloss.studies.drawing import MARKERS, Style, label_ends, plain_log_axis
 from sameloss.studies.local_signal import proofs, tangent, theory
 from sameloss.studies.local_signal.experiment import FIGURE_STEPS
 from sameloss.studies.local_signal.statements import (
@@ -59,17 +59,16 @@ def training_finding(found: TrainingResults) -> str:
 
 def training(found: TrainingResults, axes: list[Axes]) -> None:
     """Draw c and b, |b|/c, and accuracy of the exact flow (thick) and every seed (thin) (Figure 3.3)."""
-    flow, sgd = (table.assign(ratio=(table.b / table.c).abs()) for table in (found.flow, found.sgd))
+    flow, sgd = (table.assign(**{"|b|/c": (table.b / table.c).abs()}) for table in (found.flow, found.sgd))
     flow = flow[flow.step <= max(FIGURE_STEPS, sgd.step.max())]
     seeds = sgd.pivot(index="step", columns="seed")
     left, middle, right = axes
-    names = {"c": "w along w*", "b": "bias b", "ratio": "|b|/c", "accuracy": "accuracy"}
-    for at, (ax, (column, name)) in enumerate(zip((left, *axes), names.items(), strict=True)):
-        ax.plot(seeds.index, seeds[column], color=f"C{at}", lw=0.7, alpha=0.5)
-        ax.plot(flow.step, flow[column], color=f"C{at}", lw=2, label=name)
+    for at, (ax, name) in enumerate(zip((left, *axes), ("c", "b", "|b|/c", "accuracy"), strict=True)):
+        ax.plot(seeds.index, seeds[name], color=f"C{at}", lw=0.7, alpha=0.5)
+        ax.plot(flow.step, flow[name], color=f"C{at}", lw=2, label=name)
         ax.set(xlabel="step", ylabel=name)
-    left.set(ylabel="value")
-    left.legend()
+    left.set(ylabel="c and b")
+    label_ends(left)
     middle.set_ylim(0, None)
     right.set_ylim(0.5, 1.0)
 
@@ -89,11 +88,11 @@ def how_long(found: TrainingResults, ax: Axes) -> None:
     flows = found.phase[(found.phase.multiplier == 1) & (found.phase.step > 0)]
     colors = sns.color_palette("viridis", flows.noise.nunique())
     for color, (k, flow) in zip(colors, flows.groupby("noise"), strict=True):
-        ax.plot(flow.step, flow.accuracy, color=color, label=f"{k:,}")
+        ax.plot(flow.step, flow.accuracy, color=color, label=f"k = {k:,}")
     ax.axhline(LEVEL, color="0.4", ls="--", lw=1)
     ax.axvline(FIGURE_STEPS, color="0.4", ls=":", lw=1)
     ax.set(xscale="log", xlabel="step", ylabel="accuracy")
-    ax.legend(title="k", fontsize="small", title_fontsize="small")
+    label_ends(ax)
 
 
 def phases(found: TrainingResults) -> dict[str, pd.DataFrame]:
@@ -101,7 +100,7 @@ def phases(found: TrainingResults) -> dict[str, pd.DataFrame]:
     flows = found.phase.groupby(["multiplier", "noise"])[["step", "accuracy"]]
     best = {at: theory.best_threshold(Patches(at[1], at[0]))[1] for at in flows.groups}
     tables = {"best filter": pd.Series(best).unstack()}
-    for steps in sorted({min(steps, found.config.horizon) for steps in (1e3, 1e5, 1e7)}):
+    for steps in sorted({min(FIGURE_STEPS, found.config.horizon), found.config.horizon}):
         tables[f"after {steps:,.0f} steps"] = flows.apply(accuracy_after, steps).unstack()
     return tables
 
@@ -109,7 +108,7 @@ def phases(found: TrainingResults) -> dict[str, pd.DataFrame]:
 def phase_finding(tables: dict[str, pd.DataFrame]) -> str:
     """In how many settings accuracy is at least 90 %."""
     counts = ", ".join(f"{(table >= 0.9).sum().sum()} ({name})" for name, table in tables.items())
-    return f"Of {tables['best filter'].size} settings accuracy reaches 90 % in {counts}."
+    return f"Of {tables['best filter'].size} settings, accuracy reaches 90 % in {counts}."
 
 
 def phase(table: pd.DataFrame, title: str, ax: Axes) -> None:
@@ -153,7 +152,7 @@ def bias_gradients(found: ProofResults, ax: Axes) -> None:
     ax.axhline(0, color="0.5", lw=1)
     ax.set(xscale="log", xlabel="rows of noise, k", ylabel="∇_b at an error of 1 %")
     ax.set_yscale("symlog", linthresh=1)
-    ax.legend()
+    label_ends(ax)
 
 
 def example_table(found: ProofResults) -> pd.DataFrame:
@@ -223,8 +222,9 @@ def errors_by_filters(kernels: pd.DataFrame, ax: Axes) -> None:
         errors = kernels[kernels.kind == kind].groupby("filters").error
         means = errors.apply(lambda values: seed_interval(values.to_numpy()))
         value, low, high = np.transpose(means.to_list())
-        ends, line = np.stack([value - low, high - value]).clip(0), "" if kind == tangent.HELD_OUT else "-"
-        ax.errorbar(means.index, value, ends, label=kind, color=f"C{at}", marker=MARKERS[at], ms=4, ls=line)
+        line = "" if kind == tangent.HELD_OUT else "-"
+        ax.vlines(means.index, low, high, color=f"C{at}", lw=1)
+        ax.plot(means.index, value, MARKERS[at], label=kind, color=f"C{at}", ms=4, ls=line)
     single = 1 - theory.best_threshold(tangent.PATCHES)[1]
     for error, line in ((tangent.linear_error(tangent.PATCHES), ":"), (ERROR, "--"), (single, "-.")):
         ax.axhline(error, color="0.4", ls=line, lw=1)

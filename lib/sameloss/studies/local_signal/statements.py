@@ -67,7 +67,7 @@ lem32: Lemma 3.2: The gradient across w* lies between 0 and O(v log³k); log²k 
 lemB9: Lemma B.9: E|S_i| ≥ C k^-⅜ √Var S_i where b < 0.
     → While the signal passes the threshold, c + b > 0, and the error is above 0.01.
 lem33: Lemma 3.3: ∇_b ≥ C where c ≥ C₂/log⁴k.
-    → While the error is above 0.01, from the k of the next table on.
+    → While the error is above 0.01 and k is large enough (table “From which k on”).
 lem33-sharper: Lemma 3.3 (ours): At an error of 1 % and k ≥ 10⁵, ∇_b > 0 from c = 10σ = 10 log k/√k on.
 thm31: Theorem 3.1, what it needs: From some k₀ on a filter has an error below 0.01.
 lemB10: Lemma B.10: P[Σ ε_i a_i ∈ B] ≤ (s√(2/π) + o(1))/√n for s - 1 < Δ ≤ s.

@@ -113,7 +113,7 @@ def activity(results: ImageResults, noise: float, ax: Axes) -> Axes:
         active = results.active(measure, noise)
         active.columns = pd.RangeIndex(1, active.shape[1] + 1)
         _line(ax, active, ("before training", "after training")[at], (f"C{at}", MARKERS[at]))
-    ax.set(title=f"σ = {noise:g}", xlabel="layer", ylabel="active neurons (%)", ylim=(0, None))
+    ax.set(title=f"σ = {noise:g}", xlabel="layer", ylabel="active neurons (%)", ylim=(0, 100))
     ax.set_xticks(active.columns)
     return ax
 
@@ -129,7 +129,7 @@ def lazy(results: ImageResults, ax: Axes) -> Axes:
     ax.axhline(kernel.value, color=colour, ls="--", lw=1.5, label=SHOWN[Model.GCV])
     ax.axhspan(kernel.low, kernel.high, color=colour, alpha=0.15, lw=0)
     limit = results.of_lazy("limit").mean().iloc[0]
-    ax.axhline(limit, color="0.4", ls=":", lw=1.5, label="linearised network, as long in training")
+    ax.axhline(limit, color="0.4", ls=":", lw=1.5, label=SHOWN[Model.LINEARISED])
     title = f"σ = {results.lazy.noise.iloc[0]:g}"
     ax.set(xscale="log", xlabel="scale of the output, α", ylabel="accuracy (%)", title=title)
     ax.set_xticks(accuracies.columns, [f"{at:g}" for at in accuracies])
@@ -194,9 +194,10 @@ def lazy_in_words(results: ImageResults) -> str:
     """How far parameters move at each scale, and how well the network fits its sample there."""
     moved, own = (results.of_lazy(of).mean() for of in ("moved", Measure.TRAINED))
     parts = (
-        f"{moved[at]:.1f} % at α = {at:g} (accuracy on the own sample {own[at]:.0f} %)" for at in own.index
+        f"by {moved[at]:.1f} % at α = {at:g} (accuracy on the training sample {own[at]:.0f} %)"
+        for at in own.index
     )
-    return f"Of their norm, parameters move by {', '.join(parts)}."
+    return f"Relative to their norm, parameters move {', '.join(parts)}."
 
 
 def in_words(record: ImageResults) -> str:
@@ -211,5 +212,5 @@ def in_words(record: ImageResults) -> str:
         f"**Found.** Over the recorded seeds, at a {record.places[0][0]}, the network keeps {raw:.0f} % of "
         f"its accuracy under noise and its kernel {raw_kernel:.0f} %; above chance {above:.0f} and "
         f"{above_kernel:.0f} %.\n\n"
-        f"**Not found.** The record contradicts {len(against)} of the predictions: {'; '.join(against)}."
+        f"**Not found.** Predictions that the record contradicts: {'; '.join(against) or 'none'}."
     )

@@ -8,7 +8,7 @@ import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
 
-from sameloss.studies.drawing import MARKERS, Style
+from sameloss.studies.drawing import MARKERS
 from sameloss.studies.stability.claims import BETA, GAP, POINTS, Stability, over_seeds
 from sameloss.studies.stability.experiment import Kind
 
@@ -115,11 +115,11 @@ def differences_finding(results: Stability, variants: Variants) -> str:
         kind.name: [over_seeds(results.slower(kind, *of)).low > 0 for of in variants.values()]
         for kind in networks(results)
     }
-    always = "; ".join(name for name, of_kind in clear.items() if all(of_kind))
+    always = " and ".join(name.replace(", ", " with ") for name, of_kind in clear.items() if all(of_kind))
     count = sum(map(sum, clear.values()))
     return (
-        f"β falls clearly more slowly than the gap in {count} of {len(clear) * len(variants)} comparisons "
-        f"for {noun(results)}; in all of them for {always or 'none'}."
+        f"For {noun(results)}, β falls clearly more slowly than the gap in {count} of "
+        f"{len(clear) * len(variants)} comparisons{f', and in every one for {always}' if always else ''}."
     )
 
 
@@ -135,24 +135,21 @@ def paths_finding(results: Stability) -> str:
 
 def slower_in_words(results: Stability) -> str:
     """How much less steeply β falls than the gap, by kind of training."""
-    return "; ".join(f"{kind.name}: {over_seeds(results.slower(kind, BETA)):+.2f}" for kind in results.kinds)
+    return "; ".join(f"{kind.name} {over_seeds(results.slower(kind, BETA)):+.2f}" for kind in results.kinds)
 
 
 # Figures.
 
 
-def decay(results: Stability, kind: Kind, ax: Axes) -> Axes:
-    """Draw gap, β and distance against the sample size, each over its mean at the smallest size."""
+def decay(results: Stability, name: str, ax: Axes) -> Axes:
+    """Draw the mean of a measure by sample size over that at the smallest, one line per kind."""
     sizes = np.array(results.sizes)
-    for at, name in enumerate(MAIN):
-        values = results.values(kind, MEASURES[name])
-        values = values / values[:, 0].mean()
-        style: Style = {"marker": MARKERS[at], "color": f"C{at}"}
-        ax.plot(sizes, values.T, ls="none", ms=3, alpha=0.4, **style)
-        ax.plot(sizes, values.mean(0), ms=5, label=name, **style)
+    for at, kind in enumerate(results.kinds):
+        values = results.values(kind, MEASURES[name]).mean(0)
+        ax.plot(sizes, values / values[0], MARKERS[at], color=f"C{at}", ls="-", ms=4, label=kind.name)
     ax.plot(sizes, sizes[0] / sizes, color="0.5", ls="--", lw=1, label="1/m")
-    ax.set(xscale="log", yscale="log", title=kind.name)
-    ax.set(xlabel="examples, m", ylabel="over its mean at the least m")
+    ax.set(xscale="log", yscale="log", title=name)
+    ax.set(xlabel="examples, m", ylabel=f"relative to m = {sizes[0]}")
     ax.set_xticks(sizes, [f"{size:g}" for size in sizes])
     ax.minorticks_off()
     ax.yaxis.set_major_formatter("{x:g}")
@@ -199,12 +196,13 @@ def differences(results: Stability, variants: Variants, ax: Axes) -> Axes:
         ax.plot(value, y, MARKERS[at], color=f"C{at}", ms=5, label=name)
     ax.axvline(0, color="0.5", lw=1)
     ax.set_yticks(rows, [kind.name for kind in results.kinds])
-    ax.set(xlabel="exponent of β above that of the gap")
+    ax.set(xlabel="exponent of β minus that of the gap")
     return ax
 
 
 def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Axes:
-    """Draw the accuracy on lines between twins of the largest size: mean and range over all pairs."""
+    """Draw the accuracy near lines between twins of the largest size: mean and range over all pairs."""
+    table = table[table.alpha.between(-0.5, 1.5)]  # further out it falls by much more
     for at, kind in enumerate(kinds):
         of_kind = table[(table.kind == kind.name) & (table["size"] == table["size"].max())]
         lines = 100 * of_kind.pivot_table(index="alpha", columns=["seed", "pair"], values=seen)
@@ -212,5 +210,5 @@ def paths(table: pd.DataFrame, kinds: Sequence[Kind], seen: str, ax: Axes) -> Ax
         ax.plot(lines.index, lines.mean(axis=1), color=f"C{at}", lw=2, label=kind.name)
     for end in (0, 1):
         ax.axvline(end, color="0.5", lw=1, ls=":")
-    ax.set(xlabel="α: S' at 0, S at 1", ylabel=f"accuracy on {seen} images (%)")
+    ax.set(xlabel="α: 0 at S', 1 at S", ylabel=f"accuracy on {seen} images (%)")
     return ax
