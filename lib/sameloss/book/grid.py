@@ -8,13 +8,13 @@ prints the input of `lib/grid.smk` as JSON, or one sentence with what is valid.
 import json
 import sys
 from collections.abc import Iterable
-from contextlib import suppress
 from itertools import product
 from os.path import expanduser
 from pathlib import Path
 from typing import Any
 
 from sameloss.book.pages import open_page, study_of
+from sameloss.book.run import value_of
 from sameloss.errors import BookError, ParameterError
 
 CHAPTER = "02_existence"
@@ -54,14 +54,12 @@ def grid_of(words: Iterable[str]) -> dict[str, Any]:
     if not grid["out"] or {"{", "}", "~"} & set(grid["out"]):
         raise ParameterError(f"out is a folder whose name has no braces and no tilde; got {grid['out']!r}.")
     table = study_of(CHAPTER).table(CHAPTER)
-    shared = {
-        name: table[name].checked(name, _number(grid[name])) for name in ("steps", "max_hours", "workers")
-    }
+    numbers = ("steps", "max_hours", "workers")
+    shared = {name: table[name].checked(name, value_of(grid[name])) for name in numbers}
     names = []
-    for language, size, seeds in product(
-        *(grid[axis].split(",") for axis in ("languages", "sizes", "seeds"))
-    ):
-        about = {"language": language, "size": size, "seeds": _number(seeds), **shared}
+    axes = (grid[axis].split(",") for axis in ("languages", "sizes", "seeds"))
+    for language, size, seeds in product(*axes):
+        about = {"language": language, "size": size, "seeds": value_of(seeds), **shared}
         opened = open_page(CHAPTER, preset=grid["preset"], artifacts=grid["artifacts"], **about)
         replicates = list(opened.config.replicates())
         start, end = f"{opened.config.name}/{language}", f"seeds-{len(replicates)}"
@@ -76,14 +74,6 @@ def grid_of(words: Iterable[str]) -> dict[str, Any]:
         "folder": str(Path(grid["out"]) / steps),
         "cells": list(dict.fromkeys(names)),
     }
-
-
-def _number(text: str) -> Any:
-    """Parse a number; other text is left to parameter validation."""
-    for kind in (int, float):
-        with suppress(ValueError):
-            return kind(text)
-    return None if text == "None" else text
 
 
 def main() -> None:

@@ -101,12 +101,17 @@ def main() -> None:
     parser.add_argument("-p", nargs=2, action="append", default=[], metavar=("NAME", "VALUE"))
     given = parser.parse_args()
     try:
-        run(given.chapter, {name: _value(text) for name, text in given.p})
+        run(given.chapter, {name: value_of(text) for name, text in given.p})
     except BookError as fault:
         raise SystemExit(str(fault)) from None
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Read a Python literal; other text stands for itself.
+
+    >>> value_of("1e4"), value_of("None"), value_of("5M")
+    (10000.0, None, '5M')
+    """
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
