@@ -13,7 +13,7 @@ from toy_runs import Big, Failing, Squaring
 
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import LARGEST, WithRecord, prune_record, record_runs, take_recorded
+from sameloss.store.recording import LARGEST, prune_record, record_runs, take_recorded
 from sameloss.store.store import LEFT_OUT, MANIFEST, Store, write_manifest
 from sameloss.studies.recorded import changed_since
 
@@ -248,16 +248,6 @@ def test_a_disk_error_names_the_file_and_leaves_no_partial_copy(
             take_recorded(tmp_path / "record", third)
     assert not [path for path in third.root.glob("*/*") if path.is_dir()]
     assert take_recorded(tmp_path / "record", third) == 2
-
-
-def test_a_store_with_a_record_reads_it_without_copying(tmp_path, second):
-    trained = noted(tmp_path, 2, kind=Trained)
-    runs = [noted(tmp_path, 3, trained, Measured), noted(tmp_path, 4), noted(tmp_path, 5, trained, Measured)]
-    looking = WithRecord(Store(tmp_path / "third", recorded=True), tmp_path / "record")
-    assert [looking.has(run) for run in runs] == [second.has(run) for run in runs]
-    assert looking.missing(runs) == second.missing(runs)
-    assert looking.manifest(runs[0]) == second.manifest(runs[0])
-    assert not looking.root.exists()
 
 
 # Origins

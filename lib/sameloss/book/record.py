@@ -30,7 +30,7 @@ from sameloss.book.pages import all_studies, open_page
 from sameloss.store.location import SOURCE, UNCOMMITTED, UNKNOWN, revision, source_checkout, uncommitted
 from sameloss.store.pool import compute_all
 from sameloss.store.provenance import origin_of, uncommitted_runs
-from sameloss.store.recording import WithRecord, prune_record, record_runs, take_recorded
+from sameloss.store.recording import prune_record, record_runs, take_recorded
 from sameloss.store.store import Run, Store, write_atomically
 from sameloss.studies.page import Page
 from sameloss.studies.parameters import MAX_HOURS, choose
@@ -183,7 +183,7 @@ def record(
         page: to record; None: all with a record.
         max_hours: limit on each part; None: the preset's.
         finished: whether to compute nothing, and record the finished parts only.
-        dry_run: whether to compute and write nothing, and list what is left.
+        dry_run: whether to compute nothing, and list what is left.
         minutes: after which it stops, to be run again; None: when all is done.
 
     Raises:
@@ -196,11 +196,8 @@ def record(
     if not dry_run:
         require_committed()
     pages = [_open(name, preset, max_hours) for name in ([page] if page else recorded_pages(preset))]
-    if dry_run:
-        for opened in pages:
-            opened.store = WithRecord(opened.store, POOL)
-    else:
-        take_recorded(POOL, pages[0].store)
+    take_recorded(POOL, pages[0].store)
+    if not dry_run:
         require_committed_runs(pages[0].store, [run for opened in pages for run in opened.runs()])
     for opened in pages:
         print(parts_in_words(opened), flush=True)

@@ -85,16 +85,3 @@ def _taken(recorded: Path, result: Path) -> bool:
             shutil.rmtree(copied, ignore_errors=True)
             raise
     return True
-
-
-class WithRecord(Store):
-    """A read-only view of a store as it would be with a record taken."""
-
-    def __init__(self, store: Store, record: Path) -> None:
-        super().__init__(store.root, recorded=store.recorded)
-        self.record = record
-
-    def folder(self, run: Run) -> Path:
-        """Folder of the run's result, in the store or else in the record."""
-        own = super().folder(run)
-        return own if own.exists() else self.record / run.kind / run.key
