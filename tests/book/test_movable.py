@@ -132,14 +132,12 @@ def test_the_line_is_dragged(table, tmp_path):
 
 @operated
 def test_another_task_and_other_runs_can_be_chosen(table, tmp_path):
-    other = table[table["size"] == "small"].assign(algorithm=lambda own: "seed " + own.seed.astype(str))
-    shown = movable_accuracy(
-        {"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"], by="algorithm")}
-    )
+    other = table[table["size"] == "small"].assign(size=lambda own: "seed " + own.seed.astype(str))
+    shown = movable_accuracy({"sizes": Panel(table, ["A", "B"]), "other": Panel(other, ["A", "B"])})
     action = moved("panel", "other", "change") + moved("task", "B", "change")
     kl, found, _ = acted(shown, tmp_path, action)
     assert kl == 0.05
-    agree(found, expected(other.assign(size=other.algorithm), "B", 0.05))
+    agree(found, expected(other, "B", 0.05))
 
 
 # The figure of growing that a reader moves, operated in a browser: its numbers are the library's.

@@ -9,13 +9,7 @@ import pandas as pd
 
 from sameloss.device import accelerated, device_bytes, device_name, memory_bytes, usable_workers
 from sameloss.errors import ParameterError
-from sameloss.runs.cost import (
-    CORE,
-    H200,
-    H200_IN_CORES,
-    core_factors,
-    training_flops,
-)
+from sameloss.runs.cost import CORE, H200, H200_IN_CORES, core_factors, training_flops
 from sameloss.runs.pretraining import Pretraining
 from sameloss.store.location import results_folder
 from sameloss.store.store import Run, Store, with_ancestors

@@ -59,9 +59,10 @@ def _short(numbers: Any, digits: int = 6) -> list[Any]:
 class Panel(NamedTuple):
     """A selectable set of runs."""
 
-    checkpoints: pd.DataFrame  # with `seed`, `step`, `kl_mean` (nats), `trace`, and accuracies (%) by task
+    checkpoints: (
+        pd.DataFrame
+    )  # with `size`, `seed`, `step`, `kl_mean` (nats), `trace`, and accuracies (%) by task
     tasks: Sequence[str]
-    by: str = "size"  # column that identifies a model
 
 
 def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
@@ -71,14 +72,14 @@ def movable_accuracy(panels: Mapping[str, Panel]) -> HTML:
         ordered = panel.checkpoints.sort_values("step", kind="stable")
         return [
             {
-                "group": display_name(group),
+                "group": display_name(size),
                 "seed": int(seed),
                 "step": run.step.tolist(),
                 "kl": _short(run.kl_mean),
                 "trace": _short(run.trace),
                 "accuracy": {display_name(task): _short(run[task]) for task in panel.tasks},
             }
-            for (group, seed), run in ordered.groupby([panel.by, "seed"], sort=False)
+            for (size, seed), run in ordered.groupby(["size", "seed"], sort=False)
         ]
 
     return _figure(
