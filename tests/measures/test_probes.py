@@ -262,8 +262,8 @@ def test_fewer_sentences_than_features_have_an_optimum():
 def test_a_class_that_only_held_out_sentences_have_is_harmless():
     """It calls for a large ridge; then the probe is fitted to it too."""
     features = torch.randn(1, 8, 20, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([0, 1, 0, 1, 2, 2, 2, 2])[None, :, None]
-    probes = OptimalProbe(ridges=(1e-3, 10.0), held_out=0.5).fit(features, labels, [4], seed=0)
+    labels = torch.tensor([0, 1, 0, 1, 0, 1, 2, 2])[None, :, None]
+    probes = OptimalProbe(ridges=(1e-3, 10.0)).fit(features, labels, [4], seed=0)
     assert probes.ridge.tolist() == [[10.0]]
     assert (probes.gradient(features, labels) < OptimalProbe.tolerance).all()
     absent = probes.logits(features)[0].softmax(-1)[..., 3]
@@ -288,7 +288,6 @@ def test_probes_read_a_projection():
     [
         ({"ridges": ()}, r"ridges must be one or more positive numbers; got \(\)"),
         ({"ridges": (0.0, 1.0)}, "ridges must be one or more positive numbers"),
-        ({"held_out": 1.0}, "held_out must lie between 0 and 1; got 1.0"),
         ({"tolerance": 0.0}, "tolerance must be positive and finite; got 0.0"),
         ({"projection": 0}, "projection must be a whole number, at least 1; got 0"),
     ],

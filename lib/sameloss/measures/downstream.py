@@ -176,6 +176,9 @@ class LinearProbes:
         return torch.cat([slope.abs().flatten(1) for slope in slopes], 1).amax(1)
 
 
+HELD_OUT = 0.2
+"""Fraction of the training sentences on which the ridge is chosen."""
+
 SMALLEST_MOMENT = 1e-12
 """Principal axes with a smaller second moment, relative to the largest, are rounding errors."""
 
@@ -184,13 +187,12 @@ SMALLEST_MOMENT = 1e-12
 class OptimalProbe:
     """L2-regularised softmax regression on standardised features, solved by L-BFGS in float64.
 
-    The ridge λ of each seed and task minimises the cross-entropy on the last `held_out` fraction of its
-    sentences; then the probe is refitted to all of them. The bias is penalised too, so that the optimum is
-    unique even if a class does not occur.
+    The ridge λ of each seed and task minimises the cross-entropy on the last fifth of its sentences; then the
+    probe is refitted to all of them. The bias is penalised too, so that the optimum is unique even if a class
+    does not occur.
     """
 
     ridges: tuple[float, ...] = (1e-4, 1e-3, 1e-2, 1e-1)
-    held_out: float = 0.2
     tolerance: float = 5e-4  # of the gradient, in the principal axes of the features
     iterations: int = 1000
     projection: int | None = None
@@ -200,8 +202,6 @@ class OptimalProbe:
         check_counts(self, "iterations", *(() if self.projection is None else ("projection",)))
         if not self.ridges or min(self.ridges) <= 0:
             raise ParameterError(f"ridges must be one or more positive numbers; got {self.ridges}.")
-        if not 0 < self.held_out < 1:
-            raise ParameterError(f"held_out must lie between 0 and 1; got {self.held_out}.")
 
     @property
     def passes(self) -> int:
@@ -263,7 +263,7 @@ class OptimalProbe:
 
         The largest ridge comes first: each optimum is a good start for the next.
         """
-        train = len(read) - max(1, round(self.held_out * len(read)))
+        train = len(read) - max(1, round(HELD_OUT * len(read)))
         axes = _principal_axes(read[:train])
         weight = best_weight = read.new_zeros(read.shape[1], sum(classes))
         best_loss = read.new_full((len(classes),), torch.inf)
@@ -358,12 +358,11 @@ class FinetuneSettings:
     batch: int = 128
     lr: float = 1e-4
     warmup_steps: int = 200
-    weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
         check_counts(self, "epochs", "batch")
         check_positive(self, "lr")
-        check_not_negative(self, "warmup_steps", "weight_decay")
+        check_not_negative(self, "warmup_steps")
 
 
 @dataclass(frozen=True)
@@ -428,7 +427,7 @@ def finetune(
     generator = torch.Generator().manual_seed(seed)
     tuned = _with_new_head(model, classes, generator)
     parameters = [*tuned.model.parameters(), tuned.weight, tuned.bias]
-    optimiser = torch.optim.AdamW(parameters, weight_decay=settings.weight_decay)
+    optimiser = torch.optim.AdamW(parameters, weight_decay=0.0)
     orders = (torch.randperm(len(labels), generator=generator) for _ in range(settings.epochs))
     for step, rows in enumerate(part for order in orders for part in order.split(settings.batch)):
         warmup = min(1.0, (step + 1) / max(1, settings.warmup_steps))

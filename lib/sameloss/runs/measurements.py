@@ -129,19 +129,19 @@ class Probing(Run):
 
     @property
     def effort(self) -> float:
-        width = self.pretraining.shape.d_model * self.labelled.language.max_length
         d = self.labelled.downstream
         reads = d.train * d.probe_seeds * self.probe.passes * len(self.steps)
         classes = sum(self.labelled.classes) ** 0.7  # with few classes, matrix products take less of the time
-        return reads * width * classes / 8e8
+        return reads * self._features * classes / 8e8
 
     @property
     def memory(self) -> float:
-        d, width = (
-            self.labelled.downstream,
-            self.pretraining.shape.d_model * self.labelled.language.max_length,
-        )
-        return probing_bytes(d.train, width, d.probe_seeds, d.test)
+        d = self.labelled.downstream
+        return probing_bytes(d.train, self._features, d.probe_seeds, d.test)
+
+    @property
+    def _features(self) -> int:
+        return self.pretraining.shape.d_model * self.labelled.language.max_length
 
 
 # Languages.
