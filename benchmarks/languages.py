@@ -41,9 +41,11 @@ from racing import (
 )
 from torch import Tensor
 
-from sameloss.languages import HMM, PCFG, Grammar, Language, Sentences
+from sameloss.languages import PCFG, Language, Sentences
 from sameloss.languages.grammars import pcfg
 from sameloss.languages.grammars.formats import to_lines
+from sameloss.languages.grammars.grammar import Grammar
+from sameloss.languages.hmm import HMM
 from sameloss.languages.paper import PAPER_HMM, PAPER_LANGUAGE
 from sameloss.training.corpus import write_corpus
 

@@ -4,7 +4,8 @@ from itertools import product
 
 import torch
 
-from sameloss.languages import Grammar, Sentences
+from sameloss.languages import Sentences
+from sameloss.languages.grammars.grammar import Grammar
 
 
 def derivations(grammar, symbol, length):

@@ -213,7 +213,6 @@ def test_too_little_text_is_refused(spec):
         ({"model": "no-such/model"}, "Cannot load the model 'no-such/model' .*parameter `opt`"),
         ({"model": "/no/folder"}, "Cannot load the model '/no/folder' .*parameter `opt`"),
         ({"corpus": "no-such/corpus"}, "Cannot load the text 'no-such/corpus' .*parameter `opt_corpus`"),
-        ({"corpus_column": "words"}, "parameter `opt_corpus`"),
     ],
 )
 def test_what_cannot_be_reached_is_named(spec, changes, message):

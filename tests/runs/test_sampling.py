@@ -8,9 +8,9 @@ import torch
 from scipy.stats import chisquare
 
 from sameloss.errors import LanguageError, ParameterError
-from sameloss.languages import MASK, HMMSpec, PCFGSpec, TeacherSpec
+from sameloss.languages import HMMSpec, PCFGSpec, TeacherSpec
 from sameloss.languages.grammars.formats import GrammarText
-from sameloss.languages.language import labels
+from sameloss.languages.language import MASK, labels
 from sameloss.runs.sampling import (
     CorpusSampling,
     Downstream,

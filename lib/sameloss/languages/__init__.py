@@ -7,18 +7,14 @@ calibration. Languages do not depend on the models that are trained on them or o
 """
 
 from sameloss.languages.autoregressive import TeacherSpec
-from sameloss.languages.grammars.grammar import Grammar
 from sameloss.languages.grammars.layered import HierarchySpec, PCFGSpec
 from sameloss.languages.grammars.pcfg import PCFG
-from sameloss.languages.hmm import HMM, HMMSpec
-from sameloss.languages.language import MASK, Language, LanguageSpec, Sentences, substituted_conditionals
+from sameloss.languages.hmm import HMMSpec
+from sameloss.languages.language import Language, LanguageSpec, Sentences, substituted_conditionals
 from sameloss.languages.masking import mask_one
 
 __all__ = [
-    "HMM",
-    "MASK",
     "PCFG",
-    "Grammar",
     "HMMSpec",
     "HierarchySpec",
     "Language",

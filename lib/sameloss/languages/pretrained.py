@@ -45,9 +45,6 @@ class HubTeacherSpec:
     words: int = 2000
     max_length: int = 24
     corpus: str = "Salesforce/wikitext"
-    corpus_config: str = "wikitext-2-raw-v1"
-    corpus_split: str = "train"
-    corpus_column: str = "text"
     fingerprint: str | None = None  # of local folders
     model_commit: str | None = None  # on the hub
     corpus_commit: str | None = None
@@ -150,13 +147,13 @@ class HubTeacherSpec:
         """Count the tokens of the text."""
         import datasets
 
-        config = None if Path(self.corpus).is_dir() else self.corpus_config
-        text = {"split": self.corpus_split, "revision": self.corpus_commit}
+        config = None if Path(self.corpus).is_dir() else "wikitext-2-raw-v1"
+        text = {"split": "train", "revision": self.corpus_commit}
         texts = load_or_explain(
             f"the text {self.corpus!r} on which token frequencies are counted",
             "opt_corpus",
             self.corpus,
-            lambda: datasets.load_dataset(self.corpus, config, **text)[self.corpus_column],
+            lambda: datasets.load_dataset(self.corpus, config, **text)["text"],
         )
         counts = torch.zeros(vocabulary, dtype=torch.long)
         for first in range(0, len(texts), TEXTS):
