@@ -59,9 +59,7 @@ def _short(numbers: Any, digits: int = 6) -> list[Any]:
 class Panel(NamedTuple):
     """A selectable set of runs."""
 
-    checkpoints: (
-        pd.DataFrame
-    )  # with `size`, `seed`, `step`, `kl_mean` (nats), `trace`, and accuracies (%) by task
+    checkpoints: pd.DataFrame  # size, seed, step, kl_mean (nats), trace, and accuracies (%) by task
     tasks: Sequence[str]
 
 

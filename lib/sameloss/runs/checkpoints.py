@@ -49,9 +49,8 @@ class Resumable:
         self.parts = parts
         self.history: list[TrainingStep] = []
         self.saved, self._next_s = 0, time.monotonic() + SAVE_S
-        device = (
-            "a GPU" if accelerated() else device_name()
-        )  # another card sums in another order, as one does
+        # another card sums in another order, as one does
+        device = "a GPU" if accelerated() else device_name()
         self.origin = f"torch {torch.__version__} on {device}"
 
     def record(self, step: TrainingStep) -> None:

@@ -39,9 +39,9 @@ def display_name(name: str) -> str:
     ['task A', 'state 5', 'adversary, λ = 0.3', '235M']
     """
     first, comma, strength = name.partition(", ")
-    return (
-        NAMES[first] + comma + strength if first in NAMES else re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
-    )
+    if first in NAMES:
+        return NAMES[first] + comma + strength
+    return re.sub(r"^(span|state)(\d+)$", r"\1 \2", name)
 
 
 def column_head(name: str) -> str:

@@ -52,24 +52,13 @@ def record_in_words(preset: str, page: str = "") -> str:
     """Provenance of a record in one line."""
     origin = records(page)[preset]
     days = " to ".join(dict.fromkeys(origin["days"]))
+    changed = ", ".join(changed_since(origin.get("schemas", {})))
+    since = f" The code of {changed or 'its runs'} has {'' if changed else 'not '}changed since."
     return (
         f"Recorded: preset {preset}, {origin['seeds']} seeds, {origin['runs']} runs, "
         f"{origin['core_hours']:g} core-hours on {', '.join(origin['device'])}, torch "
         f"{', '.join(origin['torch'])}, {days}, source revision {', '.join(origin['revision'])}."
-        + _schemas_in_words(origin.get("schemas", {}))
-        + origin.get("note", "")
-    )
-
-
-def _schemas_in_words(schemas: Mapping[str, int]) -> str:
-    """Whether the present code computes the same runs; empty for a record without schemas."""
-    if not schemas:
-        return ""
-    changed = ", ".join(changed_since(schemas))
-    return (
-        f" The code of {changed} has changed since."
-        if changed
-        else " The code of its runs has not changed since."
+        f"{since if 'schemas' in origin else ''}{origin.get('note', '')}"
     )
 
 

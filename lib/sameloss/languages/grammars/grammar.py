@@ -179,9 +179,7 @@ class Sampler:
         self.first_word, self.roots = len(grammar.symbols), (grammar.roots / grammar.roots.sum()).numpy()
         symbol, word = grammar.emission.nonzero().T
         words = torch.arange(self.first_word, self.first_word + len(grammar.vocabulary))
-        leaves = torch.cat(
-            [self.first_word + word, words]
-        )  # outcomes of one child, which is both left and right
+        leaves = torch.cat([self.first_word + word, words])  # of one child, which is both left and right
         owner = torch.cat([grammar.rules[:, 0], symbol, words])
         weights = torch.cat(
             [grammar.weights, grammar.emission[symbol, word], torch.ones(len(words)).double()]
@@ -221,9 +219,7 @@ class Sampler:
             outcomes = self.tables.draw(nodes, torch.from_numpy(rng.random(len(nodes))))
             yield Generation(nodes, outcomes, ends)
             nodes, ends = self._offspring(outcomes, ends)
-            if (
-                self.acceptance < 1
-            ):  # stop derivations that are already too long: all their nodes become words
+            if self.acceptance < 1:  # derivations that are already too long stop: all nodes become words
                 lengths = ends.diff(prepend=ends.new_zeros(1))
                 long = (lengths > self.max_length).repeat_interleave(lengths)
                 nodes = nodes.masked_fill(long, self.first_word)
