@@ -8,10 +8,11 @@ import torch
 from enumeration import derivations, enumerated
 
 from sameloss.errors import LanguageError
-from sameloss.languages import PCFG, Grammar, PCFGSpec
+from sameloss.languages import PCFG, PCFGSpec
 from sameloss.languages.entropy import length_distribution
 from sameloss.languages.grammars import grammar as module
 from sameloss.languages.grammars.formats import read_grammar
+from sameloss.languages.grammars.grammar import Grammar
 
 
 def grammar(**changes):
