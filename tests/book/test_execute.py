@@ -8,7 +8,7 @@ from tiny_book import PAGE, git, notebook, write
 
 from sameloss.book import execute as module
 from sameloss.book.execute import execute
-from sameloss.book.notebooks import copy_of, execution_of
+from sameloss.book.notebooks import EXECUTED, execution_of
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def executed(monkeypatch):
         for page, execution in executions.items():
             made = nbformat.read(page, as_version=4)
             execution.write(made)
-            write(copy_of(page), made)
+            write(EXECUTED / page, made)
 
     monkeypatch.setattr(module, "execute_all", execute_all)
     return calls
@@ -58,7 +58,7 @@ def test_what_has_changed_is_executed_again(two, computed, executed):
     execute("laptop")
     write(Path("chapters/b.ipynb"), notebook("2"))
     execute("laptop")
-    copy_of(PAGE).unlink()
+    (EXECUTED / PAGE).unlink()
     execute("laptop")
     Path("lib/a.py").write_text("new")
     execute("laptop")
@@ -73,14 +73,14 @@ def test_what_has_changed_is_executed_again(two, computed, executed):
 @pytest.mark.book
 def test_a_chapter_runs_in_a_kernel_and_records_what_decided_it(book, computed, capsys):
     execute("smoke")
-    made = nbformat.read(copy_of(PAGE), as_version=4)
+    made = nbformat.read(EXECUTED / PAGE, as_version=4)
     assert made.cells[-1].outputs[0].text == "smoke\n"
     assert [cell.metadata.tags for cell in made.cells[1:3]] == [["parameters"], ["injected-parameters"]]
     assert execution_of(PAGE).preset == "smoke"
     assert execution_of(PAGE).revision == git("rev-parse", "--short", "HEAD")
     said = capsys.readouterr().out
     assert f"── {PAGE} (smoke)\nsmoke\n   done in" in said
-    assert not list(copy_of(PAGE).parent.glob("*.unfinished.ipynb"))
+    assert not list((EXECUTED / PAGE).parent.glob("*.unfinished.ipynb"))
 
 
 @pytest.mark.book
@@ -101,4 +101,4 @@ def test_a_chapter_that_fails_leaves_no_copy(book, computed, code, sentence):
     write(PAGE, failing)
     with pytest.raises(SystemExit, match=sentence):
         execute("laptop")
-    assert not copy_of(PAGE).exists()
+    assert not (EXECUTED / PAGE).exists()

@@ -7,9 +7,9 @@ import pytest
 from tiny_book import PAGE, git, notebook, write
 
 from sameloss.book.notebooks import (
+    EXECUTED,
     Execution,
     code_cells,
-    copy_of,
     execution_of,
     fingerprints,
     notebooks,
@@ -110,12 +110,12 @@ HERE = Execution(preset="smoke", fingerprint="f", revision="r")
 def test_an_execution_is_recorded_in_the_copy(book):
     assert execution_of(PAGE) is None
     made = notebook()
-    write(copy_of(PAGE), made)
+    write(EXECUTED / PAGE, made)
     assert execution_of(PAGE) is None  # executed by something else
     HERE.write(made)
-    write(copy_of(PAGE), made)
+    write(EXECUTED / PAGE, made)
     assert execution_of(PAGE) == HERE
-    copy_of(PAGE).write_bytes(copy_of(PAGE).read_bytes()[:500])
+    (EXECUTED / PAGE).write_bytes((EXECUTED / PAGE).read_bytes()[:500])
     assert execution_of(PAGE) is None
 
 

@@ -16,7 +16,7 @@ from toy_pages import squares
 from toy_runs import Failing, Squaring
 
 from sameloss.book import record as module
-from sameloss.book.notebooks import Execution, copy_of, fingerprints
+from sameloss.book.notebooks import EXECUTED, Execution, fingerprints
 from sameloss.book.pages import open_page
 from sameloss.book.record import (
     FRONT_FIGURE,
@@ -235,7 +235,7 @@ def write_copy(made=None, **other):
         "revision": git("describe", "--always"),
     }
     Execution(**{**facts, **other}).write(made)
-    write(copy_of(PAGE), made)
+    write(EXECUTED / PAGE, made)
 
 
 def refused(match):

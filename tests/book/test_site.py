@@ -13,7 +13,7 @@ import yaml
 from tiny_book import PAGE, build, notebook, write
 
 from sameloss.book import site
-from sameloss.book.notebooks import copy_of, show_captions, toc_files
+from sameloss.book.notebooks import EXECUTED, show_captions, toc_files
 from sameloss.book.site import FRONT_TITLE, STAGE, folded_behind, presentable, stage
 from sameloss.studies.growing import claims as growing
 from sameloss.studies.local_signal_images import claims as images
@@ -54,7 +54,7 @@ def test_the_same_execution_at_another_time_is_not_staged_again(book):
         made = notebook()
         made.metadata.papermill = {"start_time": time}
         made.cells[1].metadata["papermill"] = {"start_time": time}
-        write(copy_of(PAGE), made)
+        write(EXECUTED / PAGE, made)
         stage(committed=False)
         times.append(staged())
     assert times[0] == times[1]

@@ -14,8 +14,8 @@ from papermill.exceptions import PapermillExecutionError
 
 from sameloss.book.notebooks import (
     DEFAULT,
+    EXECUTED,
     Execution,
-    copy_of,
     execution_of,
     fingerprints,
     notebooks,
@@ -88,7 +88,7 @@ def execute_one(page: Path, execution: Execution) -> tuple[str, float, str | Non
 
     """
     started, printed = time.perf_counter(), io.StringIO()
-    target = copy_of(page)
+    target = EXECUTED / page
     target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_suffix(".unfinished.ipynb")
     parameters = {} if execution.preset == DEFAULT else {"preset": execution.preset}

@@ -17,6 +17,7 @@ from nbformat.reader import NotJSONError
 from sameloss.store.location import SOURCE
 
 EXECUTED = Path("_build/executed")
+"""Folder of the executed copies of chapters."""
 
 DEFAULT = "laptop"
 """Preset of chapters without parameters."""
@@ -53,11 +54,6 @@ def code_cells(notebook: nbformat.NotebookNode) -> Iterator[nbformat.NotebookNod
     return (cell for cell in notebook.cells if cell.cell_type == "code")
 
 
-def copy_of(page: Path) -> Path:
-    """Path of the executed copy of a chapter."""
-    return EXECUTED / page
-
-
 @dataclass(frozen=True)
 class Execution:
     """Inputs of an executed copy: preset, fingerprint and source revision."""
@@ -74,7 +70,7 @@ class Execution:
 def execution_of(page: Path) -> Execution | None:
     """Execution of a chapter's copy; None if missing or incomplete."""
     try:
-        recorded = nbformat.read(copy_of(page), as_version=4).metadata.get(OWN)
+        recorded = nbformat.read(EXECUTED / page, as_version=4).metadata.get(OWN)
     except (FileNotFoundError, NotJSONError):
         return None
     return Execution(**recorded) if recorded else None

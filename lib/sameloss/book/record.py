@@ -16,11 +16,11 @@ import nbformat
 from sameloss.book.costs import announce, by_part, parts_in_words
 from sameloss.book.notebooks import (
     DEFAULT,
+    EXECUTED,
     POOL,
     RESULTS,
     SVG,
     Execution,
-    copy_of,
     execution_of,
     fingerprints,
     notebooks,
@@ -86,7 +86,7 @@ def adopt() -> None:
                 f"not as it is at the present {here} with preset {DEFAULT}; run `make notebooks`."
             )
     for page in notebooks():
-        notebook = nbformat.read(copy_of(page), as_version=4)
+        notebook = nbformat.read(EXECUTED / page, as_version=4)
         strip_metadata(notebook)
         write_atomically(page, (nbformat.writes(notebook) + "\n").encode())
     figure = front_figure(nbformat.read(FRONT_CHAPTER, as_version=4))

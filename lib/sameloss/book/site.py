@@ -17,7 +17,7 @@ from docutils.nodes import document
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from sameloss.book.notebooks import CAPTION, VERSIONS, code_cells, copy_of, strip_metadata, toc_files
+from sameloss.book.notebooks import CAPTION, EXECUTED, VERSIONS, code_cells, strip_metadata, toc_files
 
 STAGE, HTML, DOCTREES = (Path("_build") / name for name in ("stage", "html", ".doctrees"))
 
@@ -69,7 +69,7 @@ def _contents(committed: bool) -> Iterator[tuple[Path, bytes]]:
         if path.suffix != ".ipynb":
             yield path, path.read_bytes()
             continue
-        source = path if committed else copy_of(path)
+        source = path if committed else EXECUTED / path
         if not source.exists():
             raise SystemExit(f"{path} was not executed; run `make book` first.")
         notebook = presentable(nbformat.read(source, as_version=4), path)
