@@ -164,11 +164,6 @@ class LayerMap:
     sources: tuple[int, ...]  # the shallow layer at each position, or the one that an added layer repeats
     new: tuple[bool, ...]  # whether the layer is added
 
-    @property
-    def layers(self) -> int:
-        """The number of layers of the shallow model."""
-        return len(self.new) - sum(self.new)
-
     def __str__(self) -> str:
         """Write the layers, added ones in brackets.
 
@@ -184,26 +179,14 @@ def repeated(layers: int, added: int, index: int, block: int) -> LayerMap:
 
     Args:
         layers: L, the depth of the shallow model.
-        added: k; the grown model has L + k layers.
-        index: i, the first of the k layers, from 0.
-        block: b, layers per block.
-
-    Raises:
-        ParameterError: for a combination outside the design space.
+        added: k, from 1 to L; the grown model has L + k layers.
+        index: i, the first of the k layers, from 0 to L - k.
+        block: b, layers per block; it divides k.
 
     >>> print(repeated(6, 3, index=1, block=3))
     0 1 2 3 (1) (2) (3) 4 5
 
     """
-    if not 1 <= added <= layers:
-        raise ParameterError(f"From {layers} layers 1 to {layers} can be added; got {added}.")
-    if not 0 <= index <= layers - added:
-        raise ParameterError(
-            f"The first of {added} out of {layers} layers is 0 to {layers - added} (the thesis' text counts "
-            f"from 1); got {index}."
-        )
-    if block < 1 or added % block:
-        raise ParameterError(f"A block size divides the {added} added layers; got {block}.")
     pairs = [(source, False) for source in range(index)]
     for first in range(index, index + added, block):
         pairs += [(source, new) for new in (False, True) for source in range(first, first + block)]
@@ -257,8 +240,7 @@ def grow(
         generator: of random values, on the CPU.
 
     Raises:
-        ParameterError: for a map of another number of layers, or a function-preserving filling for a post-LN
-            encoder.
+        ParameterError: for a function-preserving filling of a post-LN encoder.
 
     """
     if filling in PRESERVING and model.norm == "post":
@@ -295,9 +277,6 @@ def grow_tensors(
 
     """
     places = {name: BLOCK.fullmatch(name) for name in tensors}
-    depth = 1 + max(int(place[1]) for place in places.values() if place)
-    if depth != layers.layers:
-        raise ParameterError(f"The map is for a model of {layers.layers} layers; this one has {depth}.")
     grown = {name: value.clone() for name, value in tensors.items() if places[name] is None}
     for at, (source, added) in enumerate(zip(layers.sources, layers.new, strict=True)):
         for name, place in places.items():
