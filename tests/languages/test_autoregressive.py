@@ -240,12 +240,6 @@ def test_bad_sentences_say_what_is_wrong(language, use):
         use(as_sentences([(1, 2, 3, 1)], 4))
 
 
-@pytest.mark.parametrize("prior", [(1.0,), (0.5, 0.4), (1.5, -0.5)])
-def test_a_prior_that_is_no_distribution_is_refused(language, prior):
-    with pytest.raises(LanguageError, match="positive probability"):
-        AutoregressiveLanguage(language.model.model, (5, 3), (0, 1), prior, 2, 3)
-
-
 # Fillings of masks
 
 
@@ -399,11 +393,6 @@ def test_a_cache_stands_for_the_tokens_before(model):
     first, cache = restricted.log_probs(tokens[:, :1], None)
     rest, _ = restricted.log_probs(tokens[:, 1:], cache)
     torch.testing.assert_close(torch.cat([first, rest], 1), whole, rtol=1e-10, atol=1e-12)
-
-
-def test_tokens_that_are_not_different_are_refused(model):
-    with pytest.raises(LanguageError, match="must all be different tokens"):
-        RestrictedModel(model, (5, 2), END)
 
 
 def test_a_model_with_another_output_layer_is_refused(model):

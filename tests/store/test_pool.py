@@ -16,7 +16,7 @@ import pytest
 import toy_runs
 from toy_runs import Sleeping, Squaring
 
-from sameloss.errors import NonFiniteLoss, ParameterError, StoreError
+from sameloss.errors import NonFiniteLoss, StoreError
 from sameloss.store.pool import _keep_busy, compute_all
 from sameloss.store.store import Run, Store, with_ancestors
 
@@ -138,12 +138,6 @@ def test_errors_of_the_library_propagate_and_finished_runs_are_kept(tmp_path):
     assert caught.value.__cause__ is None
     assert store.has(Squaring(2))
     assert not store.has(Failing("nan"))
-
-
-@pytest.mark.parametrize("workers", [0, -1])
-def test_the_number_of_workers_must_be_positive(tmp_path, workers):
-    with pytest.raises(ParameterError, match=f"^workers must be a whole number, at least 1; got {workers}"):
-        get_all(Store(tmp_path), [Squaring(2)], workers)
 
 
 def test_a_killed_worker_is_a_store_error(tmp_path):

@@ -172,14 +172,6 @@ def test_other_optimisers_are_refused(wrong):
         )
 
 
-def test_models_of_different_shapes_are_refused():
-    deeper = Encoder(EncoderShape(8, 2, 2, 16), SPEC.words, SPEC.max_length, 0)
-    with pytest.raises(ParameterError, match="of one shape; got 2 shapes"):
-        Ensemble([*models(1), deeper])
-    with pytest.raises(ParameterError, match="got 0 shapes"):
-        Ensemble([])
-
-
 # Moments
 
 FEW = Optimisation(steps=3, batch=2, lr=0.01)

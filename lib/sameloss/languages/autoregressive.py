@@ -80,12 +80,10 @@ class RestrictedModel:
     """
 
     def __init__(self, model: "PreTrainedModel", allowed: Sequence[int], end: int) -> None:
-        """Require different tokens, a causal model, and logits that are linear in its last hidden state."""
+        """Require a causal model whose logits are linear in its last hidden state."""
         from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
         self.model, self.ids = model.eval(), torch.tensor([*allowed, end])
-        if len(self.ids.unique()) < len(self.ids):
-            raise LanguageError("The allowed tokens and the end token must all be different tokens.")
         config, head = model.config, model.get_output_embeddings()
         numbers = (2 * config.num_hidden_layers + 8) * config.hidden_size + len(self.ids)
         self.numbers_per_token = round(numbers * head.weight.itemsize / 8)
@@ -179,10 +177,10 @@ class AutoregressiveLanguage:
         max_length: int,
         tolerance: float = 0.0,
     ) -> None:
-        """Check the tokens and the prior.
+        """Require a causal model whose logits are linear in its last hidden state.
 
         Args:
-            model: a causal language model whose logits are linear in its last hidden state.
+            model: see `RestrictedModel`.
             allowed: token ids of the model; word w of the language is allowed[w - 1].
             starts: token ids of the model, one per topic.
             prior: Pr(z) of each start token.
@@ -190,12 +188,7 @@ class AutoregressiveLanguage:
             max_length: largest number of tokens of a sentence, without the start.
             tolerance: of conditionals, see `bounded_conditionals_at`; 0: exact ones.
 
-        Raises:
-            LanguageError: for tokens that are not different, or an invalid prior.
-
         """
-        if len(prior) != len(starts) or min(prior) <= 0 or not math.isclose(sum(prior), 1):
-            raise LanguageError("The prior must give each start token a positive probability, with sum 1.")
         self.model, self.max_length = RestrictedModel(model, allowed, end), max_length
         self.tolerance = tolerance
         self.starts, self.prior = torch.tensor(starts), torch.tensor(prior, dtype=torch.float64)

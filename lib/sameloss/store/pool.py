@@ -10,7 +10,6 @@ from multiprocessing import get_context
 
 from tqdm import tqdm
 
-from sameloss.checks import check_count
 from sameloss.device import holds_accelerator, usable_workers
 from sameloss.errors import BookError, StoreError
 from sameloss.store.processes import end_with_parent
@@ -32,13 +31,10 @@ def compute_all(store: Store, runs: Iterable[Run], workers: int | None = None) -
             and where it holds the GPU, which may be exclusive.
 
     Raises:
-        ParameterError: for an invalid number of workers.
         BookError: the first error of a run, after all runs in progress have finished.
         StoreError: if a worker was killed; finished runs are kept, and trainings can be resumed.
 
     """
-    if workers is not None:
-        check_count("workers", workers)
     missing = store.missing(runs)
     if not missing:
         return

@@ -117,13 +117,7 @@ class Ensemble:
             models: one or more, of one shape and on one device.
             moments: AdamW's state for each; None: that before the first step.
 
-        Raises:
-            ParameterError: for models of different shapes, or none.
-
         """
-        shapes = {tuple((n, tuple(p.shape)) for n, p in model.named_parameters()) for model in models}
-        if len(shapes) != 1:
-            raise ParameterError(f"An ensemble is of one shape; got {len(shapes)} shapes.")
         self._skeleton = models[0]
         members = [{name: p.detach() for name, p in model.named_parameters()} for model in models]
         moments = moments or [{name: Moments.none(p) for name, p in member.items()} for member in members]
