@@ -9,7 +9,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from sameloss.checks import check_count
 from sameloss.errors import ParameterError
 from sameloss.models.encoder import Encoder, EncoderShape
 from sameloss.models.masked_model import INITIAL_SCALE
@@ -45,11 +44,7 @@ def widen(model: Encoder, ratio: int, *, tied: Tying = "paper") -> Encoder:
     and the head's LayerNorm by the square root of the ratio, which keeps the embedding's Fisher trace (see
     `trace_law`).
 
-    Raises:
-        ParameterError: for a ratio that is not positive.
-
     """
-    check_count("ratio", ratio)
     small = model.shape
     shape = EncoderShape(ratio * small.d_model, ratio * small.heads, small.layers, ratio * small.d_inter)
     state = {name: _replicated(name, value, ratio, tied) for name, value in model.state_dict().items()}
@@ -98,10 +93,6 @@ def trace_law(name: str, ratio: int, tied: Tying = "paper") -> float:
 
     >>> trace_law("word.weight", 3), trace_law("word.weight", 3, "balanced")
     (3.0, 1.0)
-
-    Raises:
-        ParameterError: for a name that is not of a parameter.
-
     """
     return kind_law(kind_of(name), ratio, tied)
 
@@ -113,16 +104,8 @@ def kind_law(kind: str, ratio: int, tied: Tying = "paper") -> float:
 
 
 def kind_of(name: str) -> str:
-    """Return the kind of a parameter, one of `KINDS`.
-
-    Raises:
-        ParameterError: for a name that is not of a parameter.
-
-    """
-    for kind, pattern in KINDS.items():
-        if re.fullmatch(pattern, name):
-            return kind
-    raise ParameterError(f"{name!r} is not a parameter of an encoder; word.weight, for example, is.")
+    """Return the kind of a parameter, one of `KINDS`."""
+    return next(kind for kind, pattern in KINDS.items() if re.fullmatch(pattern, name))
 
 
 def divisor(kind: str, ratio: int, tied: Tying) -> float:
