@@ -46,7 +46,8 @@ record, answers = recorded_measurements(), recorded_answers()
 say(tables.conclusion(answers, ["size", "flatness by size", "flatness by steps", "flatness as a cause"]))
 
 # %% [markdown]
-# The table has the main comparison for each question and language, from recorded runs, with 95 % intervals over draws. A
+# The table has the main comparison for each question and language, from recorded runs, with 95 % intervals over draws, widened
+# for the number of questions (Holm's correction). A
 # *draw*, or replicate, is one independently drawn language with everything trained on it. Accuracy is that of a *probe*,
 # a linear classifier that predicts hidden symbols of the language from a model's frozen features. Each question links to
 # its chapter.
@@ -145,8 +146,8 @@ figures.along_plateau(languages["grammar"], "accuracy", figures.ACCURACY, right)
 drawing.label_ends(right)
 
 # %% [markdown]
-# On the dashed lines training continues on the exact conditionals, without label noise. Sizes and steps change more than
-# flatness, so these figures cannot say whether flatness is a cause. The decisive experiment is in
+# On the dashed lines training continues on the exact conditionals, without label noise. Size and number of steps change
+# other things besides flatness, so these figures cannot say whether flatness is a cause. The decisive experiment is in
 # [A.4 Algorithms](a4_algorithms.ipynb): one saturated model is made flatter or sharper in several ways, and all versions are
 # compared at one loss.
 

@@ -235,19 +235,21 @@ say(
 )
 
 # %% [markdown]
-# **Is it the model or the probe?** A wider model gives its probe more features, and random features of the sentence alone can
-# help as well. The main comparison therefore expands the features of all models to the same number. The figure shows other
-# readings beside it: features as they are; features projected to as many dimensions as the smallest model has; the smallest
+# **Is it the model or the probe?** A wider model gives its probe more features, and random combinations of a model's features can
+# help as well. The main comparison therefore expands the features of all models to the same number. The figure below shows other
+# readings beside it: features as they are; features projected to 96 dimensions, which are all that the smallest model has (four tokens of 24); the smallest
 # model's features expanded to as many as the largest has; fewer and more labels; test sentences that no probe was fitted to;
 # fine-tuning; and untrained models. They are shown beside the main comparison; none is subtracted from it.
 #
 # **Is it this KL or this learning rate?** The same two sizes are also compared at larger KLs, with label noise, and at other
-# learning rates (the peak rates are 0.005 and 0.00125). If any of these leads to the opposite conclusion, the verdict says so.
+# learning rates (the peak rates are 0.005 and 0.00125). If the main verdict is
+# *supported* or *against* and one of these leads to the opposite, the verdict says so.
 #
 # A verdict has two parts: the direction that the interval supports (*supported*, *against*, or *unclear* if it contains zero
 # effect) and, where the paper reports a number, how the size of the effect compares with it per doubling of parameters (as
 # published, smaller, larger, or uncertain). A question is *not testable* if these models could not have answered it. In the
-# tables, KL is the common KL, and steps are those that the first and the second model take to it. Models with label noise are
+# tables, KL is the common KL, and steps are those that the smaller and the larger model take to it; on a plateau
+# they are its first and last checkpoint. Only the intervals of main comparisons are widened by Holm's correction. Models with label noise are
 # compared as they are or *cooled*, that is, after a short training on exact conditionals that takes the noise out of their
 # loss; steps are then those of cooling.
 
@@ -303,8 +305,8 @@ glue("effects-size", "; ".join(f"{name}: {effect}" for name, effect in others), 
 #
 # After the longest training, we continue with *sampled* labels at a constant learning rate (the *plateau*). Label noise
 # first raises the KL; from the first checkpoint on it changes little, and where it changes by less than a fifth we count it as the same loss.
-# The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling: it bounds the effect of label
-# noise but does not isolate it.
+# The dashed line (one size) shows the same continuation on exact labels, whose KL keeps falling: so it does not isolate the
+# effect of label noise.
 
 # %% mystnb={"figure": {"caption": "KL (left) and probe accuracy (right) during continued training at a constant rate, means over replicates. Solid: sampled labels; dashed: exact labels. Recorded runs.", "name": "fig-steps"}, "image": {"alt": "Left, KL against steps at a constant rate, nearly level; right, probe accuracy against steps."}}
 record = recorded_measurements()

@@ -39,6 +39,8 @@ def announce(page: Page[Any], runs: Iterable[Run] | None = None) -> str:
 
     """
     needed = with_ancestors(page.runs() if runs is None else runs)
+    if not needed:
+        return f"{page.about}: this page has no runs of its own; nothing is computed."
     missing = page.store.missing(needed)
     if not missing:
         return f"{page.about}: all {len(needed)} runs are in the store; nothing is computed."

@@ -147,15 +147,15 @@ def test_a_conclusion_says_what_was_found_and_what_was_not():
     found, sure = conclusion(answers(planted(size=3.0)), ["size"]).split("\n\n")
     assert found.startswith("**Found.** Larger models are more accurate at equal KL: +6.")
     assert sure.startswith("**How sure.** This rests on 8 draws of the grammar. Of ")
-    assert "do not show that larger models" in conclusion(answers(planted()), ["size"])
+    assert "neither show nor exclude that larger models" in conclusion(answers(planted()), ["size"])
     assert "not true here that larger models" in conclusion(answers(planted(size=-1.0)), ["size"])
     assert "cannot tell whether larger models" in conclusion(answers(planted(level=98.0)), ["size"])
     assert conclusion(answers(planted()), ["adversary"]).startswith(
-        "**Open.** There are too few draws so far to say whether an"
+        "**Not testable yet.** There are too few draws so far to say whether an"
     )
     one = answers(planted(size=3.0)).assign(reason=ONE_DRAW, direction="not testable")
     assert conclusion(one, ["size"]).startswith(
-        "**Open.** There are too few draws so far to say whether larger"
+        "**Not testable yet.** There are too few draws so far to say whether larger"
     )
     assert conclusion(answers(planted()), ["flatness by rate"]) == ""  # it is not judged
 

@@ -119,6 +119,7 @@ def effect_in_words(row: pd.Series) -> str:
     if np.isnan(row["mean"]):
         return "not computed"
     digits, sign = (1 if row.unit == POINTS else 2), ("+" if row.unit in (POINTS, LOG_ODDS) else "")
+    digits += any(0 < abs(end) < 0.5 * 10.0**-digits for end in (row.low, row.high))  # its sign matters
     ends = f"{row.low:z.{digits}f} to {row.high:z.{digits}f}; " if np.isfinite(row.low) else ""
     unit, draws = UNITS.get(row.unit, row.unit), "draw" if row.replicates == 1 else "draws"
     return f"{row['mean']:{sign}z.{digits}f} {unit} ({ends}{int(row.replicates)} {draws})"
@@ -225,7 +226,9 @@ def exact_labels_in_words(answers: pd.DataFrame, question: str) -> str:
         effect = (
             f"On exact labels ({LANGUAGES[row.language]}, {model_name(row.model)}): {effect_in_words(row)}"
         )
-        sentences.append(f"{effect}, but {row.reason}." if isinstance(row.reason, str) else f"{effect}.")
+        if isinstance(row.reason, str):
+            effect += f", but {row.reason.replace('their KLs', 'the KLs of its two checkpoints')}"
+        sentences.append(f"{effect}.")
     return " ".join(sentences)
 
 
@@ -241,11 +244,12 @@ def chance_in_words(answers: pd.DataFrame) -> str:
     if judged.empty:
         return "No comparison has an interval, which takes two draws."
     none = (judged.unit == RATIO).astype(float)  # a ratio of one
-    beyond = int(((judged.low > none) | (judged.high < none)).sum())
+    beyond = (judged.low > none) | (judged.high < none)
+    main = judged.row == "main"
     return (
-        f"Of {len(judged)} intervals (main comparisons and controls), {beyond} do not contain zero effect, "
-        f"on either side; if there were no effect anywhere, about {0.05 * len(judged):.1f} would not. Rows "
-        "that share models are not independent."
+        f"Of {main.sum()} main comparisons with an interval {(beyond & main).sum()} exclude zero effect, in "
+        f"either direction; with controls, {beyond.sum()} of {len(judged)}, of which chance alone would make "
+        f"about {0.05 * len(judged):.0f}. Rows that share models are not independent."
     )
 
 
@@ -359,9 +363,9 @@ STATEMENTS = {
 BEGINNINGS = {
     "supported": ("Found", "", ""),
     "against": ("Found, against the paper", "It is not true here ", "that "),
-    "unclear": ("Not found", "These runs do not show ", "that "),
-    "not testable": ("Not decided", "These runs cannot tell ", "whether "),
-    "missing": ("Open", "There are too few draws so far to say ", "whether "),
+    "unclear": ("Unclear", "These runs neither show nor exclude ", "that "),
+    "not testable": ("Not testable", "These runs cannot tell ", "whether "),
+    "missing": ("Not testable yet", "There are too few draws so far to say ", "whether "),
 }
 """Label, beginning and conjunction of a sentence about each direction."""
 
@@ -468,9 +472,9 @@ def size_finding(answers: pd.DataFrame, control: str = "") -> str:
     if (main := main_answer(answers, "size")) is None:
         return _why_not(answers, "size")
     chosen = answers[(answers.question == "size") & (answers.language == main.language)]
-    own = chosen[chosen.row == control]["mean"].dropna()
+    own = chosen[(chosen.row == control) & chosen["mean"].notna()]
     control = control if control.startswith("at ") else f"with {control}"
-    more = f"; {control}, {points_in_words(own.iloc[0])}" if len(own) else ""
+    more = "".join(f"; {control}, {points_in_words(x['mean'])}{_doubt(x)}" for _, x in own[:1].iterrows())
     more = more.replace(" more accurate", " more").replace(" less accurate", " less")
     gain = f"the largest model is {points_in_words(main['mean'], 'the smallest')}"
     return f"{_on(main, answers)} the smallest common KL, {gain}{_doubt(main)}{more}."
@@ -487,7 +491,7 @@ def steps_finding(answers: pd.DataFrame, table: pd.DataFrame) -> str:
     if not effects:
         return "These runs have no plateau."
     steps = table[table.stage == "plateau"].steps
-    return f"From step {steps.min():,} to {steps.max():,} at a constant rate, {' and '.join(effects)}."
+    return f"Between steps {steps.min():,} and {steps.max():,} at a constant rate, {' and '.join(effects)}."
 
 
 def rate_factor(answers: pd.DataFrame, table: pd.DataFrame) -> tuple[float, float] | None:
